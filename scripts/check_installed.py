@@ -1,0 +1,31 @@
+"""Fails unless this environment holds lostflops, its six dependencies, what these need, and nothing else."""
+
+import re
+import sys
+from importlib.metadata import distribution, distributions
+
+DIRECT = {"duckdb", "isal", "msgspec", "numpy", "rich", "typer"}
+TOOLS = {"pip", "setuptools", "wheel"}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needs(name: str, installed: set[str]) -> set[str]:
+    """Requirements of a distribution on this machine; one for another platform or extra is not installed."""
+    required = (entry for entry in distribution(name).requires or () if "extra ==" not in entry)
+    return {found for entry in required if (found := normal(re.match(r"[\w.-]+", entry)[0])) in installed}
+
+
+installed = {normal(entry.name) for entry in distributions()}
+expected, queue = {"lostflops"}, ["lostflops"]
+if (direct := needs("lostflops", installed)) != DIRECT:
+    sys.exit(f"lostflops needs {sorted(direct)}, not {sorted(DIRECT)}")
+while queue:
+    new = needs(queue.pop(), installed) - expected
+    expected |= new
+    queue += new
+if (extra := installed - expected - TOOLS) or "torch" in installed:
+    sys.exit(f"installed without need: {sorted(extra)}")
+print(f"{len(expected)} distributions: {', '.join(sorted(expected))}")

@@ -1,0 +1,133 @@
+"""`lostflops ingest`: traces become a run."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+
+if TYPE_CHECKING:
+    from lostflops.ingest import IngestSummary, Progress
+    from lostflops.results import Result
+
+MOST_SKIPPED = 10
+EXAMPLE = "lostflops ingest traces/ -o run"
+
+
+def ingest(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC", help="Trace files, folders (searched to the bottom) or globs.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="RUN", help="Folder of the run; made, or added to.", show_default=False),
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Worker processes; as many as cores when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let a file take the place of another one that holds its rank.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read traces into a run that can be queried.
+
+    A file that the run holds already is skipped when it did not change, and read again when it did.
+    """
+    show(ingest_with_progress(sources, out, workers=workers, replace=replace), as_json)
+
+
+def ingest_with_progress(
+    sources: list[str], out: Path, *, workers: int | None = None, replace: bool = False
+) -> "Result":
+    from lostflops.analyze.quality import quality
+    from lostflops.ingest import ingest as engine
+    from lostflops.store.run import Run
+
+    with _progress_bar() as progress:
+        summary = engine(sources, out, workers=workers, replace=replace, progress=progress)
+    with Run.open(out) as run:
+        return _summarise(summary, out, quality(run))
+
+
+def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Result":
+    from lostflops.results import Field, Pair, Pairs, Result, Table
+    from lostflops.units import counted, format_bytes, format_ns
+
+    ranks = len(summary.ranks_added) + len(summary.ranks_replaced)
+    rate = format_bytes(round(summary.bytes_read / summary.seconds)) + "/s" if summary.seconds > 0 else "no time"
+    duration = format_ns(round(summary.seconds * 1e9))
+    counts = Pairs(
+        "ingested",
+        "",
+        (
+            Pair("run", str(summary.run), "", "Run"),
+            Pair("ranks_added", len(summary.ranks_added), "count", "Ranks added"),
+            Pair("ranks_replaced", len(summary.ranks_replaced), "count", "Ranks replaced"),
+            Pair("ranks_unchanged", len(summary.ranks_unchanged), "count", "Ranks unchanged"),
+            Pair("events", summary.events, "count", "Events"),
+            Pair("bytes_read", summary.bytes_read, "bytes", "Read"),
+            Pair("ns", round(summary.seconds * 1e9), "ns", "Time"),
+        ),
+    )
+    skipped = Table(
+        "skipped",
+        "Files not recognised",
+        (Field("file"), Field("reason")),
+        tuple(summary.skipped[:MOST_SKIPPED]),
+        max(len(summary.skipped) - MOST_SKIPPED, 0),
+    )
+    doubtful = quality.to_json().get("doubtful_ranks", ())
+    return Result(
+        name="ingest",
+        title="Ingested",
+        verdict=f"{counted(ranks, 'rank')} and {counted(summary.events, 'event')} in {duration} ({rate}).",
+        blocks=(counts, skipped) if summary.skipped else (counts,),
+        notes=(
+            (quality.verdict, *(f"rank {row['rank']} is {row['quality']}: {row['reasons']}" for row in doubtful[:3]))
+            if doubtful
+            else ()
+        ),
+        next_command=command("info", out),
+    )
+
+
+@contextmanager
+def _progress_bar() -> "Iterator[Callable[[Progress], None] | None]":
+    """A bar with MB/s and time left when stderr is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def update(state: "Progress") -> None:
+            description = f"{state.files_done}/{state.files_total} files"
+            bar.update(task, description=description, completed=state.bytes_done, total=state.bytes_total)
+
+        yield update

@@ -1,0 +1,76 @@
+"""The program `lostflops`: its verbs, and what becomes of errors."""
+
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from lostflops._version import __version__
+from lostflops.cli import demo, info, ingest, sql
+from lostflops.errors import LostflopsError
+
+COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
+    (demo, demo.demo),
+    (ingest, ingest.ingest),
+    (info, info.info),
+    (sql, sql.sql),
+)
+
+EXIT_CODES = (
+    (0, "success"),
+    (1, "any other failure"),
+    (2, "the request cannot be carried out"),
+    (3, "inconclusive (kept for verdicts)"),
+    (4, "a source cannot be used"),
+    (5, "a run cannot be used"),
+    (6, "the query was refused"),
+    (130, "interrupted"),
+)
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(
+        name="lostflops",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES),
+    )
+    app.callback()(root)
+    for module, function in COMMANDS:
+        app.command(function.__name__, epilog=f"\b\nExample:\n  {module.EXAMPLE}")(function)
+    return app
+
+
+def print_version(given: bool) -> None:
+    if given:
+        print(f"lostflops {__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Where did the FLOPs go? Accounts for every nanosecond of distributed PyTorch training."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit; errors of our own tree are one line, anything else is a bug and shows its traceback."""
+    try:
+        build()(arguments, prog_name="lostflops")
+    except LostflopsError as error:
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        _fail(": ".join(filter(None, (error.filename and str(error.filename), error.strerror or str(error)))), 1)
+    sys.exit(0)
+
+
+def _fail(message: str, exit_code: int) -> NoReturn:
+    print(f"lostflops: {message}", file=sys.stderr)
+    sys.exit(exit_code)

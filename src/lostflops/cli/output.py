@@ -1,0 +1,36 @@
+"""How a verb gives its answer: a Result on stdout, as text or as JSON."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from lostflops.results import Result
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def show(result: "Result", as_json: bool) -> None:
+    from lostflops.report import renderer
+
+    renderer("json" if as_json else "terminal").write(result, sys.stdout)
+
+
+def command(*words: str | Path) -> str:
+    """A command line that can be pasted into a shell.
+
+    >>> print(command("sql", "my run", "from events where kind = 'op'"))
+    lostflops sql 'my run' "from events where kind = 'op'"
+    """
+    return " ".join(["lostflops", *(_quote(str(word)) for word in words)])
+
+
+def _quote(word: str) -> str:
+    # SQL is full of single quotes, which shlex would write as '"'"'.
+    if "'" in word and not set('"$`\\!') & set(word):
+        return f'"{word}"'
+    return shlex.quote(word)

@@ -1,0 +1,69 @@
+"""Every error that Lostflops raises on purpose.
+
+    LostflopsError                 exit code 1
+    ├── UsageError                 2   the request itself cannot be carried out
+    ├── SourceError                4   a file to ingest cannot be used
+    │   ├── UnknownFormat              no reader recognises it
+    │   ├── BrokenSource               recognised, but nothing in it can be read
+    │   └── RankConflict               two files claim the same rank
+    ├── RunError                   5   a run cannot be used
+    │   ├── NotARun                    the folder holds no run
+    │   ├── RunTooNew                  written by a newer Lostflops
+    │   ├── RunBusy                    another ingest is writing to it
+    │   └── BrokenRun                  a part is missing or damaged
+    └── QueryError                 6   SQL that the store refuses
+
+A message says what was found and what to do about it. The command line prints it
+without a traceback and exits with the code above; 3 is kept for "inconclusive" verdicts,
+130 is an interrupt.
+"""
+
+
+class LostflopsError(Exception):
+    """Base of the tree; catching it catches everything that is not a bug."""
+
+    exit_code = 1
+
+
+class UsageError(LostflopsError):
+    exit_code = 2
+
+
+class SourceError(LostflopsError):
+    exit_code = 4
+
+
+class UnknownFormat(SourceError):
+    """No reader recognises the file."""
+
+
+class BrokenSource(SourceError):
+    """The format is known, but nothing in the file can be read."""
+
+
+class RankConflict(SourceError):
+    """Two files claim the same rank of one run."""
+
+
+class RunError(LostflopsError):
+    exit_code = 5
+
+
+class NotARun(RunError):
+    """The folder holds no run."""
+
+
+class RunTooNew(RunError):
+    """The run was written with a newer schema than this version reads."""
+
+
+class RunBusy(RunError):
+    """Another process is writing to the run."""
+
+
+class BrokenRun(RunError):
+    """A part that the manifest names is missing or damaged."""
+
+
+class QueryError(LostflopsError):
+    exit_code = 6

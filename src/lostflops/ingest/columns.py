@@ -1,0 +1,151 @@
+"""Columns on their way from a reader to Parquet: repeated texts as codes, rows in bounded memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+NULL: Final = -(1 << 63)
+"""Stands for null in an int64 column until it is written."""
+NULL32: Final = -(1 << 31)
+"""The same in an int32 column."""
+
+PIECE_ROWS: Final = 200_000
+"""Rows that are held, and later written, at a time."""
+
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+
+
+class Texts(dict[Any, int]):
+    """Codes for repeated texts (str, or bytes of JSON); 0 stands for null.
+
+    >>> texts = Texts()
+    >>> texts.codes(["mm", "", "add", "mm"]).tolist(), texts.values
+    ([1, 0, 2, 1], [None, 'mm', 'add'])
+    """
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        super().__init__({"": 0, b"": 0})
+        self.values_by_code: list[Any] = [None]
+        self.refused = 0
+        self._most = most
+
+    def __missing__(self, key: Any) -> int:
+        if len(self.values_by_code) > self._most:
+            self.refused += 1
+            return 0
+        code = len(self.values_by_code)
+        self[key] = code
+        self.values_by_code.append(key)
+        return code
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]
+        return self.values_by_code
+
+    def codes(self, keys: Iterable[Any], count: int = -1) -> npt.NDArray[np.uint32]:
+        return np.fromiter(map(self.__getitem__, keys), np.uint32, count)
+
+
+def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
+    """Integers as an array; what is no integer in range becomes null."""
+    try:
+        return np.array(values, dtype) if values else np.empty(0, dtype)
+    except (TypeError, ValueError, OverflowError):
+        limits = np.iinfo(dtype)
+        null = int(limits.min)
+        return np.array([_whole(value, null, int(limits.max)) for value in values], dtype)
+
+
+def whole_or_none(value: object) -> int | None:
+    """One integer with the same care."""
+    number = _whole(value, NULL, -NULL - 1)
+    return None if number == NULL else number
+
+
+def _whole(value: object, null: int, most: int) -> int:
+    if isinstance(value, str):
+        value = int(value) if value.removeprefix("-").isdecimal() and len(value) < 20 else None
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return null
+    return value if null < value <= most else null
+
+
+class Spool:
+    """Rows of fixed columns, appended in batches, read back in pieces of a bounded size.
+
+    Full pieces go to an unnamed temporary file, so memory does not grow with the trace.
+    """
+
+    def __init__(self, dtypes: Mapping[str, Any], folder: str | None = None) -> None:
+        self._dtypes = {name: np.dtype(dtype) for name, dtype in dtypes.items()}
+        self._pending: list[Columns] = []
+        self._pending_rows = 0
+        self._file: IO[bytes] | None = None
+        self._sizes: list[int] = []
+        self._folder = folder
+
+    @property
+    def rows(self) -> int:
+        return sum(self._sizes) + self._pending_rows
+
+    def append(self, rows: int, columns: Columns) -> None:
+        """Add a batch; columns that are not given are null."""
+        if rows == 0:
+            return
+        self._pending.append({"_rows": np.array(rows)} | columns)
+        self._pending_rows += rows
+        if self._pending_rows >= PIECE_ROWS:
+            self._spill(self._gather())
+
+    def pieces(self) -> Iterator[Columns]:
+        """All rows, in the order in which they were appended."""
+        if self._file is not None:
+            self._file.seek(0)
+            for rows in self._sizes:
+                yield {name: self._load(dtype, rows) for name, dtype in self._dtypes.items()}
+        if self._pending_rows:
+            yield self._gather()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _gather(self) -> Columns:
+        batches, self._pending = self._pending, []
+        columns = {
+            name: np.concatenate([self._column(batch, name, dtype) for batch in batches])
+            for name, dtype in self._dtypes.items()
+        }
+        self._pending = [{"_rows": np.array(self._pending_rows)} | columns]
+        return columns
+
+    @staticmethod
+    def _column(batch: Columns, name: str, dtype: np.dtype[Any]) -> Array:
+        if name in batch:
+            return batch[name].astype(dtype, copy=False)
+        return np.full(int(batch["_rows"]), null_of(dtype), dtype)
+
+    def _spill(self, columns: Columns) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it lives as long as the spool
+        for name in self._dtypes:
+            columns[name].tofile(self._file)
+        self._sizes.append(self._pending_rows)
+        self._pending, self._pending_rows = [], 0
+
+    def _load(self, dtype: np.dtype[Any], rows: int) -> Array:
+        assert self._file is not None
+        return np.fromfile(self._file, dtype, rows)
+
+
+def null_of(dtype: np.dtype[Any]) -> Any:
+    """Smallest integer, not-a-number, or 0 in the unsigned columns of codes."""
+    return np.nan if dtype.kind == "f" else np.iinfo(dtype).min

@@ -1,0 +1,37 @@
+"""Which kernels communicate, told by name: used only where a trace holds no metadata.
+
+Custom collectives are not called nccl; each pattern below names where it was seen.
+"""
+
+import re
+from typing import Final
+
+_PATTERNS: Final = (
+    r"nccl",  # NCCL, and RCCL, which keeps the names
+    r"rccl",
+    r"msccl",  # MSCCL and MSCCL++
+    r"multimem_(?:all_reduce|one_shot|all_gather|reduce)",  # PyTorch symmetric memory
+    r"(?:one|two)_shot_all_reduce_kernel",  # PyTorch symmetric memory
+    r"all_reduce_(?:one|two)_shot_\w*kernel",  # SGLang
+    r"cross_device_reduce",  # vLLM and SGLang custom all-reduce
+    r"allreduce_fusion_kernel",  # FlashInfer, TensorRT-LLM
+    r"(?:one|two)ShotAllReduceKernel",  # TensorRT-LLM
+    r"nvshmem\w*_(?:barrier|put|get|alltoall|reduce)",
+    r"\bdeep_ep::",  # DeepEP dispatch and combine
+)
+_COMM_KERNEL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE)
+
+
+def is_comm_kernel(name: str) -> bool:
+    """
+    >>> is_comm_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    True
+    >>> is_comm_kernel("void at::native::reduce_kernel<512, 1, ...>")
+    False
+    """
+    return _COMM_KERNEL.search(name) is not None
+
+
+def is_comm_host_event(name: str) -> bool:
+    """Collectives that a host thread carries out itself."""
+    return name.startswith("gloo:")

@@ -1,0 +1,386 @@
+"""Decoded Kineto events to rows of a `Recording`, one block at a time.
+
+Knows the dialects of the format: old and new category names, CUDA, ROCm, MTIA. Does not know
+files, nor how rows relate to each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+from lostflops.ingest.columns import NULL, NULL32, Columns, whole_numbers, whole_or_none
+from lostflops.ingest.comm_names import is_comm_host_event, is_comm_kernel
+from lostflops.ingest.exact_time import UNREADABLE, to_ns
+from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
+from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+_LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/|^<|^torch/")
+_COMM = KIND_CODE["comm"]
+_HOST_COMM = KIND_CODE["host_comm"]
+_ANNOTATION = KIND_CODE["annotation"]
+_NO_STEP = -1
+_FARTHEST: Final = 1 << 61
+
+
+class _Batch(NamedTuple):
+    """Events of one category, and what is known of them all."""
+
+    category: str
+    events: list[Event]
+    names: npt.NDArray[np.uint32]
+    start: npt.NDArray[np.int64]
+    dur: npt.NDArray[np.int64]
+
+    def only(self, good: npt.NDArray[np.bool_]) -> _Batch:
+        events = [self.events[i] for i in np.flatnonzero(good).tolist()]
+        return _Batch(self.category, events, self.names[good], self.start[good], self.dur[good])
+
+
+class KinetoRows:
+    """Turns decoded events into rows of the recording, one block at a time."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.lane_codes: dict[Any, int] = {}
+        self.lane_names: dict[Any, str] = {}
+        self.flow_starts: dict[Any, tuple[int, int]] = {}
+        self.flow_ends: list[tuple[Any, int, int]] = []
+        self.step_of_name = np.full(1, _NO_STEP, np.int64)
+        self.comm_kernel_name = np.zeros(1, np.bool_)
+        self.comm_host_name = np.zeros(1, np.bool_)
+        self.call_name = recording.names["record_param_comms"]
+
+    def add(self, events: list[Event]) -> None:
+        by_category: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            if event.ph == "X":
+                by_category[event.cat].append(event)
+        # Launches are linked by correlation, so their arrows are passed over.
+        untimed = [event for event in events if event.ph != "X" and event.cat != "ac2g"]
+        for batch in self._batches(by_category):
+            if batch.category in DEVICE_KINDS:
+                self._add_device(batch)
+            else:
+                self._add_host(batch)
+        self._add_untimed(untimed)
+
+    def _batches(self, by_category: dict[str, list[Event]]) -> Iterator[_Batch]:
+        """Events of one category each, with what is cheapest to convert for all of them at once."""
+        ordered = list(chain.from_iterable(by_category.values()))
+        start = to_ns([e.ts for e in ordered])
+        dur = to_ns([e.dur for e in ordered])
+        good = self._good_times(start, dur)
+        names = self._names(ordered)
+        first = 0
+        for category, members in by_category.items():
+            own = slice(first, first + len(members))
+            first = own.stop
+            batch = _Batch(category, members, names[own], start[own], dur[own])
+            if not good[own].all():
+                batch = batch.only(good[own])
+            if batch.events:
+                yield batch
+
+    def finish(self) -> None:
+        """Name the lanes and pair the arrows, which may stand anywhere in the file."""
+        for key, code in self.lane_codes.items():
+            self.recording.lanes[code].name = self.lane_names.get(key[-2:])
+        for key, lane, at in self.flow_ends:
+            start = self.flow_starts.get(key)
+            if start is not None:
+                self.recording.links.append((*start, lane, at))
+
+    def _good_times(self, start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        readable = (start != UNREADABLE) & (dur != UNREADABLE)
+        good: npt.NDArray[np.bool_] = readable & (dur >= 0) & (np.abs(start) < _FARTHEST) & (dur < _FARTHEST)
+        if not good.all():
+            losses = self.recording.losses
+            losses["events_without_time"] += int((~readable).sum())
+            losses["negative_durations"] += int((readable & (dur < 0)).sum())
+            losses["out_of_range_times"] += int((readable & ~good & (dur >= 0)).sum())
+        return good
+
+    def _names(self, events: list[Event]) -> npt.NDArray[np.uint32]:
+        names = self.recording.names
+        known = self.step_of_name.size
+        codes = names.codes([e.name for e in events], len(events))
+        if len(names.values) > known:
+            fresh = [text or "" for text in names.values[known:]]
+            steps = [int(m[1]) if (m := _STEP.match(text)) else _NO_STEP for text in fresh]
+            self.step_of_name = np.concatenate((self.step_of_name, steps))
+            self.comm_kernel_name = np.concatenate((self.comm_kernel_name, [is_comm_kernel(text) for text in fresh]))
+            self.comm_host_name = np.concatenate((self.comm_host_name, [is_comm_host_event(text) for text in fresh]))
+        return codes
+
+    def _details(self, texts: list[Raw]) -> npt.NDArray[np.uint32]:
+        # One join and one split are faster than a bytes() for each; valid JSON holds no NUL.
+        return self.recording.details.codes(b"\0".join(texts).split(b"\0"), len(texts))
+
+    def _lane_codes(
+        self, keys: list[tuple[Any, Any, Any]], make: Callable[[tuple[Any, Any, Any]], Lane]
+    ) -> npt.NDArray[np.int32]:
+        known = self.lane_codes
+        try:
+            return np.array([known[key] for key in keys], np.int32)
+        except (KeyError, TypeError):
+            return np.array([self._lane(_hashable(key), make) for key in keys], np.int32)
+
+    def _lane(self, key: tuple[Any, Any, Any], make: Callable[[tuple[Any, Any, Any]], Lane]) -> int:
+        if key not in self.lane_codes:
+            self.lane_codes[key] = len(self.recording.lanes)
+            self.recording.lanes.append(make(key))
+        return self.lane_codes[key]
+
+    def _add_host(self, batch: _Batch) -> None:
+        category, events, name, start, dur = batch
+        count = len(events)
+        kind = HOST_KINDS.get(category)
+        if kind is None:
+            kind = "other"
+            self.recording.losses["unknown_categories"] += count
+            self.recording.examples.setdefault("unknown_categories", category or "(none)")
+        args = [e.args for e in events]
+        kinds = np.full(count, KIND_CODE[kind], np.uint8)
+        columns: Columns = {
+            "lane": self._lane_codes([("t", e.pid, e.tid) for e in events], _thread_lane),
+            "kind": kinds,
+            "name": name,
+            "start": start,
+            "dur": dur,
+        }
+        self._add_links_of_host(kind, category, args, columns)
+        first_row = self.recording.host.rows
+        if kind in ("op", "annotation"):
+            kinds[self.comm_host_name[name]] = _HOST_COMM
+            kinds[self.step_of_name[name] != _NO_STEP] = _ANNOTATION
+            self._keep_host_comm(events, columns, first_row)
+            self._keep_steps_and_annotations(columns)
+        elif kind == "span" and self.recording.span is None:
+            self.recording.span = (int(start[0]), int(start[0] + dur[0]))
+        self.recording.host.append(count, columns)
+
+    def _add_links_of_host(self, kind: str, category: str, args: list[Args], columns: Columns) -> None:
+        if kind == "runtime":
+            columns["correlation"] = whole_numbers([a.correlation for a in args])
+            self.recording.note_launches(columns["correlation"])
+        if category == "Runtime":
+            columns["external_id"] = whole_numbers([a.old_external_id for a in args])
+        elif kind in ("runtime", "op", "annotation"):
+            columns["external_id"] = whole_numbers([a.external_id for a in args])
+        if kind in ("op", "annotation"):
+            columns["sequence"] = whole_numbers([a.sequence for a in args])
+            columns["forward_thread"] = whole_numbers([a.forward_thread for a in args]).clip(NULL32, None)
+            columns["shapes"] = self._details([a.shapes for a in args])
+            columns["dtypes"] = self._details([a.dtypes for a in args])
+            columns["inputs"] = self._details([a.inputs for a in args])
+            stacks = [a.call_stack for a in args]
+            if any(stacks):
+                columns["source"] = self.recording.sources.codes(map(_source_line, stacks), len(args))
+
+    def _keep_host_comm(self, events: list[Event], columns: Columns, first_row: int) -> None:
+        recording = self.recording
+        for i in np.flatnonzero(columns["kind"] == _HOST_COMM).tolist():
+            event, start = events[i], int(columns["start"][i])
+            row = CommRow(
+                row=first_row + i,
+                on_device=False,
+                name=event.name,
+                lane=int(columns["lane"][i]),
+                start=start,
+                stop=start + int(columns["dur"][i]),
+                correlation=NULL,
+                metadata=_metadata(event.args),
+                shapes=bytes(event.args.shapes),
+                dtypes=bytes(event.args.dtypes),
+            )
+            recording.comm_rows.append(row)
+        for i in np.flatnonzero(columns["name"] == self.call_name).tolist():
+            start = int(columns["start"][i])
+            call = CommCall(int(columns["lane"][i]), start, start + int(columns["dur"][i]), _metadata(events[i].args))
+            recording.comm_calls.append(call)
+
+    def _keep_steps_and_annotations(self, columns: Columns) -> None:
+        steps = self.step_of_name[columns["name"]]
+        for i in np.flatnonzero(steps != _NO_STEP).tolist():
+            start = int(columns["start"][i])
+            span = StepSpan(int(steps[i]), int(columns["lane"][i]), start, start + int(columns["dur"][i]))
+            self.recording.steps.append(span)
+        rows = np.flatnonzero((columns["kind"] == _ANNOTATION) & (steps == _NO_STEP))
+        if rows.size:
+            begin = columns["start"][rows]
+            kept = (columns["lane"][rows], begin, begin + columns["dur"][rows], columns["name"][rows])
+            self.recording.annotations.append(kept)
+
+    def _add_device(self, batch: _Batch) -> None:
+        category, events, name, start, dur = batch
+        count = len(events)
+        args = [e.args for e in events]
+        kind = DEVICE_KINDS[category]
+        external = [a.external_id for a in args] if category[0].islower() else [a.old_external_id for a in args]
+        columns: Columns = {
+            "lane": self._lane_codes(_stream_keys(events), _stream_lane),
+            "kind": np.full(count, KIND_CODE[kind], np.uint8),
+            "name": name,
+            "start": start,
+            "dur": dur,
+            "correlation": whole_numbers([a.correlation for a in args]),
+            "external_id": whole_numbers(external),
+        }
+        self._add_device_details(category, kind, events, columns)
+        if kind == "kernel":
+            self._keep_device_comm(events, columns)
+        self.recording.device.append(count, columns)
+
+    def _add_device_details(self, category: str, kind: str, events: list[Event], columns: Columns) -> None:
+        args = [e.args for e in events]
+        if category == "mtia_ccp_events":
+            columns["kind"] = np.array([KIND_CODE[MTIA_NAMES.get(e.name, "kernel")] for e in events], np.uint8)
+            columns["bytes"] = whole_numbers([a.size if a.size is not None else NULL for a in args])
+        elif kind == "kernel":
+            columns["grid"] = self._details([a.grid for a in args])
+            columns["block"] = self._details([a.block for a in args])
+            columns["registers"] = whole_numbers([a.registers for a in args]).clip(NULL32, 1 << 30)
+            columns["shared_memory"] = whole_numbers([a.shared_memory for a in args]).clip(NULL32, 1 << 30)
+            columns["occupancy"] = np.array([a.occupancy for a in args], np.float64)
+        elif kind in ("memcpy", "memset"):
+            columns["bytes"] = whole_numbers([a.bytes if a.bytes is not None else NULL for a in args])
+        elif kind == "sync":
+            columns["wait_stream"] = whole_numbers([a.wait_stream for a in args])
+            columns["wait_correlation"] = whole_numbers([a.wait_correlation for a in args])
+
+    def _keep_device_comm(self, events: list[Event], columns: Columns) -> None:
+        comm = self.comm_kernel_name[columns["name"]]
+        comm |= np.array([e.args.collective is not None for e in events], np.bool_)
+        columns["kind"][comm] = _COMM
+        first_row = self.recording.device.rows
+        for i in np.flatnonzero(comm).tolist():
+            start = int(columns["start"][i])
+            row = CommRow(
+                row=first_row + i,
+                on_device=True,
+                name=events[i].name,
+                lane=int(columns["lane"][i]),
+                start=start,
+                stop=start + int(columns["dur"][i]),
+                correlation=int(columns["correlation"][i]),
+                metadata=_metadata(events[i].args),
+            )
+            self.recording.comm_rows.append(row)
+
+    def _add_untimed(self, events: list[Event]) -> None:
+        memory = []
+        for event in events:
+            if event.name == "[memory]":
+                memory.append(event)
+            elif event.ph == "M":
+                if event.name == "thread_name" and isinstance(event.args.name, str):
+                    self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
+            elif event.ph in ("s", "f"):
+                if event.cat == "fwdbwd":
+                    self._add_arrow(event)
+            elif event.ph != "i":
+                self.recording.losses["unknown_phases"] += 1
+                self.recording.examples.setdefault("unknown_phases", event.ph or "(none)")
+        if memory:
+            self._add_memory(memory)
+
+    def _add_memory(self, events: list[Event]) -> None:
+        at = to_ns([e.ts for e in events])
+        good = (at != UNREADABLE) & (np.abs(at) < _FARTHEST)
+        self.recording.losses["events_without_time"] += int((~good).sum())
+        kept = [events[i] for i in np.flatnonzero(good).tolist()]
+        args = [e.args for e in kept]
+        columns: Columns = {
+            "time": at[good],
+            "lane": self._lane_codes([("t", e.pid, e.tid) for e in kept], _thread_lane),
+            "device_type": whole_numbers([a.device_type for a in args], np.int32),
+            "device_index": whole_numbers([a.device_index for a in args], np.int32),
+            "address": whole_numbers([a.address for a in args]),
+            "bytes": whole_numbers([a.memory_bytes for a in args]),
+            "allocated": whole_numbers([a.allocated for a in args]),
+            "reserved": whole_numbers([a.reserved for a in args]),
+        }
+        self.recording.memory.append(len(kept), columns)
+
+    def _add_arrow(self, event: Event) -> None:
+        at = int(to_ns([event.ts])[0])
+        if at == UNREADABLE or abs(at) >= _FARTHEST:
+            return
+        lane = self._lane(_hashable(("t", event.pid, event.tid)), _thread_lane)
+        key = _hashable((event.id,))
+        if event.ph == "s":
+            self.flow_starts[key] = (lane, at)
+        else:
+            self.flow_ends.append((key, lane, at))
+
+
+def _hashable(key: tuple[Any, ...]) -> Any:
+    return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
+
+
+def _thread_lane(key: tuple[Any, Any, Any]) -> Lane:
+    return Lane("thread", process=whole_or_none(key[1]), thread=whole_or_none(key[2]))
+
+
+def _stream_lane(key: tuple[Any, Any, Any]) -> Lane:
+    return Lane("stream", device=whole_or_none(key[1]), stream=whole_or_none(key[2]))
+
+
+def _stream_keys(events: list[Event]) -> list[tuple[Any, Any, Any]]:
+    """Device and stream from the arguments; MTIA and device annotations have them as process and thread."""
+    return [
+        (
+            "s",
+            e.pid if e.args.device is None else e.args.device,
+            e.tid if e.args.stream is None else e.args.stream,
+        )
+        for e in events
+    ]
+
+
+def _source_line(stack: Raw) -> str:
+    """Innermost frame of the user's own code, else the innermost of all."""
+    if not stack:
+        return ""
+    try:
+        text = msgspec.json.decode(stack)
+    except msgspec.DecodeError:
+        return ""
+    if not isinstance(text, str) or not text:
+        return ""
+    frames = text.split(";")
+    return next((frame for frame in frames if not _LIBRARY_FRAME.search(frame)), frames[0]).strip()
+
+
+def _metadata(args: Args) -> CommMetadata | None:
+    if args.collective is None:
+        return None
+    return CommMetadata(
+        op=_text_or_none(args.collective),
+        dtype=_text_or_none(args.dtype),
+        elements_in=whole_or_none(args.elements_in),
+        elements_out=whole_or_none(args.elements_out),
+        group_name=_text_or_none(args.group_name),
+        group_description=_text_or_none(args.group_description),
+        group_ranks=_text_or_none(args.group_ranks),
+        group_size=whole_or_none(args.group_size),
+        group_start=whole_or_none(args.group_start),
+        group_stride=whole_or_none(args.group_stride),
+        seq=whole_or_none(args.seq),
+        source_rank=whole_or_none(args.source_rank),
+        target_rank=whole_or_none(args.target_rank),
+    )
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,366 @@
+"""Pass two of ingest: link a recording's rows to each other and write one rank's part of every table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ingest.collectives import Collective, Launch, build_collectives
+from lostflops.ingest.columns import NULL, NULL32, Columns
+from lostflops.ingest.group_ids import group_id
+from lostflops.ingest.kineto_schema import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
+from lostflops.ingest.recording import Recording
+from lostflops.ingest.timeline import AnnotationLookup, LaunchMap, StepLookup
+from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
+from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, Table
+
+_RUNTIME, _PYTHON = KIND_CODE["runtime"], KIND_CODE["python"]
+_KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
+_PYTHON_FRAME = ("(", "): ")
+
+
+@dataclass
+class RankPart:
+    """What was written for one rank from one file."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    device_rows_by_lane: Counter[int] = field(default_factory=Counter)
+
+
+class RankPartWriter:
+    """Writes one recording; the order of the calls in `write` is the order of what depends on what."""
+
+    def __init__(self, writer: ParquetWriter, folder: Path, stem: str, rank: int) -> None:
+        self._writer = writer
+        self._folder = folder
+        self._stem = stem
+        self._rank = rank
+        self.part = RankPart()
+
+    def write(self, recording: Recording) -> RankPart:
+        self._recording = recording
+        self._losses = recording.losses
+        self._steps = StepLookup(recording.steps)
+        self._annotations = AnnotationLookup(recording.annotations)
+        self._launches = LaunchMap(*recording.launches)
+        self._texts = _Texts(recording)
+        self._wanted = np.array([row.correlation for row in recording.comm_rows if row.on_device], np.int64)
+        self._comm_launches: dict[int, Launch] = {}
+        self._device_edges: dict[int, tuple[int, int]] = {}
+        self._kernels = 0
+        self._write_host()
+        self._write_device()
+        self._write_collectives()
+        self._write_memory()
+        self._write_small()
+        self._write_stats()
+        return self.part
+
+    def _put(self, table: Table, rows: int, columns: dict[str, ColumnData]) -> None:
+        if rows == 0:
+            return
+        number = len(self.part.files.setdefault(table.name, []))
+        name = f"{self._stem}-{number}.parquet" if number else f"{self._stem}.parquet"
+        path = self._folder / table.name / name
+        self._writer.write(table, {"rank": Constant(self._rank), **columns}, path)
+        self.part.files[table.name].append(name)
+        self.part.rows[table.name] += rows
+
+    def _write_host(self) -> None:
+        first = 0
+        for piece in self._recording.host.pieces():
+            step = self._steps.at(piece["start"])
+            annotation = self._annotations.at(piece["lane"], piece["start"])
+            self._note_launches(piece, step, annotation)
+            python = piece["kind"] == _PYTHON
+            piece["source"][python] = self._texts.source_of_name(piece["name"][python])
+            rows = piece["start"].size
+            columns = self._common(piece, first, step, annotation)
+            columns |= {name: piece[name] for name in ("sequence", "forward_thread")}
+            columns["source"] = TextColumn(piece["source"], self._texts.sources)
+            for name in ("shapes", "dtypes", "inputs"):
+                columns[name] = TextColumn(piece[name], self._texts.details)
+            self._put(EVENTS, rows, columns)
+            first += rows
+
+    def _note_launches(self, piece: Columns, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]) -> None:
+        rows = np.flatnonzero((piece["kind"] == _RUNTIME) & (piece["correlation"] != NULL))
+        correlation = piece["correlation"][rows]
+        self._launches.add(correlation, step[rows], annotation[rows])
+        wanted = rows[np.isin(correlation, self._wanted)]
+        for i in wanted.tolist():
+            self._comm_launches[int(piece["correlation"][i])] = (int(piece["lane"][i]), int(piece["start"][i]))
+
+    def _write_device(self) -> None:
+        first = self._recording.host.rows
+        self._comm_steps = np.full(self._recording.device.rows, NULL32, np.int32)
+        offset = 0
+        for piece in self._recording.device.pieces():
+            rows = piece["start"].size
+            known, step, annotation = self._launches.find(piece["correlation"])
+            self._comm_steps[offset : offset + rows] = step
+            work = np.isin(piece["kind"], DEVICE_WORK)
+            kernel = np.isin(piece["kind"], KERNELS)
+            self._losses["kernels_without_launch"] += int((kernel & ~known).sum())
+            self._losses["copies_without_launch"] += int((work & ~kernel & ~known).sum())
+            self._kernels += int(kernel.sum())
+            lanes, counts = np.unique(piece["lane"][work], return_counts=True)
+            self.part.device_rows_by_lane.update(dict(zip(lanes.tolist(), counts.tolist(), strict=True)))
+            self._losses["overlapping_events"] += _overlaps(piece, work)
+            self._note_edges(piece["start"][work], piece["dur"][work], step[work])
+            columns = self._common(piece, first + offset, step, annotation)
+            columns |= {
+                name: piece[name]
+                for name in ("bytes", "registers", "shared_memory", "occupancy", "wait_stream", "wait_correlation")
+            }
+            for axis, position in (("x", 0), ("y", 1), ("z", 2)):
+                columns[f"grid_{axis}"] = self._texts.triple(piece["grid"], position)
+                columns[f"block_{axis}"] = self._texts.triple(piece["block"], position)
+            self._put(EVENTS, rows, columns)
+            offset += rows
+
+    def _note_edges(self, start: Any, dur: Any, step: npt.NDArray[np.int32]) -> None:
+        for number in np.unique(step[step != NULL32]).tolist():
+            own = step == number
+            low, high = int(start[own].min()), int((start[own] + dur[own]).max())
+            known = self._device_edges.get(number)
+            self._device_edges[number] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
+
+    def _common(
+        self, piece: Columns, first: int, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]
+    ) -> dict[str, ColumnData]:
+        return {
+            "event": np.arange(first, first + piece["start"].size),
+            "lane": piece["lane"],
+            "kind": TextColumn(piece["kind"].astype(np.uint32) + 1, _KIND_TEXTS),
+            "name": TextColumn(piece["name"], self._texts.names),
+            "start": piece["start"] + self._recording.base_time,
+            "dur": piece["dur"],
+            "correlation": piece["correlation"],
+            "external_id": piece["external_id"],
+            "step": step,
+            "annotation": TextColumn(annotation, self._texts.names),
+        }
+
+    def _write_collectives(self) -> None:
+        recording = self._recording
+        self._groups = _groups(recording.document, self._rank)
+        known = {row["name"]: row["group_id"] for row in self._groups}
+        collectives, losses = build_collectives(recording.comm_rows, recording.comm_calls, self._comm_launches, known)
+        self._losses.update(losses)
+        self._collectives = len(collectives)
+        base, host_rows = recording.base_time, recording.host.rows
+        columns: dict[str, ColumnData] = {
+            name: [getattr(c, name) for c in collectives]
+            for name in COLLECTIVES.column_names()
+            if name in Collective.__slots__
+        }
+        columns["event"] = [c.source.row + host_rows * c.source.on_device for c in collectives]
+        columns["start"] = [c.source.start + base for c in collectives]
+        columns["stop"] = [c.source.stop + base for c in collectives]
+        columns["lane"] = [c.source.lane for c in collectives]
+        columns["step"] = self._steps_of(collectives)
+        self._put(COLLECTIVES, len(collectives), columns)
+        self._note_group_rows(collectives)
+
+    def _steps_of(self, collectives: Sequence[Collective]) -> npt.NDArray[np.int32]:
+        starts = np.array([c.source.start for c in collectives], np.int64)
+        on_host = self._steps.at(starts)
+        return np.array(
+            [
+                int(self._comm_steps[c.source.row]) if c.source.on_device else int(host_step)
+                for c, host_step in zip(collectives, on_host, strict=True)
+            ],
+            np.int32,
+        )
+
+    def _note_group_rows(self, collectives: Sequence[Collective]) -> None:
+        """Groups that only the collectives name: the rank is a member, its position is not recorded."""
+        known = {row["group_id"] for row in self._groups}
+        for collective in collectives:
+            if collective.group_id is not None and collective.group_id not in known:
+                known.add(collective.group_id)
+                name = collective.group_id.partition("@")[0]
+                row = {"group_id": collective.group_id, "size": collective.group_size, "name": name}
+                self._groups.append({"position": None, "description": None, "backend": None} | row)
+
+    def _write_memory(self) -> None:
+        for piece in self._recording.memory.pieces():
+            columns: dict[str, ColumnData] = {name: values for name, values in piece.items() if name != "time"}
+            columns["time"] = piece["time"] + self._recording.base_time
+            columns["step"] = self._steps.at(piece["time"])
+            self._put(MEMORY, piece["time"].size, columns)
+
+    def _write_small(self) -> None:
+        recording, base = self._recording, self._recording.base_time
+        lanes = recording.lanes
+        self._put(LANES, len(lanes), {"lane": list(range(len(lanes)))} | _attributes(lanes, LANES, ("rank", "lane")))
+        self._put(GROUPS, len(self._groups), {name: [g[name] for g in self._groups] for name in _GROUP_COLUMNS})
+        spans = self._steps.spans
+        edges = [self._device_edges.get(span.step) for span in spans]
+        columns: dict[str, ColumnData] = {
+            "step": [span.step for span in spans],
+            "lane": [span.lane for span in spans],
+            "start": [span.start + base for span in spans],
+            "stop": [span.stop + base for span in spans],
+            "device_start": [edge[0] + base if edge else None for edge in edges],
+            "device_stop": [edge[1] + base if edge else None for edge in edges],
+        }
+        self._put(STEPS, len(spans), columns)
+        links = recording.links
+        ends = ("from_lane", "from_start", "to_lane", "to_start")
+        link_columns: dict[str, ColumnData] = {
+            name: [link[i] + (base if i % 2 else 0) for link in links] for i, name in enumerate(ends)
+        }
+        self._put(LINKS, len(links), link_columns)
+
+    def _write_stats(self) -> None:
+        self._losses["missing_steps"] += self._steps.missing()
+        self._losses["repeated_steps"] += self._steps.repeated
+        self._losses["shapes_dropped"] += self._recording.details.refused
+        self._losses["out_of_range_times"] += 0
+        if not self._steps.spans:
+            self._losses["no_steps"] = 1
+        rows = [row for what, count in sorted(self._losses.items()) if count and (row := self._stat(what, count))]
+        columns: dict[str, ColumnData] = {
+            name: [row[i] for row in rows] for i, name in enumerate(("what", "effect", "count", "reason"))
+        }
+        self._put(STATS, len(rows), {"format": Constant("kineto")} | columns)
+
+    def _stat(self, what: str, count: int) -> tuple[str, str, int, str]:
+        effect, reason = STAT_REASONS[what]
+        totals = {
+            "kernels_without_launch": f" (of {self._kernels:,})",
+            "collectives_without_metadata": f" (of {self._collectives:,})",
+        }
+        example = self._recording.examples.get(what)
+        return what, effect, count, reason + totals.get(what, "") + (f"; for example: {example}" if example else "")
+
+
+STAT_REASONS: Final = {
+    "kernels_without_launch": ("missing", "kernels whose launch is not in the trace, e.g. launched before it began"),
+    "copies_without_launch": ("missing", "copies and fills whose launch is not in the trace"),
+    "negative_durations": ("dropped", "events that end before they start"),
+    "overlapping_events": ("note", "device events that start before the previous one on their stream ended"),
+    "out_of_range_times": ("dropped", "events at times that no clock shows"),
+    "events_without_time": ("dropped", "events whose time is missing or no number"),
+    "missing_steps": ("missing", "step numbers left out between the first and the last step"),
+    "repeated_steps": ("dropped", "steps whose number had been seen before; the first one counts"),
+    "no_steps": ("missing", "the trace marks no steps (no ProfilerStep annotation)"),
+    "unreadable_events": ("dropped", "events that are not valid JSON or not events"),
+    "repaired_events": (
+        "repaired",
+        "events with bare nan or inf, or text that is not UTF-8: those became null or a mark",
+    ),
+    "unreadable_header": ("dropped", "what stands around the events could not be read"),
+    "truncated": ("missing", "the file ends early or is damaged; what came before was kept"),
+    "bytes_unread": ("missing", "bytes of text behind the last event that could be read"),
+    "collectives_without_metadata": (
+        "guessed",
+        "collectives known by the kernel's name only: no group, size or sequence",
+    ),
+    "collectives_without_group": ("missing", "gloo collectives, whose group only a Flight Recorder dump tells"),
+    "comms_without_kernel": ("missing", "record_param_comms calls without a kernel in the trace"),
+    "shapes_dropped": ("dropped", "texts of shapes and scalars beyond the first 200,000 different ones"),
+    "unknown_categories": ("note", "events of a category that is not known, kept as kind `other`"),
+    "unknown_phases": ("dropped", "entries of a Chrome trace phase that Kineto does not write"),
+    "rank_assigned": ("guessed", "neither the trace nor its file name tells the rank: one was assigned"),
+}
+"""Every observation that ingest of a Kineto trace can make: its effect and what it means."""
+
+_GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
+
+
+class _Texts:
+    """Texts of a recording as they go into columns."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.names: list[str | None] = recording.names.values
+        self.details = [value.decode() if value else None for value in recording.details.values]
+        self.sources: list[str | None] = recording.sources.values
+        self._source_by_name: npt.NDArray[np.uint32] | None = None
+        self._triples: npt.NDArray[np.int32] | None = None
+
+    def source_of_name(self, names: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """The profiler names a Python call by its source line."""
+        if names.size == 0:
+            return names
+        if self._source_by_name is None:
+            sources = self._recording.sources
+            self._source_by_name = sources.codes(
+                name if name and all(mark in name for mark in _PYTHON_FRAME) else "" for name in self.names
+            )
+        return self._source_by_name[names]
+
+    def triple(self, codes: npt.NDArray[np.uint32], position: int) -> npt.NDArray[np.int32]:
+        """Numbers of a grid or block such as `[8, 1, 1]`."""
+        if self._triples is None:
+            self._triples = np.array([_triple(value) for value in self._recording.details.values], np.int32)
+        numbers: npt.NDArray[np.int32] = self._triples[codes, position]
+        return numbers
+
+
+def _triple(text: bytes | None) -> tuple[int, int, int]:
+    nothing = (NULL32, NULL32, NULL32)
+    if text is None or len(text) > 64:
+        return nothing
+    try:
+        x, y, z = msgspec.json.decode(text, type=tuple[int, int, int])
+    except msgspec.DecodeError:
+        return nothing
+    return (x, y, z) if max(abs(x), abs(y), abs(z)) < 1 << 31 else nothing
+
+
+def _overlaps(piece: Columns, work: npt.NDArray[np.bool_]) -> int:
+    lane, start = piece["lane"][work], piece["start"][work]
+    stop = start + piece["dur"][work]
+    order = np.lexsort((start, lane))
+    lane, start, stop = lane[order], start[order], stop[order]
+    return int(((lane[1:] == lane[:-1]) & (start[1:] < stop[:-1])).sum())
+
+
+def _attributes(items: Sequence[Any], table: Table, but: tuple[str, ...]) -> dict[str, ColumnData]:
+    names = [name for name in table.column_names() if name not in but]
+    return {name: [getattr(item, name) for item in items] for name in names}
+
+
+def _groups(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
+    """The rank's memberships, from `distributedInfo.pg_config`."""
+    info = document.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    rows: dict[str, dict[str, Any]] = {}
+    for entry in config if isinstance(config, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        ranks, name = entry.get("ranks"), entry.get("pg_name")
+        if not (
+            isinstance(ranks, list)
+            and ranks
+            and all(type(r) is int and r >= 0 for r in ranks)
+            and isinstance(name, str)
+        ):
+            continue
+        row = {
+            "group_id": group_id(name, ranks),
+            "position": ranks.index(rank) if rank in ranks else None,
+            "size": len(ranks),
+            "name": name,
+            "description": _text(entry.get("pg_desc")),
+            "backend": _text(entry.get("backend_config")),
+        }
+        if rank in ranks:
+            rows.setdefault(str(row["group_id"]), row)
+    return list(rows.values())
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value not in ("", "undefined") else None

@@ -1,0 +1,8 @@
+"""One file per format; a new one is a module here and a line in `READERS`."""
+
+from typing import Final, cast
+
+from lostflops.ingest.readers import flight_recorder, kineto
+from lostflops.ingest.reading import Reader
+
+READERS: Final[dict[str, Reader]] = {reader.NAME: cast("Reader", reader) for reader in (flight_recorder, kineto)}

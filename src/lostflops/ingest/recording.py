@@ -1,0 +1,168 @@
+"""One rank's trace between the two passes of ingest: rows spooled, what crosses rows kept apart.
+
+A reader fills a `Recording`; `rank_part` completes it and writes it. Only what is needed to
+link rows to each other is in memory: steps, annotations, communication and its metadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lostflops.ingest.columns import NULL, Spool, Texts
+
+_NUMBER, _CODE = np.int64, np.uint32
+
+HOST_COLUMNS = {
+    "lane": np.int32,
+    "kind": np.uint8,
+    "name": _CODE,
+    "start": _NUMBER,
+    "dur": _NUMBER,
+    "correlation": _NUMBER,
+    "external_id": _NUMBER,
+    "sequence": _NUMBER,
+    "forward_thread": np.int32,
+    "shapes": _CODE,
+    "dtypes": _CODE,
+    "inputs": _CODE,
+    "source": _CODE,
+}
+DEVICE_COLUMNS = {
+    "lane": np.int32,
+    "kind": np.uint8,
+    "name": _CODE,
+    "start": _NUMBER,
+    "dur": _NUMBER,
+    "correlation": _NUMBER,
+    "external_id": _NUMBER,
+    "bytes": _NUMBER,
+    "grid": _CODE,
+    "block": _CODE,
+    "registers": np.int32,
+    "shared_memory": np.int32,
+    "occupancy": np.float64,
+    "wait_stream": _NUMBER,
+    "wait_correlation": _NUMBER,
+}
+MEMORY_COLUMNS = {
+    "time": _NUMBER,
+    "lane": np.int32,
+    "device_type": np.int32,
+    "device_index": np.int32,
+    "address": _NUMBER,
+    "bytes": _NUMBER,
+    "allocated": _NUMBER,
+    "reserved": _NUMBER,
+}
+
+# Scalars and shapes can differ in every row of a hostile or odd trace; real ones hold a few thousand.
+_MOST_TEXTS = 200_000
+
+
+@dataclass(slots=True)
+class CommMetadata:
+    """What a trace says about one collective; None where it says nothing."""
+
+    op: str | None = None
+    dtype: str | None = None
+    elements_in: int | None = None
+    elements_out: int | None = None
+    group_name: str | None = None
+    group_description: str | None = None
+    group_ranks: str | None = None
+    group_size: int | None = None
+    group_start: int | None = None
+    group_stride: int | None = None
+    seq: int | None = None
+    source_rank: int | None = None
+    target_rank: int | None = None
+
+
+@dataclass(slots=True)
+class CommRow:
+    """A communication kernel or `gloo:*` event, and its row in its spool."""
+
+    row: int
+    on_device: bool
+    name: str
+    lane: int
+    start: int
+    stop: int
+    correlation: int
+    metadata: CommMetadata | None
+    shapes: bytes = b""
+    dtypes: bytes = b""
+
+
+@dataclass(slots=True)
+class CommCall:
+    """A `record_param_comms` on a host thread."""
+
+    lane: int
+    start: int
+    stop: int
+    metadata: CommMetadata | None
+
+
+@dataclass(slots=True)
+class Lane:
+    kind: str
+    process: int | None = None
+    thread: int | None = None
+    device: int | None = None
+    stream: int | None = None
+    name: str | None = None
+
+
+@dataclass(slots=True)
+class StepSpan:
+    step: int
+    lane: int
+    start: int
+    stop: int
+
+
+@dataclass
+class Recording:
+    """Everything that pass one takes from a trace."""
+
+    spool_folder: str | None = None
+    host: Spool = field(init=False)
+    device: Spool = field(init=False)
+    memory: Spool = field(init=False)
+    names: Texts = field(default_factory=lambda: Texts(5_000_000))
+    details: Texts = field(default_factory=lambda: Texts(_MOST_TEXTS))
+    sources: Texts = field(default_factory=lambda: Texts(_MOST_TEXTS))
+    lanes: list[Lane] = field(default_factory=list)
+    steps: list[StepSpan] = field(default_factory=list)
+    annotations: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
+    comm_rows: list[CommRow] = field(default_factory=list)
+    comm_calls: list[CommCall] = field(default_factory=list)
+    links: list[tuple[int, int, int, int]] = field(default_factory=list)
+    span: tuple[int, int] | None = None
+    launches: tuple[int, int, int] = (0, -1, 0)
+    document: dict[str, Any] = field(default_factory=dict)
+    base_time: int = 0
+    losses: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.host = Spool(HOST_COLUMNS, self.spool_folder)
+        self.device = Spool(DEVICE_COLUMNS, self.spool_folder)
+        self.memory = Spool(MEMORY_COLUMNS, self.spool_folder)
+
+    def note_launches(self, correlation: np.ndarray[Any, Any]) -> None:
+        """Keep lowest, highest and number of the correlations of runtime calls."""
+        known = correlation[correlation > NULL]
+        if known.size:
+            lowest, highest, count = self.launches
+            low, high = int(known.min()), int(known.max())
+            self.launches = (min(lowest, low) if count else low, max(highest, high), count + known.size)
+
+    def close(self) -> None:
+        for spool in (self.host, self.device, self.memory):
+            spool.close()

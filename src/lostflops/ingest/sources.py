@@ -1,0 +1,112 @@
+"""Which files to ingest: arguments expanded, formats recognised, ranks claimed."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from lostflops.errors import RankConflict, UnknownFormat, UsageError
+from lostflops.ingest.byte_stream import ByteStream
+from lostflops.ingest.readers import READERS
+from lostflops.ingest.reading import RankClaim
+from lostflops.store.manifest import FILE_NAME
+
+_HEAD = 64 << 10
+_NO_TRACE = frozenset({".parquet", ".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file in a known format; `claim.rank` is None when nothing tells it."""
+
+    path: Path
+    format: str
+    claim: RankClaim
+
+
+def find_sources(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Files to ingest in order of path, and files in folders that no reader knows, each with a reason.
+
+    A file that is named and not recognised is an error; one that merely lies in a folder is skipped.
+    """
+    found: dict[Path, Found] = {}
+    skipped: list[tuple[str, str]] = []
+    for argument in arguments:
+        for path, is_named in _expand(str(argument)):
+            if path in found:
+                continue
+            known = _recognise(path)
+            if known is not None:
+                found[path] = Found(path, known, READERS[known].rank_claim(path))
+            elif is_named:
+                raise UnknownFormat(
+                    f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). "
+                    "Give the trace that torch.profiler exported, or a Flight Recorder dump."
+                )
+            else:
+                skipped.append((str(path), "no reader recognises it"))
+    if not found:
+        raise UsageError(
+            f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
+        )
+    return sorted(found.values(), key=lambda source: source.path), skipped
+
+
+def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
+    path = Path(argument)
+    if path.is_dir():
+        yield from ((entry, False) for entry in _files_below(path))
+    elif path.exists():
+        yield path.resolve(), True
+    elif glob.has_magic(argument):
+        for match in sorted(glob.glob(argument, recursive=True)  # noqa: PTH207 - absolute patterns too):
+            yield from _expand(match)
+    else:
+        raise UsageError(f"{argument} does not exist.")
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        if FILE_NAME in files:  # a run among the traces is not a trace
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(parent, name)
+            if path.suffix not in _NO_TRACE and not name.startswith(".") and path.is_file():
+                yield path.resolve()
+
+
+def _recognise(path: Path) -> str | None:
+    head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
+    return next((name for name, reader in READERS.items() if reader.recognises(head)), None)
+
+
+def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
+    """Give each file without a rank the lowest free one; refuse two files that claim one rank."""
+    owners: dict[tuple[str, int], Path] = {}
+    for source in found:
+        if source.claim.rank is not None:
+            refuse_conflict(owners, source.format, source.claim.rank, source.path)
+    used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
+    free = (rank for rank in count() if rank not in used)
+    return [
+        source
+        if source.claim.rank is not None
+        else Found(source.path, source.format, RankClaim(next(free), "assigned"))
+        for source in found
+    ]
+
+
+def refuse_conflict(owners: dict[tuple[str, int], Path], source_format: str, rank: int, path: Path) -> None:
+    """Note that a file is a rank's; raise when another of the same format is already."""
+    other = owners.setdefault((source_format, rank), path)
+    if other != path:
+        raise RankConflict(
+            f"two files claim rank {rank}: {other} and {path}. "
+            "Leave one out, or ingest them into two runs; --replace puts a new file in the place of an old one."
+        )

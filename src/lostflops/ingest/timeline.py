@@ -1,0 +1,143 @@
+"""Which step and which annotation an instant on a lane belongs to. Pure lookups on sorted arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ingest.columns import NULL32, Array
+from lostflops.ingest.recording import StepSpan
+
+Ns = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint32]
+
+
+class StepLookup:
+    """Steps of one rank in order of time; of two with one number the first is kept."""
+
+    def __init__(self, spans: Sequence[StepSpan]) -> None:
+        first: dict[int, StepSpan] = {}
+        for span in sorted(spans, key=lambda s: (s.start, s.stop)):
+            first.setdefault(span.step, span)
+        self.spans = sorted(first.values(), key=lambda s: s.start)
+        self.repeated = len(spans) - len(self.spans)
+        self._start = np.array([s.start for s in self.spans], np.int64)
+        self._stop = np.array([s.stop for s in self.spans], np.int64)
+        self._step = np.array([s.step for s in self.spans], np.int32)
+
+    def missing(self) -> int:
+        """Numbers left out between the first and the last step."""
+        if not self.spans:
+            return 0
+        return int(self._step.max() - self._step.min()) + 1 - len(self.spans)
+
+    def at(self, times: Ns) -> npt.NDArray[np.int32]:
+        """Step running at each time, or null."""
+        if not self.spans:
+            return np.full(times.size, NULL32, np.int32)
+        index = np.searchsorted(self._start, times, side="right") - 1
+        inside = (index >= 0) & (times <= self._stop[index])
+        return np.where(inside, self._step[index], NULL32).astype(np.int32)
+
+
+class AnnotationLookup:
+    """Innermost annotation on each lane at any time, as a step function."""
+
+    def __init__(self, batches: Sequence[tuple[Array, ...]]) -> None:
+        self._by_lane: dict[int, tuple[Ns, Codes]] = {}
+        if not batches:
+            return
+        lane, start, stop, name = (np.concatenate(column) for column in zip(*batches, strict=True))
+        for number in np.unique(lane).tolist():
+            own = lane == number
+            self._by_lane[number] = innermost(start[own], stop[own], name[own])
+
+    def at(self, lanes: npt.NDArray[np.int32], start: Ns) -> Codes:
+        """Code of the innermost annotation on each lane at each time; 0 where there is none."""
+        found = np.zeros(lanes.size, np.uint32)
+        for number, (times, codes) in self._by_lane.items():
+            rows = np.flatnonzero(lanes == number)
+            if rows.size:
+                index = np.searchsorted(times, start[rows], side="right") - 1
+                found[rows] = np.where(index >= 0, codes[index], 0)
+        return found
+
+
+def innermost(start: Ns, stop: Ns, code: Codes) -> tuple[Ns, Codes]:
+    """Times at which the innermost interval changes, and its code from then on (0: none).
+
+    >>> times, codes = innermost(np.array([0, 2]), np.array([9, 4]), np.array([1, 2], np.uint32))
+    >>> times.tolist(), codes.tolist()
+    ([0, 2, 4, 9], [1, 2, 1, 0])
+    """
+    order = np.lexsort((-stop, start))
+    times: list[int] = []
+    codes: list[int] = []
+    stack: list[tuple[int, int]] = []
+
+    def change(at: int) -> None:
+        top = stack[-1][1] if stack else 0
+        if times and times[-1] == at:
+            codes[-1] = top
+        else:
+            times.append(at)
+            codes.append(top)
+
+    for begin, end, own in zip(start[order].tolist(), stop[order].tolist(), code[order].tolist(), strict=True):
+        while stack and stack[-1][0] <= begin:
+            at, _ = stack.pop()
+            change(at)
+        stack.append((end, own))
+        change(begin)
+    while stack:
+        at, _ = stack.pop()
+        change(at)
+    return np.array(times, np.int64), np.array(codes, np.uint32)
+
+
+class LaunchMap:
+    """Step and annotation of each launch, found by correlation.
+
+    Correlations of one process are nearly dense, so a plain table of them takes eight bytes a
+    launch and no sort; wild numbers are folded into their order first.
+    """
+
+    _SPARSE = 8
+
+    def __init__(self, lowest: int, highest: int, count: int) -> None:
+        span = highest - lowest + 1 if count else 0
+        self._lowest = lowest
+        self._sparse: dict[int, int] | None = {} if span > self._SPARSE * count + (1 << 20) else None
+        size = count if self._sparse is not None else span
+        self._step = np.full(size, NULL32, np.int32)
+        self._annotation = np.zeros(size, np.uint32)
+        self._known = np.zeros(size, np.bool_)
+
+    def add(self, correlation: Ns, step: npt.NDArray[np.int32], annotation: Codes) -> None:
+        if self._sparse is not None:
+            for number in correlation.tolist():
+                self._sparse.setdefault(number, len(self._sparse))
+        index = self._index(correlation)
+        self._known[index] = True
+        self._step[index] = step
+        self._annotation[index] = annotation
+
+    def find(self, correlation: Ns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], Codes]:
+        """Whether each correlation has a launch, and its step and annotation."""
+        index = self._index(correlation)
+        inside = (index >= 0) & (index < self._known.size)
+        if not inside.any():
+            none = np.zeros(correlation.size, np.uint32)
+            return inside, np.full(correlation.size, NULL32, np.int32), none
+        index = np.where(inside, index, 0)
+        known = inside & self._known[index]
+        step = np.where(known, self._step[index], NULL32).astype(np.int32)
+        return known, step, np.where(known, self._annotation[index], 0).astype(np.uint32)
+
+    def _index(self, correlation: Ns) -> Ns:
+        if self._sparse is not None:
+            return np.array([self._sparse.get(number, -1) for number in correlation.tolist()], np.int64)
+        index = correlation - self._lowest
+        return np.where(correlation >= self._lowest, index, -1)

@@ -1,0 +1,25 @@
+"""Renderers of results. A renderer writes any `Result` to a text stream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+from lostflops.report import plain, terminal
+from lostflops.results import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    name: str
+    write: Callable[[Result, TextIO], None]
+
+
+RENDERERS = (
+    Renderer("terminal", terminal.write),
+    Renderer("json", plain.write),
+)
+
+
+def renderer(name: str) -> Renderer:
+    """The renderer of that name; raises KeyError for one that is not there."""
+    return {candidate.name: candidate for candidate in RENDERERS}[name]

@@ -1,0 +1,170 @@
+"""Renders any Result as text for a terminal, readable in 80 columns.
+
+Colour appears only on a terminal and never when NO_COLOR is set. Text from traces is data: it can
+neither style the output nor send control codes. This module knows no analysis by name.
+"""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lostflops.results import Block, Finding, Findings, Line, Lines, Pairs, Result, Table, Unit, Value
+from lostflops.units import format_bytes, format_flop, format_ns, format_share, format_time
+
+WIDTH = 80
+NARROWEST_TEXT = 12
+"""A text column may be folded down to this; a table that needs more is shown as one record after the other."""
+
+_INTEGER_FORMATS = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "flop": format_flop,
+    "time": format_time,
+    "count": "{:,}".format,
+}
+
+
+def write(result: Result, stream: TextIO) -> None:
+    console = Console(file=stream, width=None if stream.isatty() else WIDTH, highlight=False, markup=False, emoji=False)
+    console.print(Text(_clean(result.title), style="bold"))
+    console.print(Text(_clean(result.verdict)))
+    for block in result.blocks:
+        _write_block(block, console)
+    if result.notes:
+        console.print()
+    for note in result.notes:
+        console.print(Text(f"Note: {_clean(note)}", style="yellow"))
+    if result.next_command:
+        console.print()
+        console.print(Text(f"Next: {_clean(result.next_command)}", style="cyan"), soft_wrap=True)
+
+
+def format_value(value: Value, unit: Unit) -> str:
+    """One value as people read it.
+
+    >>> format_value(1_500_000, "ns"), format_value(0.25, "share"), format_value(None, "bytes"), format_value(12345, "")
+    ('1.50 ms', '25.0%', '-', '12345')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and unit in _INTEGER_FORMATS:
+        return _INTEGER_FORMATS[unit](value)
+    if isinstance(value, int | float) and unit == "share":
+        return format_share(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return _clean(str(value))
+
+
+def _write_block(block: Block, console: Console) -> None:
+    console.print()
+    if block.title:
+        console.print(Text(_clean(block.title), style="bold"))
+    match block:
+        case Table():
+            _write_table(block, console)
+        case Pairs():
+            cells = [[pair.label or pair.name, format_value(pair.value, pair.unit)] for pair in block.items]
+            console.print(_pairs(cells))
+        case Lines():
+            console.print(_ledger(block.items))
+        case Findings():
+            for number, finding in enumerate(block.items, 1):
+                _write_finding(number, finding, console)
+
+
+def _write_table(table: Table, console: Console) -> None:
+    heads = [_clean(field.label or field.name) for field in table.fields]
+    units = [field.unit for field in table.fields]
+    rows = [[format_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
+    numeric = [
+        all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in table.rows)
+        for i in range(len(heads))
+    ]
+    if not rows:
+        console.print(Text("(no rows)"))
+    elif _fits(heads, rows, numeric, console.width):
+        console.print(_grid(heads, rows, numeric))
+    else:
+        for number, row in enumerate(rows, 1):
+            console.print(Text(f"[{number}]", style="dim"))
+            console.print(_pairs([[head, cell] for head, cell in zip(heads, row, strict=True)]))
+    if table.left_out:
+        console.print(Text(f"... and {table.left_out:,} more", style="dim"))
+
+
+def _fits(heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> bool:
+    needed = 0
+    for i, head in enumerate(heads):
+        widest = max(cell_len(cell) for cell in [head, *(row[i] for row in rows)])
+        narrowest = widest if numeric[i] else min(widest, max(NARROWEST_TEXT, cell_len(head)))
+        needed += narrowest + 2
+    return needed <= width
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> Grid:
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), header_style="bold")
+    for head, is_number in zip(heads, numeric, strict=True):
+        if is_number:
+            grid.add_column(Text(head), justify="right", no_wrap=True)
+        else:
+            grid.add_column(Text(head), overflow="fold", min_width=min(NARROWEST_TEXT, cell_len(head)))
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def _pairs(cells: Sequence[Sequence[str]]) -> Padding:
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for head, cell in cells:
+        grid.add_row(Text(_clean(head)), Text(cell))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _ledger(lines: Sequence[Line]) -> Grid:
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(overflow="fold")
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+
+    def add(line: Line, depth: int) -> None:
+        name = "  " * (depth + 1) + _clean(line.name)
+        grid.add_row(Text(name), Text(format_ns(line.ns)), Text(format_share(line.share)))
+        for part in line.parts:
+            add(part, depth + 1)
+
+    for line in lines:
+        add(line, 0)
+    return grid
+
+
+def _write_finding(number: int, finding: Finding, console: Console) -> None:
+    console.print(Text(f"{number}. {_clean(finding.what)}", style="bold"))
+    cells = [
+        ["cause", finding.cause],
+        ["lost", f"{format_ns(finding.lost_ns)} ({format_share(finding.lost_share)})"],
+        ["confidence", format_share(finding.confidence)],
+        ["certain if", _clean(finding.certain_if)],
+        *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
+        ["fix", _clean(finding.fix)],
+    ]
+    if (expected := finding.prediction) is not None:
+        interval = f"{format_ns(expected.low_ns)} to {format_ns(expected.high_ns)}"
+        cells.append(["predicted", f"step of {format_ns(expected.predicted_ns)} ({interval})"])
+    console.print(_pairs(cells))
+
+
+def _clean(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,0 +1,191 @@
+"""Changing a run: one writer at a time, new files beside the old ones, one atomic switch."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from lostflops._version import __version__
+from lostflops.errors import RunBusy, RunError
+from lostflops.store import manifest as manifests
+from lostflops.store.manifest import DataFile, Manifest, Source
+from lostflops.store.parquet import ParquetWriter
+from lostflops.store.tables import RANKS
+
+DATA = "data"
+MOST_SINGLE_RANKS = 256
+RANKS_PER_FILE = 64
+
+
+class RunWriter:
+    """Holds the lock of a run; `commit` switches to the new state, leaving without it changes nothing.
+
+    New data goes to `folder / DATA / <generation>`, which no committed run names before `commit`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = Manifest()
+        self.staging = folder
+        self._lock = -1
+
+    def __enter__(self) -> RunWriter:
+        is_new = not self.folder.exists()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunError(
+                f"{self.folder} cannot be written: {error.strerror}. Choose another folder with -o."
+            ) from None
+        self._is_new = is_new
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise RunBusy(
+                f"another ingest is writing to {self.folder}. Wait for it, or choose another folder."
+            ) from None
+        try:
+            self._load()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.staging, ignore_errors=True) if kind is not None else None
+        if not (self.folder / manifests.FILE_NAME).exists():
+            self._leave_nothing()
+        os.close(self._lock)
+
+    def _load(self) -> None:
+        if (self.folder / manifests.FILE_NAME).exists():
+            self.manifest = manifests.load(self.folder)
+        else:
+            foreign = sorted(
+                {entry.name for entry in self.folder.iterdir()} - {".lock", DATA, f".{manifests.FILE_NAME}.new"}
+            )
+            if foreign:
+                raise RunError(
+                    f"{self.folder} holds no run but other files ({foreign[0]!r}). Choose an empty or new folder."
+                )
+        self._remove_unnamed()
+        self.staging = self.folder / DATA / f"{self.manifest.generation + 1:06d}"
+        self.staging.mkdir(parents=True, exist_ok=True)
+
+    def _remove_unnamed(self) -> None:
+        """Delete what no manifest names: an interrupted ingest's files, and parts that were replaced."""
+        named = {file.path for files in self.manifest.files.values() for file in files}
+        data = self.folder / DATA
+        for path in sorted(data.rglob("*"), reverse=True) if data.exists() else ():
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    path.rmdir()
+            elif str(path.relative_to(self.folder)) not in named:
+                path.unlink()
+
+    def _leave_nothing(self) -> None:
+        shutil.rmtree(self.folder / DATA, ignore_errors=True)
+        if self._is_new:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            (self.folder / ".lock").unlink(missing_ok=True)
+
+    def commit(self, sources: list[Source], files: dict[str, list[DataFile]]) -> None:
+        """Make `sources` and `files` (without `ranks`, which follows from the sources) the run."""
+        writer = ParquetWriter()
+        try:
+            merged = {name: self._merged(writer, name, kept) for name, kept in files.items() if kept}
+            merged[RANKS.name] = [self._write_ranks(writer, sources)] if sources else []
+        finally:
+            writer.close()
+        generation = self.manifest.generation + 1
+        columns = manifests.current_columns()
+        self.manifest = Manifest(
+            writer=f"lostflops {__version__}", generation=generation, columns=columns, sources=sources, files=merged
+        )
+        manifests.save(self.folder, self.manifest)
+
+    def _merged(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
+        """Files of single ranks as they are, or ranges of ranks where there are very many."""
+        ordered = sorted(files, key=lambda file: (file.ranks, file.format, file.path))
+        if len({rank for file in ordered for rank in file.ranks}) <= MOST_SINGLE_RANKS:
+            return ordered
+        ranges: dict[tuple[int, str], list[DataFile]] = {}
+        for file in ordered:
+            ranges.setdefault((file.ranks[0] // RANKS_PER_FILE, file.format), []).append(file)
+        return [self._one_file(writer, table, *key, members) for key, members in sorted(ranges.items())]
+
+    def _one_file(
+        self, writer: ParquetWriter, table: str, number: int, source_format: str, members: list[DataFile]
+    ) -> DataFile:
+        if len(members) == 1:
+            return members[0]
+        first = number * RANKS_PER_FILE
+        name = f"{source_format}-ranks-{first:06d}-{first + RANKS_PER_FILE - 1:06d}.parquet"
+        path = self.staging / table / name
+        parts = [self.folder / member.path for member in members]
+        writer.merge(parts, path)
+        for part in parts:
+            if part.is_relative_to(self.staging):
+                part.unlink()
+        ranks = sorted({rank for member in members for rank in member.ranks})
+        return DataFile(path=self.relative(path), format=source_format, ranks=ranks)
+
+    def without(self, writer: ParquetWriter, table: str, file: DataFile, ranks: set[int]) -> DataFile | None:
+        """A file of several ranks without some of them; None when nothing is left."""
+        kept = [rank for rank in file.ranks if rank not in ranks]
+        if len(kept) == len(file.ranks):
+            return file
+        if not kept:
+            return None
+        path = self.staging / table / f"{Path(file.path).stem}-less.parquet"
+        writer.merge([self.folder / file.path], path, where=f"rank IN ({', '.join(map(str, kept))})")
+        return DataFile(path=self.relative(path), format=file.format, ranks=kept)
+
+    def relative(self, path: Path) -> str:
+        return str(path.relative_to(self.folder))
+
+    def _write_ranks(self, writer: ParquetWriter, sources: list[Source]) -> DataFile:
+        rows = rank_rows(sources)
+        path = self.staging / RANKS.name / "all.parquet"
+        writer.write(RANKS, {name: [row[name] for row in rows] for name in RANKS.column_names()}, path)
+        ranks = sorted({source.rank for source in sources})
+        return DataFile(path=self.relative(path), format="", ranks=ranks)
+
+
+def rank_rows(sources: list[Source]) -> list[dict[str, object]]:
+    """One row per rank; where a rank has several files, the first format with a timeline describes it."""
+    by_rank: dict[int, list[Source]] = {}
+    for source in sorted(sources, key=lambda source: (source.rank, source.events == 0, source.path)):
+        by_rank.setdefault(source.rank, []).append(source)
+    return [_rank_row(rank, own) for rank, own in by_rank.items()]
+
+
+def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
+    first = own[0]
+
+    def known(name: str) -> object:
+        return next((value for source in own if (value := getattr(source, name)) is not None), None)
+
+    return {
+        "rank": rank,
+        "rank_source": first.rank_source,
+        "host": known("host"),
+        "device": known("device"),
+        "device_index": known("device_index"),
+        "world_size": known("world_size"),
+        "backend": known("backend"),
+        "formats": ",".join(source.format for source in own),
+        "source": first.path,
+        "source_bytes": first.size,
+        "source_hash": first.hash,
+        "base_time": first.base_time,
+        "events": sum(source.events for source in own),
+    }

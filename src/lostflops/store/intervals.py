@@ -1,0 +1,106 @@
+"""Interval algebra in integer nanoseconds: union, intersection, difference, gaps.
+
+An `Intervals` is a set of time: half-open [start, stop), sorted, disjoint, never touching.
+Everything is vectorised; nothing here knows what an event is.
+
+>>> busy = Intervals.of([0, 4, 10], [6, 8, 12])
+>>> busy
+Intervals([0, 8), [10, 12))
+>>> busy.total, (busy - Intervals.of([1], [11])).total, busy.gaps(0, 20)
+(10, 2, Intervals([8, 10), [12, 20)))
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Ns = npt.NDArray[np.int64]
+
+
+class Intervals:
+    """A set of time; build it with `of`, combine it with `|`, `&`, `-`."""
+
+    __slots__ = ("start", "stop")
+
+    start: Final[Ns]
+    stop: Final[Ns]
+
+    def __init__(self, start: Ns, stop: Ns) -> None:
+        """Take arrays that are sorted, disjoint and not touching; `of` accepts any."""
+        self.start = start
+        self.stop = stop
+
+    @classmethod
+    def of(cls, start: npt.ArrayLike, stop: npt.ArrayLike) -> Intervals:
+        """Union of [start, stop) pairs in any order; empty and reversed pairs hold no time."""
+        starts = np.asarray(start, dtype=np.int64)
+        stops = np.asarray(stop, dtype=np.int64)
+        if starts.shape != stops.shape or starts.ndim != 1:
+            raise ValueError(f"starts and stops must be two lists of one length, not {starts.shape} and {stops.shape}")
+        held = stops > starts
+        starts, stops = starts[held], stops[held]
+        if starts.size == 0:
+            return cls(starts, stops)
+        order = np.argsort(starts, kind="stable")
+        starts, reach = starts[order], np.maximum.accumulate(stops[order])
+        opens = np.concatenate(([True], starts[1:] > reach[:-1]))
+        closes = np.concatenate((opens[1:], [True]))
+        return cls(starts[opens], reach[closes])
+
+    @classmethod
+    def empty(cls) -> Intervals:
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @property
+    def total(self) -> int:
+        """Length of the set."""
+        return int((self.stop - self.start).sum())
+
+    def __or__(self, other: Intervals) -> Intervals:
+        return Intervals.of(np.concatenate((self.start, other.start)), np.concatenate((self.stop, other.stop)))
+
+    def __and__(self, other: Intervals) -> Intervals:
+        return self._where_depth(other, 2)
+
+    def __sub__(self, other: Intervals) -> Intervals:
+        if self.start.size == 0:
+            return self
+        return self & other.gaps(int(self.start[0]), int(self.stop[-1]))
+
+    def gaps(self, start: int, stop: int) -> Intervals:
+        """What of [start, stop) is not in the set."""
+        inside = self.clip(start, stop)
+        edges = np.concatenate(([start], inside.stop)), np.concatenate((inside.start, [stop]))
+        return Intervals.of(*edges)
+
+    def clip(self, start: int, stop: int) -> Intervals:
+        """What of the set lies in [start, stop)."""
+        return Intervals.of(np.maximum(self.start, start), np.minimum(self.stop, stop))
+
+    def _where_depth(self, other: Intervals, depth: int) -> Intervals:
+        times = np.concatenate((self.start, other.start, self.stop, other.stop))
+        opened = self.start.size + other.start.size
+        change = np.concatenate((np.ones(opened, np.int64), np.full(opened, -1, np.int64)))
+        order = np.argsort(times, kind="stable")
+        times, level = times[order], np.cumsum(change[order])
+        held = np.flatnonzero(level[:-1] >= depth)
+        return Intervals.of(times[held], times[held + 1])
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Intervals):
+            return NotImplemented
+        return np.array_equal(self.start, other.start) and np.array_equal(self.stop, other.stop)
+
+    __hash__ = None  # type: ignore[assignment]  # arrays inside: compare, do not key on it
+
+    def __repr__(self) -> str:
+        shown = [f"[{a}, {b})" for a, b in zip(self.start[:8].tolist(), self.stop[:8].tolist(), strict=True)]
+        if len(self) > len(shown):
+            shown.append(f"... {len(self)} in all")
+        return f"Intervals({', '.join(shown)})"

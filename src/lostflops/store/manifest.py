@@ -1,0 +1,106 @@
+"""The file that makes a folder a run: which parts belong to it, and where they came from.
+
+A run is exactly what its manifest names. Data files are written under new names first; the
+manifest is then replaced in one rename, so a run is always the old one or the new one.
+
+Rule for older runs: a schema version only ever adds tables and columns, and what an older run
+lacks reads as empty or null. A version that must change a meaning raises `OLDEST_READABLE`,
+and older runs are then refused with the command that makes them anew.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from lostflops.errors import BrokenRun, NotARun, RunError, RunTooNew
+from lostflops.store.tables import SCHEMA_VERSION, TABLES
+
+FILE_NAME = "run.json"
+OLDEST_READABLE = 1
+
+
+class Source(msgspec.Struct, kw_only=True):
+    """A file that was ingested, and what it told about its rank."""
+
+    path: str
+    size: int
+    modified_ns: int
+    hash: str
+    format: str
+    rank: int
+    rank_source: str
+    host: str | None = None
+    device: str | None = None
+    device_index: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    base_time: int = 0
+    events: int = 0
+
+
+class DataFile(msgspec.Struct, kw_only=True):
+    """A Parquet file of one table; `path` is relative to the run."""
+
+    path: str
+    format: str
+    ranks: list[int]
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    schema: int = SCHEMA_VERSION
+    writer: str = ""
+    generation: int = 0
+    columns: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    sources: list[Source] = msgspec.field(default_factory=list)
+    files: dict[str, list[DataFile]] = msgspec.field(default_factory=dict)
+
+
+def current_columns() -> dict[str, list[str]]:
+    return {table.name: list(table.column_names()) for table in TABLES}
+
+
+def load(folder: Path) -> Manifest:
+    """Read and check the manifest of a run."""
+    path = folder / FILE_NAME
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotARun(
+            f"{folder} holds no run (no {FILE_NAME}). Make one: lostflops ingest TRACES -o {folder}"
+        ) from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"0"))
+        version = msgspec.json.decode(schema, type=int)
+    except msgspec.DecodeError as error:
+        raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
+    if version > SCHEMA_VERSION:
+        raise RunTooNew(
+            f"{folder} has schema {version}, this Lostflops reads up to {SCHEMA_VERSION}. "
+            "Upgrade: pip install -U lostflops"
+        )
+    if version < OLDEST_READABLE:
+        raise RunError(f"{folder} has schema {version}, too old to read. Ingest its traces again into a new folder.")
+    try:
+        return msgspec.json.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
+
+
+def save(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step; the data it names must be on disk already."""
+    temporary = folder / f".{FILE_NAME}.new"
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / FILE_NAME)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

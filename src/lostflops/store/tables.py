@@ -1,0 +1,259 @@
+"""The tables of a run, declared once: name, type, unit and meaning of every column.
+
+Writers, validation and docs/reference/tables.md all come from here. This module knows
+nothing about files or formats.
+"""
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str
+    doc: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+_RANK = Column("rank", "INTEGER", "Global rank of the process.")
+
+RANKS = Table(
+    "ranks",
+    "One row per rank that was ingested.",
+    (
+        _RANK,
+        Column("rank_source", "VARCHAR", "Where the rank comes from: `recorded`, `file name` or `assigned`."),
+        Column("host", "VARCHAR", "Host name where it is known; ranks of one host share a clock."),
+        Column("device", "VARCHAR", "Name of the accelerator, as the trace gives it; null on a CPU rank."),
+        Column("device_index", "INTEGER", "Index of the accelerator on its host."),
+        Column("world_size", "INTEGER", "Number of ranks in the job; null when not recorded."),
+        Column("backend", "VARCHAR", "Backend of the default process group, e.g. `nccl`, `gloo`."),
+        Column("formats", "VARCHAR", "Formats this rank was read from, e.g. `kineto`, `kineto,flight_recorder`."),
+        Column("source", "VARCHAR", "File that the rank's timeline was read from."),
+        Column("source_bytes", "BIGINT", "Size of that file on disk.", "bytes"),
+        Column("source_hash", "VARCHAR", "SHA-256 of that file's bytes on disk."),
+        Column("base_time", "BIGINT", "Time that the file's own stamps count from; already added.", "ns"),
+        Column("events", "BIGINT", "Rows of this rank in `events`."),
+    ),
+)
+
+LANES = Table(
+    "lanes",
+    "A lane is what runs one thing at a time: a host thread or a device stream.",
+    (
+        _RANK,
+        Column("lane", "INTEGER", "Number of the lane, unique within the rank."),
+        Column("kind", "VARCHAR", "`thread` or `stream`."),
+        Column("process", "BIGINT", "Process id; null for streams."),
+        Column("thread", "BIGINT", "Thread id; null for streams."),
+        Column("device", "INTEGER", "Device index; null for threads."),
+        Column("stream", "BIGINT", "Stream id; null for threads."),
+        Column("name", "VARCHAR", "Name that the trace gives the lane, where it does."),
+    ),
+)
+
+EVENTS = Table(
+    "events",
+    "Every timed event of every rank.",
+    (
+        _RANK,
+        Column("event", "BIGINT", "Number of the event, unique within the rank."),
+        Column("lane", "INTEGER", "Lane it ran on; see `lanes`."),
+        Column(
+            "kind",
+            "VARCHAR",
+            "On the host `op`, `annotation`, `python`, `runtime`, `host_comm` (a `gloo:*` event), `overhead`, `span` "
+            "(what the profiler recorded), `other`; on a device `kernel`, `comm` (a communication kernel), `memcpy`, "
+            "`memset`, `sync`, `device_annotation`.",
+        ),
+        Column("name", "VARCHAR", "Name as recorded."),
+        Column("start", "BIGINT", "Start, Unix time by the clock of the rank's host.", "ns"),
+        Column("dur", "BIGINT", "Duration; the event ends at start + dur.", "ns"),
+        Column("correlation", "BIGINT", "Links a runtime call to the device events that it launched."),
+        Column("external_id", "BIGINT", "Links runtime calls and device events to the op around the launch."),
+        Column(
+            "step",
+            "INTEGER",
+            "Training step: on the host the `ProfilerStep` running at its start, on a device that of its launch; "
+            "null outside steps and for device events without a recorded launch.",
+        ),
+        Column(
+            "annotation",
+            "VARCHAR",
+            "Innermost user annotation around it, steps aside: on the same thread, or around its launch.",
+        ),
+        Column("source", "VARCHAR", "Source line, as `file.py(12): function`, where recorded."),
+        Column("sequence", "BIGINT", "Autograd sequence number: a backward op carries that of its forward op."),
+        Column("forward_thread", "INTEGER", "Autograd's number of the thread that ran the forward op."),
+        Column("shapes", "VARCHAR", "Shapes of an op's inputs, as the JSON text of the trace."),
+        Column("dtypes", "VARCHAR", "Types of an op's inputs, as the JSON text of the trace."),
+        Column("inputs", "VARCHAR", "Scalar inputs of an op, as the JSON text of the trace."),
+        Column("bytes", "BIGINT", "Bytes copied or set.", "bytes"),
+        Column("grid_x", "INTEGER", "Blocks of a kernel's grid along x."),
+        Column("grid_y", "INTEGER", "Blocks of a kernel's grid along y."),
+        Column("grid_z", "INTEGER", "Blocks of a kernel's grid along z."),
+        Column("block_x", "INTEGER", "Threads of a kernel's block along x."),
+        Column("block_y", "INTEGER", "Threads of a kernel's block along y."),
+        Column("block_z", "INTEGER", "Threads of a kernel's block along z."),
+        Column("registers", "INTEGER", "Registers per thread."),
+        Column("shared_memory", "INTEGER", "Shared memory per block.", "bytes"),
+        Column("occupancy", "DOUBLE", "Achieved occupancy as estimated by the profiler.", "%"),
+        Column("wait_stream", "BIGINT", "Stream that a `sync` event waited on."),
+        Column("wait_correlation", "BIGINT", "Correlation of the event record that a `sync` event waited on."),
+    ),
+)
+
+STEPS = Table(
+    "steps",
+    "Training steps, one row per rank and step.",
+    (
+        _RANK,
+        Column("step", "INTEGER", "Number of the step as the profiler counts it."),
+        Column("lane", "INTEGER", "Thread that runs the training loop."),
+        Column("start", "BIGINT", "Start of `ProfilerStep#k` on the host.", "ns"),
+        Column("stop", "BIGINT", "End of `ProfilerStep#k` on the host.", "ns"),
+        Column("device_start", "BIGINT", "Start of the first device event launched in the step.", "ns"),
+        Column("device_stop", "BIGINT", "End of the last device event launched in the step.", "ns"),
+    ),
+)
+
+GROUPS = Table(
+    "groups",
+    "Membership in process groups: one row per group and ingested rank.",
+    (
+        Column(
+            "group_id", "VARCHAR", "Name and members of the group, e.g. `0@0-7`, `12@1-7/2`; the same on every rank."
+        ),
+        _RANK,
+        Column("position", "INTEGER", "Rank within the group; null when not recorded."),
+        Column("size", "INTEGER", "Number of members, ingested or not."),
+        Column("name", "VARCHAR", "Name that PyTorch gives the group."),
+        Column("description", "VARCHAR", "Description that the program gave the group."),
+        Column("backend", "VARCHAR", "Backend of the group."),
+    ),
+)
+
+COLLECTIVES = Table(
+    "collectives",
+    "One row per collective or point-to-point transfer and rank.",
+    (
+        _RANK,
+        Column("event", "BIGINT", "Its row in `events`."),
+        Column("group_id", "VARCHAR", "Process group; null when the trace does not tell."),
+        Column("group_size", "INTEGER", "Members of the group."),
+        Column("seq", "BIGINT", "Sequence number within the group as recorded; null when there is none."),
+        Column(
+            "ordinal", "INTEGER", "0, 1, 2, ... in order of start, per group (per lane where the group is unknown)."
+        ),
+        Column(
+            "order_source",
+            "VARCHAR",
+            "What tells the order: `seq`, `flight_recorder`, `group ordinal` or `lane ordinal`.",
+        ),
+        Column("op", "VARCHAR", "`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `send`, ..."),
+        Column("dtype", "VARCHAR", "Element type, as recorded."),
+        Column("bytes_in", "BIGINT", "Size of this rank's input.", "bytes"),
+        Column("bytes_out", "BIGINT", "Size of this rank's output.", "bytes"),
+        Column("peer", "INTEGER", "Other rank of a point-to-point transfer."),
+        Column("start", "BIGINT", "Start by the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End by the clock of the rank's host.", "ns"),
+        Column("lane", "INTEGER", "Stream, or the thread that runs a gloo collective."),
+        Column("step", "INTEGER", "Training step, as in `events`."),
+        Column(
+            "metadata",
+            "VARCHAR",
+            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, or `name` (guessed from "
+            "the kernel's name).",
+        ),
+    ),
+)
+
+MEMORY = Table(
+    "memory",
+    "Allocations and frees.",
+    (
+        _RANK,
+        Column("time", "BIGINT", "When it happened.", "ns"),
+        Column("lane", "INTEGER", "Thread that allocated or freed."),
+        Column("step", "INTEGER", "Training step, as in `events`."),
+        Column("device_type", "INTEGER", "0 is the CPU, 1 CUDA and ROCm, as PyTorch numbers them."),
+        Column("device_index", "INTEGER", "Index of the device; -1 on the CPU."),
+        Column("address", "BIGINT", "Address of the block."),
+        Column("bytes", "BIGINT", "Positive for an allocation, negative for a free.", "bytes"),
+        Column("allocated", "BIGINT", "Allocator's total after it.", "bytes"),
+        Column("reserved", "BIGINT", "Reserved by the allocator after it.", "bytes"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "Forward op to backward op, as the trace's `fwdbwd` arrows give it.",
+    (
+        _RANK,
+        Column("from_lane", "INTEGER", "Thread of the forward op."),
+        Column("from_start", "BIGINT", "Start of the forward op.", "ns"),
+        Column("to_lane", "INTEGER", "Thread of the backward op."),
+        Column("to_start", "BIGINT", "Start of the backward op.", "ns"),
+    ),
+)
+
+FLIGHT = Table(
+    "flight",
+    "Entries of c10d Flight Recorder dumps: what each rank enqueued, and how far it got.",
+    (
+        _RANK,
+        Column("record", "BIGINT", "Number of the entry in the ring."),
+        Column("group_id", "VARCHAR", "Process group; see `groups`."),
+        Column("group_name", "VARCHAR", "Name that PyTorch gives the group."),
+        Column("seq", "BIGINT", "Sequence number of a collective within its group."),
+        Column("p2p_seq", "BIGINT", "Sequence number of a point-to-point transfer within its group."),
+        Column("op_id", "BIGINT", "Number of the operation, counting those of a coalesced call apart."),
+        Column("op", "VARCHAR", "Operation, named as in `collectives`."),
+        Column("name", "VARCHAR", "Operation as recorded, e.g. `nccl:all_reduce`."),
+        Column("is_p2p", "BOOLEAN", "A point-to-point transfer."),
+        Column("state", "VARCHAR", "`scheduled`, `started` or `completed`."),
+        Column("created", "BIGINT", "Enqueued by the host.", "ns"),
+        Column("started", "BIGINT", "Seen to have started.", "ns"),
+        Column("completed", "BIGINT", "Seen to have completed.", "ns"),
+        Column("dtype", "VARCHAR", "Element types of the inputs, as recorded."),
+        Column("bytes_in", "BIGINT", "Size of the inputs.", "bytes"),
+        Column("bytes_out", "BIGINT", "Size of the outputs.", "bytes"),
+        Column("in_shapes", "VARCHAR", "Shapes of the inputs as JSON."),
+        Column("out_shapes", "VARCHAR", "Shapes of the outputs as JSON."),
+        Column("source", "VARCHAR", "Innermost source line of the call."),
+    ),
+)
+
+STATS = Table(
+    "stats",
+    "Everything that was dropped, repaired, guessed or missing, counted.",
+    (
+        _RANK,
+        Column("format", "VARCHAR", "Format of the file it was found in."),
+        Column("what", "VARCHAR", "Stable name of the observation, e.g. `kernels_without_launch`."),
+        Column("effect", "VARCHAR", "`dropped`, `repaired`, `guessed`, `missing` or `note`."),
+        Column("count", "BIGINT", "How often."),
+        Column("reason", "VARCHAR", "What happened, in words, with an example where there is one."),
+    ),
+)
+
+TABLES: tuple[Table, ...] = (RANKS, LANES, EVENTS, STEPS, GROUPS, COLLECTIVES, MEMORY, LINKS, FLIGHT, STATS)
+
+
+def table(name: str) -> Table:
+    for candidate in TABLES:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(name)

@@ -1,0 +1,191 @@
+"""What a synthetic cluster is made of: plain values, checked when they are built.
+
+Times are integer nanoseconds, sizes bytes, rates GB/s (bytes per nanosecond). This module
+knows nothing about how the cluster runs.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Cause = Literal["slow_kernels", "more_work", "late_data", "host_stall", "allocation"]
+CAUSES: tuple[Cause, ...] = ("slow_kernels", "more_work", "late_data", "host_stall", "allocation")
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One forward op of a layer and the kernel it launches.
+
+    With `dims` = (m, k, n) it is a matmul: its backward is two matmuls (input and weight gradient) of the
+    same duration and FLOPs. Without, it is elementwise and its backward is one kernel.
+    """
+
+    duration: int
+    dims: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.duration > 0, f"a kernel needs a positive duration, not {self.duration}")
+
+    @property
+    def flops(self) -> int:
+        if self.dims is None:
+            return 0
+        m, k, n = self.dims
+        return 2 * m * k * n
+
+
+@dataclass(frozen=True, slots=True)
+class HostCosts:
+    """What the host pays: each op is dispatch, then the launch call, then a tail; then Python before the next op.
+
+    A phase whose kernels are shorter than the sum is launch-bound.
+    """
+
+    dispatch: int = 2_000
+    launch_call: int = 1_500
+    tail: int = 500
+    between_ops: int = 0
+    between_steps: int = 1_000
+    launch_latency: int = 4_000
+    sync_return: int = 2_000
+
+    def __post_init__(self) -> None:
+        _require(
+            min(self.dispatch, self.tail, self.between_ops, self.between_steps) >= 0, "host costs are not negative"
+        )
+        _require(min(self.launch_call, self.launch_latency, self.sync_return) > 0, "calls and latencies take time")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """T(S) = alpha + factor * S / gbs, with factor 2(n-1)/n for a ring all-reduce and 1 for send/recv.
+
+    A group that spans hosts pays the `inter_` values.
+    """
+
+    alpha: int = 12_000
+    gbs: int = 100
+    inter_alpha: int = 25_000
+    inter_gbs: int = 25
+
+    def __post_init__(self) -> None:
+        _require(min(self.alpha, self.inter_alpha) > 0 and min(self.gbs, self.inter_gbs) > 0, "a network needs time")
+
+    def all_reduce(self, size: int, members: int, across_hosts: bool) -> int:
+        alpha, gbs = self._level(across_hosts)
+        return alpha + 2 * (members - 1) * size // (members * gbs)
+
+    def send(self, size: int, across_hosts: bool) -> int:
+        alpha, gbs = self._level(across_hosts)
+        return alpha + size // gbs
+
+    def _level(self, across_hosts: bool) -> tuple[int, int]:
+        return (self.inter_alpha, self.inter_gbs) if across_hosts else (self.alpha, self.gbs)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses to plant, per step. Planted is not lost: the host runs ahead of the device, which hides short stalls.
+
+    data           the training thread waits this long for its batch, at the start of the step
+    copy_bytes     host-to-device copy of the batch on the compute stream, before the first layer
+    memset_bytes   a memset on the compute stream after it
+    sync           `.item()` in the middle of the forward pass
+    alloc          allocator retry in the middle of the backward pass: drains the device, then takes this long
+    python         no op on the training thread for this long, before the last forward layer
+    launch_factor  forward ops cost the host this many times more
+    """
+
+    data: int = 0
+    copy_bytes: int = 0
+    memset_bytes: int = 0
+    sync: bool = False
+    alloc: int = 0
+    python: int = 0
+    launch_factor: int = 1
+    steps: tuple[int, ...] | None = None
+    ranks: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        amounts = (self.data, self.copy_bytes, self.memset_bytes, self.alloc, self.python)
+        _require(min(amounts) >= 0, "a planted loss is not negative")
+        _require(self.launch_factor >= 1, "launch_factor is at least 1")
+
+    def hit(self, rank: int, step: int) -> bool:
+        return (self.steps is None or step in self.steps) and (self.ranks is None or rank in self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """One slow rank. `factor` drives slow_kernels and more_work, `delay` the other causes."""
+
+    rank: int
+    cause: Cause
+    factor: float = 1.0
+    delay: int = 0
+    steps: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.cause in CAUSES, f"unknown cause {self.cause!r}; use one of {', '.join(CAUSES)}")
+        if self.cause in ("slow_kernels", "more_work"):
+            _require(self.factor > 1.0, f"{self.cause} needs factor > 1")
+        else:
+            _require(self.delay > 0, f"{self.cause} needs delay > 0")
+
+    def hit(self, rank: int, step: int) -> bool:
+        return rank == self.rank and (self.steps is None or step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a host's clock shows: true time + offset + drift, in whole nanoseconds."""
+
+    offset: int = 0
+    drift_ppm: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require(abs(self.drift_ppm) <= 1_000, "drift is at most 1000 ppm")
+
+    def read(self, true_time: int) -> int:
+        return true_time + self.offset + true_time * round(self.drift_ppm * 1_000) // 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Share (0 to 1) of records that the written trace misses: device events, launch calls, and collective
+    metadata (the kernel's arguments and its `record_param_comms` together)."""
+
+    kernels: float = 0.0
+    launches: float = 0.0
+    metadata: float = 0.0
+
+    def __post_init__(self) -> None:
+        for share in (self.kernels, self.launches, self.metadata):
+            _require(0.0 <= share <= 1.0, f"a share is between 0 and 1, not {share}")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The work of one rank (one pipeline stage): equal layers, then an optimizer. Ring all-reduce of the gradients
+    in `buckets`, the first ones overlapped with the backward pass."""
+
+    layers: int = 4
+    kernels: tuple[Kernel, ...] = field(
+        default=(Kernel(40_000, (1024, 512, 512)), Kernel(10_000), Kernel(30_000, (1024, 512, 512)))
+    )
+    optimizer_kernels: int = 2
+    optimizer_duration: int = 20_000
+    gradient_bytes: int = 2_000_000
+    activation_bytes: int = 1_000_000
+    buckets: int = 2
+
+    def __post_init__(self) -> None:
+        _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")
+        _require(self.optimizer_kernels >= 1 and self.optimizer_duration > 0, "a step ends with an optimizer kernel")
+        _require(1 <= self.buckets <= self.layers, f"{self.buckets} buckets do not fit {self.layers} layers")
+        _require(self.gradient_bytes % 2 == 0 and self.activation_bytes % 2 == 0, "bfloat16 sizes are even")
+        _require(self.gradient_bytes > 0 and self.activation_bytes > 0, "sizes are positive")

@@ -1,0 +1,40 @@
+"""How the members of a group find the collective that they share."""
+
+from typing import TYPE_CHECKING
+
+from .records import Collective, CollectiveOp
+from .topology import Group
+
+if TYPE_CHECKING:
+    from .cluster import SyntheticCluster
+
+
+class Meetings:
+    """Members meet by counting their calls, as NCCL does: nothing else tells them which collective is meant."""
+
+    def __init__(self, cluster: "SyntheticCluster") -> None:
+        self._cluster = cluster
+        self._open: dict[tuple[str, tuple[int, ...], int], Collective] = {}
+        self._ordinals: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        self._seqs: dict[tuple[int, str], int] = {}
+        self.all: list[Collective] = []
+
+    def join(self, rank: int, group: Group, op: CollectiveOp, size: int, members: tuple[int, ...]) -> Collective:
+        ordinal = self._ordinals.get((rank, group.name, members), 0)
+        self._ordinals[rank, group.name, members] = ordinal + 1
+        collective = self._open.get((group.name, members, ordinal))
+        if collective is None:
+            collective = Collective(group, op, size, members, ordinal, self._duration(op, size, members))
+            self._open[group.name, members, ordinal] = collective
+            self.all.append(collective)
+        assert (collective.op, collective.bytes) == (op, size), "members disagree on their collective"
+        # As in ProcessGroupNCCL: the number counts this rank's calls, so the two ends of a send/recv may differ.
+        seq = self._seqs.get((rank, group.name), 0) + 1
+        self._seqs[rank, group.name] = collective.seqs[rank] = seq
+        return collective
+
+    def _duration(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
+        across_hosts = len({self._cluster.host_of(rank) for rank in members}) > 1
+        if op == "send_recv":
+            return self._cluster.network.send(size, across_hosts)
+        return self._cluster.network.all_reduce(size, len(members), across_hosts)

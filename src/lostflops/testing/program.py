@@ -1,0 +1,348 @@
+"""What a rank's host does in a training step: the loop of a DDP, tensor-parallel or pipelined job.
+
+A program is a generator. It yields a device event where the host blocks on the device, and gets its end back.
+"""
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from .declaration import Kernel
+from .host import Host
+from .records import AUTOGRAD, MAIN, Collective, CollectiveOp, DeviceEvent, HostEvent
+from .topology import Group
+
+if TYPE_CHECKING:
+    from .cluster import SyntheticCluster
+    from .meetings import Meetings
+
+Program = Generator[DeviceEvent, int, None]
+Schedule = Literal["1f1b", "gpipe"]
+
+COMPUTE, WEIGHT_GRADIENTS, TENSOR, DATA = 7, 11, 20, 24
+# One stream per direction of each pipeline edge: on a shared one, sends facing each other would block for ever.
+RECV_FORWARD, SEND_FORWARD, RECV_BACKWARD, SEND_BACKWARD = 28, 32, 36, 40
+
+DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+ALL_REDUCE_KERNEL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SEND_RECV_KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+MATMUL_KERNEL = "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT"
+ELEMENTWISE_KERNEL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16> >(int, std::array)"
+)
+OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
+
+PCIE_GBS = 25
+MEMSET_GBS = 1_000
+ITEM_COPY = 1_500
+
+
+def microbatch_order(schedule: Schedule, stage: int, stages: int, microbatches: int) -> list[tuple[str, int]]:
+    """Forward ("F") and backward ("B") passes of a stage in the order in which it runs them.
+
+    >>> microbatch_order("1f1b", stage=0, stages=2, microbatches=2)
+    [('F', 0), ('F', 1), ('B', 0), ('B', 1)]
+    """
+    warm_up = microbatches if schedule == "gpipe" else min(stages - 1 - stage, microbatches)
+    order = [("F", batch) for batch in range(warm_up)]
+    for batch in range(microbatches - warm_up):
+        order += [("F", warm_up + batch), ("B", batch)]
+    return order + [("B", batch) for batch in range(microbatches - warm_up, microbatches)]
+
+
+def _normals(seed: int, rank: int) -> Iterator[float]:
+    generator = np.random.default_rng([seed, rank])
+    while True:
+        yield from generator.standard_normal(1024).tolist()
+
+
+class TrainingLoop:
+    def __init__(self, cluster: "SyntheticCluster", host: Host, meetings: "Meetings") -> None:
+        self._cluster = cluster
+        self._host = host
+        self._rank = host.record.rank
+        self._place = cluster.topology.places[self._rank]
+        self._meetings = meetings
+        self._normals = _normals(cluster.seed, self._rank)
+        self._order = microbatch_order(
+            cluster.schedule, self._place.stage, cluster.pipeline_parallel, cluster.microbatches
+        )
+        self._awaited: list[DeviceEvent] = []
+        self._buckets: list[DeviceEvent] = []
+        self._sequences: dict[tuple[int, int, int], int] = {}
+        self._next_sequence = 0
+        self._launch_factor = 1
+
+    def run(self) -> Program:
+        for step in range(self._cluster.first_step, self._cluster.first_step + self._cluster.steps):
+            self._host.step = step
+            self._host.record.flops[step] = 0
+            started = self._host.now
+            self._fetch()
+            for phase, batch in self._order:
+                yield from self._forward(batch) if phase == "F" else self._backward(batch)
+            self._optimize()
+            self._host.annotate(f"ProfilerStep#{step}", started)
+            self._host.now += self._cluster.host.between_steps
+
+    def _delay(self, cause: str, planted: int) -> int:
+        """Nanoseconds of a loss in this step: what the whole cluster suffers, and what a straggler adds."""
+        rank, step = self._rank, self._host.step
+        total = planted if self._cluster.losses.hit(rank, step) else 0
+        return total + sum(s.delay for s in self._cluster.stragglers if s.cause == cause and s.hit(rank, step))
+
+    def _factor(self, cause: str) -> float:
+        hits = (s for s in self._cluster.stragglers if s.cause == cause and s.hit(self._rank, self._host.step))
+        return max((s.factor for s in hits), default=1.0)
+
+    def _fetch(self) -> None:
+        host, losses = self._host, self._cluster.losses
+        wait = self._delay("late_data", losses.data)
+        if wait:
+            start = host.now
+            host.now += wait
+            host.annotate(DATALOADER, start)
+            host.record.data_spans.append((start, host.now))
+        if not losses.hit(self._rank, host.step):
+            return
+        if losses.copy_bytes:
+            duration = max(1, losses.copy_bytes // PCIE_GBS)
+            self._copy("aten::copy_", "Memcpy HtoD (Pinned -> Device)", losses.copy_bytes, duration)
+        if losses.memset_bytes:
+            duration = max(1, losses.memset_bytes // MEMSET_GBS)
+            self._copy("aten::zero_", "Memset (Device)", losses.memset_bytes, duration)
+
+    def _forward(self, batch: int) -> Program:
+        host, model = self._host, self._cluster.model
+        hit = self._cluster.losses.hit(self._rank, host.step)
+        self._launch_factor = self._cluster.losses.launch_factor if hit else 1
+        self._receive(RECV_FORWARD, self._place.stage - 1)
+        for layer in range(model.layers):
+            if hit and self._cluster.losses.sync and batch == 0 and layer == model.layers // 2:
+                yield from self._item()
+            if batch == self._cluster.microbatches - 1 and layer == model.layers - 1:
+                host.now += self._delay("host_stall", self._cluster.losses.python)
+            for position, kernel in enumerate(self._layer_kernels()):
+                self._next_sequence += 1
+                self._sequences[batch, layer, position] = self._next_sequence
+                self._compute(kernel, kernel.dims, position, sequence=self._next_sequence)
+            self._reduce_tensor_parallel()
+        self._send(SEND_FORWARD, self._place.stage + 1)
+        self._launch_factor = 1
+
+    def _backward(self, batch: int) -> Program:
+        model = self._cluster.model
+        self._receive(RECV_BACKWARD, self._place.stage + 1)
+        self._host.thread = AUTOGRAD
+        first, last = batch == 0, batch == self._cluster.microbatches - 1
+        for layer in reversed(range(model.layers)):
+            if first and layer == model.layers // 2:
+                yield from self._allocate(self._delay("allocation", self._cluster.losses.alloc))
+            for position, kernel in reversed(list(enumerate(self._layer_kernels()))):
+                self._backward_op(kernel, position, self._sequences.pop((batch, layer, position)))
+            self._reduce_tensor_parallel()
+            if last:
+                self._reduce_bucket(layer)
+        self._host.thread = MAIN
+        self._send(SEND_BACKWARD, self._place.stage - 1)
+
+    def _optimize(self) -> None:
+        model = self._cluster.model
+        self._awaited += self._buckets
+        if WEIGHT_GRADIENTS in self._host.last_on:
+            self._awaited.append(self._host.last_on[WEIGHT_GRADIENTS])
+        self._buckets = []
+        for _ in range(model.optimizer_kernels):
+            self._launch("aten::_fused_adamw_", OPTIMIZER_KERNEL, self._noisy(model.optimizer_duration), None)
+
+    def _layer_kernels(self) -> list[Kernel]:
+        """The layer's kernels; a straggler with more work repeats some of them, without drawing noise."""
+        kernels = self._cluster.model.kernels
+        factor = self._factor("more_work")
+        extra = max(1, round((factor - 1) * len(kernels))) if factor > 1 else 0
+        return [*kernels, *(kernels[index % len(kernels)] for index in range(extra))]
+
+    def _noisy(self, duration: int, position: int = 0) -> int:
+        if position < len(self._cluster.model.kernels):
+            duration += int(duration * self._cluster.noise * next(self._normals))
+        return max(1, int(duration * self._factor("slow_kernels")))
+
+    def _compute(self, kernel: Kernel, dims: tuple[int, int, int] | None, position: int, sequence: int = -1) -> None:
+        op, name = ("aten::mm", MATMUL_KERNEL) if dims else ("aten::mul", ELEMENTWISE_KERNEL)
+        self._launch(op, name, self._noisy(kernel.duration, position), dims, sequence=sequence)
+        self._host.record.flops[self._host.step] += kernel.flops
+
+    def _backward_op(self, kernel: Kernel, position: int, sequence: int) -> None:
+        host = self._host
+        host.begin("MmBackward0" if kernel.dims else "MulBackward0", sequence=sequence, backward=True)
+        if kernel.dims is None:
+            self._compute(kernel, None, position)
+        else:
+            m, k, n = kernel.dims
+            inputs_ready = [*self._awaited, host.last_on[COMPUTE]]
+            self._compute(kernel, (m, n, k), position)
+            if self._cluster.compute_streams == 1:
+                self._compute(kernel, (k, m, n), position)
+            else:
+                self._weight_gradient(kernel, (k, m, n), position, inputs_ready)
+        host.end()
+
+    def _weight_gradient(
+        self, kernel: Kernel, dims: tuple[int, int, int], position: int, inputs_ready: list[DeviceEvent]
+    ) -> None:
+        duration = self._noisy(kernel.duration, position)
+        self._launch("aten::mm", MATMUL_KERNEL, duration, dims, stream=WEIGHT_GRADIENTS, needs=inputs_ready)
+        self._host.record.flops[self._host.step] += kernel.flops
+
+    def _launch(
+        self,
+        op: str,
+        kernel: str,
+        duration: int,
+        dims: tuple[int, int, int] | None,
+        *,
+        sequence: int = -1,
+        stream: int = COMPUTE,
+        needs: list[DeviceEvent] | None = None,
+    ) -> None:
+        host, costs = self._host, self._cluster.host
+        host.begin(op, dims=dims, sequence=sequence)
+        host.now += costs.dispatch * self._launch_factor
+        call = host.call("cudaLaunchKernel", costs.launch_call * self._launch_factor)
+        host.enqueue(
+            call,
+            self._take_awaited() if needs is None else needs,
+            role="compute",
+            category="kernel",
+            name=kernel,
+            stream=stream,
+            duration=duration,
+        )
+        host.now += costs.tail
+        host.end()
+
+    def _take_awaited(self) -> list[DeviceEvent]:
+        awaited, self._awaited = self._awaited, []
+        return awaited
+
+    def _copy(self, op: str, name: str, size: int, duration: int) -> None:
+        host, costs = self._host, self._cluster.host
+        memset = name.startswith("Memset")
+        host.begin(op)
+        host.now += costs.dispatch
+        call = host.call("cudaMemsetAsync" if memset else "cudaMemcpyAsync", costs.launch_call)
+        category = "gpu_memset" if memset else "gpu_memcpy"
+        self._enqueue_copy(call, category, name, duration, size)
+        host.now += costs.tail
+        host.end()
+
+    def _enqueue_copy(self, call: HostEvent, category: str, name: str, duration: int, size: int) -> DeviceEvent:
+        return self._host.enqueue(
+            call,
+            self._take_awaited(),
+            role="copy",
+            category=category,
+            name=name,
+            stream=COMPUTE,
+            duration=duration,
+            size=size,
+        )
+
+    def _item(self) -> Program:
+        host, costs = self._host, self._cluster.host
+        host.begin("aten::item")
+        host.begin("aten::_local_scalar_dense")
+        host.now += costs.dispatch
+        copy_call = host.call("cudaMemcpyAsync", costs.launch_call)
+        copy = self._enqueue_copy(copy_call, "gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", ITEM_COPY, 2)
+        call = host.call("cudaStreamSynchronize", costs.launch_call)
+        done = yield copy
+        host.extend(call, max(call.stop, done + costs.sync_return))
+        host.record.sync_spans.append((call.start, call.stop))
+        host.now += costs.tail
+        host.end()
+        host.end()
+
+    def _allocate(self, delay: int) -> Program:
+        """The caching allocator gives its blocks back (cudaFree waits for the compute stream), then asks for more."""
+        if not delay:
+            return
+        host = self._host
+        host.begin("aten::empty")
+        free = host.call("cudaFree", 1)
+        done = yield host.last_on[COMPUTE]
+        host.extend(free, max(free.stop, done) + delay // 2)
+        allocation = host.call("cudaMalloc", delay - delay // 2)
+        host.record.alloc_spans[host.thread].extend([(free.start, free.stop), (allocation.start, allocation.stop)])
+        host.now += self._cluster.host.tail
+        host.end()
+
+    def _reduce_tensor_parallel(self) -> None:
+        group = self._place.tensor
+        if group is not None:
+            needs = [self._host.last_on[COMPUTE]]
+            size = self._cluster.model.activation_bytes
+            self._awaited.append(self._communicate(group, "all_reduce", size, group.ranks, stream=TENSOR, needs=needs))
+
+    def _reduce_bucket(self, layer: int) -> None:
+        """DDP: when the last gradient of a bucket is ready, reduce it while the backward pass goes on."""
+        group, model = self._place.data, self._cluster.model
+        if group is None:
+            return
+        bucket_of = [(model.layers - 1 - index) * model.buckets // model.layers for index in range(model.layers)]
+        if layer and bucket_of[layer - 1] == bucket_of[layer]:
+            return
+        size = model.gradient_bytes * bucket_of.count(bucket_of[layer])
+        needs = [self._host.last_on[stream] for stream in (COMPUTE, WEIGHT_GRADIENTS) if stream in self._host.last_on]
+        self._buckets.append(self._communicate(group, "all_reduce", size, group.ranks, stream=DATA, needs=needs))
+
+    def _receive(self, stream: int, stage: int) -> None:
+        group = self._place.pipeline
+        if group is not None and 0 <= stage < len(group.ranks):
+            members = (group.ranks[stage], self._rank)
+            size = self._cluster.model.activation_bytes
+            self._awaited.append(self._communicate(group, "send_recv", size, members, stream=stream, needs=[]))
+
+    def _send(self, stream: int, stage: int) -> None:
+        group = self._place.pipeline
+        if group is not None and 0 <= stage < len(group.ranks):
+            members = (self._rank, group.ranks[stage])
+            # What is sent is only ready once a tensor-parallel all-reduce after the last layer has ended.
+            needs = [*self._awaited, self._host.last_on[COMPUTE]]
+            size = self._cluster.model.activation_bytes
+            self._communicate(group, "send_recv", size, members, stream=stream, needs=needs)
+
+    def _communicate(
+        self,
+        group: Group,
+        op: CollectiveOp,
+        size: int,
+        members: tuple[int, ...],
+        *,
+        stream: int,
+        needs: list[DeviceEvent],
+    ) -> DeviceEvent:
+        host, costs = self._host, self._cluster.host
+        collective: Collective = self._meetings.join(self._rank, group, op, size, members)
+        name, kernel = "c10d::allreduce_", ALL_REDUCE_KERNEL
+        if op == "send_recv":
+            name, kernel = ("c10d::send" if members[0] == self._rank else "c10d::recv_"), SEND_RECV_KERNEL
+        host.begin(name)
+        host.begin("record_param_comms", collective=collective)
+        host.now += costs.dispatch
+        call = host.call("cudaLaunchKernelExC", costs.launch_call)
+        event = host.enqueue(
+            call,
+            needs,
+            role="comm",
+            category="kernel",
+            name=kernel,
+            stream=stream,
+            duration=collective.duration,
+            collective=collective,
+        )
+        host.end()
+        host.now += costs.tail
+        host.end()
+        return event

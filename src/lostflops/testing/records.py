@@ -1,0 +1,96 @@
+"""What the simulator knows of a run: host events, device events and collectives, in true time."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .topology import Group
+
+MAIN = 0
+AUTOGRAD = 1
+
+Role = Literal["compute", "comm", "copy"]
+CollectiveOp = Literal["all_reduce", "send_recv"]
+
+
+@dataclass(slots=True, eq=False)
+class Collective:
+    """One operation of a group, shared by its members. Of a send/recv the first member sends."""
+
+    group: Group
+    op: CollectiveOp
+    bytes: int
+    members: tuple[int, ...]
+    ordinal: int
+    duration: int
+    seqs: dict[int, int] = field(default_factory=dict)
+    events: dict[int, "DeviceEvent"] = field(default_factory=dict)
+    started: int = 0
+    last_arrival: int = -1
+    last_rank: int = -1
+
+    @property
+    def is_p2p(self) -> bool:
+        return self.op == "send_recv"
+
+    def peer(self, rank: int) -> int:
+        sender, receiver = self.members
+        return receiver if rank == sender else sender
+
+
+@dataclass(slots=True, eq=False)
+class HostEvent:
+    category: str
+    name: str
+    thread: int
+    start: int
+    stop: int = -1
+    external_id: int = 0
+    correlation: int = 0
+    dims: tuple[int, int, int] | None = None
+    sequence: int = -1
+    backward: bool = False
+    launches: bool = False
+    collective: Collective | None = None
+    lost: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class DeviceEvent:
+    role: Role
+    category: str
+    name: str
+    stream: int
+    duration: int
+    launch: HostEvent
+    rank: int
+    step: int
+    ready: int
+    bytes: int = 0
+    collective: Collective | None = None
+    pending: int = 0
+    followers: list["DeviceEvent"] = field(default_factory=list)
+    start: int = -1
+    stop: int = -1
+    lost: bool = False
+    metadata_lost: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class RankRecord:
+    """Everything one rank did. The lists of intervals are in time order and hold what the ledger asks for."""
+
+    rank: int
+    host_events: list[HostEvent] = field(default_factory=list)
+    device_events: list[DeviceEvent] = field(default_factory=list)
+    op_spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = field(default_factory=lambda: ([], []))
+    alloc_spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = field(default_factory=lambda: ([], []))
+    sync_spans: list[tuple[int, int]] = field(default_factory=list)
+    data_spans: list[tuple[int, int]] = field(default_factory=list)
+    launch_starts: list[int] = field(default_factory=list)
+    flops: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    records: tuple[RankRecord, ...]
+    collectives: tuple[Collective, ...]

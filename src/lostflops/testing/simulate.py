@@ -1,0 +1,85 @@
+"""Run the hosts and devices of a declared cluster: every start and end, in integer nanoseconds of true time.
+
+A device event starts when it was launched (plus latency), its stream is free and what it waits for has ended. A
+collective starts on each rank by itself, transfers once all members have started, and ends everywhere at once.
+Times depend on nothing but these rules, so the order in which events are worked off does not matter.
+
+Not modelled: limits on queued launches, kernels slowing each other down, links shared by collectives, CUDA
+graphs, memory, anything at random but the declared noise of kernel durations.
+"""
+
+from typing import TYPE_CHECKING
+
+from .host import Host
+from .meetings import Meetings
+from .program import Program, TrainingLoop
+from .records import Collective, DeviceEvent, Simulation
+
+if TYPE_CHECKING:
+    from .cluster import SyntheticCluster
+
+
+class _Engine:
+    def __init__(self, kernel_gap: int, runnable: list[DeviceEvent]) -> None:
+        self._kernel_gap = kernel_gap
+        self._runnable = runnable
+        self._blocked: dict[int, list[Program]] = {}
+        self._unfinished = 0
+
+    def run(self, programs: list[Program]) -> None:
+        self._unfinished = len(programs)
+        for program in programs:
+            self._resume(program, None)
+            self._drain()
+        assert not self._unfinished, "simulated ranks wait for each other for ever"
+
+    def _drain(self) -> None:
+        while self._runnable:
+            event = self._runnable.pop()
+            event.start = event.ready
+            if event.collective is None:
+                self._finish(event, event.start + event.duration)
+            else:
+                self._arrive(event.collective, event)
+
+    def _arrive(self, collective: Collective, event: DeviceEvent) -> None:
+        collective.events[event.rank] = event
+        # Ties go to the lowest rank, whatever the order in which arrivals are worked off.
+        if (event.start, -event.rank) > (collective.last_arrival, -collective.last_rank):
+            collective.last_arrival, collective.last_rank = event.start, event.rank
+        collective.started += 1
+        if collective.started == len(collective.members):
+            for member in collective.events.values():
+                self._finish(member, collective.last_arrival + collective.duration)
+
+    def _finish(self, event: DeviceEvent, stop: int) -> None:
+        event.stop = stop
+        for follower in event.followers:
+            gap = self._kernel_gap if follower.stream == event.stream else 0
+            follower.ready = max(follower.ready, stop + gap)
+            follower.pending -= 1
+            if not follower.pending:
+                self._runnable.append(follower)
+        event.followers = []
+        for program in self._blocked.pop(id(event), ()):
+            self._resume(program, stop)
+
+    def _resume(self, program: Program, stop: int | None) -> None:
+        """Let a host run until it blocks on an unfinished event."""
+        try:
+            awaited = next(program) if stop is None else program.send(stop)
+            while awaited.stop >= 0:
+                awaited = program.send(awaited.stop)
+        except StopIteration:
+            self._unfinished -= 1
+        else:
+            self._blocked.setdefault(id(awaited), []).append(program)
+
+
+def simulate(cluster: "SyntheticCluster") -> Simulation:
+    runnable: list[DeviceEvent] = []
+    meetings = Meetings(cluster)
+    hosts = [Host(r, cluster.host, cluster.kernel_gap, runnable) for r in range(cluster.ranks)]
+    programs = [TrainingLoop(cluster, host, meetings).run() for host in hosts]
+    _Engine(cluster.kernel_gap, runnable).run(programs)
+    return Simulation(tuple(host.record for host in hosts), tuple(meetings.all))

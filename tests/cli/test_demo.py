@@ -1,0 +1,32 @@
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "out"
+
+
+def test_demo_shows_a_run_of_eight_ranks(lostflops, folder: Path) -> None:
+    outcome = lostflops("demo", "--out", folder)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines()[1].startswith("8 of 8 ranks, ")
+    assert outcome.out.splitlines()[-1].startswith(f"Next: lostflops sql {folder}/run")
+    assert len(list((folder / "traces").iterdir())) == 8
+
+
+def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path) -> None:
+    assert lostflops("demo", "--out", tmp_path / "out", "--ranks", "4", "--json").code == 0
+    query = "select rank from events where kind = 'kernel' group by rank order by sum(dur) desc limit 1"
+    answer = lostflops("sql", tmp_path / "out" / "run", query, "--json")
+    assert json.loads(answer.out)["rows"] == [{"rank": 2}]
+
+
+def test_demo_overwrites_nothing(lostflops, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    outcome = lostflops("demo", "--out", tmp_path)
+    assert outcome.code == 2
+    assert "exists already" in outcome.err
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]

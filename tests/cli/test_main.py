@@ -1,0 +1,101 @@
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer.main
+
+from lostflops import errors
+from lostflops.cli.main import COMMANDS, EXIT_CODES, build
+
+FLAGS = {
+    "": {"--version"},
+    "demo": {"--out", "--ranks", "--json"},
+    "info": {"RUN", "--json"},
+    "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
+    "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},
+}
+
+
+def flags(command: Any) -> set[str]:
+    return {
+        name
+        for parameter in command.params
+        for name in (parameter.opts if parameter.param_type_name == "option" else [parameter.metavar])
+    }
+
+
+def test_the_flags_are_frozen() -> None:
+    program = typer.main.get_command(build())
+    found = {"": flags(program)} | {name: flags(command) for name, command in program.commands.items()}
+    assert found == FLAGS
+
+
+@pytest.mark.parametrize("verb", ["", *(function.__name__ for _, function in COMMANDS)])
+def test_help_is_light(verb: str) -> None:
+    script = (
+        "import sys\n"
+        "from lostflops.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "finally:\n    print('loaded', sorted({'duckdb', 'numpy', 'torch'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *([verb] if verb else []), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == "loaded []\n"
+    assert ("Exit codes:" in done.stdout) == (not verb)
+    assert ("Example:\n    lostflops" in done.stdout) == bool(verb)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_version(lostflops) -> None:
+    from lostflops import __version__
+
+    assert lostflops("--version").out == f"lostflops {__version__}\n"
+
+
+def test_an_unknown_verb_is_a_usage_error(lostflops) -> None:
+    outcome = lostflops("levitate")
+    assert outcome.code == 2
+    assert "No such command 'levitate'" in outcome.err
+
+
+def test_every_exit_code_of_an_error_is_documented() -> None:
+    tree = [errors.LostflopsError]
+    for error in tree:
+        tree.extend(error.__subclasses__())
+    assert {error.exit_code for error in tree} <= {code for code, _ in EXIT_CODES}
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (errors.NotARun("nothing here"), 5, "lostflops: nothing here\n"),
+        (errors.QueryError("no such column"), 6, "lostflops: no such column\n"),
+        (PermissionError(13, "Permission denied", "secret"), 1, "lostflops: secret: Permission denied\n"),
+        (OSError(28, "No space left on device"), 1, "lostflops: No space left on device\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_have_no_traceback(lostflops, runs, raised: BaseException, code: int, message: str) -> None:
+    def fail() -> None:
+        raise raised
+
+    runs["run"] = fail
+    outcome = lostflops("info", "run")
+    assert (outcome.code, outcome.out, outcome.err) == (code, "", message)
+
+
+def test_a_bug_keeps_its_traceback(runs) -> None:
+    from lostflops.cli.main import main
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    runs["run"] = fail
+    with pytest.raises(ZeroDivisionError):
+        main(["info", "run"])

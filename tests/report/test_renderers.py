@@ -1,0 +1,103 @@
+import io
+import json
+import re
+
+import pytest
+
+from lostflops.report import RENDERERS, renderer
+from lostflops.report.terminal import format_value
+from lostflops.results import Evidence, Field, Finding, Findings, Line, Lines, Pair, Pairs, Prediction, Result, Table
+
+HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
+FINDING = Finding(
+    "sync", "The host waits", 10_000, 0.1, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
+    Prediction("p", "c", 90_000, 80_000, 95_000, 0.02, "2024-01-31", "run"),
+)  # fmt: skip
+RESULTS = {
+    "bare": Result("bare", "Bare", "Nothing to say."),
+    "pairs": Result("pairs", "Pairs", "v", (Pairs("p", "P", (Pair("a", 1_500_000, "ns"), Pair("b", None, "bytes"))),)),
+    "table": Result(
+        "table", "Table", "v", (Table("t", "T", (Field("name"), Field("dur", "ns")), ((HOSTILE, 2_000), ("b", 1)), 7),)
+    ),
+    "wide": Result(
+        "wide", "Wide", "v", (Table("t", "T", tuple(Field(f"column_{i}") for i in range(30)), ((1,) * 30,)),)
+    ),
+    "empty": Result("empty", "Empty", "v", (Table("t", "T", (Field("name"),), ()),)),
+    "lines": Result("lines", "Lines", "v", (Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),)),)),
+    "findings": Result("findings", "Findings", "v", (Findings("f", "F", (FINDING,)),)),
+    "hostile": Result("hostile", HOSTILE, HOSTILE, notes=(HOSTILE,)),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def render(name: str, result: Result, stream: io.StringIO | None = None) -> str:
+    stream = stream or io.StringIO()
+    renderer(name).write(result, stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("which", [candidate.name for candidate in RENDERERS])
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_renderer_renders_every_result(which: str, name: str) -> None:
+    text = render(which, RESULTS[name])
+    assert text.endswith("\n")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text), "control codes"
+    assert RESULTS[name].verdict.split("[")[0] in text
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_text_stays_in_80_columns(name: str) -> None:
+    assert max(map(len, render("terminal", RESULTS[name]).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_json_holds_what_the_result_says(name: str) -> None:
+    assert json.loads(render("json", RESULTS[name])) == json.loads(json.dumps(RESULTS[name].to_json()))
+
+
+def test_values_are_shown_with_their_units() -> None:
+    text = render("terminal", RESULTS["table"])
+    assert "2.00 us" in text
+    assert "... and 7 more" in text
+    assert "kernel[bold red]<4>\\x1b[31m\\nnext :smile:" in text.replace("\n", "")
+    assert "idle.data" in render("terminal", RESULTS["lines"])
+    assert "step of 90.0 us (80.0 us to 95.0 us)" in render("terminal", RESULTS["findings"])
+
+
+def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    result = Result("x", "Title", "v", notes=("careful",))
+    assert "\x1b[33m" in render("terminal", result, Terminal())
+    assert "\x1b" not in render("terminal", result)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[33m" not in render("terminal", result, Terminal())
+
+
+def test_the_next_command_is_never_folded_and_never_in_json() -> None:
+    result = Result("x", "X", "v", next_command="lostflops info " + "deep/" * 40)
+    assert f"Next: {result.next_command}\n" in render("terminal", result)
+    assert "deep/" not in render("json", result)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (1_234_567, "count", "1,234,567"),
+        (1_234_567, "", "1234567"),
+        (2048, "bytes", "2.05 kB"),
+        (10**12, "flop", "1.00 TFLOP"),
+        (1_700_000_000_000_000_000, "time", "2023-11-14 22:13:20.000"),
+        (1, "share", "100.0%"),
+        (True, "", "yes"),
+        (0.1, "", "0.1"),
+        ("a\tb", "", "a\\tb"),
+    ],
+)
+def test_format_value(value, unit, shown: str) -> None:
+    assert format_value(value, unit) == shown

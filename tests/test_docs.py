@@ -1,0 +1,100 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lostflops.analyze import ANALYSES
+from lostflops.cli.main import COMMANDS, EXIT_CODES
+from lostflops.store.tables import TABLES
+
+ROOT = Path(__file__).parent.parent
+VERBS = [function.__name__ for _, function in COMMANDS]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_reference_is_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generate_docs.py", "--check"],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_documented(verb: str) -> None:
+    assert f"\n## lostflops {verb}\n" in read("docs/reference/cli.md")
+    assert f"lostflops {verb}" in read("README.md")
+    assert f"`lostflops {verb}`" in read("CHANGELOG.md")
+
+
+def test_every_verb_says_what_it_does_and_shows_an_example() -> None:
+    for module, function in COMMANDS:
+        assert function.__doc__
+        assert module.EXAMPLE.startswith(f"lostflops {function.__name__} ")
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_table_and_column_is_documented(table) -> None:
+    section = read("docs/reference/tables.md").split(f"\n## {table.name}\n")[1].split("\n## ")[0]
+    assert table.doc in section
+    for column in table.columns:
+        assert f"| `{column.name}` |" in section
+        assert column.doc
+
+
+@pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.__name__)
+def test_every_analysis_is_documented(analysis) -> None:
+    assert f"\n## {analysis.__name__}\n" in read("docs/reference/analyses.md")
+
+
+def test_every_analysis_file_is_registered() -> None:
+    files = {path.stem for path in (ROOT / "src/lostflops/analyze").glob("*.py")} - {"__init__"}
+    assert files == {analysis.__module__.rsplit(".", 1)[1] for analysis in ANALYSES}
+
+
+def test_every_exit_code_is_documented() -> None:
+    assert all(f"\n| {code} | {meaning} |" in read("docs/reference/cli.md") for code, meaning in EXIT_CODES)
+
+
+def folders() -> list[str]:
+    package = ROOT / "src" / "lostflops"
+    inner = [path for path in package.rglob("*") if path.is_dir() and list(path.glob("*.py"))]
+    outer = [ROOT / name for name in (".ci", "benchmarks", "docs", "scripts", "tests") if (ROOT / name).is_dir()]
+    return sorted(path.name for path in [*inner, *outer])
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_the_tree_in_the_readme_has_every_folder(folder: str) -> None:
+    tree = read("README.md").split("## The tree")[1].split("```")[1]
+    assert re.search(rf"^\s*{re.escape(folder)}/\s{{2,}}\S", tree, re.MULTILINE)
+
+
+def test_the_changelog_has_an_unreleased_section() -> None:
+    assert "\n## [Unreleased]\n" in read("CHANGELOG.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def sql_examples() -> list[str]:
+    return re.findall(r"```sql\n(.*?)```", read("docs/how-to/query-a-run.md"), re.DOTALL)
+
+
+@pytest.mark.parametrize("query", sql_examples())
+def test_the_queries_of_the_how_to_run(query: str) -> None:
+    from memory_run import MemoryRun
+
+    with MemoryRun() as run:
+        assert run.sql(query).fetchall() == []
