@@ -41,7 +41,7 @@ TINY_CLUSTERS = {
     "data parallel": TINY,
     "launch bound": replace(TINY, losses=Losses(launch_factor=8)),
     "all losses": replace(TINY, losses=ALL_LOSSES, kernel_gap=25),
-    "streams slower than launches": replace(TINY, kernel_gap=500, losses=Losses(launch_factor=3)),
+    "streams slower than launches": replace(TINY, kernel_gap=500, losses=Losses(launch_factor=6)),
     "waits in two groups": replace(
         TINY,
         ranks=4,

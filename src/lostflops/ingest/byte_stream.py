@@ -14,7 +14,7 @@ from isal import isal_zlib
 from lostflops.errors import BrokenSource
 
 BLOCK = 4 << 20
-_DAMAGED = cast(type[Exception], isal_zlib.error)
+_DAMAGED = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 # Kineto JSON compresses 8 to 25 times; deflate itself reaches 1,032.

@@ -63,7 +63,7 @@ def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
     elif path.exists():
         yield path.resolve(), True
     elif glob.has_magic(argument):
-        for match in sorted(glob.glob(argument, recursive=True)  # noqa: PTH207 - absolute patterns too):
+        for match in sorted(glob.glob(argument, recursive=True)):  # noqa: PTH207 - absolute patterns too
             yield from _expand(match)
     else:
         raise UsageError(f"{argument} does not exist.")

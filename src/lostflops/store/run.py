@@ -12,6 +12,9 @@ from lostflops.store import manifest as manifests
 from lostflops.store.tables import TABLES, Table, table
 
 
+_READING = ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN])
+
+
 class Run:
     """Open with `Run.open(path)`; every table of `lostflops.store.tables` is a view.
 
@@ -53,14 +56,14 @@ class Run:
             raise UsageError(f"no table {name!r} in a run. There are: {known}") from None
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Rows of a SELECT over the tables of the run."""
+        """Rows of one SELECT over the tables of the run; a run is never changed by a query."""
         try:
-            relation = self._connection.sql(query)
+            statements = self._connection.extract_statements(query)
+            if [statement.type for statement in statements] not in _READING:
+                raise QueryError("a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)")
+            return self._connection.sql(query)
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
-        if relation is None:
-            raise QueryError("the query returns no rows; write a SELECT")
-        return relation
 
     def close(self) -> None:
         self._connection.close()
