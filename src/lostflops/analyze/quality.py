@@ -9,9 +9,10 @@ lost for a verdict). The judgement comes from table `stats`:
 | no timed events otherwise | | any | |
 | `bytes_unread` | 0 | 50% | the file's bytes; of a `.gz` unknown, and never poor |
 | `truncated`, `rank_assigned`, `missing_steps`, `no_steps`, `repeated_steps`, `unreadable_header` | 0 | | |
-| `kernels_without_launch` | 5% | | kernels, communication, copies and sets |
+| `kernels_without_launch` | 5% | | kernels, communication among them |
 | `collectives_without_metadata` | 5% | | collectives |
 | `overlapping_events` | 1% | | events |
+| `copies_without_launch`, `collectives_without_group` | never | | common, and counted in `stats` |
 | `shapes_dropped`, `comms_without_kernel` | never | | they touch no time |
 | `flight_entries_malformed`, `flight_fields_unreadable` | 0 | | |
 | `flight_fields_missing`, `flight_groups_unknown` | never | | older recorders and gloo never write them |
@@ -46,6 +47,8 @@ _BY_NAME = {
     "kernels_without_launch": (0.05, _NEVER),
     "collectives_without_metadata": (0.05, _NEVER),
     "overlapping_events": (0.01, _NEVER),
+    "copies_without_launch": (_NEVER, _NEVER),
+    "collectives_without_group": (_NEVER, _NEVER),
     "shapes_dropped": (_NEVER, _NEVER),
     "comms_without_kernel": (_NEVER, _NEVER),
     "flight_entries_malformed": _ANY,
@@ -73,7 +76,7 @@ _QUERY = f"""
     observed as (select rank, what, effect, sum(count)::double as n from stats group by all having sum(count) > 0),
     kernels as (
         select rank, count(*) as n from events
-        where kind in ('kernel', 'comm', 'memcpy', 'memset')
+        where kind in ('kernel', 'comm')
           and rank in (select rank from observed where what = 'kernels_without_launch')
         group by rank
     ),

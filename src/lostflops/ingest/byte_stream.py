@@ -6,6 +6,7 @@ can still be used.
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -40,9 +41,13 @@ class ByteStream:
         self.problem: str | None = None
         self._on_read = on_read
         self._hash = hashlib.sha256()
+        # Hashing lets go of the interpreter, so one more thread makes it nearly free beside decoding.
+        self._hashing = ThreadPoolExecutor(1, "hash")
+        self._last_update: Future[None] | None = None
 
     @property
     def digest(self) -> str:
+        self._hashing.shutdown()
         return self._hash.hexdigest()
 
     def blocks(self) -> Iterator[bytes]:
@@ -71,7 +76,9 @@ class ByteStream:
     def _read(self, file: BinaryIO) -> bytes:
         data = file.read(self._block)
         if data:
-            self._hash.update(data)
+            if self._last_update is not None:
+                self._last_update.result()
+            self._last_update = self._hashing.submit(self._hash.update, data)
             self.read_bytes += len(data)
             if self._on_read is not None:
                 self._on_read(len(data))

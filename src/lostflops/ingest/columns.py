@@ -52,14 +52,19 @@ class Texts(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, keys), np.uint32, count)
 
 
-def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
-    """Integers as an array; what is no integer in range becomes null."""
+def integers(values: list[int]) -> npt.NDArray[np.int64]:
+    """Values that were decoded as integers; those beyond 64 bits become null."""
     try:
-        return np.array(values, dtype) if values else np.empty(0, dtype)
-    except (TypeError, ValueError, OverflowError):
-        limits = np.iinfo(dtype)
-        null = int(limits.min)
-        return np.array([_whole(value, null, int(limits.max)) for value in values], dtype)
+        return np.fromiter(values, np.int64, len(values))
+    except OverflowError:
+        return whole_numbers(values)
+
+
+def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
+    """Values of any type; what is no integer in range becomes null."""
+    limits = np.iinfo(dtype)
+    null, most = int(limits.min), int(limits.max)
+    return np.fromiter((_whole(value, null, most) for value in values), dtype, len(values))
 
 
 def whole_or_none(value: object) -> int | None:

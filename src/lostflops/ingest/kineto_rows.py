@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from lostflops.ingest.columns import NULL, NULL32, Columns, whole_numbers, whole_or_none
+from lostflops.ingest.columns import NULL, NULL32, Columns, integers, whole_numbers, whole_or_none
 from lostflops.ingest.comm_names import is_comm_host_event, is_comm_kernel
 from lostflops.ingest.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
@@ -171,15 +171,15 @@ class KinetoRows:
 
     def _add_links_of_host(self, kind: str, category: str, args: list[Args], columns: Columns) -> None:
         if kind == "runtime":
-            columns["correlation"] = whole_numbers([a.correlation for a in args])
+            columns["correlation"] = integers([a.correlation for a in args])
             self.recording.note_launches(columns["correlation"])
         if category == "Runtime":
-            columns["external_id"] = whole_numbers([a.old_external_id for a in args])
+            columns["external_id"] = integers([a.old_external_id for a in args])
         elif kind in ("runtime", "op", "annotation"):
-            columns["external_id"] = whole_numbers([a.external_id for a in args])
+            columns["external_id"] = integers([a.external_id for a in args])
         if kind in ("op", "annotation"):
-            columns["sequence"] = whole_numbers([a.sequence for a in args])
-            columns["forward_thread"] = whole_numbers([a.forward_thread for a in args]).clip(NULL32, None)
+            columns["sequence"] = integers([a.sequence for a in args])
+            columns["forward_thread"] = integers([a.forward_thread for a in args]).clip(NULL32, None)
             columns["shapes"] = self._details([a.shapes for a in args])
             columns["dtypes"] = self._details([a.dtypes for a in args])
             columns["inputs"] = self._details([a.inputs for a in args])
@@ -233,8 +233,8 @@ class KinetoRows:
             "name": name,
             "start": start,
             "dur": dur,
-            "correlation": whole_numbers([a.correlation for a in args]),
-            "external_id": whole_numbers(external),
+            "correlation": integers([a.correlation for a in args]),
+            "external_id": integers(external),
         }
         self._add_device_details(category, kind, events, columns)
         if kind == "kernel":
@@ -245,15 +245,15 @@ class KinetoRows:
         args = [e.args for e in events]
         if category == "mtia_ccp_events":
             columns["kind"] = np.array([KIND_CODE[MTIA_NAMES.get(e.name, "kernel")] for e in events], np.uint8)
-            columns["bytes"] = whole_numbers([a.size if a.size is not None else NULL for a in args])
+            columns["bytes"] = whole_numbers([a.size for a in args])
         elif kind == "kernel":
             columns["grid"] = self._details([a.grid for a in args])
             columns["block"] = self._details([a.block for a in args])
-            columns["registers"] = whole_numbers([a.registers for a in args]).clip(NULL32, 1 << 30)
-            columns["shared_memory"] = whole_numbers([a.shared_memory for a in args]).clip(NULL32, 1 << 30)
+            columns["registers"] = integers([a.registers for a in args]).clip(NULL32, 1 << 30)
+            columns["shared_memory"] = integers([a.shared_memory for a in args]).clip(NULL32, 1 << 30)
             columns["occupancy"] = np.array([a.occupancy for a in args], np.float64)
         elif kind in ("memcpy", "memset"):
-            columns["bytes"] = whole_numbers([a.bytes if a.bytes is not None else NULL for a in args])
+            columns["bytes"] = whole_numbers([a.bytes for a in args])
         elif kind == "sync":
             columns["wait_stream"] = whole_numbers([a.wait_stream for a in args])
             columns["wait_correlation"] = whole_numbers([a.wait_correlation for a in args])

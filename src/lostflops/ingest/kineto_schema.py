@@ -28,7 +28,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     dtypes: Raw = msgspec.field(name="Input type", default=_ABSENT)
     shapes: Raw = msgspec.field(name="Input Dims", default=_ABSENT)
     registers: int = msgspec.field(name="registers per thread", default=NULL)
-    shared_memory: Any = msgspec.field(name="shared memory", default=NULL)
+    shared_memory: int = msgspec.field(name="shared memory", default=NULL)
     grid: Raw = _ABSENT
     block: Raw = _ABSENT
     occupancy: float = msgspec.field(name="est. achieved occupancy %", default=nan)

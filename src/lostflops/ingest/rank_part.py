@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from lostflops.ingest.collectives import Collective, Launch, build_collectives
 from lostflops.ingest.columns import NULL, NULL32, Columns
-from lostflops.ingest.group_ids import group_id
 from lostflops.ingest.kineto_schema import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
+from lostflops.ingest.memberships import memberships
+from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.timeline import AnnotationLookup, LaunchMap, StepLookup
 from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
@@ -152,7 +153,7 @@ class RankPartWriter:
 
     def _write_collectives(self) -> None:
         recording = self._recording
-        self._groups = _groups(recording.document, self._rank)
+        self._groups = memberships(recording.document, self._rank)
         known = {row["name"]: row["group_id"] for row in self._groups}
         collectives, losses = build_collectives(recording.comm_rows, recording.comm_calls, self._comm_launches, known)
         self._losses.update(losses)
@@ -226,7 +227,6 @@ class RankPartWriter:
         self._losses["missing_steps"] += self._steps.missing()
         self._losses["repeated_steps"] += self._steps.repeated
         self._losses["shapes_dropped"] += self._recording.details.refused
-        self._losses["out_of_range_times"] += 0
         if not self._steps.spans:
             self._losses["no_steps"] = 1
         rows = [row for what, count in sorted(self._losses.items()) if count and (row := self._stat(what, count))]
@@ -236,7 +236,7 @@ class RankPartWriter:
         self._put(STATS, len(rows), {"format": Constant("kineto")} | columns)
 
     def _stat(self, what: str, count: int) -> tuple[str, str, int, str]:
-        effect, reason = STAT_REASONS[what]
+        effect, reason = KINETO_OBSERVATIONS[what]
         totals = {
             "kernels_without_launch": f" (of {self._kernels:,})",
             "collectives_without_metadata": f" (of {self._collectives:,})",
@@ -244,37 +244,6 @@ class RankPartWriter:
         example = self._recording.examples.get(what)
         return what, effect, count, reason + totals.get(what, "") + (f"; for example: {example}" if example else "")
 
-
-STAT_REASONS: Final = {
-    "kernels_without_launch": ("missing", "kernels whose launch is not in the trace, e.g. launched before it began"),
-    "copies_without_launch": ("missing", "copies and fills whose launch is not in the trace"),
-    "negative_durations": ("dropped", "events that end before they start"),
-    "overlapping_events": ("note", "device events that start before the previous one on their stream ended"),
-    "out_of_range_times": ("dropped", "events at times that no clock shows"),
-    "events_without_time": ("dropped", "events whose time is missing or no number"),
-    "missing_steps": ("missing", "step numbers left out between the first and the last step"),
-    "repeated_steps": ("dropped", "steps whose number had been seen before; the first one counts"),
-    "no_steps": ("missing", "the trace marks no steps (no ProfilerStep annotation)"),
-    "unreadable_events": ("dropped", "events that are not valid JSON or not events"),
-    "repaired_events": (
-        "repaired",
-        "events with bare nan or inf, or text that is not UTF-8: those became null or a mark",
-    ),
-    "unreadable_header": ("dropped", "what stands around the events could not be read"),
-    "truncated": ("missing", "the file ends early or is damaged; what came before was kept"),
-    "bytes_unread": ("missing", "bytes of text behind the last event that could be read"),
-    "collectives_without_metadata": (
-        "guessed",
-        "collectives known by the kernel's name only: no group, size or sequence",
-    ),
-    "collectives_without_group": ("missing", "gloo collectives, whose group only a Flight Recorder dump tells"),
-    "comms_without_kernel": ("missing", "record_param_comms calls without a kernel in the trace"),
-    "shapes_dropped": ("dropped", "texts of shapes and scalars beyond the first 200,000 different ones"),
-    "unknown_categories": ("note", "events of a category that is not known, kept as kind `other`"),
-    "unknown_phases": ("dropped", "entries of a Chrome trace phase that Kineto does not write"),
-    "rank_assigned": ("guessed", "neither the trace nor its file name tells the rank: one was assigned"),
-}
-"""Every observation that ingest of a Kineto trace can make: its effect and what it means."""
 
 _GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
 
@@ -331,36 +300,3 @@ def _overlaps(piece: Columns, work: npt.NDArray[np.bool_]) -> int:
 def _attributes(items: Sequence[Any], table: Table, but: tuple[str, ...]) -> dict[str, ColumnData]:
     names = [name for name in table.column_names() if name not in but]
     return {name: [getattr(item, name) for item in items] for name in names}
-
-
-def _groups(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
-    """The rank's memberships, from `distributedInfo.pg_config`."""
-    info = document.get("distributedInfo")
-    config = info.get("pg_config") if isinstance(info, dict) else None
-    rows: dict[str, dict[str, Any]] = {}
-    for entry in config if isinstance(config, list) else ():
-        if not isinstance(entry, dict):
-            continue
-        ranks, name = entry.get("ranks"), entry.get("pg_name")
-        if not (
-            isinstance(ranks, list)
-            and ranks
-            and all(type(r) is int and r >= 0 for r in ranks)
-            and isinstance(name, str)
-        ):
-            continue
-        row = {
-            "group_id": group_id(name, ranks),
-            "position": ranks.index(rank) if rank in ranks else None,
-            "size": len(ranks),
-            "name": name,
-            "description": _text(entry.get("pg_desc")),
-            "backend": _text(entry.get("backend_config")),
-        }
-        if rank in ranks:
-            rows.setdefault(str(row["group_id"]), row)
-    return list(rows.values())
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value not in ("", "undefined") else None

@@ -11,7 +11,6 @@ from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
 from lostflops.store.tables import TABLES, Table, table
 
-
 _READING = ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN])
 
 

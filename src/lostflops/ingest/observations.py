@@ -1,0 +1,33 @@
+"""Everything that reading a Kineto trace can find wrong with it: effect and meaning, for table `stats`."""
+
+from typing import Final
+
+KINETO_OBSERVATIONS: Final = {
+    "kernels_without_launch": ("missing", "kernels whose launch is not in the trace, e.g. launched before it began"),
+    "copies_without_launch": ("missing", "copies and fills whose launch is not in the trace"),
+    "negative_durations": ("dropped", "events that end before they start"),
+    "overlapping_events": ("note", "device events that start before the previous one on their stream ended"),
+    "out_of_range_times": ("dropped", "events at times that no clock shows"),
+    "events_without_time": ("dropped", "events whose time is missing or no number"),
+    "missing_steps": ("missing", "step numbers left out between the first and the last step"),
+    "repeated_steps": ("dropped", "steps whose number had been seen before; the first one counts"),
+    "no_steps": ("missing", "the trace marks no steps (no ProfilerStep annotation)"),
+    "unreadable_events": ("dropped", "events that are not valid JSON or not events"),
+    "repaired_events": (
+        "repaired",
+        "events with bare nan or inf, or text that is not UTF-8: those became null or a mark",
+    ),
+    "unreadable_header": ("dropped", "what stands around the events could not be read"),
+    "truncated": ("missing", "the file ends early or is damaged; what came before was kept"),
+    "bytes_unread": ("missing", "bytes of text behind the last event that could be read"),
+    "collectives_without_metadata": (
+        "guessed",
+        "collectives known by the kernel's name only: no group, size or sequence",
+    ),
+    "collectives_without_group": ("missing", "gloo collectives, whose group only a Flight Recorder dump tells"),
+    "comms_without_kernel": ("missing", "record_param_comms calls without a kernel in the trace"),
+    "shapes_dropped": ("dropped", "texts of shapes and scalars beyond the first 200,000 different ones"),
+    "unknown_categories": ("note", "events of a category that is not known, kept as kind `other`"),
+    "unknown_phases": ("dropped", "entries of a Chrome trace phase that Kineto does not write"),
+    "rank_assigned": ("guessed", "neither the trace nor its file name tells the rank: one was assigned"),
+}
