@@ -9,46 +9,44 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.store.parts import PIECE_ROWS
+
 NULL: Final = -(1 << 63)
 """Stands for null in an int64 column until it is written."""
 NULL32: Final = -(1 << 31)
 """The same in an int32 column."""
-
-PIECE_ROWS: Final = 200_000
-"""Rows that are held, and later written, at a time."""
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 
 class Texts(dict[Any, int]):
-    """Codes for repeated texts (str, or bytes of JSON); 0 stands for null.
+    """Codes for repeated texts (str, or the bytes of JSON); 0 stands for null.
 
     >>> texts = Texts()
-    >>> texts.codes(["mm", "", "add", "mm"]).tolist(), texts.values
+    >>> texts.codes(["mm", "", "add", "mm"], 4).tolist(), texts.texts()
     ([1, 0, 2, 1], [None, 'mm', 'add'])
     """
 
     def __init__(self, most: int = 1 << 30) -> None:
         super().__init__({"": 0, b"": 0})
-        self.values_by_code: list[Any] = [None]
-        self.refused = 0
+        self._texts: list[str | None] = [None]
         self._most = most
+        self.refused = 0
 
     def __missing__(self, key: Any) -> int:
-        if len(self.values_by_code) > self._most:
+        if len(self._texts) > self._most:
             self.refused += 1
             return 0
-        code = len(self.values_by_code)
-        self[key] = code
-        self.values_by_code.append(key)
-        return code
+        self[key] = len(self._texts)
+        self._texts.append(key if isinstance(key, str) else key.decode("utf-8", "replace"))
+        return len(self._texts) - 1
 
-    @property
-    def values(self) -> list[Any]:  # type: ignore[override]
-        return self.values_by_code
+    def texts(self) -> list[str | None]:
+        """The text of each code; always the same list, which grows."""
+        return self._texts
 
-    def codes(self, keys: Iterable[Any], count: int = -1) -> npt.NDArray[np.uint32]:
+    def codes(self, keys: Iterable[Any], count: int) -> npt.NDArray[np.uint32]:
         return np.fromiter(map(self.__getitem__, keys), np.uint32, count)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from pathlib import Path
 
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.sources import Found, find_sources, refuse_conflict, settle_ranks
-from lostflops.ingest.tasks import Outcome, Task
-from lostflops.store.commit import DATA, RunWriter
+from lostflops.ingest.tasks import Outcome, Task, TaskFile
+from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 
@@ -63,24 +64,23 @@ def ingest(
         old = run.manifest
         unchanged, fresh = _split_unchanged(found, old)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
-        tasks = [_task(source, number, run.staging) for number, source in enumerate(fresh)]
-        meter = _Meter(tasks, progress, began)
+        tasks = _tasks(fresh, run.staging)
+        meter = _Meter(fresh, progress, began)
         outcomes = carry_out_all(tasks, workers or os.cpu_count() or 1, meter.read, meter.done)
-        kept = _kept_sources(old, outcomes, replace)
-        replaced = {(source.format, source.rank) for source in old.sources} & {_key(o.source) for o in outcomes}
-        if outcomes:
+        read = [source for outcome in outcomes for source in outcome.sources]
+        kept = _kept_sources(old, read, replace)
+        if read:
             files = _files(run, old, kept, outcomes)
-            complete_ranks(run, files, {outcome.source.rank for outcome in outcomes})
-            run.commit(kept + [outcome.source for outcome in outcomes], files)
-    ranks = {outcome.source.rank for outcome in outcomes}
-    replaced_ranks = {rank for _, rank in replaced}
+            complete_ranks(run, files, {source.rank for source in read})
+            run.commit(kept + read, files)
+    replaced = {_key(source) for source in old.sources} & {_key(source) for source in read}
     return IngestSummary(
         run=run.folder,
-        ranks_added=tuple(sorted(ranks - {source.rank for source in old.sources})),
-        ranks_replaced=tuple(sorted(replaced_ranks)),
+        ranks_added=tuple(sorted({source.rank for source in read} - {source.rank for source in old.sources})),
+        ranks_replaced=tuple(sorted({rank for _, rank in replaced})),
         ranks_unchanged=tuple(sorted({source.rank for source in unchanged})),
-        events=sum(outcome.source.events for outcome in outcomes),
-        bytes_read=sum(outcome.source.size for outcome in outcomes),
+        events=sum(source.events for source in read),
+        bytes_read=sum(source.size for source in read),
         seconds=time.monotonic() - began,
         skipped=tuple(skipped),
     )
@@ -114,24 +114,32 @@ def _split_unchanged(found: Sequence[Found], old: Manifest) -> tuple[list[Source
     return unchanged, fresh
 
 
-def _task(source: Found, number: int, staging: Path) -> Task:
-    assert source.claim.rank is not None
-    return Task(
-        path=str(source.path),
-        format=source.format,
-        rank=source.claim.rank,
-        rank_source=source.claim.source,
-        staging=str(staging),
-        stem=f"{source.format}-{source.claim.rank:06d}-{number:06d}",
-    )
+def _tasks(found: Sequence[Found], staging: Path) -> list[Task]:
+    """One task per file; ranges of ranks where there are so many that one file each would be a burden."""
+    ordered = sorted(found, key=lambda source: (source.format, source.claim.rank))
+    size = 1 if len(ordered) <= MOST_SINGLE_RANKS else RANKS_PER_FILE
+    tasks: list[Task] = []
+    for source_format, members in groupby(ordered, key=lambda source: source.format):
+        for batch in _batched(members, size):
+            files = [TaskFile(str(m.path), m.claim.rank or 0, m.claim.source) for m in batch]
+            stem = f"{source_format}-{files[0].rank:06d}-{len(tasks):06d}"
+            tasks.append(Task(format=source_format, files=files, staging=str(staging), stem=stem))
+    return tasks
 
 
-def _kept_sources(old: Manifest, outcomes: Sequence[Outcome], replace: bool) -> list[Source]:
+def _batched(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
+    """itertools.batched, which Python 3.11 does not have."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[Source]:
     """Sources of the old run that stay: not those that were read again, nor those that are replaced."""
     owners: dict[tuple[str, int], Path] = {}
-    for outcome in outcomes:
-        refuse_conflict(owners, *_key(outcome.source), Path(outcome.source.path))
-    read_again = {outcome.source.path for outcome in outcomes}
+    for source in read:
+        refuse_conflict(owners, *_key(source), Path(source.path))
+    read_again = {source.path for source in read}
     stay = [source for source in old.sources if source.path not in read_again]
     if replace:
         return [source for source in stay if _key(source) not in owners]
@@ -155,29 +163,27 @@ def _files(
                 files.setdefault(table, []).append(rest)
     writer.close()
     for outcome in outcomes:
-        for table, names in outcome.files.items():
-            for name in names:
-                path = f"{DATA}/{run.staging.name}/{table}/{name}"
-                file = DataFile(path=path, format=outcome.source.format, ranks=[outcome.source.rank])
-                files.setdefault(table, []).append(file)
+        for part in outcome.files:
+            path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"
+            files.setdefault(part.table, []).append(DataFile(path=path, format=outcome.format, ranks=part.ranks))
     return files
 
 
 class _Meter:
     """Adds up what the workers report; they report from several threads."""
 
-    def __init__(self, tasks: Sequence[Task], report: Callable[[Progress], None] | None, began: float) -> None:
+    def __init__(self, found: Sequence[Found], report: Callable[[Progress], None] | None, began: float) -> None:
         self._report = report
         self._began = began
-        self._files_total, self._files_done = len(tasks), 0
-        self._bytes_total, self._bytes_done = sum(Path(task.path).stat().st_size for task in tasks), 0
+        self._files_total, self._files_done = len(found), 0
+        self._bytes_total, self._bytes_done = sum(source.path.stat().st_size for source in found), 0
         self._lock = threading.Lock()
 
     def read(self, count: int) -> None:
         self._tell(0, count)
 
-    def done(self) -> None:
-        self._tell(1, 0)
+    def done(self, files: int) -> None:
+        self._tell(files, 0)
 
     def _tell(self, files: int, count: int) -> None:
         with self._lock:

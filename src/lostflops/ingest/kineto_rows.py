@@ -18,17 +18,15 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from lostflops.ingest.columns import NULL, NULL32, Columns, integers, whole_numbers, whole_or_none
-from lostflops.ingest.comm_names import is_comm_host_event, is_comm_kernel
 from lostflops.ingest.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
 from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan
+from lostflops.ingest.vocabulary import NO_STEP
 
-_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/|^<|^torch/")
 _COMM = KIND_CODE["comm"]
 _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
-_NO_STEP = -1
 _FARTHEST: Final = 1 << 61
 
 
@@ -55,10 +53,8 @@ class KinetoRows:
         self.lane_names: dict[Any, str] = {}
         self.flow_starts: dict[Any, tuple[int, int]] = {}
         self.flow_ends: list[tuple[Any, int, int]] = []
-        self.step_of_name = np.full(1, _NO_STEP, np.int64)
-        self.comm_kernel_name = np.zeros(1, np.bool_)
-        self.comm_host_name = np.zeros(1, np.bool_)
-        self.call_name = recording.names["record_param_comms"]
+        self.vocabulary = recording.vocabulary
+        self.call_name = self.vocabulary.names["record_param_comms"]
 
     def add(self, events: list[Event]) -> None:
         by_category: defaultdict[str, list[Event]] = defaultdict(list)
@@ -80,7 +76,7 @@ class KinetoRows:
         start = to_ns([e.ts for e in ordered])
         dur = to_ns([e.dur for e in ordered])
         good = self._good_times(start, dur)
-        names = self._names(ordered)
+        names = self.vocabulary.names.codes([e.name for e in ordered], len(ordered))
         first = 0
         for category, members in by_category.items():
             own = slice(first, first + len(members))
@@ -110,21 +106,9 @@ class KinetoRows:
             losses["out_of_range_times"] += int((readable & ~good & (dur >= 0)).sum())
         return good
 
-    def _names(self, events: list[Event]) -> npt.NDArray[np.uint32]:
-        names = self.recording.names
-        known = self.step_of_name.size
-        codes = names.codes([e.name for e in events], len(events))
-        if len(names.values) > known:
-            fresh = [text or "" for text in names.values[known:]]
-            steps = [int(m[1]) if (m := _STEP.match(text)) else _NO_STEP for text in fresh]
-            self.step_of_name = np.concatenate((self.step_of_name, steps))
-            self.comm_kernel_name = np.concatenate((self.comm_kernel_name, [is_comm_kernel(text) for text in fresh]))
-            self.comm_host_name = np.concatenate((self.comm_host_name, [is_comm_host_event(text) for text in fresh]))
-        return codes
-
     def _details(self, texts: list[Raw]) -> npt.NDArray[np.uint32]:
         # One join and one split are faster than a bytes() for each; valid JSON holds no NUL.
-        return self.recording.details.codes(b"\0".join(texts).split(b"\0"), len(texts))
+        return self.vocabulary.details.codes(b"\0".join(texts).split(b"\0"), len(texts))
 
     def _lane_codes(
         self, keys: list[tuple[Any, Any, Any]], make: Callable[[tuple[Any, Any, Any]], Lane]
@@ -161,8 +145,8 @@ class KinetoRows:
         self._add_links_of_host(kind, category, args, columns)
         first_row = self.recording.host.rows
         if kind in ("op", "annotation"):
-            kinds[self.comm_host_name[name]] = _HOST_COMM
-            kinds[self.step_of_name[name] != _NO_STEP] = _ANNOTATION
+            kinds[self.vocabulary.is_comm_host_event[name]] = _HOST_COMM
+            kinds[self.vocabulary.step_of_name[name] != NO_STEP] = _ANNOTATION
             self._keep_host_comm(events, columns, first_row)
             self._keep_steps_and_annotations(columns)
         elif kind == "span" and self.recording.span is None:
@@ -185,7 +169,7 @@ class KinetoRows:
             columns["inputs"] = self._details([a.inputs for a in args])
             stacks = [a.call_stack for a in args]
             if any(stacks):
-                columns["source"] = self.recording.sources.codes(map(_source_line, stacks), len(args))
+                columns["source"] = self.vocabulary.sources.codes(map(_source_line, stacks), len(args))
 
     def _keep_host_comm(self, events: list[Event], columns: Columns, first_row: int) -> None:
         recording = self.recording
@@ -210,12 +194,12 @@ class KinetoRows:
             recording.comm_calls.append(call)
 
     def _keep_steps_and_annotations(self, columns: Columns) -> None:
-        steps = self.step_of_name[columns["name"]]
-        for i in np.flatnonzero(steps != _NO_STEP).tolist():
+        steps = self.vocabulary.step_of_name[columns["name"]]
+        for i in np.flatnonzero(steps != NO_STEP).tolist():
             start = int(columns["start"][i])
             span = StepSpan(int(steps[i]), int(columns["lane"][i]), start, start + int(columns["dur"][i]))
             self.recording.steps.append(span)
-        rows = np.flatnonzero((columns["kind"] == _ANNOTATION) & (steps == _NO_STEP))
+        rows = np.flatnonzero((columns["kind"] == _ANNOTATION) & (steps == NO_STEP))
         if rows.size:
             begin = columns["start"][rows]
             kept = (columns["lane"][rows], begin, begin + columns["dur"][rows], columns["name"][rows])
@@ -259,7 +243,7 @@ class KinetoRows:
             columns["wait_correlation"] = whole_numbers([a.wait_correlation for a in args])
 
     def _keep_device_comm(self, events: list[Event], columns: Columns) -> None:
-        comm = self.comm_kernel_name[columns["name"]]
+        comm = self.vocabulary.is_comm_kernel[columns["name"]]
         comm |= np.array([e.args.collective is not None for e in events], np.bool_)
         columns["kind"][comm] = _COMM
         first_row = self.recording.device.rows

@@ -19,9 +19,12 @@ from lostflops.ingest.worker import Message
 from lostflops.store.parquet import ParquetWriter
 
 OnRead = Callable[[int], None]
+"""Told how many bytes were read."""
+OnDone = Callable[[int], None]
+"""Told how many files are done."""
 
 
-def carry_out_all(tasks: Sequence[Task], workers: int, on_read: OnRead, on_done: Callable[[], None]) -> list[Outcome]:
+def carry_out_all(tasks: Sequence[Task], workers: int, on_read: OnRead, on_done: OnDone) -> list[Outcome]:
     """Outcomes in the order of the tasks; the first error stops all workers and is raised."""
     workers = min(workers, len(tasks))
     if workers <= 1:
@@ -30,7 +33,7 @@ def carry_out_all(tasks: Sequence[Task], workers: int, on_read: OnRead, on_done:
         return pool.results()
 
 
-def _here(tasks: Sequence[Task], on_read: OnRead, on_done: Callable[[], None]) -> list[Outcome]:
+def _here(tasks: Sequence[Task], on_read: OnRead, on_done: OnDone) -> list[Outcome]:
     writer = ParquetWriter()
     outcomes = []
     try:
@@ -38,15 +41,15 @@ def _here(tasks: Sequence[Task], on_read: OnRead, on_done: Callable[[], None]) -
             try:
                 outcomes.append(carry_out(task, writer, on_read))
             except OSError as error:
-                raise SourceError(f"{task.path}: {error}") from None
-            on_done()
+                raise SourceError(str(error)) from None
+            on_done(len(task.files))
     finally:
         writer.close()
     return outcomes
 
 
 class _Workers:
-    def __init__(self, tasks: Sequence[Task], workers: int, on_read: OnRead, on_done: Callable[[], None]) -> None:
+    def __init__(self, tasks: Sequence[Task], workers: int, on_read: OnRead, on_done: OnDone) -> None:
         self._outcomes: list[Outcome | None] = [None] * len(tasks)
         self._waiting = deque(enumerate(tasks))
         self._on_read, self._on_done = on_read, on_done
@@ -88,7 +91,7 @@ class _Workers:
                 except IndexError:
                     break
                 self._outcomes[number] = self._hand_over(process, task)
-                self._on_done()
+                self._on_done(len(task.files))
         except LostflopsError as error:
             self._finished.put(error)
         else:
@@ -110,7 +113,9 @@ class _Workers:
                     return message.outcome
         except (BrokenPipeError, ValueError):
             pass
-        raise BrokenSource(f"{task.path}: the worker that read it died (out of memory, or killed). Try --workers 1.")
+        raise BrokenSource(
+            f"the worker that read {task.files[0].path} died (out of memory, or killed). Try --workers 1."
+        )
 
 
 _WORKER = "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.ingest.worker import main; main()"

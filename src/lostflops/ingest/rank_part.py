@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,61 +16,46 @@ from lostflops.ingest.memberships import memberships
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.timeline import AnnotationLookup, LaunchMap, StepLookup
-from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
+from lostflops.store.parquet import ColumnData, Constant, TextColumn
+from lostflops.store.parts import PartWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, Table
 
 _RUNTIME, _PYTHON = KIND_CODE["runtime"], KIND_CODE["python"]
 _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
-_PYTHON_FRAME = ("(", "): ")
 
 
-@dataclass
 class RankPart:
-    """What was written for one rank from one file."""
-
-    files: dict[str, list[str]] = field(default_factory=dict)
-    rows: Counter[str] = field(default_factory=Counter)
-    device_rows_by_lane: Counter[int] = field(default_factory=Counter)
-
-
-class RankPartWriter:
     """Writes one recording; the order of the calls in `write` is the order of what depends on what."""
 
-    def __init__(self, writer: ParquetWriter, folder: Path, stem: str, rank: int) -> None:
-        self._writer = writer
-        self._folder = folder
-        self._stem = stem
+    def __init__(self, parts: PartWriter, rank: int) -> None:
+        self._parts = parts
         self._rank = rank
-        self.part = RankPart()
+        self.rows: Counter[str] = Counter()
+        self.device_rows_by_lane: Counter[int] = Counter()
 
-    def write(self, recording: Recording) -> RankPart:
+    def write(self, recording: Recording) -> None:
         self._recording = recording
         self._losses = recording.losses
         self._steps = StepLookup(recording.steps)
         self._annotations = AnnotationLookup(recording.annotations)
         self._launches = LaunchMap(*recording.launches)
-        self._texts = _Texts(recording)
+        self._vocabulary = recording.vocabulary
+        self._names = self._vocabulary.names.texts()
         self._wanted = np.array([row.correlation for row in recording.comm_rows if row.on_device], np.int64)
         self._comm_launches: dict[int, Launch] = {}
         self._device_edges: dict[int, tuple[int, int]] = {}
         self._kernels = 0
+        self._refused_before = recording.refused_before
         self._write_host()
         self._write_device()
         self._write_collectives()
         self._write_memory()
         self._write_small()
         self._write_stats()
-        return self.part
 
-    def _put(self, table: Table, rows: int, columns: dict[str, ColumnData]) -> None:
-        if rows == 0:
-            return
-        number = len(self.part.files.setdefault(table.name, []))
-        name = f"{self._stem}-{number}.parquet" if number else f"{self._stem}.parquet"
-        path = self._folder / table.name / name
-        self._writer.write(table, {"rank": Constant(self._rank), **columns}, path)
-        self.part.files[table.name].append(name)
-        self.part.rows[table.name] += rows
+    def _put(self, table: Table, rows: int, columns: Mapping[str, ColumnData]) -> None:
+        self._parts.put(table, self._rank, rows, columns)
+        self.rows[table.name] += rows
 
     def _write_host(self) -> None:
         first = 0
@@ -82,13 +64,13 @@ class RankPartWriter:
             annotation = self._annotations.at(piece["lane"], piece["start"])
             self._note_launches(piece, step, annotation)
             python = piece["kind"] == _PYTHON
-            piece["source"][python] = self._texts.source_of_name(piece["name"][python])
+            piece["source"][python] = self._vocabulary.source_of_name[piece["name"][python]]
             rows = piece["start"].size
             columns = self._common(piece, first, step, annotation)
             columns |= {name: piece[name] for name in ("sequence", "forward_thread")}
-            columns["source"] = TextColumn(piece["source"], self._texts.sources)
+            columns["source"] = TextColumn(piece["source"], self._vocabulary.sources.texts())
             for name in ("shapes", "dtypes", "inputs"):
-                columns[name] = TextColumn(piece[name], self._texts.details)
+                columns[name] = TextColumn(piece[name], self._vocabulary.details.texts())
             self._put(EVENTS, rows, columns)
             first += rows
 
@@ -114,7 +96,7 @@ class RankPartWriter:
             self._losses["copies_without_launch"] += int((work & ~kernel & ~known).sum())
             self._kernels += int(kernel.sum())
             lanes, counts = np.unique(piece["lane"][work], return_counts=True)
-            self.part.device_rows_by_lane.update(dict(zip(lanes.tolist(), counts.tolist(), strict=True)))
+            self.device_rows_by_lane.update(dict(zip(lanes.tolist(), counts.tolist(), strict=True)))
             self._losses["overlapping_events"] += _overlaps(piece, work)
             self._note_edges(piece["start"][work], piece["dur"][work], step[work])
             columns = self._common(piece, first + offset, step, annotation)
@@ -122,9 +104,9 @@ class RankPartWriter:
                 name: piece[name]
                 for name in ("bytes", "registers", "shared_memory", "occupancy", "wait_stream", "wait_correlation")
             }
-            for axis, position in (("x", 0), ("y", 1), ("z", 2)):
-                columns[f"grid_{axis}"] = self._texts.triple(piece["grid"], position)
-                columns[f"block_{axis}"] = self._texts.triple(piece["block"], position)
+            for shape in ("grid", "block"):
+                numbers = self._vocabulary.triples[piece[shape]]
+                columns |= {f"{shape}_{axis}": numbers[:, place].copy() for place, axis in enumerate("xyz")}
             self._put(EVENTS, rows, columns)
             offset += rows
 
@@ -142,13 +124,13 @@ class RankPartWriter:
             "event": np.arange(first, first + piece["start"].size),
             "lane": piece["lane"],
             "kind": TextColumn(piece["kind"].astype(np.uint32) + 1, _KIND_TEXTS),
-            "name": TextColumn(piece["name"], self._texts.names),
+            "name": TextColumn(piece["name"], self._names),
             "start": piece["start"] + self._recording.base_time,
             "dur": piece["dur"],
             "correlation": piece["correlation"],
             "external_id": piece["external_id"],
             "step": step,
-            "annotation": TextColumn(annotation, self._texts.names),
+            "annotation": TextColumn(annotation, self._names),
         }
 
     def _write_collectives(self) -> None:
@@ -226,7 +208,7 @@ class RankPartWriter:
     def _write_stats(self) -> None:
         self._losses["missing_steps"] += self._steps.missing()
         self._losses["repeated_steps"] += self._steps.repeated
-        self._losses["shapes_dropped"] += self._recording.details.refused
+        self._losses["shapes_dropped"] += self._vocabulary.details.refused - self._refused_before
         if not self._steps.spans:
             self._losses["no_steps"] = 1
         rows = [row for what, count in sorted(self._losses.items()) if count and (row := self._stat(what, count))]
@@ -246,47 +228,6 @@ class RankPartWriter:
 
 
 _GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
-
-
-class _Texts:
-    """Texts of a recording as they go into columns."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self.names: list[str | None] = recording.names.values
-        self.details = [value.decode() if value else None for value in recording.details.values]
-        self.sources: list[str | None] = recording.sources.values
-        self._source_by_name: npt.NDArray[np.uint32] | None = None
-        self._triples: npt.NDArray[np.int32] | None = None
-
-    def source_of_name(self, names: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """The profiler names a Python call by its source line."""
-        if names.size == 0:
-            return names
-        if self._source_by_name is None:
-            sources = self._recording.sources
-            self._source_by_name = sources.codes(
-                name if name and all(mark in name for mark in _PYTHON_FRAME) else "" for name in self.names
-            )
-        return self._source_by_name[names]
-
-    def triple(self, codes: npt.NDArray[np.uint32], position: int) -> npt.NDArray[np.int32]:
-        """Numbers of a grid or block such as `[8, 1, 1]`."""
-        if self._triples is None:
-            self._triples = np.array([_triple(value) for value in self._recording.details.values], np.int32)
-        numbers: npt.NDArray[np.int32] = self._triples[codes, position]
-        return numbers
-
-
-def _triple(text: bytes | None) -> tuple[int, int, int]:
-    nothing = (NULL32, NULL32, NULL32)
-    if text is None or len(text) > 64:
-        return nothing
-    try:
-        x, y, z = msgspec.json.decode(text, type=tuple[int, int, int])
-    except msgspec.DecodeError:
-        return nothing
-    return (x, y, z) if max(abs(x), abs(y), abs(z)) < 1 << 31 else nothing
 
 
 def _overlaps(piece: Columns, work: npt.NDArray[np.bool_]) -> int:

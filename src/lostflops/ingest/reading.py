@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from lostflops.store.parquet import ParquetWriter
+from lostflops.ingest.vocabulary import Vocabulary
+from lostflops.store.parts import PartWriter
 
 
 class RankClaim(NamedTuple):
@@ -24,20 +25,19 @@ class Job:
 
     path: Path
     claim: RankClaim
-    staging: Path
-    stem: str
-    writer: ParquetWriter
+    parts: PartWriter
+    vocabulary: Vocabulary
+    spool_folder: str
     on_read: Callable[[int], None] | None = None
 
 
 @dataclass(slots=True)
 class Ingested:
-    """What a file told about its rank, and what was written: file names and rows by table."""
+    """What a file told about its rank, and how many rows were written by table."""
 
     rank: int
     rank_source: str
     digest: str
-    files: dict[str, list[str]]
     rows: Counter[str]
     host: str | None = None
     device: str | None = None

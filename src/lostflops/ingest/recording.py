@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.ingest.columns import NULL, Spool, Texts
+from lostflops.ingest.columns import NULL, Spool
+from lostflops.ingest.vocabulary import Vocabulary
 
 _NUMBER, _CODE = np.int64, np.uint32
 
@@ -58,9 +59,6 @@ MEMORY_COLUMNS = {
     "allocated": _NUMBER,
     "reserved": _NUMBER,
 }
-
-# Scalars and shapes can differ in every row of a hostile or odd trace; real ones hold a few thousand.
-_MOST_TEXTS = 200_000
 
 
 @dataclass(slots=True)
@@ -130,13 +128,11 @@ class StepSpan:
 class Recording:
     """Everything that pass one takes from a trace."""
 
+    vocabulary: Vocabulary
     spool_folder: str | None = None
     host: Spool = field(init=False)
     device: Spool = field(init=False)
     memory: Spool = field(init=False)
-    names: Texts = field(default_factory=lambda: Texts(5_000_000))
-    details: Texts = field(default_factory=lambda: Texts(_MOST_TEXTS))
-    sources: Texts = field(default_factory=lambda: Texts(_MOST_TEXTS))
     lanes: list[Lane] = field(default_factory=list)
     steps: list[StepSpan] = field(default_factory=list)
     annotations: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
@@ -148,9 +144,11 @@ class Recording:
     document: dict[str, Any] = field(default_factory=dict)
     base_time: int = 0
     losses: Counter[str] = field(default_factory=Counter)
+    refused_before: int = field(init=False)
     examples: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.refused_before = self.vocabulary.details.refused
         self.host = Spool(HOST_COLUMNS, self.spool_folder)
         self.device = Spool(DEVICE_COLUMNS, self.spool_folder)
         self.memory = Spool(MEMORY_COLUMNS, self.spool_folder)

@@ -1,4 +1,4 @@
-"""The unit of ingest: one file of one rank in, one part of every table out. Only plain values travel."""
+"""The unit of ingest: files of some ranks in, one part of every table out. Only plain values travel."""
 
 from __future__ import annotations
 
@@ -10,43 +10,61 @@ from pathlib import Path
 import msgspec
 
 from lostflops.ingest.readers import READERS
-from lostflops.ingest.reading import Job, RankClaim
+from lostflops.ingest.reading import Ingested, Job, RankClaim
+from lostflops.ingest.vocabulary import Vocabulary
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter
+from lostflops.store.parts import PartFile, PartWriter
 
 
-class Task(msgspec.Struct, kw_only=True):
+class TaskFile(msgspec.Struct):
     """A file to ingest, and the rank it is taken for unless the file itself knows better."""
 
     path: str
-    format: str
     rank: int
     rank_source: str
+
+
+class Task(msgspec.Struct, kw_only=True):
+    """Files of one format whose rows go together; mostly one file."""
+
+    format: str
+    files: list[TaskFile]
     staging: str
     stem: str
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What a task wrote: file names by table, and rows by table."""
+    """What a task read and wrote."""
 
-    source: Source
-    files: dict[str, list[str]]
-    rows: dict[str, int]
+    format: str
+    sources: list[Source]
+    files: list[PartFile]
 
 
 def carry_out(task: Task, writer: ParquetWriter, on_read: Callable[[int], None] | None = None) -> Outcome:
-    path = Path(task.path)
-    before = path.stat()
-    claim = RankClaim(task.rank, task.rank_source)
-    job = Job(path, claim, Path(task.staging), task.stem, writer, on_read)
+    parts = PartWriter(writer, Path(task.staging), task.stem)
+    vocabulary = Vocabulary()
+    sources = []
     with _garbage_collection_paused():
-        found = READERS[task.format].ingest(job)
-    source = Source(
+        for file in task.files:
+            path = Path(file.path)
+            before = path.stat()
+            claim = RankClaim(file.rank, file.rank_source)
+            job = Job(path, claim, parts, vocabulary, task.staging, on_read)
+            found = READERS[task.format].ingest(job)
+            sources.append(_source(task.format, path, before.st_size, before.st_mtime_ns, found))
+        files = parts.finish()
+    return Outcome(format=task.format, sources=sources, files=files)
+
+
+def _source(source_format: str, path: Path, size: int, modified_ns: int, found: Ingested) -> Source:
+    return Source(
         path=str(path),
-        size=before.st_size,
-        modified_ns=before.st_mtime_ns,
+        size=size,
+        modified_ns=modified_ns,
         hash=found.digest,
-        format=task.format,
+        format=source_format,
         rank=found.rank,
         rank_source=found.rank_source,
         host=found.host,
@@ -57,7 +75,6 @@ def carry_out(task: Task, writer: ParquetWriter, on_read: Callable[[int], None] 
         base_time=found.base_time,
         events=found.rows.get("events", 0),
     )
-    return Outcome(source=source, files=found.files, rows=dict(found.rows))
 
 
 @contextmanager

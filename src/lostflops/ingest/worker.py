@@ -39,7 +39,7 @@ def main() -> None:
         except LostflopsError as error:
             _send(Message(error=str(error), error_type=type(error).__name__))
         except OSError as error:
-            _send(Message(error=f"{task.path}: {error}", error_type=SourceError.__name__))
+            _send(Message(error=str(error), error_type=SourceError.__name__))
         except BaseException:  # noqa: BLE001 - a bug: show it, and end without waiting for the reading thread
             traceback.print_exc()
             os._exit(1)

@@ -51,13 +51,8 @@ def ingest(job: Job) -> Ingested:
         (GROUPS, {name: [getattr(row, name) for row in dump.groups] for name in flight_dump.GroupRow._fields}),
         (STATS, stat_columns),
     )
-    files: dict[str, list[str]] = {}
     rows: Counter[str] = Counter()
     for table, columns in tables:
         rows[table.name] = max(len(column) for column in columns.values() if isinstance(column, list))
-        if rows[table.name]:
-            files[table.name] = [f"{job.stem}.parquet"]
-            job.writer.write(
-                table, {"rank": Constant(rank)} | columns, job.staging / table.name / f"{job.stem}.parquet"
-            )
-    return Ingested(rank, rank_source, stream.digest, files, rows, world_size=dump.world_size, backend=dump.backend)
+        job.parts.put(table, rank, rows[table.name], columns)
+    return Ingested(rank, rank_source, stream.digest, rows, world_size=dump.world_size, backend=dump.backend)

@@ -13,9 +13,10 @@ from lostflops.ingest.json_array import JsonArray
 from lostflops.ingest.kineto_rows import KinetoRows
 from lostflops.ingest.kineto_schema import decode_events
 from lostflops.ingest.rank_names import host_in_name, rank_in_name
-from lostflops.ingest.rank_part import RankPartWriter
+from lostflops.ingest.rank_part import RankPart
 from lostflops.ingest.reading import Ingested, Job, RankClaim
 from lostflops.ingest.recording import Recording
+from lostflops.ingest.vocabulary import Vocabulary
 
 NAME: Final = "kineto"
 _ARRAY = "traceEvents"
@@ -44,7 +45,7 @@ def rank_claim(path: Path) -> RankClaim:
 
 def ingest(job: Job) -> Ingested:
     """Read a trace to its end, or as far as it can be read, and write its rank's part."""
-    recording, digest = read(job.path, job.on_read, str(job.staging))
+    recording, digest = read(job.path, job.vocabulary, job.on_read, job.spool_folder)
     try:
         rank, rank_source = job.claim.rank, job.claim.source
         recorded = _recorded_rank(recording.document)
@@ -53,7 +54,8 @@ def ingest(job: Job) -> Ingested:
         assert rank is not None
         if rank_source == "assigned":
             recording.losses["rank_assigned"] = 1
-        part = RankPartWriter(job.writer, job.staging, job.stem, rank).write(recording)
+        part = RankPart(job.parts, rank)
+        part.write(recording)
         info = _distributed_info(recording.document)
         device_index = _main_device(recording, part.device_rows_by_lane)
         return Ingested(
@@ -66,7 +68,6 @@ def ingest(job: Job) -> Ingested:
             backend=_text(info.get("backend")),
             base_time=recording.base_time,
             digest=digest,
-            files=part.files,
             rows=part.rows,
         )
     finally:
@@ -74,11 +75,14 @@ def ingest(job: Job) -> Ingested:
 
 
 def read(
-    path: Path, on_read: Callable[[int], None] | None = None, spool_folder: str | None = None
+    path: Path,
+    vocabulary: Vocabulary,
+    on_read: Callable[[int], None] | None = None,
+    spool_folder: str | None = None,
 ) -> tuple[Recording, str]:
     """What the trace holds, and the digest of the whole file."""
     stream = ByteStream(path, on_read)
-    recording = Recording(spool_folder)
+    recording = Recording(vocabulary, spool_folder)
     elements = JsonArray(stream.blocks(), _ARRAY, decode_events)
     rows = KinetoRows(recording)
     try:

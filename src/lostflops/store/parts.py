@@ -1,0 +1,85 @@
+"""Rows of many ranks and tables on their way to disk: collected, and written as few files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
+from lostflops.store.tables import Table
+
+PIECE_ROWS: Final = 200_000
+"""Rows that a file holds at most, but for the last batch that was put into it."""
+
+
+class PartFile(msgspec.Struct, frozen=True):
+    """A file that was written: its table, its name in the table's folder, and the ranks in it."""
+
+    table: str
+    name: str
+    ranks: list[int]
+
+
+class _Batch(NamedTuple):
+    rank: int
+    rows: int
+    columns: Mapping[str, ColumnData]
+
+
+class PartWriter:
+    """Put rows in, rank by rank; `finish` writes what is left and tells all files.
+
+    Rows of one table that fill the same columns go to the same file.
+    """
+
+    def __init__(self, writer: ParquetWriter, folder: Path, stem: str) -> None:
+        self._writer = writer
+        self._folder = folder
+        self._stem = stem
+        self._pending: defaultdict[tuple[str, ...], list[_Batch]] = defaultdict(list)
+        self._tables: dict[str, Table] = {}
+        self._files: list[PartFile] = []
+
+    def put(self, table: Table, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
+        if rows == 0:
+            return
+        self._tables[table.name] = table
+        key = (table.name, *sorted(columns))
+        self._pending[key].append(_Batch(rank, rows, columns))
+        if sum(batch.rows for batch in self._pending[key]) >= PIECE_ROWS:
+            self._write(key)
+
+    def finish(self) -> list[PartFile]:
+        for key in list(self._pending):
+            self._write(key)
+        return self._files
+
+    def _write(self, key: tuple[str, ...]) -> None:
+        batches = self._pending.pop(key)
+        table = self._tables[key[0]]
+        columns = {name: _joined([batch.columns[name] for batch in batches], batches) for name in key[1:]}
+        columns["rank"] = _joined([Constant(batch.rank) for batch in batches], batches)
+        name = f"{self._stem}-{len(self._files)}.parquet"
+        self._writer.write(table, columns, self._folder / table.name / name)
+        self._files.append(PartFile(table.name, name, sorted({batch.rank for batch in batches})))
+
+
+def _joined(columns: list[ColumnData], batches: list[_Batch]) -> ColumnData:
+    first = columns[0]
+    if len(columns) == 1 or (isinstance(first, Constant) and all(column == first for column in columns)):
+        return first
+    if isinstance(first, TextColumn):
+        texts = [column for column in columns if isinstance(column, TextColumn)]
+        assert all(column.values is first.values for column in texts), "one vocabulary for all ranks of a file"
+        return TextColumn(np.concatenate([column.codes for column in texts]), first.values)
+    if isinstance(first, np.ndarray):
+        return np.concatenate(columns)  # type: ignore[arg-type]
+    joined: list[object] = []
+    for column, batch in zip(columns, batches, strict=True):
+        joined.extend([column.value] * batch.rows if isinstance(column, Constant) else column)  # type: ignore[arg-type]
+    return joined
