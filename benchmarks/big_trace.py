@@ -21,103 +21,19 @@ _LAYERS = 16
 _MICRO_BATCHES = 18
 
 _ATEN = [
-    "as_strided",
-    "select",
-    "slice",
-    "view",
-    "t",
-    "transpose",
-    "mm",
-    "bmm",
-    "addmm",
-    "copy_",
-    "empty",
-    "empty_strided",
-    "empty_like",
-    "to",
-    "_to_copy",
-    "add",
-    "add_",
-    "mul",
-    "mul_",
-    "div",
-    "div_",
-    "sum",
-    "mean",
-    "pow",
-    "sqrt",
-    "rsqrt",
-    "neg",
-    "sigmoid",
-    "silu",
-    "gelu",
-    "softmax",
-    "_softmax",
-    "log_softmax",
-    "embedding",
-    "index_select",
-    "gather",
-    "scatter_add_",
-    "cat",
-    "split",
-    "split_with_sizes",
-    "permute",
-    "reshape",
-    "expand",
-    "unsqueeze",
-    "squeeze",
-    "detach",
-    "contiguous",
-    "clone",
-    "zeros",
-    "zero_",
-    "ones",
-    "fill_",
-    "full",
-    "arange",
-    "where",
-    "eq",
-    "lt",
-    "gt",
-    "maximum",
-    "clamp",
-    "lerp_",
-    "addcmul_",
-    "addcdiv_",
-    "_foreach_add_",
-    "_foreach_mul_",
-    "_fused_adamw_",
-    "linear",
-    "matmul",
-    "layer_norm",
-    "native_layer_norm",
-    "scaled_dot_product_attention",
-    "dropout",
-    "cross_entropy_loss",
-]
+    "as_strided", "select", "slice", "view", "t", "transpose", "mm", "bmm", "addmm", "copy_", "empty",
+    "empty_strided", "empty_like", "to", "_to_copy", "add", "add_", "mul", "mul_", "div", "div_", "sum", "mean",
+    "pow", "sqrt", "rsqrt", "neg", "sigmoid", "silu", "gelu", "softmax", "_softmax", "log_softmax", "embedding",
+    "index_select", "gather", "scatter_add_", "cat", "split", "split_with_sizes", "permute", "reshape",
+    "expand", "unsqueeze", "squeeze", "detach", "contiguous", "clone", "zeros", "zero_", "ones", "fill_",
+    "full", "arange", "where", "eq", "lt", "gt", "maximum", "clamp", "lerp_", "addcmul_", "addcdiv_",
+    "_foreach_add_", "_foreach_mul_", "_fused_adamw_", "linear", "matmul", "layer_norm", "native_layer_norm",
+    "scaled_dot_product_attention", "dropout", "cross_entropy_loss",
+]  # fmt: skip
 _FUSED = [
-    "add",
-    "mul",
-    "sum",
-    "view",
-    "to_copy",
-    "silu",
-    "neg",
-    "rsqrt",
-    "mean",
-    "pow",
-    "softmax",
-    "where",
-    "eq",
-    "embedding",
-    "native_layer_norm",
-    "expand",
-    "slice_backward",
-    "cat",
-    "div",
-    "sigmoid_backward",
-    "clamp",
-]
+    "add", "mul", "sum", "view", "to_copy", "silu", "neg", "rsqrt", "mean", "pow", "softmax", "where", "eq",
+    "embedding", "native_layer_norm", "expand", "slice_backward", "cat", "div", "sigmoid_backward", "clamp",
+]  # fmt: skip
 _TYPES = ("c10::BFloat16", "float", "long int", "c10::Float8_e4m3fn", "int")
 _FUNCTORS = (
     "CUDAFunctor_add",
@@ -237,13 +153,16 @@ class _Trace:
         self.external += 1
         self._put(
             self.host,
-            f'  {{\n    "ph": "X", "cat": "user_annotation", "name": "{name}", "pid": {PROCESS}, "tid": {self.thread},\n'
+            f'  {{\n    "ph": "X", "cat": "user_annotation", "name": "{name}", '
+            f'"pid": {PROCESS}, "tid": {self.thread},\n'
             f'    "ts": {_us(start)}, "dur": {_us(dur)},\n    "args": {{\n'
-            f'      "External id": {self.external},"Record function id": 0, "Ev Idx": {self.external - 1025}\n    }}\n  }}',
+            f'      "External id": {self.external},"Record function id": 0, '
+            f'"Ev Idx": {self.external - 1025}\n    }}\n  }}',
         )
         self._put(
             self.device,
-            f'  {{\n    "ph": "X", "cat": "gpu_user_annotation", "name": "{name}", "pid": {self.rank}, "tid": {COMPUTE},\n'
+            f'  {{\n    "ph": "X", "cat": "gpu_user_annotation", "name": "{name}", '
+            f'"pid": {self.rank}, "tid": {COMPUTE},\n'
             f'    "ts": {_us(start + 4_000)}, "dur": {_us(dur)},\n    "args": {{\n'
             f'      "External id": {self.external}\n    }}\n  }}',
         )
@@ -281,7 +200,8 @@ class _Trace:
             self.device,
             f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {PROCESS}, "tid": {self.thread},\n'
             f'    "ts": {_us(self.now)}, "dur": {_us(1_700 + self.correlation % 997)},\n    "args": {{\n'
-            f'      "External id": {self.external},      "cbid": {callback}, "correlation": {self.correlation}\n    }}\n  }}',
+            f'      "External id": {self.external},      "cbid": {callback}, '
+            f'"correlation": {self.correlation}\n    }}\n  }}',
         )
         if arrow:
             self._arrow("s", PROCESS, self.thread, self.now)
@@ -289,7 +209,8 @@ class _Trace:
     def _arrow(self, phase: str, process: int, thread: int, at: int) -> None:
         self._put(
             self.device,
-            f'  {{\n    "ph": "{phase}", "id": {self.correlation}, "pid": {process}, "tid": {thread}, "ts": {_us(at)},\n'
+            f'  {{\n    "ph": "{phase}", "id": {self.correlation}, '
+            f'"pid": {process}, "tid": {thread}, "ts": {_us(at)},\n'
             f'    "cat": "ac2g", "name": "ac2g"{_BINDING[phase]}\n  }}',
         )
 
@@ -363,7 +284,8 @@ _FILL = ("cudaMemsetAsync", _device_head("gpu_memset", "Memset (Device)"))
 def _shape(grid: tuple[int, ...], block: tuple[int, ...], registers: int, shared: int) -> str:
     blocks = grid[0] * grid[1] / 132
     return (
-        f'"registers per thread": {registers},      "shared memory": {shared},      "blocks per SM": {blocks:.6f},      '
+        f'"registers per thread": {registers},      "shared memory": {shared},      '
+        f'"blocks per SM": {blocks:.6f},      '
         f'"warps per SM": {blocks * block[0] / 32:.6f},      "grid": {list(grid)},      "block": {list(block)},      '
         f'"est. achieved occupancy %": {min(100, registers)}'
     )
@@ -426,12 +348,11 @@ def _kernel_names(chance: random.Random) -> Iterator[str]:
             yield f"nvjet_tst_{m}x{n}_64x{chance.randrange(3, 9)}_2x1_v_bz_coopA_{chance.choice(('NNT', 'TNT', 'NTN'))}"
     for functor in _FUNCTORS:
         for kind in _TYPES[:4]:
+            full = f"at::native::{functor}<{kind}, {kind}, {kind}, at::native::binary_internal::{functor}<float>>"
+            pointers = "std::array<char*, 3ul>"
             for width in (2, 4):
-                yield (
-                    f"void at::native::vectorized_elementwise_kernel<{width}, at::native::{functor}<{kind}, {kind}, {kind}, "
-                    f"at::native::binary_internal::{functor}<float>>, std::array<char*, 3ul>>(int, at::native::{functor}"
-                    f"<{kind}, {kind}, {kind}, at::native::binary_internal::{functor}<float>>, std::array<char*, 3ul>)"
-                )
+                name = f"vectorized_elementwise_kernel<{width}, {full}, {pointers}>(int, {full}, {pointers})"
+                yield f"void at::native::{name}"
 
 
 def _header(rank: int) -> str:

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import Constant, ParquetWriter
 from lostflops.store.tables import LANES
+
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 
 class HandMadeRun:
@@ -16,7 +20,9 @@ class HandMadeRun:
 
     def source(self, rank: int, source_format: str = "kineto", **more: object) -> Source:
         known = {"path": f"/traces/{source_format}-{rank}.json", "size": 10, "modified_ns": 1, "hash": "00"}
-        return Source(**{**known, "format": source_format, "rank": rank, "rank_source": "recorded", "events": 1, **more})
+        return Source(
+            **{**known, "format": source_format, "rank": rank, "rank_source": "recorded", "events": 1, **more}
+        )
 
     def part(self, run: RunWriter, rank: int, name: str, source_format: str = "kineto") -> DataFile:
         """A part with two lanes called after `name`."""

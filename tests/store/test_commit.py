@@ -46,7 +46,7 @@ def test_generations_count_up_and_keep_parts_that_did_not_change(made):
 def test_an_exception_leaves_the_old_run_and_nothing_else(made):
     made.put([0])
     before, manifest_text = made.files(), (made.folder / "run.json").read_bytes()
-    with pytest.raises(ZeroDivisionError), RunWriter(made.folder) as run:
+    with pytest.raises(ZeroDivisionError), RunWriter(made.folder) as run:  # noqa: PT012 - the block is what is interrupted
         made.part(run, 0, "second")
         made.part(run, 7, "second")
         raise ZeroDivisionError
@@ -66,7 +66,7 @@ def test_leaving_without_a_commit_changes_nothing(made):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
 def test_an_exception_in_a_new_run_leaves_no_folder(made, error):
-    with pytest.raises(error), RunWriter(made.folder) as run:
+    with pytest.raises(error), RunWriter(made.folder) as run:  # noqa: PT012 - the block is what is interrupted
         made.part(run, 0, "first")
         raise error
     assert not made.folder.exists()
@@ -84,7 +84,7 @@ def test_an_interrupt_behind_the_switch_leaves_the_new_run(made, is_new):
     """Ctrl-C may arrive between the rename of the manifest and the end of the `with`."""
     if not is_new:
         made.put([0])
-    with pytest.raises(KeyboardInterrupt), RunWriter(made.folder) as run:
+    with pytest.raises(KeyboardInterrupt), RunWriter(made.folder) as run:  # noqa: PT012 - the block is what is interrupted
         run.commit([made.source(0)], {"lanes": [made.part(run, 0, "second")]})
         raise KeyboardInterrupt
     assert names(made.folder) == [(0, "second"), (0, "second+")]
@@ -98,7 +98,7 @@ def test_an_interrupt_inside_the_switch_leaves_the_old_or_the_new_run(made, monk
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), RunWriter(made.folder) as run:
+    with pytest.raises(KeyboardInterrupt), RunWriter(made.folder) as run:  # noqa: PT012 - the block is what is interrupted
         part = made.part(run, 0, "second")
         monkeypatch.setattr(manifest.os, "open", interrupted)
         run.commit([made.source(0)], {"lanes": [part]})
@@ -122,7 +122,7 @@ def test_a_failing_manifest_leaves_the_old_run(made, monkeypatch):
 
 def test_what_an_interrupted_ingest_left_is_removed_by_the_next(made):
     made.put([0])
-    for leftover in ("data/000002/events/kineto-000001.parquet", "data/000009/x/y.parquet", "data/tmp123"):
+    for leftover in ("data/000002/events/kineto-000001.parquet", "data/000009/x/y.parquet", "data/000002/tmp123"):
         path = made.folder / leftover
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half a fi")
@@ -203,7 +203,9 @@ def test_a_file_in_the_place_of_a_run_is_refused(made):
     assert made.folder.read_text() == "precious"
 
 
-@pytest.mark.parametrize(("text", "error"), [("{", BrokenRun), ('{"schema": 99}', RunTooNew), ('{"schema": 0}', RunError)])
+@pytest.mark.parametrize(
+    ("text", "error"), [("{", BrokenRun), ('{"schema": 99}', RunTooNew), ('{"schema": 0}', RunError)]
+)
 def test_a_run_that_cannot_be_read_is_not_written_to(made, text, error):
     made.put([0])
     before = made.files()
@@ -236,7 +238,9 @@ def test_very_many_ranks_share_files(made, few):
 def test_replacing_one_rank_of_a_range_keeps_the_others(made, few):
     made.put(list(range(10)))
     made.put([5], "second")
-    expected = [(rank, name + plus) for rank in range(10) for name in [("first", "second")[rank == 5]] for plus in ("", "+")]
+    expected = [
+        (rank, name + plus) for rank in range(10) for name in [("first", "second")[rank == 5]] for plus in ("", "+")
+    ]
     assert names(made.folder) == expected
     assert ranges(made.folder) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     made.put([20], "third")

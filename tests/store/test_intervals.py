@@ -1,5 +1,7 @@
 """Interval algebra against sets of single nanoseconds."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,7 +96,7 @@ def test_huge_intervals_with_edges_as_the_only_points(chosen, data):
     half = data.draw(st.integers(0, len(chosen)))
     a, b = ([(s, min(s + d, FAR - 1)) for s, d in part] for part in (chosen[:half], chosen[half:]))
     edges = sorted({edge for pair in a + b for edge in pair})
-    pieces = list(zip(edges, edges[1:], strict=False))
+    pieces = list(pairwise(edges))
 
     def held(pairs):
         return {(low, high) for low, high in pieces if any(s <= low and high <= e for s, e in pairs)}

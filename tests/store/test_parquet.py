@@ -24,7 +24,23 @@ TABLE = Table(
         Column("flag", "BOOLEAN", ""),
     ),
 )
-NASTY = ["", "'", '"', "''; DROP TABLE x; --", "a\nb\tc", "\\", "a\0b", "\0", "é", "名前", "🦀", "{}", "NULL", "nan", "%s"]
+NASTY = [
+    "",
+    "'",
+    '"',
+    "''; DROP TABLE x; --",
+    "a\nb\tc",
+    "\\",
+    "a\0b",
+    "\0",
+    "é",
+    "名前",
+    "🦀",
+    "{}",
+    "NULL",
+    "nan",
+    "%s",
+]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +124,11 @@ def test_texts_that_would_break_careless_code(writer, tmp_path, value):
 
 def test_no_rows(writer, tmp_path):
     nothing = round_trip(
-        writer, tmp_path / "a.parquet", big=np.empty(0, np.int64), text=TextColumn(np.empty(0, np.uint32), [None]), flag=[]
+        writer,
+        tmp_path / "a.parquet",
+        big=np.empty(0, np.int64),
+        text=TextColumn(np.empty(0, np.uint32), [None]),
+        flag=[],
     )
     assert nothing == {"big": [], "text": [], "flag": []}
 

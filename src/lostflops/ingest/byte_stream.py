@@ -14,7 +14,8 @@ from isal import isal_zlib
 
 from lostflops.errors import BrokenSource
 
-BLOCK = 4 << 20
+# The objects decoded from one block should stay in the cache; smaller blocks cost more calls than they save.
+BLOCK = 2 << 20
 _DAMAGED = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31

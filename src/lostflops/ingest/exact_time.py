@@ -9,8 +9,10 @@ decimals, quoted numbers) go one by one through `decimal`.
 [6322354273271390, 12000, 1000000, 0]
 """
 
+import re
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,6 +26,7 @@ _SEPARATOR, _DOT, _ZERO = 10, 46, 48
 _MOST_DIGITS = 18
 _DECIMAL = Context(prec=60, rounding=ROUND_HALF_EVEN)
 _SHAPE_BASE = 64
+_NUMBER = re.compile(rb"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,18})?")
 
 
 def to_ns(tokens: Sequence[bytes]) -> npt.NDArray[np.int64]:
@@ -36,57 +39,55 @@ def to_ns(tokens: Sequence[bytes]) -> npt.NDArray[np.int64]:
         return np.array([_one(bytes(token)) for token in tokens], np.int64)
     starts = np.concatenate(([0], ends[:-1] + 1))
     result = np.full(ends.size, UNREADABLE, np.int64)
-    shapes, plain = _shapes(text, starts, ends)
-    for shape in np.unique(shapes[plain]).tolist():
-        rows = np.flatnonzero(plain & (shapes == shape))
-        result[rows] = _convert(text, starts[rows], shape // _SHAPE_BASE, shape % _SHAPE_BASE)
-    for row in np.flatnonzero(~plain).tolist():
-        result[row] = _one(bytes(tokens[row]))
+    shapes = _shapes(text, starts, ends)
+    order = np.argsort(shapes, kind="stable")
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(shapes[order])) + 1, [order.size]))
+    for first, last in pairwise(edges.tolist()):
+        rows = order[first:last]
+        whole, decimals = divmod(int(shapes[rows[0]]), _SHAPE_BASE)
+        if whole:
+            result[rows] = _convert(text, starts[rows], whole, decimals)
+        else:
+            result[rows] = [_one(bytes(tokens[row])) for row in rows.tolist()]
     return result
 
 
 def _shapes(
     text: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Digits before the dot and decimals of each token, as one number; and which tokens are only that."""
-    odd = (text != _SEPARATOR) & ((text < _ZERO) | (text > _ZERO + 9))
-    odd_at = np.flatnonzero(odd)
+) -> npt.NDArray[np.int64]:
+    """Digits before the dot and decimals of each token, as one number; 0 for tokens that are more than that."""
+    odd_at = np.flatnonzero((text - np.uint8(_ZERO) > 9) & (text != _SEPARATOR))
     owner = np.searchsorted(ends, odd_at)
-    lengths = ends - starts
-    decimals = np.zeros(ends.size, np.int64)
-    dotted = np.zeros(ends.size, np.bool_)
     is_dot = text[odd_at] == _DOT
-    dotted[owner[is_dot]] = True
-    decimals[owner[is_dot]] = ends[owner[is_dot]] - odd_at[is_dot] - 1
+    decimals = np.zeros(ends.size, np.int64)
+    decimals[owner[is_dot]] = (ends[owner] - odd_at - 1)[is_dot]
     odd_count = np.bincount(owner, minlength=ends.size)
-    whole = lengths - decimals - dotted
-    plain = (odd_count == dotted) & (whole >= 1) & (decimals <= 3) & (whole + 3 <= _MOST_DIGITS)
-    plain &= ~dotted | (decimals > 0)
-    return whole * _SHAPE_BASE + decimals, plain
+    whole = ends - starts - decimals - odd_count
+    plain = (odd_count == (decimals > 0)) & (whole >= 1) & (decimals <= 3) & (whole + 3 <= _MOST_DIGITS)
+    shapes: npt.NDArray[np.int64] = np.where(plain, whole * _SHAPE_BASE + decimals, 0)
+    return shapes
 
 
 def _convert(
     text: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], whole: int, decimals: int
 ) -> npt.NDArray[np.int64]:
+    places = np.array([*range(whole), *range(whole + 1, whole + 1 + decimals)])
+    weights = 10 ** np.arange(whole + 2, 2 - decimals, -1, dtype=np.int64)
     width = whole + decimals + (2 if decimals else 1)
-    is_grid = bool(starts[-1] - starts[0] == width * (starts.size - 1))
-    if is_grid:  # tokens of one shape behind each other: columns of a matrix, no gathering
-        grid = text[starts[0] : starts[0] + width * starts.size].reshape(-1, width)
-    value = np.zeros(starts.size, np.int64)
-    for position in (*range(whole), *range(whole + 1, whole + 1 + decimals)):
-        value *= 10
-        value += grid[:, position] if is_grid else text[starts + position]
-    ones = sum(10**place for place in range(whole + decimals))
-    value -= _ZERO * ones
-    return value * np.int64(10 ** (3 - decimals))
+    if starts[-1] - starts[0] == width * (starts.size - 1):  # one behind the other: a matrix as it stands
+        digits = text[starts[0] : starts[0] + width * starts.size].reshape(-1, width)[:, places]
+    else:
+        digits = text[starts[:, None] + places]
+    values: npt.NDArray[np.int64] = digits.astype(np.int64) @ weights - _ZERO * int(weights.sum())
+    return values
 
 
 def _one(token: bytes) -> int:
-    try:
-        number = Decimal(token.decode("ascii").strip('"'))
-    except (UnicodeDecodeError, InvalidOperation):
+    text = token.removeprefix(b'"').removesuffix(b'"')
+    if not _NUMBER.fullmatch(text):
         return UNREADABLE
-    if not number.is_finite() or number.adjusted() > _MOST_DIGITS:
+    number = Decimal(text.decode())
+    if number.adjusted() > _MOST_DIGITS:
         return UNREADABLE
     scaled = number.scaleb(3, _DECIMAL).to_integral_value(ROUND_HALF_EVEN, _DECIMAL)
     return int(scaled) if abs(scaled) < _LIMIT else UNREADABLE

@@ -262,21 +262,19 @@ class KinetoRows:
             self.recording.comm_rows.append(row)
 
     def _add_untimed(self, events: list[Event]) -> None:
-        memory = []
-        for event in events:
-            if event.name == "[memory]":
-                memory.append(event)
-            elif event.ph == "M":
-                if event.name == "thread_name" and isinstance(event.args.name, str):
-                    self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
-            elif event.ph in ("s", "f"):
-                if event.cat == "fwdbwd":
-                    self._add_arrow(event)
-            elif event.ph != "i":
-                self.recording.losses["unknown_phases"] += 1
-                self.recording.examples.setdefault("unknown_phases", event.ph or "(none)")
+        memory = [event for event in events if event.name == "[memory]"]
+        arrows = [event for event in events if event.ph in ("s", "f") and event.cat == "fwdbwd"]
         if memory:
             self._add_memory(memory)
+        if arrows:
+            self._add_arrows(arrows)
+        for event in events:
+            if event.ph == "M":
+                if event.name == "thread_name" and isinstance(event.args.name, str):
+                    self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
+            elif event.ph not in ("i", "s", "f"):
+                self.recording.losses["unknown_phases"] += 1
+                self.recording.examples.setdefault("unknown_phases", event.ph or "(none)")
 
     def _add_memory(self, events: list[Event]) -> None:
         at = to_ns([e.ts for e in events])
@@ -296,16 +294,16 @@ class KinetoRows:
         }
         self.recording.memory.append(len(kept), columns)
 
-    def _add_arrow(self, event: Event) -> None:
-        at = int(to_ns([event.ts])[0])
-        if at == UNREADABLE or abs(at) >= _FARTHEST:
-            return
-        lane = self._lane(_hashable(("t", event.pid, event.tid)), _thread_lane)
-        key = _hashable((event.id,))
-        if event.ph == "s":
-            self.flow_starts[key] = (lane, at)
-        else:
-            self.flow_ends.append((key, lane, at))
+    def _add_arrows(self, events: list[Event]) -> None:
+        for event, at in zip(events, to_ns([e.ts for e in events]).tolist(), strict=True):
+            if at == UNREADABLE or abs(at) >= _FARTHEST:
+                continue
+            lane = self._lane(_hashable(("t", event.pid, event.tid)), _thread_lane)
+            key = _hashable((event.id,))
+            if event.ph == "s":
+                self.flow_starts[key] = (lane, at)
+            else:
+                self.flow_ends.append((key, lane, at))
 
 
 def _hashable(key: tuple[Any, ...]) -> Any:

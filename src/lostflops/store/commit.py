@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 from lostflops._version import __version__
 from lostflops.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
-from lostflops.store.tables import RANKS
+from lostflops.store.tables import RANKS, TABLES
 
 DATA = "data"
+_LOCK = ".lock"
+_NEW_MANIFEST = f".{manifests.FILE_NAME}.new"
+_OURS = re.compile(
+    rf"{re.escape(_LOCK)}|{re.escape(_NEW_MANIFEST)}"
+    rf"|{DATA}/\d{{6,}}/(?:{'|'.join(table.name for table in TABLES)})/[^/]+\.parquet"
+)
 MOST_SINGLE_RANKS = 256
 RANKS_PER_FILE = 64
 
@@ -33,69 +39,65 @@ class RunWriter:
         self._lock = -1
 
     def __enter__(self) -> RunWriter:
-        is_new = not self.folder.exists()
+        self._refuse_foreign()
+        existed = self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise RunError(
-                f"{self.folder} cannot be written: {error.strerror}. Choose another folder with -o."
-            ) from None
-        self._is_new = is_new
+            raise RunError(f"{self.folder} cannot be written: {error.strerror}. Choose another folder.") from None
+        self._made_folder = not existed
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise RunBusy(
-                f"another ingest is writing to {self.folder}. Wait for it, or choose another folder."
-            ) from None
+            raise RunBusy(f"another ingest is writing to {self.folder}. Wait, or choose another folder.") from None
         try:
-            self._load()
+            self._start()
         except BaseException:
             os.close(self._lock)
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        shutil.rmtree(self.staging, ignore_errors=True) if kind is not None else None
-        if not (self.folder / manifests.FILE_NAME).exists():
-            self._leave_nothing()
+    def __exit__(self, *_: object) -> None:
+        """Whatever was not committed goes; the manifest on disk tells, also when an interrupt hid it."""
+        is_run = (self.folder / manifests.FILE_NAME).exists()
+        if not is_run or manifests.load(self.folder).generation != int(self.staging.name):
+            shutil.rmtree(self.staging, ignore_errors=True)
+        if is_run:
+            _remove_empty(self.folder / DATA)
+        elif self._made_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            _remove_empty(self.folder / DATA)
+            for leftover in (_LOCK, _NEW_MANIFEST):
+                (self.folder / leftover).unlink(missing_ok=True)
         os.close(self._lock)
 
-    def _load(self) -> None:
+    def _start(self) -> None:
         if (self.folder / manifests.FILE_NAME).exists():
             self.manifest = manifests.load(self.folder)
-        else:
-            foreign = sorted(
-                {entry.name for entry in self.folder.iterdir()} - {".lock", DATA, f".{manifests.FILE_NAME}.new"}
-            )
-            if foreign:
-                raise RunError(
-                    f"{self.folder} holds no run but other files ({foreign[0]!r}). Choose an empty or new folder."
-                )
         self._remove_unnamed()
         self.staging = self.folder / DATA / f"{self.manifest.generation + 1:06d}"
         self.staging.mkdir(parents=True, exist_ok=True)
 
-    def _remove_unnamed(self) -> None:
-        """Delete what no manifest names: an interrupted ingest's files, and parts that were replaced."""
-        named = {file.path for files in self.manifest.files.values() for file in files}
-        data = self.folder / DATA
-        for path in sorted(data.rglob("*"), reverse=True) if data.exists() else ():
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif str(path.relative_to(self.folder)) not in named:
-                path.unlink()
+    def _refuse_foreign(self) -> None:
+        """A folder that is no run must hold nothing but what an interrupted ingest left."""
+        if not self.folder.is_dir() or (self.folder / manifests.FILE_NAME).exists():
+            return
+        for path in sorted(self.folder.rglob("*")):
+            name = str(path.relative_to(self.folder))
+            if not path.is_dir() and not _OURS.fullmatch(name):
+                raise RunError(f"{self.folder} holds no run but other files ({name!r}). Choose an empty or new folder.")
 
-    def _leave_nothing(self) -> None:
-        shutil.rmtree(self.folder / DATA, ignore_errors=True)
-        if self._is_new:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        else:
-            (self.folder / ".lock").unlink(missing_ok=True)
+    def _remove_unnamed(self) -> None:
+        """Delete data that no manifest names: an interrupted ingest's, and parts that were replaced."""
+        named = {file.path for files in self.manifest.files.values() for file in files}
+        for generation in (self.folder / DATA).glob("[0-9]*"):
+            for path in generation.rglob("*"):
+                if not path.is_dir() and str(path.relative_to(self.folder)) not in named:
+                    path.unlink()
+        _remove_empty(self.folder / DATA)
 
     def commit(self, sources: list[Source], files: dict[str, list[DataFile]]) -> None:
         """Make `sources` and `files` (without `ranks`, which follows from the sources) the run."""
@@ -105,11 +107,16 @@ class RunWriter:
             merged[RANKS.name] = [self._write_ranks(writer, sources)] if sources else []
         finally:
             writer.close()
-        generation = self.manifest.generation + 1
+        for kept in merged.values():
+            for file in kept:
+                file.bytes = (self.folder / file.path).stat().st_size
+        # Files of an older run stay as they are, and so does what all files of their table have in common.
         columns = manifests.current_columns()
-        self.manifest = Manifest(
-            writer=f"lostflops {__version__}", generation=generation, columns=columns, sources=sources, files=merged
-        )
+        columns |= {name: old for name, old in self.manifest.columns.items() if self.manifest.files.get(name)}
+        columns[RANKS.name] = list(RANKS.column_names())
+        generation = int(self.staging.name)
+        written = f"lostflops {__version__}"
+        self.manifest = Manifest(writer=written, generation=generation, columns=columns, sources=sources, files=merged)
         manifests.save(self.folder, self.manifest)
 
     def _merged(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
@@ -158,6 +165,13 @@ class RunWriter:
         writer.write(RANKS, {name: [row[name] for row in rows] for name in RANKS.column_names()}, path)
         ranks = sorted({source.rank for source in sources})
         return DataFile(path=self.relative(path), format="", ranks=ranks)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove folders that hold nothing, from the bottom up."""
+    for path in sorted((folder, *folder.rglob("*")), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
 
 
 def rank_rows(sources: list[Source]) -> list[dict[str, object]]:

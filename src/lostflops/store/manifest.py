@@ -47,6 +47,7 @@ class DataFile(msgspec.Struct, kw_only=True):
     path: str
     format: str
     ranks: list[int]
+    bytes: int = -1
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -54,8 +55,16 @@ class Manifest(msgspec.Struct, kw_only=True):
     writer: str = ""
     generation: int = 0
     columns: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Columns that every file of a table has, by table."""
     sources: list[Source] = msgspec.field(default_factory=list)
     files: dict[str, list[DataFile]] = msgspec.field(default_factory=dict)
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def current_columns() -> dict[str, list[str]]:
@@ -74,9 +83,9 @@ def load(folder: Path) -> Manifest:
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
     try:
-        schema = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"0"))
-        version = msgspec.json.decode(schema, type=int)
-    except msgspec.DecodeError as error:
+        document = msgspec.json.decode(data)
+        version = msgspec.convert(document, _Version).schema
+    except _DAMAGE as error:
         raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
     if version > SCHEMA_VERSION:
         raise RunTooNew(
@@ -86,8 +95,8 @@ def load(folder: Path) -> Manifest:
     if version < OLDEST_READABLE:
         raise RunError(f"{folder} has schema {version}, too old to read. Ingest its traces again into a new folder.")
     try:
-        return msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+        return msgspec.convert(document, Manifest)
+    except _DAMAGE as error:
         raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
 
 

@@ -7,6 +7,7 @@ text column; DuckDB turns them into SQL nulls while it writes.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,12 @@ import numpy.typing as npt
 
 from lostflops.store.tables import Column, Table
 
+_GLOB = re.compile(r"([*?\[])")
 # Version 2 encodings (delta, byte-stream split) with light zstd: smaller and faster to write than snappy.
 _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 1"
+
+
+_DTYPES = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +73,20 @@ class ParquetWriter:
     def merge(self, parts: Sequence[Path], path: Path, where: str = "true") -> None:
         """Rows of several files of one table, in their order, as one file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        names = ", ".join(f"'{_quoted(part)}'" for part in parts)
-        rows = f"SELECT * FROM read_parquet([{names}]) WHERE {where}"
+        rows = f"SELECT * FROM {scan(parts, union_by_name=True)} WHERE {where}"
         self._connection.execute(f"COPY ({rows}) TO '{_quoted(path)}' ({_OPTIONS})")
         _make_durable(path)
 
     def read(self, path: Path, where: str = "true") -> dict[str, list[Any]]:
         """Rows of a small file as lists, nulls as None."""
-        relation = self._connection.sql(f"SELECT * FROM read_parquet('{_quoted(path)}') WHERE {where}")
+        relation = self._connection.sql(f"SELECT * FROM {scan([path])} WHERE {where}")
         names = relation.columns
         rows = relation.fetchall()
         return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
     def smallest(self, paths: Sequence[Path], column: str, where: str, first_if: str) -> int:
         """Smallest value of a column among the rows that satisfy `first_if`, else among all; 0 without rows."""
-        names = ", ".join(f"'{_quoted(path)}'" for path in paths)
-        query = f"SELECT min({column}) FILTER ({first_if}), min({column}) FROM read_parquet([{names}]) WHERE {where}"
+        query = f"SELECT min({column}) FILTER ({first_if}), min({column}) FROM {scan(paths)} WHERE {where}"
         preferred, any_row = self._connection.execute(query).fetchall()[0] if paths else (None, None)
         return int(preferred if preferred is not None else any_row or 0)
 
@@ -103,14 +106,23 @@ class ParquetWriter:
             arrays[column.name] = data.codes
             return f"(SELECT texts FROM {self._text_table(data.values)})[{column.name} + 1]"
         if not isinstance(data, np.ndarray):
-            arrays[column.name] = _objects(data)
-            return f"CAST({column.name} AS {column.type})"
+            return self._list(column, data, arrays)
         arrays[column.name] = data
         if data.dtype.kind == "f":
             return f"CAST(nullif({column.name}, 'nan'::DOUBLE) AS {column.type})"
         if data.dtype.kind == "i":
             return f"CAST(nullif({column.name}, {np.iinfo(data.dtype).min}) AS {column.type})"
         return f"CAST({column.name} AS {column.type})"
+
+    @staticmethod
+    def _list(column: Column, values: Sequence[Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
+        name, dtype = column.name, _DTYPES.get(column.type)
+        if dtype is None:
+            arrays[name] = _objects(values)
+            return f"CAST({name} AS {column.type})"
+        arrays[name] = np.array([0 if value is None else value for value in values], dtype)
+        arrays[f"{name}_known"] = np.array([value is not None for value in values], np.bool_)
+        return f"CASE WHEN {name}_known THEN CAST({name} AS {column.type}) END"
 
     def _text_table(self, values: Sequence[str | None]) -> str:
         name = self._values.get(id(values))
@@ -128,6 +140,17 @@ class ParquetWriter:
         for name in self._values.values():
             self._connection.execute(f"DROP TABLE {name}")
         self._values.clear()
+
+
+def literal_glob(path: str) -> str:
+    """A pattern that matches this path only."""
+    return _GLOB.sub(r"[\1]", path)
+
+
+def scan(paths: Sequence[Path], union_by_name: bool = False) -> str:
+    """SQL that reads exactly these files, whatever characters their names hold."""
+    names = ", ".join("'" + literal_glob(_quoted(path)) + "'" for path in paths)
+    return f"read_parquet([{names}], union_by_name={'true' if union_by_name else 'false'})"
 
 
 def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import TracebackType
 
@@ -9,9 +10,10 @@ import duckdb
 
 from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
+from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.tables import TABLES, Table, table
 
-_READING = ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN])
+_EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
 
 
 class Run:
@@ -30,12 +32,14 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         folder = Path(path).resolve()
         manifest = manifests.load(folder)
+        _check_files(folder, manifest)
         connection = duckdb.connect()
         try:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
             # Views may read the run; queries may read or write nothing else.
-            connection.execute("SET allowed_directories = [$folder]", {"folder": str(folder)})
+            allowed = {"folder": str(folder), "pattern": literal_glob(str(folder))}
+            connection.execute("SET allowed_directories = [$folder, $pattern]", allowed)
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
         except duckdb.Error as error:
@@ -58,7 +62,11 @@ class Run:
         """Rows of one SELECT over the tables of the run; a run is never changed by a query."""
         try:
             statements = self._connection.extract_statements(query)
-            if [statement.type for statement in statements] not in _READING:
+            explained = _EXPLAIN.match(query)
+            if explained and statements:
+                statements += self._connection.extract_statements(query[explained.end() :])
+                statements.pop(0)
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise QueryError("a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)")
             return self._connection.sql(query)
         except duckdb.Error as error:
@@ -77,18 +85,27 @@ class Run:
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
-    """A SELECT with every declared column, null where the run is older than the column."""
-    files = manifest.files.get(declared.name, [])
-    if not files:
-        nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
-        return f"SELECT {nothing} WHERE false"
-    written = set(manifest.columns.get(declared.name, ()))
-    columns = ", ".join(
-        column.name if column.name in written else f"CAST(NULL AS {column.type}) AS {column.name}"
-        for column in declared.columns
-    )
-    paths = ", ".join("'" + str(folder / file.path).replace("'", "''") + "'" for file in files)
-    return f"SELECT {columns} FROM read_parquet([{paths}])"
+    """A SELECT with every declared column, null where a file is older than the column."""
+    nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
+    nothing = f"SELECT {nulls} WHERE false"
+    paths = [folder / file.path for file in manifest.files.get(declared.name, [])]
+    if not paths:
+        return nothing
+    names = declared.column_names()
+    if set(manifest.columns.get(declared.name, ())) >= set(names):
+        return f"SELECT {', '.join(names)} FROM {scan(paths)}"
+    known = f"{nothing} UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
+    return f"SELECT {', '.join(names)} FROM ({known})"
+
+
+def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
+    for files in manifest.files.values():
+        for file in files:
+            path = folder / file.path
+            size = path.stat().st_size if path.is_file() else -1
+            if size != file.bytes:
+                found = "is missing" if size < 0 else f"has {size:,} bytes instead of {file.bytes:,}"
+                raise BrokenRun(f"{path} {found}. Ingest the traces of {folder} again, into a new folder.")
 
 
 def _first_line(error: Exception) -> str:
