@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lostflops.errors import BrokenSource
 from lostflops.ingest import json_array
-from lostflops.ingest.json_array import JsonArray, element_ends
+from lostflops.ingest.json_array import JsonArray, element_spans
 
 KEY = "traceEvents"
 decode = msgspec.json.Decoder(list[dict]).decode
@@ -100,8 +100,8 @@ def test_a_file_cut_at_any_byte_gives_a_prefix(style, size):
     text = json.dumps(document, **style).encode()
     # Where the inside of the array begins and ends; behind every element one more can be read.
     begin = text.index(b"[", text.rindex(b'"' + KEY.encode() + b'"')) + 1
-    ends = [begin + end for end in element_ends(text[begin:])[0]]
-    array_end = begin + element_ends(text[begin:])[1]
+    ends = [begin + end for _, end in element_spans(text[begin:])[0]]
+    array_end = begin + element_spans(text[begin:])[1]
     for cut in range(0, len(text), 1 if size > 5 else 23):
         if cut < begin:
             with pytest.raises(BrokenSource):
@@ -257,7 +257,7 @@ PIECES = [b"{", b"}", b"[", b"]", b",", b" ", b"1", b'"a"', b'"}"', b'"[{"', b'"
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30), st.sampled_from([b"", b'"', b'"}', b'"\\', b'"\\"}']))
-def test_element_ends_scans_as_a_naive_scanner_does(pieces, rest):
+def test_element_spans_scans_as_a_naive_scanner_does(pieces, rest):
     text = b"".join(pieces) + rest
     ends, depth, inside, escaped, array_end = [], 0, False, False, None
     for at, char in enumerate(text.decode()):
@@ -274,4 +274,5 @@ def test_element_ends_scans_as_a_naive_scanner_does(pieces, rest):
                 break
             if depth == 0:
                 ends.append(at + 1)
-    assert element_ends(text) == (ends, array_end)
+    spans, end = element_spans(text)
+    assert ([stop for _, stop in spans], end) == (ends, array_end)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from lostflops.ingest.group_ids import group_id, parse_ranks
 from lostflops.ingest.ops import canonical_op, dtype_bytes
 from lostflops.ingest.recording import CommCall, CommMetadata, CommRow
+from lostflops.ingest.timeline import innermost
 
 Launch = tuple[int, int]
 """Lane and start of the runtime call that launched a kernel."""
 
+_LARGEST_GROUP = 1 << 20
 _SHAPE = re.compile(rb"\[[\d,\s]*\]")
 _TYPE = re.compile(rb'"([^"]*)"')
 
@@ -40,6 +44,9 @@ class Collective:
     bytes_out: int | None = None
     peer: int | None = None
     metadata: str = "name"
+    group_name: str | None = None
+    group_description: str | None = None
+    group_members: Sequence[int] | None = None
 
 
 def build_collectives(
@@ -70,27 +77,29 @@ def build_collectives(
 
 
 class _CallFinder:
-    """Finds the call around a launch."""
+    """Finds the innermost call around a launch; a coalesced call holds those of its members."""
 
     def __init__(self, calls: Sequence[CommCall]) -> None:
-        self._by_lane: defaultdict[int, list[CommCall]] = defaultdict(list)
-        for call in sorted(calls, key=lambda call: call.start):
-            self._by_lane[call.lane].append(call)
-        self._starts = {lane: [call.start for call in calls] for lane, calls in self._by_lane.items()}
-        self._used: set[int] = set()
         self._calls = calls
+        self._used: set[int] = set()
+        self._by_lane: dict[int, tuple[list[int], list[int]]] = {}
+        for lane in {call.lane for call in calls}:
+            own = [number for number, call in enumerate(calls) if call.lane == lane]
+            start = np.array([calls[number].start for number in own], np.int64)
+            stop = np.array([calls[number].stop + 1 for number in own], np.int64)
+            times, inner, _ = innermost(start, stop)
+            self._by_lane[lane] = times.tolist(), [own[i] if i >= 0 else -1 for i in inner.tolist()]
 
     def around(self, launch: Launch | None) -> CommCall | None:
         if launch is None or launch[0] not in self._by_lane:
             return None
-        lane, at = launch
-        index = bisect_right(self._starts[lane], at) - 1
-        # Calls nest at most once (a coalesced call around its members), so two steps back suffice.
-        for call in reversed(self._by_lane[lane][max(0, index - 1) : index + 1]):
-            if call.start <= at <= call.stop:
-                self._used.add(id(call))
-                return call
-        return None
+        times, numbers = self._by_lane[launch[0]]
+        index = bisect_right(times, launch[1]) - 1
+        number = numbers[index] if index >= 0 else -1
+        if number < 0:
+            return None
+        self._used.add(number)
+        return self._calls[number]
 
     def merged(self, row: CommRow, launches: Mapping[int, Launch]) -> CommMetadata:
         """The kernel's metadata, completed by the call's where both speak."""
@@ -108,8 +117,8 @@ class _CallFinder:
         """Calls with metadata of an operation that moves data, for which no kernel was found."""
         return sum(
             1
-            for call in self._calls
-            if id(call) not in self._used
+            for number, call in enumerate(self._calls)
+            if number not in self._used
             and call.metadata is not None
             and canonical_op(call.metadata.op or "") is not None
         )
@@ -133,24 +142,30 @@ def _describe(collective: Collective, found: CommMetadata, known_groups: Mapping
         collective.bytes_out = _times(found.elements_out, size)
     collective.seq = found.seq
     collective.group_size = found.group_size
-    collective.group_id = _group(found, known_groups)
+    _set_group(collective, found, known_groups)
     if collective.op in ("send", "recv"):
         collective.peer = found.target_rank if collective.op == "send" else found.source_rank
 
 
-def _group(found: CommMetadata, known_groups: Mapping[str, str]) -> str | None:
+def _set_group(collective: Collective, found: CommMetadata, known_groups: Mapping[str, str]) -> None:
     name = found.group_name
     if name is None:
-        return None
-    ranks = parse_ranks(found.group_ranks or "")
-    if ranks:
-        return group_id(name, ranks)
-    if name in known_groups:
-        return known_groups[name]
+        return
+    members = _members(found)
+    collective.group_name, collective.group_description = name, found.group_description
+    collective.group_members = members
+    collective.group_id = group_id(name, members) if members else known_groups.get(name)
+
+
+def _members(found: CommMetadata) -> Sequence[int] | None:
+    """The group's ranks as listed, or as start, stride and size give them for groups too large to be listed."""
+    listed = parse_ranks(found.group_ranks or "")
+    if listed:
+        return listed
     start, stride, size = found.group_start, found.group_stride, found.group_size
-    if start is None or stride is None or size is None or size < 1 or stride < 1 or size > 1 << 20:
+    if start is None or stride is None or size is None or start < 0 or stride < 1 or not 0 < size <= _LARGEST_GROUP:
         return None
-    return group_id(name, range(start, start + stride * size, stride))
+    return range(start, start + stride * size, stride)
 
 
 def _gloo(row: CommRow) -> Collective:

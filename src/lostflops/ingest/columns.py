@@ -50,12 +50,27 @@ class Texts(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, keys), np.uint32, count)
 
 
-def integers(values: list[int]) -> npt.NDArray[np.int64]:
-    """Values that were decoded as integers; those beyond 64 bits become null."""
+def integers(values: list[Any]) -> npt.NDArray[np.int64]:
+    """Values that are integers nearly always; what is none, or beyond 64 bits, becomes null."""
     try:
         return np.fromiter(values, np.int64, len(values))
-    except OverflowError:
+    except (OverflowError, TypeError, ValueError):
         return whole_numbers(values)
+
+
+def small_integers(values: list[Any]) -> npt.NDArray[np.int32]:
+    """The same for columns of 32 bits."""
+    wide = integers(values)
+    return np.where((wide > NULL32) & (wide < -NULL32), wide, NULL32).astype(np.int32)
+
+
+def numbers(values: list[Any]) -> npt.NDArray[np.float64]:
+    """Finite numbers; anything else is null."""
+    try:
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.array([v if isinstance(v, (int, float)) and abs(v) < 1e300 else np.nan for v in values], np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
@@ -65,10 +80,11 @@ def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int
     return np.fromiter((_whole(value, null, most) for value in values), dtype, len(values))
 
 
-def whole_or_none(value: object) -> int | None:
+def whole_or_none(value: object, bits: int = 64) -> int | None:
     """One integer with the same care."""
-    number = _whole(value, NULL, -NULL - 1)
-    return None if number == NULL else number
+    null = -(1 << (bits - 1))
+    number = _whole(value, null, -null - 1)
+    return None if number == null else number
 
 
 def _whole(value: object, null: int, most: int) -> int:

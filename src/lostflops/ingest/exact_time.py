@@ -24,7 +24,7 @@ UNREADABLE: Final = np.iinfo(np.int64).min
 _LIMIT = 1 << 62
 _SEPARATOR, _DOT, _ZERO = 10, 46, 48
 _MOST_DIGITS = 18
-_DECIMAL = Context(prec=60, rounding=ROUND_HALF_EVEN)
+_DECIMAL = Context(prec=900)
 _SHAPE_BASE = 64
 _NUMBER = re.compile(rb"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,18})?")
 
@@ -89,5 +89,5 @@ def _one(token: bytes) -> int:
     number = Decimal(text.decode())
     if number.adjusted() > _MOST_DIGITS:
         return UNREADABLE
-    scaled = number.scaleb(3, _DECIMAL).to_integral_value(ROUND_HALF_EVEN, _DECIMAL)
+    scaled = number.scaleb(3, _DECIMAL).to_integral_value(ROUND_HALF_EVEN)
     return int(scaled) if abs(scaled) < _LIMIT else UNREADABLE

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from lostflops.ingest.flight_dump import GROUPS_UNKNOWN
 from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
+from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.readers import flight_recorder, kineto
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile
@@ -52,15 +54,17 @@ class _Completion:
         ]
         self._replace(FLIGHT, flight_recorder.NAME, flight)
         self._replace(GROUPS, flight_recorder.NAME, _without(dump_groups, set(trace_groups["group_id"])))
-        self._correct_stat(flight_recorder.NAME, "flight_groups_unknown", flight["group_id"].count(None))
+        unknown = flight["group_id"].count(None)
+        self._correct_stat(flight_recorder.NAME, "flight_groups_unknown", unknown, ("missing", GROUPS_UNKNOWN))
         collectives = self._read(COLLECTIVES, kineto.NAME)
         if "gloo" in collectives["metadata"]:
             sizes = dict(zip(trace_groups["group_id"], trace_groups["size"], strict=True))
             _fill(collectives, flight, sizes, self._profiled_from())
             self._replace(COLLECTIVES, kineto.NAME, collectives)
-            unknown = collectives["group_id"]
-            without = sum(g is None and m == "gloo" for g, m in zip(unknown, collectives["metadata"], strict=True))
-            self._correct_stat(kineto.NAME, "collectives_without_group", without)
+            groups, metadata = collectives["group_id"], collectives["metadata"]
+            without = sum(g is None and m == "gloo" for g, m in zip(groups, metadata, strict=True))
+            what = "collectives_without_group"
+            self._correct_stat(kineto.NAME, what, without, KINETO_OBSERVATIONS[what])
 
     def _own(self, table: Table, source_format: str) -> list[DataFile]:
         return [f for f in self._files.get(table.name, ()) if f.format == source_format and self._rank in f.ranks]
@@ -87,17 +91,15 @@ class _Completion:
             kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=[self._rank]))
         self._files[table.name] = kept
 
-    def _correct_stat(self, source_format: str, what: str, count: int) -> None:
+    def _correct_stat(self, source_format: str, what: str, count: int, meaning: tuple[str, str]) -> None:
         stats = self._read(STATS, source_format)
-        if what not in stats["what"]:
-            return
-        row = stats["what"].index(what)
+        others = [row for row, name in enumerate(stats["what"]) if name != what]
+        corrected = {name: [values[row] for row in others] for name, values in stats.items()}
         if count:
-            stats["count"][row] = count
-        else:
-            for values in stats.values():
-                del values[row]
-        self._replace(STATS, source_format, stats)
+            row = (self._rank, source_format, what, meaning[0], count, meaning[1])
+            for name, value in zip(STATS.column_names(), row, strict=True):
+                corrected[name].append(value)
+        self._replace(STATS, source_format, corrected)
 
     def _profiled_from(self) -> int:
         """When the profiler was switched on: its own span, else the first thing it saw."""
@@ -116,6 +118,10 @@ def _without(groups: Columns, known: set[str]) -> Columns:
 def _fill(collectives: Columns, flight: Columns, sizes: dict[str, int], profiled_from: int) -> None:
     """Group and sequence number for every gloo collective whose entry is certain."""
     rows = [row for row, metadata in enumerate(collectives["metadata"]) if metadata == "gloo"]
+    for row in rows:  # an earlier dump may have told something else
+        for name in ("group_id", "group_size", "seq"):
+            collectives[name][row] = None
+        collectives["order_source"][row] = "lane ordinal"
 
     def column(name: str) -> list[Any]:
         return [collectives[name][row] for row in rows]

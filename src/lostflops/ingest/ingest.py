@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 
+import duckdb
+
+from lostflops.errors import RunError, SourceError
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
+from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.sources import Found, find_sources, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome, Task, TaskFile
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
@@ -58,15 +62,31 @@ def ingest(
     A file that changed replaces what was read from it before. A file that claims a rank which another
     file holds is refused, unless `replace` puts it in that file's place.
     """
+    try:
+        return _ingest(sources, Path(out).resolve(), workers or os.cpu_count() or 1, replace, progress)
+    except OSError as error:
+        what = f"{error.strerror or error}: {error.filename or out}"
+        raise SourceError(f"{what}. Check the files, their rights and the disk.") from None
+    except duckdb.Error as error:
+        raise RunError(f"{out} cannot be written: {error}") from None
+
+
+def _ingest(
+    sources: Sequence[str | Path],
+    out: Path,
+    workers: int,
+    replace: bool,
+    progress: Callable[[Progress], None] | None,
+) -> IngestSummary:
     began = time.monotonic()
     found, skipped = find_sources(sources)
-    with RunWriter(Path(out).resolve()) as run:
+    with RunWriter(out) as run:
         old = run.manifest
         unchanged, fresh = _split_unchanged(found, old)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
         tasks = _tasks(fresh, run.staging)
         meter = _Meter(fresh, progress, began)
-        outcomes = carry_out_all(tasks, workers or os.cpu_count() or 1, meter.read, meter.done)
+        outcomes = carry_out_all(tasks, workers, meter.read, meter.done)
         read = [source for outcome in outcomes for source in outcome.sources]
         kept = _kept_sources(old, read, replace)
         if read:
@@ -107,11 +127,18 @@ def _split_unchanged(found: Sequence[Found], old: Manifest) -> tuple[list[Source
         if known is None or (known.size, known.modified_ns) != (status.st_size, status.st_mtime_ns):
             same_size = status.st_size in sizes
             known = by_content.get((status.st_size, file_hash(candidate.path))) if same_size else None
-        if known is not None and known.format == candidate.format:
+        if known is not None and known.format == candidate.format and candidate.claim.rank in (None, known.rank):
             unchanged.append(known)
         else:
-            fresh.append(candidate)
+            fresh.append(_with_old_rank(candidate, by_path.get(str(candidate.path))))
     return unchanged, fresh
+
+
+def _with_old_rank(candidate: Found, before: Source | None) -> Found:
+    """A file that does not tell its rank keeps the one that was assigned to it before."""
+    if candidate.claim.rank is not None or before is None or before.format != candidate.format:
+        return candidate
+    return Found(candidate.path, candidate.format, RankClaim(before.rank, "assigned"))
 
 
 def _tasks(found: Sequence[Found], staging: Path) -> list[Task]:

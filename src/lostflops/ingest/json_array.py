@@ -9,6 +9,7 @@ or a nested array, the array ended, an element is damaged), the structure is sca
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -21,13 +22,14 @@ from lostflops.errors import BrokenSource
 T = TypeVar("T")
 
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
-_BARE_WORD = re.compile(rb"(?<=[:\[,\s])-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.IGNORECASE)
+_TEXT_OR_BARE_WORD = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:nan|infinity|inf)\b', re.IGNORECASE)
 _MOST_CUT_TRIES = 64
 _MOST_OPENINGS = 8
+_MOST_STRAY_BRACES = 8
 LARGEST_HEADER = 16 << 20
 LARGEST_ELEMENT = 32 << 20
-_TOO_DEEP = RecursionError
-_UNDECODABLE = (msgspec.DecodeError, _TOO_DEEP, UnicodeDecodeError)
+_UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_BETWEEN = b" \t\r\n,"
 
 _CLASS = np.zeros(256, np.uint8)
 _QUOTE, _OPEN, _CLOSE, _BACKSLASH = 1, 2, 3, 4
@@ -53,6 +55,7 @@ class JsonArray(Generic[T]):
         self.losses: Counter[str] = Counter()
         self.complete = False
         self.example = ""
+        self._is_inside_object = True
 
     def __iter__(self) -> Iterator[list[T]]:
         rest = self.read_header()
@@ -72,13 +75,15 @@ class JsonArray(Generic[T]):
             text += block
             start = text.lstrip()[:1]
             if start == b"[":
+                self._is_inside_object = False
                 return text[text.index(b"[") + 1 :]
             if start and start != b"{":
                 break
             for opening in islice(self._opening.finditer(text), _MOST_OPENINGS):
-                document = _decode_object(text[: opening.start()] + b'"_":0}')
+                document = _decode_object(text[: opening.start()] + b'"' + self._key.encode() + b'":0}')
                 if document is not None:
                     self.document = document
+                    del self.document[self._key]
                     return text[opening.end() :]
             if len(text) > LARGEST_HEADER:
                 break
@@ -103,13 +108,22 @@ class JsonArray(Generic[T]):
 
     def _scan(self, text: bytes) -> tuple[list[T], bytes]:
         """Take all whole elements of `text`, whatever it holds."""
-        ends, array_end = element_ends(text)
-        stop = ends[-1] if ends else 0
-        elements = self._decode_all(text, ends) if ends else []
-        if array_end is not None:
-            self._read_trailer(text[array_end + 1 :])
+        elements: list[T] = []
+        for _ in range(_MOST_STRAY_BRACES):
+            spans, end = element_spans(text)
+            elements += self._decode_all(text, spans)
+            if end is None:
+                break
+            self._note_scalars(text[spans[-1][1] if spans else 0 : end])
+            if text[end : end + 1] == b"]":
+                self._read_trailer(text[end + 1 :])
+                return elements, b""
+            self._lose("a brace too many")
+            text = text[end + 1 :]
+        else:
+            self._give_up(text, "braces that close nothing")
             return elements, b""
-        rest = text[stop:].lstrip(b" \t\r\n,")
+        rest = text[spans[-1][1] if spans else 0 :].lstrip(_BETWEEN)
         if len(rest) > LARGEST_ELEMENT:
             self._give_up(rest, "an element that does not end")
             return elements, b""
@@ -122,29 +136,40 @@ class JsonArray(Generic[T]):
         if not self.complete:
             self._give_up(rest, "the file ends inside the array")
 
-    def _decode_all(self, text: bytes, ends: list[int]) -> list[T]:
-        try:
-            return self._decode(b"[" + text[: ends[-1]] + b"]")
-        except _UNDECODABLE:
-            pass
+    def _decode_all(self, text: bytes, spans: list[tuple[int, int]]) -> list[T]:
+        if not spans:
+            return []
+        with suppress(*_UNDECODABLE):
+            return self._decode(b"[" + text[: spans[-1][1]].lstrip(_BETWEEN) + b"]")
         elements: list[T] = []
-        start = 0
-        for end in ends:
-            elements.extend(self._decode_one(text[start:end].lstrip(b" \t\r\n,")))
-            start = end
+        behind = 0
+        for start, end in spans:
+            self._note_scalars(text[behind:start])
+            elements += self._decode_one(text[start:end])
+            behind = end
         return elements
+
+    def _note_scalars(self, between: bytes) -> None:
+        """What stands between elements and is no separator was an element of the wrong kind."""
+        for scalar in between.split(b","):
+            if scalar.strip():
+                self._lose(f"{scalar.strip()[:40]!r} in the place of an event")
+
+    def _lose(self, reason: str) -> None:
+        self.losses["unreadable_events"] += 1
+        self.example = self.example or reason
 
     def _decode_one(self, text: bytes) -> list[T]:
         try:
             return self._decode(b"[" + text + b"]")
         except _UNDECODABLE as error:
             reason = str(error)
-        mended = _BARE_WORD.sub(b"null", text.decode("utf-8", "replace").encode())
+        readable = text.decode("utf-8", "replace").encode()
+        mended = _TEXT_OR_BARE_WORD.sub(lambda found: found[1] or b"null", readable)
         try:
             elements = self._decode(b"[" + mended + b"]")
         except _UNDECODABLE:
-            self.losses["unreadable_events"] += 1
-            self.example = self.example or reason
+            self._lose(reason)
             return []
         self.losses["repaired_events"] += 1
         return elements
@@ -157,9 +182,9 @@ class JsonArray(Generic[T]):
                 self._give_up(text, "too much behind the array")
                 return
         text = text.strip()
-        if text in (b"", b"}"):
+        if text == (b"}" if self._is_inside_object else b""):
             return
-        trailer = _decode_object(b"{" + text.removeprefix(b","))
+        trailer = _decode_object(b"{" + text.removeprefix(b",")) if self._is_inside_object else None
         if trailer is None:
             self.losses["unreadable_header"] += 1
         else:
@@ -172,11 +197,11 @@ class JsonArray(Generic[T]):
         self.example = self.example or reason
 
 
-def element_ends(text: bytes) -> tuple[list[int], int | None]:
-    """Ends of the elements of an array whose inside starts at `text`, and where the array itself ends.
+def element_spans(text: bytes) -> tuple[list[tuple[int, int]], int | None]:
+    """Objects and arrays directly inside an array that `text` starts in, and where something closes the array.
 
-    >>> element_ends(b'{"a": "}{"}, {"b": [{}]} ], "c": 1')
-    ([11, 24], 25)
+    >>> element_spans(b'{"a": "}{"}, {"b": [{}]} ], "c": 1')
+    ([(0, 11), (13, 24)], 25)
     """
     codes = np.frombuffer(text, np.uint8)
     classes = _CLASS[codes]
@@ -189,8 +214,11 @@ def element_ends(text: bytes) -> tuple[list[int], int | None]:
     depth = np.cumsum(change)
     closed = np.flatnonzero(depth < 0)
     last = int(closed[0]) if closed.size else at.size
-    ends = at[:last][(depth[:last] == 0) & (change[:last] == -1)] + 1
-    return ends.tolist(), int(at[last]) if closed.size else None
+    at, depth, change = at[: last + 1], depth[:last], change[:last]
+    ends = at[:last][(depth == 0) & (change == -1)] + 1
+    starts = at[:last][(depth == 1) & (change == 1)]
+    spans = list(zip(starts.tolist(), ends.tolist(), strict=False))
+    return spans, int(at[last]) if closed.size else None
 
 
 def _escaped(classes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -227,5 +255,4 @@ def _decode_object(text: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(document, dict):
         return None
-    document.pop("_", None)
     return document

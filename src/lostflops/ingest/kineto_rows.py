@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from lostflops.ingest.columns import NULL, NULL32, Columns, integers, whole_numbers, whole_or_none
+from lostflops.ingest.columns import NULL, Columns, integers, numbers, small_integers, whole_numbers, whole_or_none
 from lostflops.ingest.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
 from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan
@@ -163,7 +163,7 @@ class KinetoRows:
             columns["external_id"] = integers([a.external_id for a in args])
         if kind in ("op", "annotation"):
             columns["sequence"] = integers([a.sequence for a in args])
-            columns["forward_thread"] = integers([a.forward_thread for a in args]).clip(NULL32, None)
+            columns["forward_thread"] = small_integers([a.forward_thread for a in args])
             columns["shapes"] = self._details([a.shapes for a in args])
             columns["dtypes"] = self._details([a.dtypes for a in args])
             columns["inputs"] = self._details([a.inputs for a in args])
@@ -233,9 +233,9 @@ class KinetoRows:
         elif kind == "kernel":
             columns["grid"] = self._details([a.grid for a in args])
             columns["block"] = self._details([a.block for a in args])
-            columns["registers"] = integers([a.registers for a in args]).clip(NULL32, 1 << 30)
-            columns["shared_memory"] = integers([a.shared_memory for a in args]).clip(NULL32, 1 << 30)
-            columns["occupancy"] = np.array([a.occupancy for a in args], np.float64)
+            columns["registers"] = small_integers([a.registers for a in args])
+            columns["shared_memory"] = small_integers([a.shared_memory for a in args])
+            columns["occupancy"] = numbers([a.occupancy for a in args])
         elif kind in ("memcpy", "memset"):
             columns["bytes"] = whole_numbers([a.bytes for a in args])
         elif kind == "sync":
@@ -315,7 +315,7 @@ def _thread_lane(key: tuple[Any, Any, Any]) -> Lane:
 
 
 def _stream_lane(key: tuple[Any, Any, Any]) -> Lane:
-    return Lane("stream", device=whole_or_none(key[1]), stream=whole_or_none(key[2]))
+    return Lane("stream", device=whole_or_none(key[1], bits=32), stream=whole_or_none(key[2]))
 
 
 def _stream_keys(events: list[Event]) -> list[tuple[Any, Any, Any]]:
@@ -355,12 +355,12 @@ def _metadata(args: Args) -> CommMetadata | None:
         group_name=_text_or_none(args.group_name),
         group_description=_text_or_none(args.group_description),
         group_ranks=_text_or_none(args.group_ranks),
-        group_size=whole_or_none(args.group_size),
-        group_start=whole_or_none(args.group_start),
-        group_stride=whole_or_none(args.group_stride),
+        group_size=whole_or_none(args.group_size, bits=32),
+        group_start=whole_or_none(args.group_start, bits=32),
+        group_stride=whole_or_none(args.group_stride, bits=32),
         seq=whole_or_none(args.seq),
-        source_rank=whole_or_none(args.source_rank),
-        target_rank=whole_or_none(args.target_rank),
+        source_rank=whole_or_none(args.source_rank, bits=32),
+        target_rank=whole_or_none(args.target_rank, bits=32),
     )
 
 

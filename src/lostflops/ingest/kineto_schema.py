@@ -18,24 +18,24 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     dialect writes with another type are `Any` and converted with care.
     """
 
-    external_id: int = msgspec.field(name="External id", default=NULL)
-    correlation: int = NULL
+    external_id: Any = msgspec.field(name="External id", default=NULL)
+    correlation: Any = NULL
     device: Any = None
     stream: Any = None
-    sequence: int = msgspec.field(name="Sequence number", default=NULL)
-    forward_thread: int = msgspec.field(name="Fwd thread id", default=NULL)
+    sequence: Any = msgspec.field(name="Sequence number", default=NULL)
+    forward_thread: Any = msgspec.field(name="Fwd thread id", default=NULL)
     inputs: Raw = msgspec.field(name="Concrete Inputs", default=_ABSENT)
     dtypes: Raw = msgspec.field(name="Input type", default=_ABSENT)
     shapes: Raw = msgspec.field(name="Input Dims", default=_ABSENT)
-    registers: int = msgspec.field(name="registers per thread", default=NULL)
-    shared_memory: int = msgspec.field(name="shared memory", default=NULL)
+    registers: Any = msgspec.field(name="registers per thread", default=NULL)
+    shared_memory: Any = msgspec.field(name="shared memory", default=NULL)
     grid: Raw = _ABSENT
     block: Raw = _ABSENT
-    occupancy: float = msgspec.field(name="est. achieved occupancy %", default=nan)
+    occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=nan)
     bytes: Any = None
     size: Any = None
     call_stack: Raw = msgspec.field(name="Call stack", default=_ABSENT)
-    old_external_id: int = msgspec.field(name="external id", default=NULL)
+    old_external_id: Any = msgspec.field(name="external id", default=NULL)
     wait_stream: Any = msgspec.field(name="wait_on_stream", default=None)
     wait_correlation: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
     collective: Any = msgspec.field(name="Collective name", default=None)

@@ -6,7 +6,7 @@ KINETO_OBSERVATIONS: Final = {
     "kernels_without_launch": ("missing", "kernels whose launch is not in the trace, e.g. launched before it began"),
     "copies_without_launch": ("missing", "copies and fills whose launch is not in the trace"),
     "negative_durations": ("dropped", "events that end before they start"),
-    "overlapping_events": ("note", "device events that start before the previous one on their stream ended"),
+    "overlapping_events": ("note", "device events, at least, that start before an earlier one on their stream ended"),
     "out_of_range_times": ("dropped", "events at times that no clock shows"),
     "events_without_time": ("dropped", "events whose time is missing or no number"),
     "missing_steps": ("missing", "step numbers left out between the first and the last step"),

@@ -7,13 +7,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
 
 from lostflops import errors
-from lostflops.errors import BrokenSource, LostflopsError, SourceError
+from lostflops.errors import BrokenSource, SourceError
 from lostflops.ingest.tasks import Outcome, Task, carry_out
 from lostflops.ingest.worker import Message
 from lostflops.store.parquet import ParquetWriter
@@ -53,7 +54,7 @@ class _Workers:
         self._outcomes: list[Outcome | None] = [None] * len(tasks)
         self._waiting = deque(enumerate(tasks))
         self._on_read, self._on_done = on_read, on_done
-        self._finished: SimpleQueue[LostflopsError | None] = SimpleQueue()
+        self._finished: SimpleQueue[BaseException | None] = SimpleQueue()
         self._processes = [_start() for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._attend, args=(process,), daemon=True) for process in self._processes
@@ -73,7 +74,8 @@ class _Workers:
         for process in self._processes:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(BrokenPipeError):  # what a dead worker did not take is not missed
+                        pipe.close()
 
     def results(self) -> list[Outcome]:
         for _ in self._threads:
@@ -92,7 +94,7 @@ class _Workers:
                     break
                 self._outcomes[number] = self._hand_over(process, task)
                 self._on_done(len(task.files))
-        except LostflopsError as error:
+        except BaseException as error:  # noqa: BLE001 - also of the caller's progress: it is raised where it belongs
             self._finished.put(error)
         else:
             self._finished.put(None)
@@ -111,7 +113,7 @@ class _Workers:
                     raise getattr(errors, message.error_type)(message.error)
                 if message.outcome is not None:
                     return message.outcome
-        except (BrokenPipeError, ValueError):
+        except (BrokenPipeError, msgspec.DecodeError):
             pass
         raise BrokenSource(
             f"the worker that read {task.files[0].path} died (out of memory, or killed). Try --workers 1."

@@ -16,11 +16,12 @@ from lostflops.ingest.memberships import memberships
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.timeline import AnnotationLookup, LaunchMap, StepLookup
+from lostflops.ingest.vocabulary import NO_STEP
 from lostflops.store.parquet import ColumnData, Constant, TextColumn
 from lostflops.store.parts import PartWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, Table
 
-_RUNTIME, _PYTHON = KIND_CODE["runtime"], KIND_CODE["python"]
+_RUNTIME, _PYTHON, _ANNOTATION = KIND_CODE["runtime"], KIND_CODE["python"], KIND_CODE["annotation"]
 _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
 
 
@@ -45,6 +46,8 @@ class RankPart:
         self._comm_launches: dict[int, Launch] = {}
         self._device_edges: dict[int, tuple[int, int]] = {}
         self._kernels = 0
+        self._annotations_seen = 0
+        self._lane_ends: dict[int, int] = {}
         self._refused_before = recording.refused_before
         self._write_host()
         self._write_device()
@@ -62,6 +65,7 @@ class RankPart:
         for piece in self._recording.host.pieces():
             step = self._steps.at(piece["start"])
             annotation = self._annotations.at(piece["lane"], piece["start"])
+            self._step_out(piece, annotation)
             self._note_launches(piece, step, annotation)
             python = piece["kind"] == _PYTHON
             piece["source"][python] = self._vocabulary.source_of_name[piece["name"][python]]
@@ -73,6 +77,13 @@ class RankPart:
                 columns[name] = TextColumn(piece[name], self._vocabulary.details.texts())
             self._put(EVENTS, rows, columns)
             first += rows
+
+    def _step_out(self, piece: Columns, annotation: npt.NDArray[np.uint32]) -> None:
+        """An annotation is not around itself; the spool holds annotations in the order that the lookup was given."""
+        steps = self._vocabulary.step_of_name[piece["name"]]
+        rows = np.flatnonzero((piece["kind"] == _ANNOTATION) & (steps == NO_STEP))
+        annotation[rows] = self._annotations.parents[self._annotations_seen : self._annotations_seen + rows.size]
+        self._annotations_seen += rows.size
 
     def _note_launches(self, piece: Columns, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]) -> None:
         rows = np.flatnonzero((piece["kind"] == _RUNTIME) & (piece["correlation"] != NULL))
@@ -97,7 +108,7 @@ class RankPart:
             self._kernels += int(kernel.sum())
             lanes, counts = np.unique(piece["lane"][work], return_counts=True)
             self.device_rows_by_lane.update(dict(zip(lanes.tolist(), counts.tolist(), strict=True)))
-            self._losses["overlapping_events"] += _overlaps(piece, work)
+            self._losses["overlapping_events"] += self._overlaps(piece, work)
             self._note_edges(piece["start"][work], piece["dur"][work], step[work])
             columns = self._common(piece, first + offset, step, annotation)
             columns |= {
@@ -116,6 +127,19 @@ class RankPart:
             low, high = int(start[own].min()), int((start[own] + dur[own]).max())
             known = self._device_edges.get(number)
             self._device_edges[number] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
+
+    def _overlaps(self, piece: Columns, work: npt.NDArray[np.bool_]) -> int:
+        """Exact when the pieces of a lane are in order of time, as profilers write them; else too few."""
+        lane, start = piece["lane"][work], piece["start"][work]
+        stop = start + piece["dur"][work]
+        found = 0
+        for number in np.unique(lane).tolist():
+            own = np.flatnonzero(lane == number)
+            order = own[np.argsort(start[own], kind="stable")]
+            reach = np.maximum.accumulate(np.concatenate(([self._lane_ends.get(number, NULL)], stop[order])))
+            found += int((start[order] < reach[:-1]).sum())
+            self._lane_ends[number] = int(reach[-1])
+        return found
 
     def _common(
         self, piece: Columns, first: int, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]
@@ -166,14 +190,23 @@ class RankPart:
         )
 
     def _note_group_rows(self, collectives: Sequence[Collective]) -> None:
-        """Groups that only the collectives name: the rank is a member, its position is not recorded."""
+        """Groups that only the collectives name, where the trace lists none."""
         known = {row["group_id"] for row in self._groups}
         for collective in collectives:
             if collective.group_id is not None and collective.group_id not in known:
                 known.add(collective.group_id)
-                name = collective.group_id.partition("@")[0]
-                row = {"group_id": collective.group_id, "size": collective.group_size, "name": name}
-                self._groups.append({"position": None, "description": None, "backend": None} | row)
+                self._groups.append(self._group_row(collective))
+
+    def _group_row(self, collective: Collective) -> dict[str, Any]:
+        members = collective.group_members
+        return {
+            "group_id": collective.group_id,
+            "position": members.index(self._rank) if members and self._rank in members else None,
+            "size": len(members) if members else collective.group_size,
+            "name": collective.group_name,
+            "description": collective.group_description,
+            "backend": None,
+        }
 
     def _write_memory(self) -> None:
         for piece in self._recording.memory.pieces():
@@ -228,14 +261,6 @@ class RankPart:
 
 
 _GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
-
-
-def _overlaps(piece: Columns, work: npt.NDArray[np.bool_]) -> int:
-    lane, start = piece["lane"][work], piece["start"][work]
-    stop = start + piece["dur"][work]
-    order = np.lexsort((start, lane))
-    lane, start, stop = lane[order], start[order], stop[order]
-    return int(((lane[1:] == lane[:-1]) & (start[1:] < stop[:-1])).sum())
 
 
 def _attributes(items: Sequence[Any], table: Table, but: tuple[str, ...]) -> dict[str, ColumnData]:

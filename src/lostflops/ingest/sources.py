@@ -13,7 +13,7 @@ from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import RankClaim
-from lostflops.store.manifest import FILE_NAME
+from lostflops.store.manifest import is_run
 
 _HEAD = 64 << 10
 _NO_TRACE = frozenset({".parquet", ".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
@@ -71,7 +71,7 @@ def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        if FILE_NAME in files:  # a run among the traces is not a trace
+        if is_run(Path(parent)):  # its parts are no traces
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -12,6 +12,8 @@ from lostflops.ingest.recording import StepSpan
 
 Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.int64]
+NEVER = 1 << 63
 
 
 class StepLookup:
@@ -38,7 +40,7 @@ class StepLookup:
         if not self.spans:
             return np.full(times.size, NULL32, np.int32)
         index = np.searchsorted(self._start, times, side="right") - 1
-        inside = (index >= 0) & (times <= self._stop[index])
+        inside = (index >= 0) & (times < self._stop[index])
         return np.where(inside, self._step[index], NULL32).astype(np.int32)
 
 
@@ -47,12 +49,18 @@ class AnnotationLookup:
 
     def __init__(self, batches: Sequence[tuple[Array, ...]]) -> None:
         self._by_lane: dict[int, tuple[Ns, Codes]] = {}
+        self.parents = np.zeros(0, np.uint32)
+        """Code of the annotation around each annotation, in the order in which they were given."""
         if not batches:
             return
         lane, start, stop, name = (np.concatenate(column) for column in zip(*batches, strict=True))
+        self.parents = np.zeros(lane.size, np.uint32)
         for number in np.unique(lane).tolist():
-            own = lane == number
-            self._by_lane[number] = innermost(start[own], stop[own], name[own])
+            rows = np.flatnonzero(lane == number)
+            times, index, around = innermost(start[rows], stop[rows])
+            codes = np.concatenate((name[rows], [0])).astype(np.uint32)
+            self._by_lane[number] = times, codes[index]
+            self.parents[rows] = codes[around]
 
     def at(self, lanes: npt.NDArray[np.int32], start: Ns) -> Codes:
         """Code of the innermost annotation on each lane at each time; 0 where there is none."""
@@ -65,36 +73,38 @@ class AnnotationLookup:
         return found
 
 
-def innermost(start: Ns, stop: Ns, code: Codes) -> tuple[Ns, Codes]:
-    """Times at which the innermost interval changes, and its code from then on (0: none).
+def innermost(start: Ns, stop: Ns) -> tuple[Ns, Indices, Indices]:
+    """Times at which the innermost interval changes, its index from then on, and the one around each interval.
 
-    >>> times, codes = innermost(np.array([0, 2]), np.array([9, 4]), np.array([1, 2], np.uint32))
-    >>> times.tolist(), codes.tolist()
-    ([0, 2, 4, 9], [1, 2, 1, 0])
+    Innermost is, of those that hold, the one that started last, and of these the one that ends first; they may
+    cross. -1 stands for none.
+
+    >>> times, inner, around = innermost(np.array([0, 2]), np.array([9, 4]))
+    >>> times.tolist(), inner.tolist(), around.tolist()
+    ([0, 2, 4, 9], [0, 1, 0, -1], [-1, 0])
     """
-    order = np.lexsort((-stop, start))
-    times: list[int] = []
-    codes: list[int] = []
+    changes: dict[int, int] = {}
+    around = np.full(start.size, -1, np.int64)
     stack: list[tuple[int, int]] = []
 
-    def change(at: int) -> None:
-        top = stack[-1][1] if stack else 0
-        if times and times[-1] == at:
-            codes[-1] = top
-        else:
-            times.append(at)
-            codes.append(top)
+    def leave_until(now: int) -> None:
+        while stack and stack[-1][0] <= now:
+            left, _ = stack.pop()
+            while stack and stack[-1][0] <= left:
+                stack.pop()
+            changes[left] = stack[-1][1] if stack else -1
 
-    for begin, end, own in zip(start[order].tolist(), stop[order].tolist(), code[order].tolist(), strict=True):
-        while stack and stack[-1][0] <= begin:
-            at, _ = stack.pop()
-            change(at)
-        stack.append((end, own))
-        change(begin)
-    while stack:
-        at, _ = stack.pop()
-        change(at)
-    return np.array(times, np.int64), np.array(codes, np.uint32)
+    for own in np.lexsort((-stop, start)).tolist():
+        begin, end = int(start[own]), int(stop[own])
+        leave_until(begin)
+        if end > begin:
+            around[own] = stack[-1][1] if stack else -1
+            stack.append((end, own))
+            changes[begin] = own
+        elif stack:
+            around[own] = stack[-1][1]
+    leave_until(NEVER)
+    return np.array(list(changes), np.int64), np.array(list(changes.values()), np.int64), around
 
 
 class LaunchMap:

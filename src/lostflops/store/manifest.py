@@ -100,6 +100,15 @@ def load(folder: Path) -> Manifest:
         raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
 
 
+def is_run(folder: Path) -> bool:
+    """Whether the folder holds a run, readable or not; others call files `run.json` too."""
+    try:
+        document = msgspec.json.decode((folder / FILE_NAME).read_bytes())
+    except (OSError, *_DAMAGE):
+        return False
+    return isinstance(document, dict) and {"schema", "sources", "files"} <= document.keys()
+
+
 def save(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step; the data it names must be on disk already."""
     temporary = folder / f".{FILE_NAME}.new"

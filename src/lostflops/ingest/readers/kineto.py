@@ -21,6 +21,7 @@ from lostflops.ingest.vocabulary import Vocabulary
 NAME: Final = "kineto"
 _ARRAY = "traceEvents"
 _HEAD = 256 << 10
+_INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d{1,9})\b')
 
 
 def recognises(head: bytes) -> bool:
@@ -37,10 +38,20 @@ def rank_claim(path: Path) -> RankClaim:
     with suppress(BrokenSource):  # reading the file will say what is wrong with it
         elements.read_header()
     recorded = _recorded_rank(elements.document)
+    if recorded is None:
+        recorded = _rank_at_the_end(path)
     if recorded is not None:
         return RankClaim(recorded, "recorded")
     named = rank_in_name(path.name)
     return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
+
+
+def _rank_at_the_end(path: Path) -> int | None:
+    """Some tools write `distributedInfo` behind the events; in a gzip that is found only by reading all of it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _HEAD))
+        found = _INFO_WITH_RANK.search(file.read())
+    return int(found[1]) if found else None
 
 
 def ingest(job: Job) -> Ingested:
