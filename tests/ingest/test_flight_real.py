@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.ingest import flight_dump
+from lostflops.ingest import flight_dump, ingest
 from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
 from lostflops.ingest.ops import canonical_op, dtype_bytes
+from lostflops.store.run import Run
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -159,3 +160,32 @@ def test_every_gloo_event_finds_its_entry(run, rank):
     assert default == list(range(9, 9 + 4 * STEPS))
     sizes = {flight["bytes_in"][entry] for entry in found if flight["group_id"][entry] == "1@0-1"}
     assert sizes == {1000, 256, 0}
+
+
+def test_a_trace_and_a_dump_of_every_rank_become_one_run(run, tmp_path):
+    ingest([run / f"{kind}_{rank}.json" for kind in ("kineto", "fr") for rank in (0, 1)], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as opened:
+        ranks = opened.sql("select rank, backend, world_size, formats from ranks order by rank").fetchall()
+        assert ranks == [(rank, "gloo", 2, "kineto,flight_recorder") for rank in (0, 1)]
+        query = """
+            select rank, group_id, group_size, op, bytes_in, count(*), count(distinct seq) from collectives
+            where order_source = 'flight_recorder' and metadata = 'gloo' group by all order by all
+        """
+        expected = [
+            (rank, group, 2, op, size, times * STEPS, times * STEPS)
+            for rank in (0, 1)
+            for group, op, size, times in (
+                ("0@0-1", "all_reduce", 256, 1),
+                ("0@0-1", "all_reduce", 4000, 1),
+                ("0@0-1", "all_reduce", 8000, 1),
+                ("0@0-1", "all_reduce", 12000, 1),
+                ("1@0-1", "all_reduce", 256, 2),
+                ("1@0-1", "all_reduce", 1000, 1),
+                ("1@0-1", "barrier", None, 1),
+            )
+        ]
+        assert opened.sql(query).fetchall() == expected
+        assert opened.sql("select count(*) from flight where group_id is null").fetchall() == [(0,)]
+        assert opened.sql("select group_id, rank, position, size from groups order by all").fetchall() == [
+            (group, rank, rank, 2) for group in ("0@0-1", "1@0-1") for rank in (0, 1)
+        ]

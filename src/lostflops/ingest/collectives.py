@@ -6,6 +6,7 @@ the launching thread; then the kernel's name, which tells the operation at best.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -172,19 +173,18 @@ def _gloo(row: CommRow) -> Collective:
     """A gloo event tells its operation and inputs; the group comes from a Flight Recorder dump, if at all."""
     collective = Collective(row, op=canonical_op(row.name), metadata="gloo")
     types = [match.decode("utf-8", "replace") for match in _TYPE.findall(row.dtypes)]
-    collective.dtype = types[0] if types and dtype_bytes(types[0]) else None
-    size = dtype_bytes(collective.dtype or "")
-    if size is not None:
-        elements = [_elements(shape) for shape in _SHAPE.findall(row.shapes)[:1]]
-        collective.bytes_in = sum(elements) * size if elements else None
+    shapes = _SHAPE.findall(row.shapes)
+    if len(types) != len(shapes):
+        return collective
+    tensors = [(shape, dtype, size) for shape, dtype in zip(shapes, types, strict=True) if (size := dtype_bytes(dtype))]
+    if tensors:
+        collective.dtype = tensors[0][1]
+        collective.bytes_in = sum(_elements(shape) * size for shape, _, size in tensors)
     return collective
 
 
 def _elements(shape: bytes) -> int:
-    count = 1
-    for part in shape.strip(b"[] ").split(b","):
-        count *= int(part) if part.strip() else 1
-    return min(count, 1 << 50)
+    return min(math.prod(int(part) for part in shape.strip(b"[] ").split(b",") if part.strip()), 1 << 50)
 
 
 def _times(elements: int | None, size: int) -> int | None:
