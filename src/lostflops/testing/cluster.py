@@ -1,17 +1,14 @@
 """Synthetic clusters: declare a training job with its faults, get its traces and the truth about them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .declaration import Clock, HostCosts, Losses, LostRecords, Model, Network, Straggler
+from .declaration import LostRecords, Straggler
+from .job import Job
 from .kineto import Trace, Traces
-from .program import Schedule
 from .records import RankRecord, Simulation
 from .simulate import simulate
-from .topology import Topology, layout
 from .truth import StragglerTruth, Truth, collective_truth, lost_records, rank_truth, total_wall
 
 
@@ -24,7 +21,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class SyntheticCluster:
+class SyntheticCluster(Job):
     """A training job on simulated accelerators: the same declaration and seed give the same bytes.
 
     Ranks are tensor_parallel x data x pipeline_parallel, and what is left over for data is data parallel.
@@ -42,57 +39,6 @@ class SyntheticCluster:
     modelled: see `lostflops.testing.simulate`. With `compute_streams=2` weight gradients run on a stream of their own.
     `kernel_gap` is the time a stream needs between two of its events.
     """
-
-    ranks: int = 8
-    ranks_per_host: int = 8
-    steps: int = 3
-    first_step: int = 10
-    model: Model = field(default_factory=Model)
-    host: HostCosts = field(default_factory=HostCosts)
-    network: Network = field(default_factory=Network)
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
-    microbatches: int = 1
-    schedule: Schedule = "1f1b"
-    compute_streams: int = 1
-    kernel_gap: int = 0
-    noise: float = 0.01
-    losses: Losses = field(default_factory=Losses)
-    stragglers: tuple[Straggler, ...] = ()
-    clocks: Mapping[int, Clock] = field(default_factory=dict)
-    lost: LostRecords = field(default_factory=LostRecords)
-    record_seq: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.ranks, self.ranks_per_host, self.steps, self.microbatches) < 1:
-            raise ValueError("ranks, ranks_per_host, steps and microbatches are at least 1")
-        if min(self.tensor_parallel, self.pipeline_parallel) < 1:
-            raise ValueError("degrees of parallelism are at least 1")
-        if self.ranks % (self.tensor_parallel * self.pipeline_parallel):
-            raise ValueError(f"{self.ranks} ranks do not split into {self.tensor_parallel} x {self.pipeline_parallel}")
-        if self.schedule not in ("1f1b", "gpipe"):
-            raise ValueError(f"unknown schedule {self.schedule!r}; use '1f1b' or 'gpipe'")
-        if self.compute_streams not in (1, 2) or self.kernel_gap < 0 or not 0.0 <= self.noise <= 0.2:
-            raise ValueError("compute_streams is 1 or 2, kernel_gap not negative, noise between 0 and 0.2")
-        if any(not 0 <= straggler.rank < self.ranks for straggler in self.stragglers):
-            raise ValueError("a straggler is not a rank of the cluster")
-        if any(not 0 <= host < self.hosts for host in self.clocks):
-            raise ValueError(f"a clock names a host outside 0..{self.hosts - 1}")
-
-    @property
-    def hosts(self) -> int:
-        return -(-self.ranks // self.ranks_per_host)
-
-    @cached_property
-    def topology(self) -> Topology:
-        return layout(self.ranks, self.tensor_parallel, self.pipeline_parallel)
-
-    def host_of(self, rank: int) -> int:
-        return rank // self.ranks_per_host
-
-    def clock_of(self, host: int) -> Clock:
-        return self.clocks.get(host, Clock())
 
     def generate(self) -> Generated:
         simulation = simulate(self)

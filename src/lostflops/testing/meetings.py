@@ -1,18 +1,14 @@
 """How the members of a group find the collective that they share."""
 
-from typing import TYPE_CHECKING
-
+from .job import Job
 from .records import Collective, CollectiveOp
 from .topology import Group
-
-if TYPE_CHECKING:
-    from .cluster import SyntheticCluster
 
 
 class Meetings:
     """Members meet by counting their calls, as NCCL does: nothing else tells them which collective is meant."""
 
-    def __init__(self, cluster: "SyntheticCluster") -> None:
+    def __init__(self, cluster: Job) -> None:
         self._cluster = cluster
         self._open: dict[tuple[str, tuple[int, ...], int], Collective] = {}
         self._ordinals: dict[tuple[int, str, tuple[int, ...]], int] = {}

@@ -4,21 +4,17 @@ A program is a generator. It yields a device event where the host blocks on the 
 """
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from .declaration import Kernel
 from .host import Host
+from .job import Job, Schedule
+from .meetings import Meetings
 from .records import AUTOGRAD, MAIN, Collective, CollectiveOp, DeviceEvent, HostEvent
 from .topology import Group
 
-if TYPE_CHECKING:
-    from .cluster import SyntheticCluster
-    from .meetings import Meetings
-
 Program = Generator[DeviceEvent, int, None]
-Schedule = Literal["1f1b", "gpipe"]
 
 COMPUTE, WEIGHT_GRADIENTS, TENSOR, DATA = 7, 11, 20, 24
 # One stream per direction of each pipeline edge: on a shared one, sends facing each other would block for ever.
@@ -58,7 +54,7 @@ def _normals(seed: int, rank: int) -> Iterator[float]:
 
 
 class TrainingLoop:
-    def __init__(self, cluster: "SyntheticCluster", host: Host, meetings: "Meetings") -> None:
+    def __init__(self, cluster: Job, host: Host, meetings: Meetings) -> None:
         self._cluster = cluster
         self._host = host
         self._rank = host.record.rank

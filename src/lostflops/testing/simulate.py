@@ -8,15 +8,11 @@ Not modelled: limits on queued launches, kernels slowing each other down, links 
 graphs, memory, anything at random but the declared noise of kernel durations.
 """
 
-from typing import TYPE_CHECKING
-
 from .host import Host
+from .job import Job
 from .meetings import Meetings
 from .program import Program, TrainingLoop
 from .records import Collective, DeviceEvent, Simulation
-
-if TYPE_CHECKING:
-    from .cluster import SyntheticCluster
 
 
 class _Engine:
@@ -76,7 +72,7 @@ class _Engine:
             self._blocked.setdefault(id(awaited), []).append(program)
 
 
-def simulate(cluster: "SyntheticCluster") -> Simulation:
+def simulate(cluster: Job) -> Simulation:
     runnable: list[DeviceEvent] = []
     meetings = Meetings(cluster)
     hosts = [Host(r, cluster.host, cluster.kernel_gap, runnable) for r in range(cluster.ranks)]

@@ -3,15 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .declaration import Cause, Clock
 from .device_window import DeviceWindow, device_window
+from .job import Job
 from .ledger import LINES, Segment, segments, step_edges
 from .records import Collective, RankRecord, Simulation
-
-if TYPE_CHECKING:
-    from .cluster import SyntheticCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ def total_wall(simulation: Simulation) -> int:
     return sum(spans[-1][1] - spans[0][0] for spans in edges)
 
 
-def rank_truth(record: RankRecord, cluster: "SyntheticCluster") -> RankTruth:
+def rank_truth(record: RankRecord, cluster: Job) -> RankTruth:
     host = cluster.host_of(record.rank)
     clock = cluster.clock_of(host)
     pieces = segments(record)
