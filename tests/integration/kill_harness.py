@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,8 +94,8 @@ def leftovers(run_folder: Path, before: set[str]) -> list[str]:
     return sorted(str(path) for path in paths if str(path) not in known)
 
 
-def living(group: int) -> list[int]:
-    """Processes of a group that still run; those that only wait to be reaped do not count."""
+def living(session: int) -> list[int]:
+    """Processes of a session that still run; those that only wait to be reaped do not count."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -102,7 +103,7 @@ def living(group: int) -> list[int]:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[2]) == group and fields[0] not in "ZX":
+            if int(fields[3]) == session and fields[0] not in "ZX":
                 found.append(int(folder.name))
     return found
 
@@ -230,7 +231,9 @@ def kill_at_random(scene: Scene, kills: int, seed: int = 0) -> Tally:
                 process.stdout.readline()
                 moment = (number + chance.random()) / kills * working * 1.1
             time.sleep(moment)
-            os.killpg(process.pid, signal.SIGKILL)
+            for member in living(process.pid):  # the ingest and its workers
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
         tally.note(scene, process.pid, f"kill {number} after {moment:.3f} s of {working:.3f}")
     return tally
 

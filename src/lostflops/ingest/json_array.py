@@ -27,7 +27,7 @@ _MOST_CUT_TRIES = 64
 _MOST_OPENINGS = 8
 _MOST_STRAY_BRACES = 8
 LARGEST_HEADER = 16 << 20
-LARGEST_ELEMENT = 32 << 20
+LARGEST_ELEMENT = 8 << 20
 _UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _BETWEEN = b" \t\r\n,"
 
@@ -226,7 +226,7 @@ def _escaped(classes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> n
     backslash = classes == _BACKSLASH
     if not backslash.any():
         return np.zeros(quotes.size, np.bool_)
-    index = np.arange(classes.size)
+    index = np.arange(classes.size, dtype=np.int32)
     last_other = np.maximum.accumulate(np.where(backslash, -1, index))
     before = np.where(quotes > 0, last_other[quotes - 1], -1)
     run = np.where(quotes > 0, quotes - 1 - before, 0)

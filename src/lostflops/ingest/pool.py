@@ -126,4 +126,6 @@ _WORKER = "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.ingest.wo
 def _start() -> subprocess.Popen[bytes]:
     """A worker that imports the same Lostflops as this process, wherever that was found."""
     where = str(Path(errors.__file__).parents[1])
-    return subprocess.Popen([sys.executable, "-c", _WORKER, where], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", _WORKER, where]
+    # A group of its own: Ctrl-C is for the parent, which then ends its workers.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)

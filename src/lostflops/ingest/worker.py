@@ -5,7 +5,6 @@ Run by `pool`; it ends when its standard input closes, so it never outlives the 
 
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -28,7 +27,6 @@ class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(sys.stdin.buffer, tasks), daemon=True).start()
     writer = ParquetWriter()
