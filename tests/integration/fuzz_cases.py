@@ -388,7 +388,7 @@ JSON_MUTATIONS: tuple[tuple[int, Mutation], ...] = (
     (1, many_texts),
 )
 HEAVY_MUTATIONS: tuple[Mutation, ...] = (huge_text, nest_deeply, many_texts)
-MUST_TELL = {"truncate", "odd_number", "not_a_number", "wrong_type", "damage_text"}
+MUST_TELL = {"truncate", "odd_number", "not_a_number", "wrong_type"}
 """After one of these alone, fewer rows than in the base input must show in `stats`."""
 
 

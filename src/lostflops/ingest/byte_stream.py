@@ -19,9 +19,9 @@ BLOCK = 2 << 20
 _DAMAGED = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
-# Kineto JSON compresses 8 to 25 times; deflate itself reaches 1,032.
-_MOST_EXPANSION = 300
-_EXPANSION_FLOOR = 64 << 20
+# Kineto JSON compresses 8 to 30 times; deflate itself reaches 1,032.
+_MOST_EXPANSION = 100
+_EXPANSION_FLOOR = 4 << 20
 
 
 class _Inflater(Protocol):

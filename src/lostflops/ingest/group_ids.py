@@ -34,7 +34,8 @@ def _members(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return str(first)
     stride = ranks[1] - first
-    if ranks == list(range(first, last + 1, stride)):
+    steps = range(first, last + 1, stride)
+    if len(steps) == len(ranks) and ranks == list(steps):
         return f"{first}-{last}" if stride == 1 else f"{first}-{last}/{stride}"
     text = ",".join(map(str, ranks))
     if len(ranks) <= _LONGEST_LIST:

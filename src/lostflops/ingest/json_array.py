@@ -93,6 +93,10 @@ class JsonArray(Generic[T]):
         self.losses["unreadable_header"] += 1
         return text[opening_anyway.end() :]
 
+    def stop(self, reason: str) -> None:
+        """Read no further; what is left is counted as unread."""
+        self._give_up(b"", reason)
+
     def _take(self, rest: bytes, block: bytes) -> tuple[list[T], bytes]:
         cut = _last_cut(block)
         if cut is None:

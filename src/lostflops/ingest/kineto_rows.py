@@ -7,7 +7,7 @@ files, nor how rows relate to each other.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,10 @@ _COMM = KIND_CODE["comm"]
 _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
 _FARTHEST: Final = 1 << 61
+_KNOWN_PHASES: Final = frozenset("Misf")
+
+LaneKey = tuple[Any, Any, Any]
+"""`t` with process and thread, or `s` with device and stream."""
 
 
 class _Batch(NamedTuple):
@@ -49,7 +53,7 @@ class KinetoRows:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.lane_codes: dict[Any, int] = {}
+        self.lane_codes: dict[LaneKey, int] = {}
         self.lane_names: dict[Any, str] = {}
         self.flow_starts: dict[Any, tuple[int, int]] = {}
         self.flow_ends: list[tuple[Any, int, int]] = []
@@ -90,7 +94,7 @@ class KinetoRows:
     def finish(self) -> None:
         """Name the lanes and pair the arrows, which may stand anywhere in the file."""
         for key, code in self.lane_codes.items():
-            self.recording.lanes[code].name = self.lane_names.get(key[-2:])
+            self.recording.lanes[code].name = self.lane_names.get(_hashable(key[-2:]))
         for key, lane, at in self.flow_ends:
             start = self.flow_starts.get(key)
             if start is not None:
@@ -110,16 +114,18 @@ class KinetoRows:
         # One join and one split are faster than a bytes() for each; valid JSON holds no NUL.
         return self.vocabulary.details.codes(b"\0".join(texts).split(b"\0"), len(texts))
 
-    def _lane_codes(
-        self, keys: list[tuple[Any, Any, Any]], make: Callable[[tuple[Any, Any, Any]], Lane]
-    ) -> npt.NDArray[np.int32]:
+    def _lane_codes(self, keys: list[LaneKey], make: Callable[[LaneKey], Lane]) -> npt.NDArray[np.int32]:
         known = self.lane_codes
         try:
             return np.array([known[key] for key in keys], np.int32)
-        except (KeyError, TypeError):
-            return np.array([self._lane(_hashable(key), make) for key in keys], np.int32)
+        except KeyError:
+            for key in set(keys) - known.keys():
+                self._lane(key, make)
+        except TypeError:
+            keys = [_hashable(key) for key in keys]
+        return self._lane_codes(keys, make)
 
-    def _lane(self, key: tuple[Any, Any, Any], make: Callable[[tuple[Any, Any, Any]], Lane]) -> int:
+    def _lane(self, key: LaneKey, make: Callable[[LaneKey], Lane]) -> int:
         if key not in self.lane_codes:
             self.lane_codes[key] = len(self.recording.lanes)
             self.recording.lanes.append(make(key))
@@ -269,12 +275,12 @@ class KinetoRows:
         if arrows:
             self._add_arrows(arrows)
         for event in events:
-            if event.ph == "M":
-                if event.name == "thread_name" and isinstance(event.args.name, str):
-                    self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
-            elif event.ph not in ("i", "s", "f"):
-                self.recording.losses["unknown_phases"] += 1
-                self.recording.examples.setdefault("unknown_phases", event.ph or "(none)")
+            if event.ph == "M" and event.name == "thread_name" and isinstance(event.args.name, str):
+                self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
+        for phase, count in Counter([event.ph for event in events]).items():
+            if phase not in _KNOWN_PHASES:
+                self.recording.losses["unknown_phases"] += count
+                self.recording.examples.setdefault("unknown_phases", phase or "(none)")
 
     def _add_memory(self, events: list[Event]) -> None:
         at = to_ns([e.ts for e in events])
@@ -310,15 +316,15 @@ def _hashable(key: tuple[Any, ...]) -> Any:
     return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
 
 
-def _thread_lane(key: tuple[Any, Any, Any]) -> Lane:
+def _thread_lane(key: LaneKey) -> Lane:
     return Lane("thread", process=whole_or_none(key[1]), thread=whole_or_none(key[2]))
 
 
-def _stream_lane(key: tuple[Any, Any, Any]) -> Lane:
+def _stream_lane(key: LaneKey) -> Lane:
     return Lane("stream", device=whole_or_none(key[1], bits=32), stream=whole_or_none(key[2]))
 
 
-def _stream_keys(events: list[Event]) -> list[tuple[Any, Any, Any]]:
+def _stream_keys(events: list[Event]) -> list[LaneKey]:
     """Device and stream from the arguments; MTIA and device annotations have them as process and thread."""
     return [
         (
@@ -336,7 +342,7 @@ def _source_line(stack: Raw) -> str:
         return ""
     try:
         text = msgspec.json.decode(stack)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
     if not isinstance(text, str) or not text:
         return ""

@@ -21,6 +21,7 @@ from lostflops.ingest.vocabulary import Vocabulary
 NAME: Final = "kineto"
 _ARRAY = "traceEvents"
 _HEAD = 256 << 10
+_MOST_OTHERS = 500_000
 _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d{1,9})\b')
 
 
@@ -99,6 +100,8 @@ def read(
     try:
         for events in elements:
             rows.add(events)
+            if _is_no_trace(recording):
+                elements.stop("hardly any entry is an event")
     except BrokenSource as error:
         recording.close()
         raise BrokenSource(f"{path}: {stream.problem or error}") from None
@@ -115,6 +118,12 @@ def read(
     base = elements.document.get("baseTimeNanoseconds", 0)
     recording.base_time = base if isinstance(base, int) and 0 <= base < 1 << 61 else 0
     return recording, stream.digest
+
+
+def _is_no_trace(recording: Recording) -> bool:
+    losses = recording.losses
+    others = losses["unknown_phases"] + losses["events_without_time"]
+    return others > _MOST_OTHERS and others > 10 * (recording.host.rows + recording.device.rows)
 
 
 def _distributed_info(document: dict[str, Any]) -> dict[str, Any]:
