@@ -119,7 +119,7 @@ class KinetoRows:
         try:
             return np.array([known[key] for key in keys], np.int32)
         except KeyError:
-            for key in set(keys) - known.keys():
+            for key in dict.fromkeys(keys):
                 self._lane(key, make)
         except TypeError:
             keys = [_hashable(key) for key in keys]
