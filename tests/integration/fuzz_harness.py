@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a script
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from lostflops.errors import LostflopsError  # noqa: E402
+from lostflops.errors import LostflopsError, RunError  # noqa: E402
 from tests.integration.fuzz_cases import MUST_TELL, Case, bases, is_pickle, make_case  # noqa: E402
 
 MOST_CPU_S = 2.0
@@ -80,7 +80,9 @@ class _Ingester:
             result.failure = self._silent_loss(case, rows, stats)
         except LostflopsError as error:
             result.outcome = type(error).__name__
-            if not str(error):
+            if isinstance(error, RunError):  # a source is at fault, never the run that it was to go into
+                result.failure, result.detail = f"{type(error).__name__} for a source", str(error)
+            elif not str(error):
                 result.failure = "error without a message"
         except BaseException as error:  # noqa: BLE001 - finding these is the purpose
             result.outcome = result.failure = f"{type(error).__module__}.{type(error).__name__}"
