@@ -11,8 +11,8 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,8 @@ Launch = tuple[int, int]
 """Lane and start of the runtime call that launched a kernel."""
 
 _LARGEST_GROUP = 1 << 20
-_SHAPE = re.compile(rb"\[[\d,\s]*\]")
-_TYPE = re.compile(rb'"([^"]*)"')
+_SHAPE = re.compile(r"\[[\d,\s]*\]")
+_TYPE = re.compile(r'"([^"]*)"')
 
 
 @dataclass(slots=True)
@@ -61,16 +61,19 @@ def build_collectives(
     `known_groups` maps a group's name to its id, from the trace's own list of groups.
     """
     finder = _CallFinder(calls)
+    describe = _Describer(known_groups)
     losses: Counter[str] = Counter()
     collectives = []
     for row in sorted(rows, key=lambda row: (row.start, row.stop, row.row)):
-        collective = _gloo(row) if not row.on_device else _kernel(row, finder, launches)
-        if collective.metadata in ("kernel", "record_param_comms"):
-            _describe(collective, finder.merged(row, launches), known_groups)
-        elif collective.metadata == "gloo":
+        call = finder.around(launches.get(row.correlation)) if row.on_device else None
+        if not row.on_device:
+            collective = _gloo(row)
             losses["collectives_without_group"] += 1
-        else:
+        elif row.metadata is None and (call is None or call.metadata is None):
+            collective = Collective(row, op=canonical_op(row.name))
             losses["collectives_without_metadata"] += 1
+        else:
+            collective = describe(row, call)
         collectives.append(collective)
     losses["comms_without_kernel"] += finder.unused() if any(row.on_device for row in rows) else 0
     _number(collectives)
@@ -102,18 +105,6 @@ class _CallFinder:
         self._used.add(number)
         return self._calls[number]
 
-    def merged(self, row: CommRow, launches: Mapping[int, Launch]) -> CommMetadata:
-        """The kernel's metadata, completed by the call's where both speak."""
-        call = self.around(launches.get(row.correlation))
-        theirs = call.metadata if call is not None else None
-        if row.metadata is None or theirs is None:
-            return row.metadata or theirs or CommMetadata()
-        both = {}
-        for field in fields(CommMetadata):
-            own = getattr(row.metadata, field.name)
-            both[field.name] = own if own is not None else getattr(theirs, field.name)
-        return CommMetadata(**both)
-
     def unused(self) -> int:
         """Calls with metadata of an operation that moves data, for which no kernel was found."""
         return sum(
@@ -125,37 +116,71 @@ class _CallFinder:
         )
 
 
-def _kernel(row: CommRow, finder: _CallFinder, launches: Mapping[int, Launch]) -> Collective:
-    call = finder.around(launches.get(row.correlation))
-    if row.metadata is not None:
-        return Collective(row, metadata="kernel")
-    if call is not None and call.metadata is not None:
-        return Collective(row, metadata="record_param_comms")
-    return Collective(row, op=canonical_op(row.name))
+class _Description(NamedTuple):
+    """What follows from metadata; worked out once for all collectives that share it."""
+
+    op: str | None
+    bytes_in: int | None
+    bytes_out: int | None
+    peer: int | None
+    group_id: str | None
+    members: Sequence[int] | None
+    metadata: CommMetadata
 
 
-def _describe(collective: Collective, found: CommMetadata, known_groups: Mapping[str, str]) -> None:
-    collective.op = canonical_op(found.op or "") or canonical_op(collective.source.name)
-    collective.dtype = found.dtype
-    size = dtype_bytes(found.dtype or "")
-    if size is not None:
-        collective.bytes_in = _times(found.elements_in, size)
-        collective.bytes_out = _times(found.elements_out, size)
-    collective.seq = found.seq
-    collective.group_size = found.group_size
-    _set_group(collective, found, known_groups)
-    if collective.op in ("send", "recv"):
-        collective.peer = found.target_rank if collective.op == "send" else found.source_rank
+class _Describer:
+    """Kernels with metadata, their own or that of the call around their launch, to collectives."""
+
+    def __init__(self, known_groups: Mapping[str, str]) -> None:
+        self._known_groups = known_groups
+        self._descriptions: dict[tuple[CommMetadata | None, CommMetadata | None], _Description] = {}
+
+    def __call__(self, row: CommRow, call: CommCall | None) -> Collective:
+        key = (row.metadata, call.metadata if call is not None else None)
+        if key not in self._descriptions:
+            self._descriptions[key] = self._describe(_merged(*key))
+        found = self._descriptions[key]
+        seq = row.seq if row.seq is not None or call is None else call.seq
+        return Collective(
+            row,
+            group_id=found.group_id,
+            group_size=found.metadata.group_size,
+            seq=seq,
+            op=found.op or canonical_op(row.name),
+            dtype=found.metadata.dtype,
+            bytes_in=found.bytes_in,
+            bytes_out=found.bytes_out,
+            peer=found.peer,
+            metadata="kernel" if row.metadata is not None else "record_param_comms",
+            group_name=found.metadata.group_name,
+            group_description=found.metadata.group_description,
+            group_members=found.members,
+        )
+
+    def _describe(self, found: CommMetadata) -> _Description:
+        op = canonical_op(found.op or "")
+        size = dtype_bytes(found.dtype or "")
+        members = _members(found)
+        name, group = found.group_name, None
+        if name is not None:
+            group = group_id(name, members) if members else self._known_groups.get(name)
+        return _Description(
+            op=op,
+            bytes_in=_times(found.elements_in, size),
+            bytes_out=_times(found.elements_out, size),
+            peer={"send": found.target_rank, "recv": found.source_rank}.get(op or ""),
+            group_id=group,
+            members=members,
+            metadata=found,
+        )
 
 
-def _set_group(collective: Collective, found: CommMetadata, known_groups: Mapping[str, str]) -> None:
-    name = found.group_name
-    if name is None:
-        return
-    members = _members(found)
-    collective.group_name, collective.group_description = name, found.group_description
-    collective.group_members = members
-    collective.group_id = group_id(name, members) if members else known_groups.get(name)
+def _merged(own: CommMetadata | None, theirs: CommMetadata | None) -> CommMetadata:
+    """A kernel's metadata, completed by that of the call where both speak."""
+    if own is None or theirs is None:
+        return own or theirs or CommMetadata()
+    missing = {f.name: getattr(theirs, f.name) for f in fields(CommMetadata) if getattr(own, f.name) is None}
+    return replace(own, **missing)
 
 
 def _members(found: CommMetadata) -> Sequence[int] | None:
@@ -172,7 +197,7 @@ def _members(found: CommMetadata) -> Sequence[int] | None:
 def _gloo(row: CommRow) -> Collective:
     """A gloo event tells its operation and inputs; the group comes from a Flight Recorder dump, if at all."""
     collective = Collective(row, op=canonical_op(row.name), metadata="gloo")
-    types = [match.decode("utf-8", "replace") for match in _TYPE.findall(row.dtypes)]
+    types = _TYPE.findall(row.dtypes)
     shapes = _SHAPE.findall(row.shapes)
     if len(types) != len(shapes):
         return collective
@@ -183,12 +208,12 @@ def _gloo(row: CommRow) -> Collective:
     return collective
 
 
-def _elements(shape: bytes) -> int:
-    return min(math.prod(int(part) for part in shape.strip(b"[] ").split(b",") if part.strip()), 1 << 50)
+def _elements(shape: str) -> int:
+    return min(math.prod(int(part) for part in shape.strip("[] ").split(",") if part.strip()), 1 << 50)
 
 
-def _times(elements: int | None, size: int) -> int | None:
-    return elements * size if elements is not None and 0 <= elements < 1 << 55 else None
+def _times(elements: int | None, size: int | None) -> int | None:
+    return elements * size if size is not None and elements is not None and 0 <= elements < 1 << 55 else None
 
 
 def _number(collectives: Sequence[Collective]) -> None:

@@ -55,8 +55,8 @@ class KinetoRows:
         self.recording = recording
         self.lane_codes: dict[LaneKey, int] = {}
         self.lane_names: dict[Any, str] = {}
-        self.flow_starts: dict[Any, tuple[int, int]] = {}
-        self.flow_ends: list[tuple[Any, int, int]] = []
+        self.arrows: dict[str, list[Columns]] = {"s": [], "f": []}
+        self.known_metadata: dict[CommMetadata, CommMetadata] = {}
         self.vocabulary = recording.vocabulary
         self.call_name = self.vocabulary.names["record_param_comms"]
 
@@ -95,10 +95,7 @@ class KinetoRows:
         """Name the lanes and pair the arrows, which may stand anywhere in the file."""
         for key, code in self.lane_codes.items():
             self.recording.lanes[code].name = self.lane_names.get(_hashable(key[-2:]))
-        for key, lane, at in self.flow_ends:
-            start = self.flow_starts.get(key)
-            if start is not None:
-                self.recording.links.append((*start, lane, at))
+        self.recording.links = _paired(self.arrows["s"], self.arrows["f"])
 
     def _good_times(self, start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         readable = (start != UNREADABLE) & (dur != UNREADABLE)
@@ -162,7 +159,7 @@ class KinetoRows:
     def _add_links_of_host(self, kind: str, category: str, args: list[Args], columns: Columns) -> None:
         if kind == "runtime":
             columns["correlation"] = integers([a.correlation for a in args])
-            self.recording.note_launches(columns["correlation"])
+            self.recording.launches += int((columns["correlation"] != NULL).sum())
         if category == "Runtime":
             columns["external_id"] = integers([a.old_external_id for a in args])
         elif kind in ("runtime", "op", "annotation"):
@@ -179,24 +176,27 @@ class KinetoRows:
 
     def _keep_host_comm(self, events: list[Event], columns: Columns, first_row: int) -> None:
         recording = self.recording
+        names, details = self.vocabulary.names.texts(), self.vocabulary.details.texts()
         for i in np.flatnonzero(columns["kind"] == _HOST_COMM).tolist():
-            event, start = events[i], int(columns["start"][i])
+            args, start = events[i].args, int(columns["start"][i])
             row = CommRow(
                 row=first_row + i,
                 on_device=False,
-                name=event.name,
+                name=names[columns["name"][i]] or "",
                 lane=int(columns["lane"][i]),
                 start=start,
                 stop=start + int(columns["dur"][i]),
                 correlation=NULL,
-                metadata=_metadata(event.args),
-                shapes=bytes(event.args.shapes),
-                dtypes=bytes(event.args.dtypes),
+                metadata=self._metadata(args),
+                seq=whole_or_none(args.seq),
+                shapes=details[columns["shapes"][i]] or "",
+                dtypes=details[columns["dtypes"][i]] or "",
             )
             recording.comm_rows.append(row)
         for i in np.flatnonzero(columns["name"] == self.call_name).tolist():
             start = int(columns["start"][i])
-            call = CommCall(int(columns["lane"][i]), start, start + int(columns["dur"][i]), _metadata(events[i].args))
+            stop, args = start + int(columns["dur"][i]), events[i].args
+            call = CommCall(int(columns["lane"][i]), start, stop, self._metadata(args), whole_or_none(args.seq))
             recording.comm_calls.append(call)
 
     def _keep_steps_and_annotations(self, columns: Columns) -> None:
@@ -252,18 +252,19 @@ class KinetoRows:
         comm = self.vocabulary.is_comm_kernel[columns["name"]]
         comm |= np.array([e.args.collective is not None for e in events], np.bool_)
         columns["kind"][comm] = _COMM
-        first_row = self.recording.device.rows
+        names, first_row = self.vocabulary.names.texts(), self.recording.device.rows
         for i in np.flatnonzero(comm).tolist():
             start = int(columns["start"][i])
             row = CommRow(
                 row=first_row + i,
                 on_device=True,
-                name=events[i].name,
+                name=names[columns["name"][i]] or "",
                 lane=int(columns["lane"][i]),
                 start=start,
                 stop=start + int(columns["dur"][i]),
                 correlation=int(columns["correlation"][i]),
-                metadata=_metadata(events[i].args),
+                metadata=self._metadata(events[i].args),
+                seq=whole_or_none(events[i].args.seq),
             )
             self.recording.comm_rows.append(row)
 
@@ -301,15 +302,35 @@ class KinetoRows:
         self.recording.memory.append(len(kept), columns)
 
     def _add_arrows(self, events: list[Event]) -> None:
-        for event, at in zip(events, to_ns([e.ts for e in events]).tolist(), strict=True):
-            if at == UNREADABLE or abs(at) >= _FARTHEST:
-                continue
-            lane = self._lane(_hashable(("t", event.pid, event.tid)), _thread_lane)
-            key = _hashable((event.id,))
-            if event.ph == "s":
-                self.flow_starts[key] = (lane, at)
-            else:
-                self.flow_ends.append((key, lane, at))
+        times = to_ns([e.ts for e in events])
+        numbers_of_arrows = whole_numbers([e.id for e in events])
+        lanes = self._lane_codes([("t", e.pid, e.tid) for e in events], _thread_lane)
+        good = (times != UNREADABLE) & (np.abs(times) < _FARTHEST) & (numbers_of_arrows != NULL)
+        begins = np.array([e.ph == "s" for e in events], np.bool_)
+        for phase, own in (("s", good & begins), ("f", good & ~begins)):
+            self.arrows[phase].append({"id": numbers_of_arrows[own], "lane": lanes[own], "start": times[own]})
+
+    def _metadata(self, args: Args) -> CommMetadata | None:
+        found = _metadata(args)
+        return None if found is None else self.known_metadata.setdefault(found, found)
+
+
+def _paired(begins: list[Columns], ends: list[Columns]) -> Columns:
+    """Columns of `links`: each end with the last begin of its number."""
+    if not begins or not ends:
+        return {}
+    one, two = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in (begins, ends))
+    order = np.argsort(one["id"], kind="stable")
+    index = np.searchsorted(one["id"], two["id"], side="right", sorter=order) - 1
+    begin = order[np.maximum(index, 0)]
+    found = (index >= 0) & (one["id"][begin] == two["id"])
+    begin = begin[found]
+    return {
+        "from_lane": one["lane"][begin],
+        "from_start": one["start"][begin],
+        "to_lane": two["lane"][found],
+        "to_start": two["start"][found],
+    }
 
 
 def _hashable(key: tuple[Any, ...]) -> Any:
@@ -364,7 +385,6 @@ def _metadata(args: Args) -> CommMetadata | None:
         group_size=whole_or_none(args.group_size, bits=32),
         group_start=whole_or_none(args.group_start, bits=32),
         group_stride=whole_or_none(args.group_stride, bits=32),
-        seq=whole_or_none(args.seq),
         source_rank=whole_or_none(args.source_rank, bits=32),
         target_rank=whole_or_none(args.target_rank, bits=32),
     )

@@ -21,7 +21,7 @@ from lostflops.store.parquet import ColumnData, Constant, TextColumn
 from lostflops.store.parts import PartWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, Table
 
-_RUNTIME, _PYTHON, _ANNOTATION = KIND_CODE["runtime"], KIND_CODE["python"], KIND_CODE["annotation"]
+_RUNTIME, _PYTHON, _ANNOTATION, _COMM = (KIND_CODE[kind] for kind in ("runtime", "python", "annotation", "comm"))
 _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
 
 
@@ -39,7 +39,7 @@ class RankPart:
         self._losses = recording.losses
         self._steps = StepLookup(recording.steps)
         self._annotations = AnnotationLookup(recording.annotations)
-        self._launches = LaunchMap(*recording.launches)
+        self._launches = LaunchMap(recording.launches)
         self._vocabulary = recording.vocabulary
         self._names = self._vocabulary.names.texts()
         self._wanted = np.array([row.correlation for row in recording.comm_rows if row.on_device], np.int64)
@@ -50,6 +50,7 @@ class RankPart:
         self._lane_ends: dict[int, int] = {}
         self._refused_before = recording.refused_before
         self._write_host()
+        self._launches.sort()
         self._write_device()
         self._write_collectives()
         self._write_memory()
@@ -95,12 +96,12 @@ class RankPart:
 
     def _write_device(self) -> None:
         first = self._recording.host.rows
-        self._comm_steps = np.full(self._recording.device.rows, NULL32, np.int32)
+        self._comm_steps: list[npt.NDArray[np.int32]] = []
         offset = 0
         for piece in self._recording.device.pieces():
             rows = piece["start"].size
             known, step, annotation = self._launches.find(piece["correlation"])
-            self._comm_steps[offset : offset + rows] = step
+            self._comm_steps.append(step[piece["kind"] == _COMM])
             work = np.isin(piece["kind"], DEVICE_WORK)
             kernel = np.isin(piece["kind"], KERNELS)
             self._losses["kernels_without_launch"] += int((kernel & ~known).sum())
@@ -179,15 +180,14 @@ class RankPart:
         self._note_group_rows(collectives)
 
     def _steps_of(self, collectives: Sequence[Collective]) -> npt.NDArray[np.int32]:
-        starts = np.array([c.source.start for c in collectives], np.int64)
-        on_host = self._steps.at(starts)
-        return np.array(
-            [
-                int(self._comm_steps[c.source.row]) if c.source.on_device else int(host_step)
-                for c, host_step in zip(collectives, on_host, strict=True)
-            ],
-            np.int32,
-        )
+        """Of device rows, as their launch had it: both lists hold them in the order of the spool."""
+        on_device = [row.row for row in self._recording.comm_rows if row.on_device]
+        by_row = dict(zip(on_device, np.concatenate([*self._comm_steps, []]).tolist(), strict=True))
+        on_host = self._steps.at(np.array([c.source.start for c in collectives], np.int64)).tolist()
+        steps = [
+            by_row[c.source.row] if c.source.on_device else step for c, step in zip(collectives, on_host, strict=True)
+        ]
+        return np.array(steps, np.int32)
 
     def _note_group_rows(self, collectives: Sequence[Collective]) -> None:
         """Groups that only the collectives name, where the trace lists none."""
@@ -232,11 +232,11 @@ class RankPart:
         }
         self._put(STEPS, len(spans), columns)
         links = recording.links
-        ends = ("from_lane", "from_start", "to_lane", "to_start")
-        link_columns: dict[str, ColumnData] = {
-            name: [link[i] + (base if i % 2 else 0) for link in links] for i, name in enumerate(ends)
-        }
-        self._put(LINKS, len(links), link_columns)
+        self._put(
+            LINKS,
+            links["to_lane"].size if links else 0,
+            {name: values + base if name.endswith("start") else values for name, values in links.items()},
+        )
 
     def _write_stats(self) -> None:
         self._losses["missing_steps"] += self._steps.missing()

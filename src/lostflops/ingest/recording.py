@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.ingest.columns import NULL, Spool
+from lostflops.ingest.columns import Spool
 from lostflops.ingest.vocabulary import Vocabulary
 
 _NUMBER, _CODE = np.int64, np.uint32
@@ -61,9 +61,9 @@ MEMORY_COLUMNS = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CommMetadata:
-    """What a trace says about one collective; None where it says nothing."""
+    """What a trace says about collectives of one kind; None where it says nothing. Equal ones are kept once."""
 
     op: str | None = None
     dtype: str | None = None
@@ -75,7 +75,6 @@ class CommMetadata:
     group_size: int | None = None
     group_start: int | None = None
     group_stride: int | None = None
-    seq: int | None = None
     source_rank: int | None = None
     target_rank: int | None = None
 
@@ -92,8 +91,9 @@ class CommRow:
     stop: int
     correlation: int
     metadata: CommMetadata | None
-    shapes: bytes = b""
-    dtypes: bytes = b""
+    seq: int | None
+    shapes: str = ""
+    dtypes: str = ""
 
 
 @dataclass(slots=True)
@@ -104,6 +104,7 @@ class CommCall:
     start: int
     stop: int
     metadata: CommMetadata | None
+    seq: int | None
 
 
 @dataclass(slots=True)
@@ -138,9 +139,9 @@ class Recording:
     annotations: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
     comm_rows: list[CommRow] = field(default_factory=list)
     comm_calls: list[CommCall] = field(default_factory=list)
-    links: list[tuple[int, int, int, int]] = field(default_factory=list)
+    links: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
-    launches: tuple[int, int, int] = (0, -1, 0)
+    launches: int = 0
     document: dict[str, Any] = field(default_factory=dict)
     base_time: int = 0
     losses: Counter[str] = field(default_factory=Counter)
@@ -152,14 +153,6 @@ class Recording:
         self.host = Spool(HOST_COLUMNS, self.spool_folder)
         self.device = Spool(DEVICE_COLUMNS, self.spool_folder)
         self.memory = Spool(MEMORY_COLUMNS, self.spool_folder)
-
-    def note_launches(self, correlation: np.ndarray[Any, Any]) -> None:
-        """Keep lowest, highest and number of the correlations of runtime calls."""
-        known = correlation[correlation > NULL]
-        if known.size:
-            lowest, highest, count = self.launches
-            low, high = int(known.min()), int(known.max())
-            self.launches = (min(lowest, low) if count else low, max(highest, high), count + known.size)
 
     def close(self) -> None:
         for spool in (self.host, self.device, self.memory):

@@ -111,9 +111,11 @@ def is_run(folder: Path) -> bool:
 
 def save(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step; the data it names must be on disk already."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    assert msgspec.json.decode(text, type=Manifest) == manifest, "a manifest that cannot be read would cost the run"
     temporary = folder / f".{FILE_NAME}.new"
     with temporary.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(folder / FILE_NAME)

@@ -13,7 +13,7 @@ import numpy as np
 from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
 from lostflops.store.tables import Table
 
-PIECE_ROWS: Final = 200_000
+PIECE_ROWS: Final = 100_000
 """Rows that a file holds at most, but for the last batch that was put into it."""
 
 

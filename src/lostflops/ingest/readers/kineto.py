@@ -116,7 +116,7 @@ def read(
         recording.examples["truncated"] = stream.problem
     stream.drain()
     base = elements.document.get("baseTimeNanoseconds", 0)
-    recording.base_time = base if isinstance(base, int) and 0 <= base < 1 << 61 else 0
+    recording.base_time = base if type(base) is int and 0 <= base < 1 << 61 else 0
     return recording, stream.digest
 
 
