@@ -851,3 +851,19 @@ def test_whole_numbers_do_not_depend_on_their_neighbours(value):
     assert alone == whole_numbers([value, None]).tolist()[:1]
     assert alone == whole_numbers([value, 1.0]).tolist()[:1]
     assert alone == whole_numbers([value, value]).tolist()[:1]
+
+
+def test_events_far_from_the_recording_are_noted(rows, traces):
+    """A kernel at time 0 is a known fault of profilers; it must not pass unseen, for it stretches the window."""
+    span = {
+        "ph": "X",
+        "cat": "Trace",
+        "name": "PyTorch Profiler (0)",
+        "pid": "Spans",
+        "tid": "x",
+        "ts": 5e9,
+        "dur": 1e6,
+    }
+    trace = [span, op("a", 5e9, 1), kernel(1, 4_999_999_000, 1), kernel(2, 0, 1)]
+    assert rows("select count(*) from events", trace) == [(4,)]
+    assert traces.ask("select effect, count from stats where what = 'events_out_of_window'") == [("note", 1)]

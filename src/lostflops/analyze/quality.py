@@ -8,6 +8,7 @@ lost for a verdict). The judgement comes from table `stats`:
 | no timed events, only a Flight Recorder dump | any | | |
 | no timed events otherwise | | any | |
 | `bytes_unread` | 0 | 50% | the file's bytes; of a `.gz` unknown, and never poor |
+| `events_out_of_window` | 0 | | |
 | `truncated`, `rank_assigned`, `missing_steps`, `no_steps`, `repeated_steps`, `unreadable_header` | 0 | | |
 | `kernels_without_launch` | 5% | | kernels, communication among them |
 | `collectives_without_metadata` | 5% | | collectives |
@@ -39,6 +40,7 @@ _ANY = (0.0, _NEVER)
 _BY_NAME = {
     "bytes_unread": (0.0, 0.5),
     "truncated": _ANY,
+    "events_out_of_window": _ANY,
     "rank_assigned": _ANY,
     "missing_steps": _ANY,
     "no_steps": _ANY,

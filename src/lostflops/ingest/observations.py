@@ -8,6 +8,10 @@ KINETO_OBSERVATIONS: Final = {
     "negative_durations": ("dropped", "events that end before they start"),
     "overlapping_events": ("note", "device events, at least, that start before an earlier one on their stream ended"),
     "out_of_range_times": ("dropped", "events at times that no clock shows"),
+    "events_out_of_window": (
+        "note",
+        "events far from the time that the profiler says it recorded; they stretch the window",
+    ),
     "events_without_time": ("dropped", "events whose time is missing or no number"),
     "missing_steps": ("missing", "step numbers left out between the first and the last step"),
     "repeated_steps": ("dropped", "steps whose number had been seen before; the first one counts"),

@@ -22,6 +22,7 @@ from lostflops.store.parts import PartWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, Table
 
 _RUNTIME, _PYTHON, _ANNOTATION, _COMM = (KIND_CODE[kind] for kind in ("runtime", "python", "annotation", "comm"))
+_SECOND = 1_000_000_000
 _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
 
 
@@ -45,7 +46,6 @@ class RankPart:
         self._wanted = np.array([row.correlation for row in recording.comm_rows if row.on_device], np.int64)
         self._comm_launches: dict[int, Launch] = {}
         self._device_edges: dict[int, tuple[int, int]] = {}
-        self._kernels = 0
         self._annotations_seen = 0
         self._lane_ends: dict[int, int] = {}
         self._refused_before = recording.refused_before
@@ -67,6 +67,7 @@ class RankPart:
             step = self._steps.at(piece["start"])
             annotation = self._annotations.at(piece["lane"], piece["start"])
             self._step_out(piece, annotation)
+            self._note_outside(piece["start"])
             self._note_launches(piece, step, annotation)
             python = piece["kind"] == _PYTHON
             piece["source"][python] = self._vocabulary.source_of_name[piece["name"][python]]
@@ -86,6 +87,14 @@ class RankPart:
         annotation[rows] = self._annotations.parents[self._annotations_seen : self._annotations_seen + rows.size]
         self._annotations_seen += rows.size
 
+    def _note_outside(self, start: npt.NDArray[np.int64]) -> None:
+        """Count events farther from what the profiler says it recorded than that is long, and a second."""
+        if self._recording.span is None:
+            return
+        first, last = self._recording.span
+        margin = last - first + _SECOND
+        self._losses["events_out_of_window"] += int(((start < first - margin) | (start > last + margin)).sum())
+
     def _note_launches(self, piece: Columns, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]) -> None:
         rows = np.flatnonzero((piece["kind"] == _RUNTIME) & (piece["correlation"] != NULL))
         correlation = piece["correlation"][rows]
@@ -102,11 +111,11 @@ class RankPart:
             rows = piece["start"].size
             known, step, annotation = self._launches.find(piece["correlation"])
             self._comm_steps.append(step[piece["kind"] == _COMM])
+            self._note_outside(piece["start"])
             work = np.isin(piece["kind"], DEVICE_WORK)
             kernel = np.isin(piece["kind"], KERNELS)
             self._losses["kernels_without_launch"] += int((kernel & ~known).sum())
             self._losses["copies_without_launch"] += int((work & ~kernel & ~known).sum())
-            self._kernels += int(kernel.sum())
             lanes, counts = np.unique(piece["lane"][work], return_counts=True)
             self.device_rows_by_lane.update(dict(zip(lanes.tolist(), counts.tolist(), strict=True)))
             self._losses["overlapping_events"] += self._overlaps(piece, work)
@@ -164,7 +173,6 @@ class RankPart:
         known = {row["name"]: row["group_id"] for row in self._groups}
         collectives, losses = build_collectives(recording.comm_rows, recording.comm_calls, self._comm_launches, known)
         self._losses.update(losses)
-        self._collectives = len(collectives)
         base, host_rows = recording.base_time, recording.host.rows
         columns: dict[str, ColumnData] = {
             name: [getattr(c, name) for c in collectives]
@@ -252,12 +260,8 @@ class RankPart:
 
     def _stat(self, what: str, count: int) -> tuple[str, str, int, str]:
         effect, reason = KINETO_OBSERVATIONS[what]
-        totals = {
-            "kernels_without_launch": f" (of {self._kernels:,})",
-            "collectives_without_metadata": f" (of {self._collectives:,})",
-        }
         example = self._recording.examples.get(what)
-        return what, effect, count, reason + totals.get(what, "") + (f"; for example: {example}" if example else "")
+        return what, effect, count, reason + (f"; for example: {example}" if example else "")
 
 
 _GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
