@@ -1,5 +1,6 @@
 """Traces into a run: what is read, what is kept, what is refused."""
 
+import gzip
 import json
 import os
 import threading
@@ -375,8 +376,75 @@ def test_an_error_in_a_worker_arrives_as_what_it_was(traces, four):
     bad.write_text('{"deviceProperties": [], "x": 1}')
     for workers in (1, 2):
         with pytest.raises(BrokenSource, match=r"rank8\.json.*traceEvents"):
-            ingest([traces.folder], traces.run, workers=workers)
+            ingest([*four, bad], traces.run, workers=workers)
         assert not traces.run.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_broken_file_in_a_folder_does_not_cost_the_others(traces, four, workers):
+    """Of thousands of files one is half written: the others are read, and the summary says which is missing."""
+    bad = traces.folder / "rank8.json"
+    bad.write_text('{"deviceProperties": [], "x": 1}')
+    done = ingest([traces.folder], traces.run, workers=workers)
+    assert done.ranks_added == (0, 1, 2, 3)
+    ((path, reason),) = done.skipped
+    assert path == str(bad)
+    assert "traceEvents" in reason
+
+
+def test_nothing_but_broken_files_is_an_error(traces):
+    (traces.folder / "rank8.json").write_text('{"deviceProperties": [], "x": 1}')
+    with pytest.raises(BrokenSource, match="traceEvents"):
+        ingest([traces.folder], traces.run, workers=1)
+    assert not traces.run.exists()
+
+
+def test_a_failed_ingest_leaves_no_folders(traces, tmp_path):
+    bad = traces.folder / "rank8.json"
+    bad.write_text('{"deviceProperties": [], "x": 1}')
+    with pytest.raises(BrokenSource):
+        ingest([bad], tmp_path / "new" / "deep" / "run", workers=1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_assigned_rank_gives_way_to_one_recorded_at_the_end_of_a_gzip(traces):
+    traces.write("a.json.gz", [event("a")])
+    with gzip.open(traces.folder / "b.json.gz", "wt") as file:
+        json.dump({"traceEvents": [event("b")], **at_rank(0)}, file)
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask(NAMES) == [(0, "b"), (1, "a")]
+    named = {file.path for files in load(traces.run).files.values() for file in files}
+    assert {str(path.relative_to(traces.run)) for path in (traces.run / "data").rglob("*.parquet")} == named
+
+
+def test_two_files_of_one_command_do_not_replace_each_other(traces):
+    one = traces.write("a.json", [event("a")], **at_rank(3))
+    two = traces.write("b.json", [event("b")], **at_rank(3))
+    ingest([one], traces.run, workers=1)
+    with pytest.raises(RankConflict):
+        ingest([one, two], traces.run, workers=1, replace=True)
+
+
+def test_a_conflict_with_the_run_is_found_before_anything_is_read(traces, read_files):
+    ingest([traces.write("a.json", [event("a")], **at_rank(3))], traces.run, workers=1)
+    read_files.clear()
+    with pytest.raises(RankConflict):
+        ingest([traces.write("b.json", [event("b")], **at_rank(3))], traces.run, workers=1)
+    assert list(read_files) == []
+
+
+def test_many_ranks_with_dumps_are_completed_together(traces, monkeypatch):
+    ranges(monkeypatch, most=3, per_file=4)
+    for rank in range(10):
+        group = {"pg_name": "0", "pg_desc": "default_pg", "ranks": list(range(10))}
+        traces.write(f"rank{rank}.json", GLOO_TRACE, distributedInfo={"rank": rank, "pg_config": [group]})
+        write_dump(traces, [1, 2, 3], rank=rank)
+    ingest([traces.folder], traces.run, workers=1)
+    found = traces.ask(
+        "select rank, count(*), count(seq), count(group_id) from collectives group by rank order by rank"
+    )
+    assert found == [(rank, *found[0][1:]) for rank in range(10)]
+    assert found[0][2] > 0
 
 
 def test_a_file_that_vanishes_is_an_error_of_ours(traces, four, monkeypatch):
@@ -451,8 +519,8 @@ GROUPED = {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": "0", "pg_des
 ORDER = "select group_id, seq, ordinal, order_source from collectives order by start"
 
 
-def write_dump(traces, sequence, **more):
-    path = traces.folder / "nccl_trace_rank_0"
+def write_dump(traces, sequence, rank=0, **more):
+    path = traces.folder / f"nccl_trace_rank_{rank}"
     path.write_text(json.dumps(dump(sequence, **more)))
     return path
 

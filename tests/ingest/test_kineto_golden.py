@@ -673,7 +673,7 @@ def test_links_from_forward_to_backward(rows):
     query = """select a.thread, from_start, b.thread, to_start from links
         join lanes a on a.lane = from_lane join lanes b on b.lane = to_lane order by from_start"""
     assert rows(query, trace) == [(1, 10_000, 2, 50_000), (1, 11_000, 2, 45_000)]
-    assert rows(STATS, trace) == []
+    assert rows(STATS, trace) == [("unpaired_arrows", "note", 1)]
 
 
 # --- damage -------------------------------------------------------------------------------------------------------
@@ -867,3 +867,30 @@ def test_events_far_from_the_recording_are_noted(rows, traces):
     trace = [span, op("a", 5e9, 1), kernel(1, 4_999_999_000, 1), kernel(2, 0, 1)]
     assert rows("select count(*) from events", trace) == [(4,)]
     assert traces.ask("select effect, count from stats where what = 'events_out_of_window'") == [("note", 1)]
+
+
+def test_a_lane_that_cannot_be_a_key(rows):
+    trace = [op("a", 0, 1, tid=1), op("b", 1, 1) | {"tid": [3]}, op("c", 2, 1) | {"tid": {"x": 1}}]
+    assert rows("select count(*), count(distinct lane) from events", trace) == [(3, 3)]
+
+
+def test_a_call_without_metadata_still_shows_the_size(rows):
+    bare = call(0, 10, **{"Input Dims": [[512, 2], [], []], "Input type": ["float", "Scalar", ""]})
+    trace = [bare, launch(1, 3), kernel(1, 50, 4, NCCL)]
+    assert rows("select op, bytes_in, dtype, group_id, metadata from collectives", trace) == [
+        ("all_reduce", 4096, "float", None, "name")
+    ]
+
+
+def test_custom_collectives_have_the_op_of_their_name(rows):
+    trace = [kernel(1, 5, 1, "void multimem_all_reduce_kernel<c10::BFloat16, 16>(...)")]
+    assert rows("select op, metadata from collectives", trace) == [("all_reduce", "name")]
+
+
+def test_texts_beyond_the_cap_are_counted_by_kind(rows, traces, monkeypatch):
+    monkeypatch.setattr("lostflops.ingest.vocabulary._MOST_DETAILS", 2)
+    trace = [op(f"op {i}", i, 1, **{"Input Dims": [[i]]}) for i in range(5)]
+    trace += [kernel(i, 20 + i, 1, grid=[i + 1, 1, 1]) for i in range(5)]
+    rows("select 1", trace)
+    dropped = dict(traces.ask("select what, count from stats where effect = 'dropped'"))
+    assert dropped == {"shapes_dropped": 3, "grids_dropped": 3}

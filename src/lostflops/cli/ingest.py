@@ -86,7 +86,7 @@ def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Resul
     )
     skipped = Table(
         "skipped",
-        "Files not recognised",
+        "Files left out",
         (Field("file"), Field("reason")),
         tuple(summary.skipped[:MOST_SKIPPED]),
         max(len(summary.skipped) - MOST_SKIPPED, 0),
@@ -95,7 +95,11 @@ def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Resul
     return Result(
         name="ingest",
         title="Ingested",
-        verdict=f"{counted(ranks, 'rank')} and {counted(summary.events, 'event')} in {duration} ({rate}).",
+        verdict=(
+            f"{counted(ranks, 'rank')} and {counted(summary.events, 'event')} in {duration} ({rate})."
+            if summary.bytes_read
+            else f"Nothing to do: {counted(len(summary.ranks_unchanged), 'rank')} in the run already, unchanged."
+        ),
         blocks=(counts, skipped) if summary.skipped else (counts,),
         notes=(
             (quality.verdict, *(f"rank {row['rank']} is {row['quality']}: {row['reasons']}" for row in doubtful[:3]))

@@ -60,10 +60,10 @@ def sql(
         if query is None:
             _list_tables(opened, run, chosen)
         else:
-            _answer(opened.sql(query), run, chosen, limit)
+            _answer(opened.sql(query), run, query, chosen, limit)
 
 
-def _answer(relation: "duckdb.DuckDBPyRelation", run: Path, chosen: Format, limit: int | None) -> None:
+def _answer(relation: "duckdb.DuckDBPyRelation", run: Path, query: str, chosen: Format, limit: int | None) -> None:
     from lostflops.report import plain
 
     columns, types = relation.columns, [str(kind) for kind in relation.types]
@@ -74,7 +74,7 @@ def _answer(relation: "duckdb.DuckDBPyRelation", run: Path, chosen: Format, limi
         case Format.JSON:
             plain.write_json_table("lostflops.sql/1", columns, types, islice(rows, limit), sys.stdout)
         case Format.TABLE:
-            show(_as_result(columns, rows, limit or TABLE_ROWS, run), as_json=False)
+            show(_as_result(columns, rows, limit or TABLE_ROWS, run, query), as_json=False)
 
 
 def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
         raise QueryError(str(error)) from error
 
 
-def _as_result(columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int, run: Path) -> "Result":
+def _as_result(columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int, run: Path, query: str) -> "Result":
     from lostflops.results import Field, Result, Table
     from lostflops.units import counted
 
@@ -102,7 +102,7 @@ def _as_result(columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int, 
         title="Query",
         verdict=total or f"{counted(len(kept), 'row')}.",
         blocks=(table,),
-        next_command=command("sql", run, "QUERY", "--format", "csv") if more else command("sql", run),
+        next_command=command("sql", run, query, "--format", "csv") if more else command("sql", run),
     )
 
 

@@ -102,7 +102,11 @@ class ByteStream:
                 yield block
             if inflater.eof:
                 raw = inflater.unused_data or self._read(file)
+                while len(raw) < len(_GZIP_MAGIC) and (more := self._read(file)):
+                    raw += more
                 if not raw.startswith(_GZIP_MAGIC):
+                    if raw.strip(b"\0"):
+                        self.problem = "what stands behind the gzip data is no gzip"
                     return
                 inflater = _new_inflater()
             else:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lostflops.ingest.comm_names import op_of_kernel
 from lostflops.ingest.group_ids import group_id, parse_ranks
 from lostflops.ingest.ops import canonical_op, dtype_bytes
 from lostflops.ingest.recording import CommCall, CommMetadata, CommRow
@@ -55,8 +56,8 @@ def build_collectives(
     calls: Sequence[CommCall],
     launches: Mapping[int, Launch],
     known_groups: Mapping[str, str],
-) -> tuple[list[Collective], Counter[str]]:
-    """Collectives in order of start, and counts of what could not be told.
+) -> tuple[list[Collective], Counter[str], int]:
+    """Collectives in order of start, counts of what could not be told, and the number of calls without a kernel.
 
     `known_groups` maps a group's name to its id, from the trace's own list of groups.
     """
@@ -70,14 +71,15 @@ def build_collectives(
             collective = _gloo(row)
             losses["collectives_without_group"] += 1
         elif row.metadata is None and (call is None or call.metadata is None):
-            collective = Collective(row, op=canonical_op(row.name))
+            collective = Collective(row, op=canonical_op(row.name) or op_of_kernel(row.name))
+            if call is not None:
+                collective.dtype, collective.bytes_in = _inputs(call.shapes, call.dtypes)
             losses["collectives_without_metadata"] += 1
         else:
             collective = describe(row, call)
         collectives.append(collective)
-    losses["comms_without_kernel"] += finder.unused() if any(row.on_device for row in rows) else 0
     _number(collectives)
-    return collectives, losses
+    return collectives, losses, finder.unused()
 
 
 class _CallFinder:
@@ -146,7 +148,7 @@ class _Describer:
             group_id=found.group_id,
             group_size=found.metadata.group_size,
             seq=seq,
-            op=found.op or canonical_op(row.name),
+            op=found.op or canonical_op(row.name) or op_of_kernel(row.name),
             dtype=found.metadata.dtype,
             bytes_in=found.bytes_in,
             bytes_out=found.bytes_out,
@@ -197,15 +199,19 @@ def _members(found: CommMetadata) -> Sequence[int] | None:
 def _gloo(row: CommRow) -> Collective:
     """A gloo event tells its operation and inputs; the group comes from a Flight Recorder dump, if at all."""
     collective = Collective(row, op=canonical_op(row.name), metadata="gloo")
-    types = _TYPE.findall(row.dtypes)
-    shapes = _SHAPE.findall(row.shapes)
-    if len(types) != len(shapes):
-        return collective
-    tensors = [(shape, dtype, size) for shape, dtype in zip(shapes, types, strict=True) if (size := dtype_bytes(dtype))]
-    if tensors:
-        collective.dtype = tensors[0][1]
-        collective.bytes_in = sum(_elements(shape) * size for shape, _, size in tensors)
+    collective.dtype, collective.bytes_in = _inputs(row.shapes, row.dtypes)
     return collective
+
+
+def _inputs(shapes: str, dtypes: str) -> tuple[str | None, int | None]:
+    """Element type and size of the tensors among an op's inputs; None where that is not sure."""
+    sizes, types = _SHAPE.findall(shapes), _TYPE.findall(dtypes)
+    if len(types) != len(sizes):
+        return None, None
+    tensors = [(shape, dtype, size) for shape, dtype in zip(sizes, types, strict=True) if (size := dtype_bytes(dtype))]
+    if not tensors:
+        return None, None
+    return tensors[0][1], sum(_elements(shape) * size for shape, _, size in tensors)
 
 
 def _elements(shape: str) -> int:

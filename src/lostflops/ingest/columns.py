@@ -51,7 +51,7 @@ class Texts(dict[Any, int]):
 
 
 def integers(values: list[Any]) -> npt.NDArray[np.int64]:
-    """Values that are integers nearly always; what is none, or beyond 64 bits, becomes null."""
+    """Values that every known dialect writes as integers; what numpy cannot take for one becomes null."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (OverflowError, TypeError, ValueError):

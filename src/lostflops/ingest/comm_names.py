@@ -19,6 +19,12 @@ _PATTERNS: Final = (
     r"nvshmem\w*_(?:barrier|put|get|alltoall|reduce)",
     r"\bdeep_ep::",  # DeepEP dispatch and combine
 )
+_OPS: Final = {
+    "all_reduce": re.compile(r"all_?reduce|cross_device_reduce", re.IGNORECASE),
+    "all_gather": re.compile(r"all_?gather", re.IGNORECASE),
+    "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
+    "all_to_all": re.compile(r"all_?to_?all", re.IGNORECASE),
+}
 _COMM_KERNEL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE)
 
 
@@ -30,6 +36,15 @@ def is_comm_kernel(name: str) -> bool:
     False
     """
     return _COMM_KERNEL.search(name) is not None
+
+
+def op_of_kernel(name: str) -> str | None:
+    """The operation that the name of a communication kernel spells out; NCCL's own names are read by `ops`.
+
+    >>> op_of_kernel("void multimem_all_reduce_kernel<c10::BFloat16, 16>"), op_of_kernel("ncclDevKernel_Generic")
+    ('all_reduce', None)
+    """
+    return next((op for op, pattern in _OPS.items() if pattern.search(name)), None)
 
 
 def is_comm_host_event(name: str) -> bool:

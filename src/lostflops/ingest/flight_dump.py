@@ -2,7 +2,7 @@
 
 The fields are those of torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp,
 versions 2.0 to 2.10. A dump does not say whose it is: the rank comes from the file's name. Gloo dumps
-do not list the members of groups either; `with_members` adds them when another file tells.
+do not list the members of groups either; `flight_join` adds what the rank's trace tells.
 """
 
 import dataclasses

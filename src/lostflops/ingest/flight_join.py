@@ -14,10 +14,10 @@ from lostflops.ingest.flight_dump import GROUPS_UNKNOWN
 from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.readers import flight_recorder, kineto
-from lostflops.store.commit import RunWriter
+from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile
 from lostflops.store.parquet import ParquetWriter
-from lostflops.store.tables import COLLECTIVES, FLIGHT, GROUPS, STATS, Table
+from lostflops.store.tables import COLLECTIVES, EVENTS, FLIGHT, GROUPS, STATS, Table
 
 Columns = dict[str, list[Any]]
 Files = dict[str, list[DataFile]]
@@ -27,10 +27,11 @@ def complete_ranks(run: RunWriter, files: Files, ranks: set[int]) -> None:
     """Complete each of `ranks` that has both files; `files` is changed to name the new parts."""
     with_dump = _ranks_with(files, FLIGHT, flight_recorder.NAME)
     with_trace = _ranks_with(files, COLLECTIVES, kineto.NAME) | _ranks_with(files, GROUPS, kineto.NAME)
+    both = sorted(ranks & with_dump & with_trace)
     writer = ParquetWriter()
     try:
-        for rank in sorted(ranks & with_dump & with_trace):
-            _Completion(run, files, rank, writer).carry_out()
+        for first in range(0, len(both), RANKS_PER_FILE):
+            _Completion(run, files, both[first : first + RANKS_PER_FILE], writer).carry_out()
     finally:
         writer.close()
 
@@ -40,74 +41,98 @@ def _ranks_with(files: Files, table: Table, source_format: str) -> set[int]:
 
 
 class _Completion:
-    def __init__(self, run: RunWriter, files: Files, rank: int, writer: ParquetWriter) -> None:
-        self._run, self._files, self._rank, self._writer = run, files, rank, writer
+    """Some ranks at once, so that files of many ranks are read and written once."""
+
+    def __init__(self, run: RunWriter, files: Files, ranks: list[int], writer: ParquetWriter) -> None:
+        self._run, self._files, self._ranks, self._writer = run, files, ranks, writer
 
     def carry_out(self) -> None:
         flight = self._read(FLIGHT, flight_recorder.NAME)
         trace_groups = self._read(GROUPS, kineto.NAME)
         dump_groups = self._read(GROUPS, flight_recorder.NAME)
-        ids = dict(zip(dump_groups["name"], dump_groups["group_id"], strict=True))
-        ids |= dict(zip(trace_groups["name"], trace_groups["group_id"], strict=True))
-        flight["group_id"] = [
-            known or ids.get(name) for known, name in zip(flight["group_id"], flight["group_name"], strict=True)
-        ]
-        self._replace(FLIGHT, flight_recorder.NAME, flight)
-        self._replace(GROUPS, flight_recorder.NAME, _without(dump_groups, set(trace_groups["group_id"])))
-        unknown = flight["group_id"].count(None)
-        self._correct_stat(flight_recorder.NAME, "flight_groups_unknown", unknown, ("missing", GROUPS_UNKNOWN))
         collectives = self._read(COLLECTIVES, kineto.NAME)
-        if "gloo" in collectives["metadata"]:
-            sizes = dict(zip(trace_groups["group_id"], trace_groups["size"], strict=True))
-            _fill(collectives, flight, sizes, self._profiled_from())
+        dump_stats = self._read(STATS, flight_recorder.NAME)
+        trace_stats = self._read(STATS, kineto.NAME)
+        for rank in self._ranks:
+            _name_groups(flight[rank], trace_groups[rank], dump_groups[rank])
+            dump_groups[rank] = _without(dump_groups[rank], set(trace_groups[rank]["group_id"]))
+            unknown = flight[rank]["group_id"].count(None)
+            row = (rank, flight_recorder.NAME, "flight_groups_unknown", "missing", unknown, GROUPS_UNKNOWN)
+            dump_stats[rank] = _with_stat(dump_stats[rank], row)
+            if "gloo" in collectives[rank]["metadata"]:
+                sizes = dict(zip(trace_groups[rank]["group_id"], trace_groups[rank]["size"], strict=True))
+                _fill(collectives[rank], flight[rank], sizes, self._profiled_from(rank))
+                trace_stats[rank] = _with_stat(trace_stats[rank], _groupless(rank, collectives[rank]))
+        self._replace(FLIGHT, flight_recorder.NAME, flight)
+        self._replace(GROUPS, flight_recorder.NAME, dump_groups)
+        self._replace(STATS, flight_recorder.NAME, dump_stats)
+        if any("gloo" in columns["metadata"] for columns in collectives.values()):
             self._replace(COLLECTIVES, kineto.NAME, collectives)
-            groups, metadata = collectives["group_id"], collectives["metadata"]
-            without = sum(g is None and m == "gloo" for g, m in zip(groups, metadata, strict=True))
-            what = "collectives_without_group"
-            self._correct_stat(kineto.NAME, what, without, KINETO_OBSERVATIONS[what])
+            self._replace(STATS, kineto.NAME, trace_stats)
 
-    def _own(self, table: Table, source_format: str) -> list[DataFile]:
-        return [f for f in self._files.get(table.name, ()) if f.format == source_format and self._rank in f.ranks]
+    def _own(self, table: Table, source_format: str, ranks: list[int]) -> list[DataFile]:
+        wanted = set(ranks)
+        files = self._files.get(table.name, ())
+        return [file for file in files if file.format == source_format and wanted & set(file.ranks)]
 
-    def _read(self, table: Table, source_format: str) -> Columns:
-        columns: Columns = {name: [] for name in table.column_names()}
-        for file in self._own(table, source_format):
-            rows = self._writer.read(self._run.folder / file.path, f"rank = {self._rank}")
-            for name, values in rows.items():
-                columns[name].extend(values)
-        return columns
+    def _read(self, table: Table, source_format: str) -> dict[int, Columns]:
+        names = table.column_names()
+        found: dict[int, Columns] = {rank: {name: [] for name in names} for rank in self._ranks}
+        chosen = f"rank IN ({', '.join(map(str, self._ranks))})"
+        for file in self._own(table, source_format, self._ranks):
+            rows = self._writer.read(self._run.folder / file.path, chosen)
+            for row, rank in enumerate(rows["rank"]):
+                for name in names:
+                    found[rank][name].append(rows[name][row])
+        return found
 
-    def _replace(self, table: Table, source_format: str, columns: Columns) -> None:
-        """New rows for this rank and format in the place of the old ones."""
+    def _replace(self, table: Table, source_format: str, columns: dict[int, Columns]) -> None:
+        """New rows for these ranks and this format in the place of the old ones."""
         kept: list[DataFile] = []
+        replaced = self._own(table, source_format, self._ranks)
         for file in self._files.get(table.name, []):
-            if file.format != source_format or self._rank not in file.ranks:
-                kept.append(file)
-            elif (rest := self._run.without(self._writer, table.name, file, {self._rank})) is not None:
+            rest = self._run.without(self._writer, table.name, file, set(self._ranks)) if file in replaced else file
+            if rest is not None:
                 kept.append(rest)
-        if columns["rank"]:
-            path = self._run.staging / table.name / f"{source_format}-{self._rank:06d}-completed.parquet"
-            self._writer.write(table, columns, path)
-            kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=[self._rank]))
+        joined = {name: [v for rank in self._ranks for v in columns[rank][name]] for name in table.column_names()}
+        if joined["rank"]:
+            path = self._run.staging / table.name / f"{source_format}-{self._ranks[0]:06d}-completed.parquet"
+            self._writer.write(table, joined, path)
+            ranks = sorted(set(joined["rank"]))
+            kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=ranks))
         self._files[table.name] = kept
 
-    def _correct_stat(self, source_format: str, what: str, count: int, meaning: tuple[str, str]) -> None:
-        stats = self._read(STATS, source_format)
-        others = [row for row, name in enumerate(stats["what"]) if name != what]
-        corrected = {name: [values[row] for row in others] for name, values in stats.items()}
-        if count:
-            row = (self._rank, source_format, what, meaning[0], count, meaning[1])
-            for name, value in zip(STATS.column_names(), row, strict=True):
-                corrected[name].append(value)
-        self._replace(STATS, source_format, corrected)
-
-    def _profiled_from(self) -> int:
+    def _profiled_from(self, rank: int) -> int:
         """When the profiler was switched on: its own span, else the first thing it saw."""
-        spans = [self._run.folder / file.path for file in self._own_events()]
-        return self._writer.smallest(spans, "start", f"rank = {self._rank}", first_if="kind = 'span'")
+        paths = [self._run.folder / file.path for file in self._own(EVENTS, kineto.NAME, [rank])]
+        return self._writer.smallest(paths, "start", f"rank = {rank}", first_if="kind = 'span'")
 
-    def _own_events(self) -> list[DataFile]:
-        return [f for f in self._files.get("events", ()) if f.format == kineto.NAME and self._rank in f.ranks]
+
+def _name_groups(flight: Columns, trace_groups: Columns, dump_groups: Columns) -> None:
+    ids = dict(zip(dump_groups["name"], dump_groups["group_id"], strict=True))
+    ids |= dict(zip(trace_groups["name"], trace_groups["group_id"], strict=True))
+    flight["group_id"] = [
+        known or ids.get(name) for known, name in zip(flight["group_id"], flight["group_name"], strict=True)
+    ]
+
+
+def _groupless(rank: int, collectives: Columns) -> tuple[Any, ...]:
+    pairs = zip(collectives["group_id"], collectives["metadata"], strict=True)
+    count = sum(group is None and metadata == "gloo" for group, metadata in pairs)
+    what = "collectives_without_group"
+    effect, reason = KINETO_OBSERVATIONS[what]
+    return rank, kineto.NAME, what, effect, count, reason
+
+
+def _with_stat(stats: Columns, row: tuple[Any, ...]) -> Columns:
+    """The observations with this one in the place of an earlier one; a count of 0 removes it."""
+    what, count = row[2], row[4]
+    others = [number for number, name in enumerate(stats["what"]) if name != what]
+    corrected = {name: [values[number] for number in others] for name, values in stats.items()}
+    if count:
+        for name, value in zip(STATS.column_names(), row, strict=True):
+            corrected[name].append(value)
+    return corrected
 
 
 def _without(groups: Columns, known: set[str]) -> Columns:

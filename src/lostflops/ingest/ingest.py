@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from pathlib import Path
 
 import duckdb
 
-from lostflops.errors import RunError, SourceError
+from lostflops.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
@@ -84,10 +84,17 @@ def _ingest(
         old = run.manifest
         unchanged, fresh = _split_unchanged(found, old)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
-        tasks = _tasks(fresh, run.staging)
+        _refuse_known_conflicts(fresh, unchanged, old, replace)
+        tasks = _tasks(fresh, run.staging, workers)
         meter = _Meter(fresh, progress, began)
         outcomes = carry_out_all(tasks, workers, meter.read, meter.done)
+        outcomes = _reassigned(
+            tasks, outcomes, old, lambda again: carry_out_all(again, workers, meter.read, meter.done)
+        )
         read = [source for outcome in outcomes for source in outcome.sources]
+        skipped += [entry for outcome in outcomes for entry in outcome.skipped]
+        if not read and not unchanged:
+            raise BrokenSource(f"none of {len(found)} files can be read. The first: {skipped[0][1]}")
         kept = _kept_sources(old, read, replace)
         if read:
             files = _files(run, old, kept, outcomes)
@@ -138,17 +145,58 @@ def _with_old_rank(candidate: Found, before: Source | None) -> Found:
     """A file that does not tell its rank keeps the one that was assigned to it before."""
     if candidate.claim.rank is not None or before is None or before.format != candidate.format:
         return candidate
-    return Found(candidate.path, candidate.format, RankClaim(before.rank, "assigned"))
+    return Found(candidate.path, candidate.format, RankClaim(before.rank, "assigned"), candidate.is_named)
 
 
-def _tasks(found: Sequence[Found], staging: Path) -> list[Task]:
+def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source], old: Manifest, replace: bool) -> None:
+    """Refuse before anything is read what the claims show already."""
+    owners: dict[tuple[str, int], Path] = {}
+    for source in unchanged:
+        refuse_conflict(owners, *_key(source), Path(source.path))
+    for candidate in fresh:
+        if candidate.claim.source != "assigned":
+            refuse_conflict(owners, candidate.format, candidate.claim.rank or 0, candidate.path)
+    if not replace:
+        read_again = {str(candidate.path) for candidate in fresh}
+        for source in old.sources:
+            if source.path not in read_again:
+                refuse_conflict(owners, *_key(source), Path(source.path))
+
+
+def _reassigned(
+    tasks: Sequence[Task], outcomes: list[Outcome], old: Manifest, again: Callable[[list[Task]], list[Outcome]]
+) -> list[Outcome]:
+    """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
+    read = [source for outcome in outcomes for source in outcome.sources]
+    recorded = {_key(source) for source in read if source.rank_source != "assigned"}
+    losers = {source.path for source in read if source.rank_source == "assigned" and _key(source) in recorded}
+    if not losers:
+        return outcomes
+    taken = {source.rank for source in (*read, *old.sources)}
+    free = (rank for rank in count() if rank not in taken)
+    kept, repeated = [], []
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if losers.isdisjoint(file.path for file in task.files):
+            kept.append(outcome)
+            continue
+        for part in outcome.files:
+            Path(task.staging, part.table, part.name).unlink()
+        for file in task.files:
+            if file.path in losers:
+                file.rank = next(free)
+        repeated.append(task)
+    return kept + again(repeated)
+
+
+def _tasks(found: Sequence[Found], staging: Path, workers: int) -> list[Task]:
     """One task per file; ranges of ranks where there are so many that one file each would be a burden."""
     ordered = sorted(found, key=lambda source: (source.format, source.claim.rank))
-    size = 1 if len(ordered) <= MOST_SINGLE_RANKS else RANKS_PER_FILE
+    is_many = len({source.claim.rank for source in found}) > MOST_SINGLE_RANKS
+    size = max(1, min(RANKS_PER_FILE, len(ordered) // (4 * workers))) if is_many else 1
     tasks: list[Task] = []
     for source_format, members in groupby(ordered, key=lambda source: source.format):
         for batch in _batched(members, size):
-            files = [TaskFile(str(m.path), m.claim.rank or 0, m.claim.source) for m in batch]
+            files = [TaskFile(str(m.path), m.claim.rank or 0, m.claim.source, m.is_named) for m in batch]
             stem = f"{source_format}-{files[0].rank:06d}-{len(tasks):06d}"
             tasks.append(Task(format=source_format, files=files, staging=str(staging), stem=stem))
     return tasks

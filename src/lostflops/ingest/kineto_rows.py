@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +18,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from lostflops.ingest.columns import NULL, Columns, integers, numbers, small_integers, whole_numbers, whole_or_none
+from lostflops.ingest.columns import (
+    NULL,
+    Columns,
+    Texts,
+    integers,
+    numbers,
+    small_integers,
+    whole_numbers,
+    whole_or_none,
+)
 from lostflops.ingest.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
 from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan
@@ -96,6 +106,9 @@ class KinetoRows:
         for key, code in self.lane_codes.items():
             self.recording.lanes[code].name = self.lane_names.get(_hashable(key[-2:]))
         self.recording.links = _paired(self.arrows["s"], self.arrows["f"])
+        ends = sum(part["id"].size for part in self.arrows["f"])
+        paired = self.recording.links["to_lane"].size if self.recording.links else 0
+        self.recording.losses["unpaired_arrows"] += ends - paired
 
     def _good_times(self, start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         readable = (start != UNREADABLE) & (dur != UNREADABLE)
@@ -107,20 +120,19 @@ class KinetoRows:
             losses["out_of_range_times"] += int((readable & ~good & (dur >= 0)).sum())
         return good
 
-    def _details(self, texts: list[Raw]) -> npt.NDArray[np.uint32]:
+    @staticmethod
+    def _codes(texts: Texts, raw: list[Raw]) -> npt.NDArray[np.uint32]:
         # One join and one split are faster than a bytes() for each; valid JSON holds no NUL.
-        return self.vocabulary.details.codes(b"\0".join(texts).split(b"\0"), len(texts))
+        return texts.codes(b"\0".join(raw).split(b"\0"), len(raw))
 
     def _lane_codes(self, keys: list[LaneKey], make: Callable[[LaneKey], Lane]) -> npt.NDArray[np.int32]:
         known = self.lane_codes
-        try:
+        with suppress(KeyError, TypeError):
             return np.array([known[key] for key in keys], np.int32)
-        except KeyError:
-            for key in dict.fromkeys(keys):
-                self._lane(key, make)
-        except TypeError:
-            keys = [_hashable(key) for key in keys]
-        return self._lane_codes(keys, make)
+        keys = [_hashable(key) for key in keys]
+        for key in dict.fromkeys(keys):
+            self._lane(key, make)
+        return np.array([known[key] for key in keys], np.int32)
 
     def _lane(self, key: LaneKey, make: Callable[[LaneKey], Lane]) -> int:
         if key not in self.lane_codes:
@@ -167,9 +179,10 @@ class KinetoRows:
         if kind in ("op", "annotation"):
             columns["sequence"] = integers([a.sequence for a in args])
             columns["forward_thread"] = small_integers([a.forward_thread for a in args])
-            columns["shapes"] = self._details([a.shapes for a in args])
-            columns["dtypes"] = self._details([a.dtypes for a in args])
-            columns["inputs"] = self._details([a.inputs for a in args])
+            details = self.vocabulary.details
+            columns["shapes"] = self._codes(details, [a.shapes for a in args])
+            columns["dtypes"] = self._codes(details, [a.dtypes for a in args])
+            columns["inputs"] = self._codes(details, [a.inputs for a in args])
             stacks = [a.call_stack for a in args]
             if any(stacks):
                 columns["source"] = self.vocabulary.sources.codes(map(_source_line, stacks), len(args))
@@ -196,7 +209,15 @@ class KinetoRows:
         for i in np.flatnonzero(columns["name"] == self.call_name).tolist():
             start = int(columns["start"][i])
             stop, args = start + int(columns["dur"][i]), events[i].args
-            call = CommCall(int(columns["lane"][i]), start, stop, self._metadata(args), whole_or_none(args.seq))
+            call = CommCall(
+                lane=int(columns["lane"][i]),
+                start=start,
+                stop=stop,
+                metadata=self._metadata(args),
+                seq=whole_or_none(args.seq),
+                shapes=details[columns["shapes"][i]] or "",
+                dtypes=details[columns["dtypes"][i]] or "",
+            )
             recording.comm_calls.append(call)
 
     def _keep_steps_and_annotations(self, columns: Columns) -> None:
@@ -237,8 +258,8 @@ class KinetoRows:
             columns["kind"] = np.array([KIND_CODE[MTIA_NAMES.get(e.name, "kernel")] for e in events], np.uint8)
             columns["bytes"] = whole_numbers([a.size for a in args])
         elif kind == "kernel":
-            columns["grid"] = self._details([a.grid for a in args])
-            columns["block"] = self._details([a.block for a in args])
+            columns["grid"] = self._codes(self.vocabulary.grids, [a.grid for a in args])
+            columns["block"] = self._codes(self.vocabulary.grids, [a.block for a in args])
             columns["registers"] = small_integers([a.registers for a in args])
             columns["shared_memory"] = small_integers([a.shared_memory for a in args])
             columns["occupancy"] = numbers([a.occupancy for a in args])
@@ -334,7 +355,7 @@ def _paired(begins: list[Columns], ends: list[Columns]) -> Columns:
 
 
 def _hashable(key: tuple[Any, ...]) -> Any:
-    return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
+    return tuple(part if part is None or isinstance(part, (int, str)) else repr(part) for part in key)
 
 
 def _thread_lane(key: LaneKey) -> Lane:

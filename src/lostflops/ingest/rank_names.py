@@ -5,8 +5,8 @@ import re
 _RANK = re.compile(
     r"""(?ix)
     (?<![a-z]) (?:
-        rank [-_ ]? (\d{1,6})          # torchtitan rank0_trace.json, HTA rank-0., Megatron _rank_0
-      | worker [-_]? (\d{1,6})         # torch.profiler's tensorboard samples: worker0.
+        rank [-_ ]? (\d{1,6}) (?!\d)       # torchtitan rank0_trace.json, HTA rank-0., Megatron _rank_0
+      | worker [-_]? (\d{1,6}) (?!\d)      # torch.profiler's tensorboard samples: worker0.
       | tp - (\d{1,6}) (?![\d])        # SGLang: -TP-0-
       | kineto _ (\d{1,6}) (?![\d])    # Chakra: megatron_kineto_0.json
       | dump _ (\d{1,6}) (?![\d])      # Flight Recorder: _dump_0

@@ -48,7 +48,6 @@ class RankPart:
         self._device_edges: dict[int, tuple[int, int]] = {}
         self._annotations_seen = 0
         self._lane_ends: dict[int, int] = {}
-        self._refused_before = recording.refused_before
         self._write_host()
         self._launches.sort()
         self._write_device()
@@ -171,7 +170,11 @@ class RankPart:
         recording = self._recording
         self._groups = memberships(recording.document, self._rank)
         known = {row["name"]: row["group_id"] for row in self._groups}
-        collectives, losses = build_collectives(recording.comm_rows, recording.comm_calls, self._comm_launches, known)
+        collectives, losses, unused = build_collectives(
+            recording.comm_rows, recording.comm_calls, self._comm_launches, known
+        )
+        if recording.device.rows:
+            self._losses["comms_without_kernel"] += unused
         self._losses.update(losses)
         base, host_rows = recording.base_time, recording.host.rows
         columns: dict[str, ColumnData] = {
@@ -249,7 +252,7 @@ class RankPart:
     def _write_stats(self) -> None:
         self._losses["missing_steps"] += self._steps.missing()
         self._losses["repeated_steps"] += self._steps.repeated
-        self._losses["shapes_dropped"] += self._vocabulary.details.refused - self._refused_before
+        self._losses.update(self._vocabulary.refused() - self._recording.refused_before)
         if not self._steps.spans:
             self._losses["no_steps"] = 1
         rows = [row for what, count in sorted(self._losses.items()) if count and (row := self._stat(what, count))]

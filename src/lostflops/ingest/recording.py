@@ -105,6 +105,8 @@ class CommCall:
     stop: int
     metadata: CommMetadata | None
     seq: int | None
+    shapes: str = ""
+    dtypes: str = ""
 
 
 @dataclass(slots=True)
@@ -145,11 +147,11 @@ class Recording:
     document: dict[str, Any] = field(default_factory=dict)
     base_time: int = 0
     losses: Counter[str] = field(default_factory=Counter)
-    refused_before: int = field(init=False)
+    refused_before: Counter[str] = field(init=False)
     examples: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.refused_before = self.vocabulary.details.refused
+        self.refused_before = self.vocabulary.refused()
         self.host = Spool(HOST_COLUMNS, self.spool_folder)
         self.device = Spool(DEVICE_COLUMNS, self.spool_folder)
         self.memory = Spool(MEMORY_COLUMNS, self.spool_folder)

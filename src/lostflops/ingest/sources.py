@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class Found:
     path: Path
     format: str
     claim: RankClaim
+    is_named: bool = False
 
 
 def find_sources(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
@@ -41,7 +42,7 @@ def find_sources(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tup
                 continue
             known = _recognise(path)
             if known is not None:
-                found[path] = Found(path, known, READERS[known].rank_claim(path))
+                found[path] = Found(path, known, READERS[known].rank_claim(path), is_named)
             elif is_named:
                 raise UnknownFormat(
                     f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). "
@@ -87,17 +88,11 @@ def _recognise(path: Path) -> str | None:
 
 
 def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
-    """Give each file without a rank the lowest free one; refuse two files that claim one rank."""
-    owners: dict[tuple[str, int], Path] = {}
-    for source in found:
-        if source.claim.rank is not None:
-            refuse_conflict(owners, source.format, source.claim.rank, source.path)
+    """Give each file without a rank the lowest free one."""
     used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
     free = (rank for rank in count() if rank not in used)
     return [
-        source
-        if source.claim.rank is not None
-        else Found(source.path, source.format, RankClaim(next(free), "assigned"))
+        source if source.claim.rank is not None else replace(source, claim=RankClaim(next(free), "assigned"))
         for source in found
     ]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from lostflops.errors import BrokenSource
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import Ingested, Job, RankClaim
 from lostflops.ingest.vocabulary import Vocabulary
@@ -23,6 +24,7 @@ class TaskFile(msgspec.Struct):
     path: str
     rank: int
     rank_source: str
+    is_named: bool = False
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -40,22 +42,30 @@ class Outcome(msgspec.Struct, kw_only=True):
     format: str
     sources: list[Source]
     files: list[PartFile]
+    skipped: list[tuple[str, str]]
 
 
 def carry_out(task: Task, writer: ParquetWriter, on_read: Callable[[int], None] | None = None) -> Outcome:
     parts = PartWriter(writer, Path(task.staging), task.stem)
     vocabulary = Vocabulary()
-    sources = []
+    sources: list[Source] = []
+    skipped: list[tuple[str, str]] = []
     with _garbage_collection_paused():
         for file in task.files:
             path = Path(file.path)
             before = path.stat()
             claim = RankClaim(file.rank, file.rank_source)
             job = Job(path, claim, parts, vocabulary, task.staging, on_read)
-            found = READERS[task.format].ingest(job)
-            sources.append(_source(task.format, path, before.st_size, before.st_mtime_ns, found))
+            try:
+                found = READERS[task.format].ingest(job)
+            except BrokenSource as error:
+                if file.is_named:
+                    raise
+                skipped.append((file.path, str(error)))
+            else:
+                sources.append(_source(task.format, path, before.st_size, before.st_mtime_ns, found))
         files = parts.finish()
-    return Outcome(format=task.format, sources=sources, files=files)
+    return Outcome(format=task.format, sources=sources, files=files, skipped=skipped)
 
 
 def _source(source_format: str, path: Path, size: int, modified_ns: int, found: Ingested) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -29,13 +30,23 @@ class Vocabulary:
     def __init__(self) -> None:
         self.names = Texts(_MOST_NAMES)
         self.details = Texts(_MOST_DETAILS)
+        self.grids = Texts(_MOST_DETAILS)
         self.sources = Texts(_MOST_DETAILS)
         self.step_of_name = _PerText(self.names, _step, np.dtype(np.int64))
         self.is_comm_kernel = _PerText(self.names, is_comm_kernel, np.dtype(np.bool_))
         self.is_comm_host_event = _PerText(self.names, is_comm_host_event, np.dtype(np.bool_))
         self.source_of_name = _PerText(self.names, self._source, np.dtype(np.uint32))
-        self.triples = _PerText(self.details, _triple, np.dtype(np.int32))
+        self.triples = _PerText(self.grids, _triple, np.dtype(np.int32))
         """Numbers of a grid or block such as `[8, 1, 1]`."""
+
+    def refused(self) -> Counter[str]:
+        """How often a text was left out because there were too many different ones, by observation."""
+        return Counter(
+            names_dropped=self.names.refused,
+            shapes_dropped=self.details.refused,
+            grids_dropped=self.grids.refused,
+            sources_dropped=self.sources.refused,
+        )
 
     def _source(self, name: str) -> int:
         """The profiler names a Python call by its source line."""

@@ -10,9 +10,10 @@ import threading
 import traceback
 from typing import BinaryIO
 
+import duckdb
 import msgspec
 
-from lostflops.errors import LostflopsError, SourceError
+from lostflops.errors import LostflopsError, RunError, SourceError
 from lostflops.ingest.tasks import Outcome, Task, carry_out
 from lostflops.store.parquet import ParquetWriter
 
@@ -38,6 +39,8 @@ def main() -> None:
             _send(Message(error=str(error), error_type=type(error).__name__))
         except OSError as error:
             _send(Message(error=str(error), error_type=SourceError.__name__))
+        except duckdb.Error as error:
+            _send(Message(error=f"{task.staging} cannot be written: {error}", error_type=RunError.__name__))
         except BaseException:  # noqa: BLE001 - a bug: show it, and end without waiting for the reading thread
             traceback.print_exc()
             os._exit(1)

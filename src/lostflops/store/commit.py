@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from lostflops._version import __version__
@@ -37,21 +38,17 @@ class RunWriter:
         self.manifest = Manifest()
         self.staging = folder
         self._lock = -1
+        self._rewritten = 0
+        self._made_folders: list[Path] = []
 
     def __enter__(self) -> RunWriter:
         self._refuse_foreign()
-        existed = self.folder.exists()
+        self._made_folders = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = self._open_lock()
         except OSError as error:
             raise RunError(f"{self.folder} cannot be written: {error.strerror}. Choose another folder.") from None
-        self._made_folder = not existed
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise RunBusy(f"another ingest is writing to {self.folder}. Wait, or choose another folder.") from None
         try:
             self._start()
         except BaseException:
@@ -66,13 +63,28 @@ class RunWriter:
             shutil.rmtree(self.staging, ignore_errors=True)
         if is_run:
             _remove_empty(self.folder / DATA)
-        elif self._made_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
         else:
             _remove_empty(self.folder / DATA)
             for leftover in (_LOCK, _NEW_MANIFEST):
                 (self.folder / leftover).unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else may have put something there meanwhile
+                for made in self._made_folders:
+                    made.rmdir()
         os.close(self._lock)
+
+    def _open_lock(self) -> int:
+        """The lock file, locked; one that its last owner removed meanwhile protects nothing and is opened anew."""
+        while True:
+            lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise RunBusy(f"another ingest is writing to {self.folder}. Wait, or choose another folder.") from None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), (self.folder / _LOCK).stat()):
+                    return lock
+            os.close(lock)
 
     def _start(self) -> None:
         if (self.folder / manifests.FILE_NAME).exists():
@@ -114,6 +126,8 @@ class RunWriter:
         columns = manifests.current_columns()
         columns |= {name: old for name, old in self.manifest.columns.items() if self.manifest.files.get(name)}
         columns[RANKS.name] = list(RANKS.column_names())
+        for made in (self.staging, *self.staging.iterdir(), self.staging.parent):
+            manifests.make_durable(made)
         generation = int(self.staging.name)
         written = f"lostflops {__version__}"
         self.manifest = Manifest(writer=written, generation=generation, columns=columns, sources=sources, files=merged)
@@ -152,7 +166,8 @@ class RunWriter:
             return file
         if not kept:
             return None
-        path = self.staging / table / f"{Path(file.path).stem}-less.parquet"
+        self._rewritten += 1
+        path = self.staging / table / f"{file.format}-rest-{self._rewritten:06d}.parquet"
         writer.merge([self.folder / file.path], path, where=f"rank IN ({', '.join(map(str, kept))})")
         return DataFile(path=self.relative(path), format=file.format, ranks=kept)
 

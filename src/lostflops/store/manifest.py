@@ -119,6 +119,11 @@ def save(folder: Path, manifest: Manifest) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(folder / FILE_NAME)
+    make_durable(folder)
+
+
+def make_durable(folder: Path) -> None:
+    """Flush the entries of a folder: that files were made in it, or renamed."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)
