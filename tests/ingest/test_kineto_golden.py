@@ -894,3 +894,9 @@ def test_texts_beyond_the_cap_are_counted_by_kind(rows, traces, monkeypatch):
     rows("select 1", trace)
     dropped = dict(traces.ask("select what, count from stats where effect = 'dropped'"))
     assert dropped == {"shapes_dropped": 3, "grids_dropped": 3}
+
+
+def test_arrows_without_a_beginning(rows):
+    arrow = {"cat": "fwdbwd", "name": "fwdbwd", "pid": HOST, "tid": 1, "ts": 5}
+    trace = [op("a", 0, 1), arrow | {"ph": "s", "id": "none"}, arrow | {"ph": "f", "id": 7}]
+    assert rows("select count(*) from links", trace) == [(0,)]

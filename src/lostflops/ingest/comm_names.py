@@ -25,6 +25,8 @@ _OPS: Final = {
     "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
     "all_to_all": re.compile(r"all_?to_?all", re.IGNORECASE),
 }
+_LONGEST_NAME: Final = 4_096
+"""Templates make names of some thousand characters; what says `nccl` says it early."""
 _COMM_KERNEL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE)
 
 
@@ -35,7 +37,7 @@ def is_comm_kernel(name: str) -> bool:
     >>> is_comm_kernel("void at::native::reduce_kernel<512, 1, ...>")
     False
     """
-    return _COMM_KERNEL.search(name) is not None
+    return _COMM_KERNEL.search(name[:_LONGEST_NAME]) is not None
 
 
 def op_of_kernel(name: str) -> str | None:

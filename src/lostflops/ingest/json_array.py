@@ -22,11 +22,12 @@ from lostflops.errors import BrokenSource
 T = TypeVar("T")
 
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
-_TEXT_OR_BARE_WORD = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:nan|infinity|inf)\b', re.IGNORECASE)
+_TEXT_OR_BARE_WORD = re.compile(rb'("(?:[^"\\]++|\\.)*+")|-?(?:nan|infinity|inf)\b', re.IGNORECASE)
+_LARGEST_REPAIR = 1 << 20
 _MOST_CUT_TRIES = 64
 _MOST_OPENINGS = 8
 _MOST_STRAY_BRACES = 8
-LARGEST_HEADER = 16 << 20
+LARGEST_HEADER = 12 << 20
 LARGEST_ELEMENT = 8 << 20
 _UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _BETWEEN = b" \t\r\n,"
@@ -168,6 +169,9 @@ class JsonArray(Generic[T]):
             return self._decode(b"[" + text + b"]")
         except _UNDECODABLE as error:
             reason = str(error)
+        if len(text) > _LARGEST_REPAIR:
+            self._lose(reason)
+            return []
         readable = text.decode("utf-8", "replace").encode()
         mended = _TEXT_OR_BARE_WORD.sub(lambda found: found[1] or b"null", readable)
         try:
@@ -213,9 +217,9 @@ def element_spans(text: bytes) -> tuple[list[tuple[int, int]], int | None]:
     kind = classes[at]
     quote = kind == _QUOTE
     quote[quote] = ~_escaped(classes, at[quote])
-    outside = np.cumsum(quote) % 2 == 0
-    change = np.where(outside & (kind == _OPEN), 1, 0) - np.where(outside & (kind == _CLOSE), 1, 0)
-    depth = np.cumsum(change)
+    outside = np.cumsum(quote, dtype=np.uint8) % 2 == 0  # only odd and even matter, so it may wrap around
+    change = (outside & (kind == _OPEN)).astype(np.int8) - (outside & (kind == _CLOSE)).astype(np.int8)
+    depth = np.cumsum(change, dtype=np.int32)
     closed = np.flatnonzero(depth < 0)
     last = int(closed[0]) if closed.size else at.size
     at, depth, change = at[: last + 1], depth[:last], change[:last]
@@ -231,7 +235,8 @@ def _escaped(classes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> n
     if not backslash.any():
         return np.zeros(quotes.size, np.bool_)
     index = np.arange(classes.size, dtype=np.int32)
-    last_other = np.maximum.accumulate(np.where(backslash, -1, index))
+    index[backslash] = -1
+    last_other = np.maximum.accumulate(index, out=index)
     before = np.where(quotes > 0, last_other[quotes - 1], -1)
     run = np.where(quotes > 0, quotes - 1 - before, 0)
     odd: npt.NDArray[np.bool_] = run % 2 == 1

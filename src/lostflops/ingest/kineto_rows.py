@@ -341,6 +341,8 @@ def _paired(begins: list[Columns], ends: list[Columns]) -> Columns:
     if not begins or not ends:
         return {}
     one, two = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in (begins, ends))
+    if one["id"].size == 0:
+        return {}
     order = np.argsort(one["id"], kind="stable")
     index = np.searchsorted(one["id"], two["id"], side="right", sorter=order) - 1
     begin = order[np.maximum(index, 0)]

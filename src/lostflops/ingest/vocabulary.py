@@ -20,6 +20,7 @@ _PYTHON_FRAME = re.compile(r".\(\d+\): ")
 # Scalars and shapes can differ in every row of an odd trace; real ones hold a few thousand.
 _MOST_DETAILS = 200_000
 _MOST_NAMES = 5_000_000
+_LONGEST_PATH = 4_096
 
 Item = TypeVar("Item", bound=np.generic)
 
@@ -50,7 +51,7 @@ class Vocabulary:
 
     def _source(self, name: str) -> int:
         """The profiler names a Python call by its source line."""
-        return self.sources[name] if _PYTHON_FRAME.search(name) else 0
+        return self.sources[name] if _PYTHON_FRAME.search(name[:_LONGEST_PATH]) else 0
 
 
 class _PerText(Generic[Item]):
