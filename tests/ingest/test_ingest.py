@@ -450,8 +450,8 @@ def test_many_ranks_with_dumps_are_completed_together(traces, monkeypatch):
 def test_a_file_that_vanishes_is_an_error_of_ours(traces, four, monkeypatch):
     find = ingest.__globals__["find_sources"]
 
-    def find_and_lose(arguments):
-        found = find(arguments)
+    def find_and_lose(*arguments):
+        found = find(*arguments)
         four[1].unlink()
         return found
 

@@ -79,9 +79,9 @@ def _ingest(
     progress: Callable[[Progress], None] | None,
 ) -> IngestSummary:
     began = time.monotonic()
-    found, skipped = find_sources(sources)
     with RunWriter(out) as run:
         old = run.manifest
+        found, skipped = find_sources(sources, old.sources)
         unchanged, fresh = _split_unchanged(found, old)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
         _refuse_known_conflicts(fresh, unchanged, old, replace)
@@ -118,22 +118,17 @@ def _key(source: Source) -> tuple[str, int]:
 
 
 def _split_unchanged(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
-    """Files that the run holds already, and files to read.
-
-    Same path, size and time of change is taken for the same content, as make and git do; failing
-    that, the content itself is compared.
-    """
+    """Files that the run holds already, and files to read; where path or time differ, the content decides."""
     by_path = {source.path: source for source in old.sources}
     by_content = {(source.size, source.hash): source for source in old.sources}
     sizes = {source.size for source in old.sources}
     unchanged: list[Source] = []
     fresh: list[Found] = []
     for candidate in found:
-        status = candidate.path.stat()
         known = by_path.get(str(candidate.path))
-        if known is None or (known.size, known.modified_ns) != (status.st_size, status.st_mtime_ns):
-            same_size = status.st_size in sizes
-            known = by_content.get((status.st_size, file_hash(candidate.path))) if same_size else None
+        if known is None or not known.is_unchanged(candidate.path):
+            size = candidate.path.stat().st_size
+            known = by_content.get((size, file_hash(candidate.path))) if size in sizes else None
         if known is not None and known.format == candidate.format and candidate.claim.rank in (None, known.rank):
             unchanged.append(known)
         else:

@@ -13,7 +13,7 @@ from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import RankClaim
-from lostflops.store.manifest import is_run
+from lostflops.store.manifest import Source, is_run
 
 _HEAD = 64 << 10
 _NO_TRACE = frozenset({".parquet", ".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
@@ -29,16 +29,24 @@ class Found:
     is_named: bool = False
 
 
-def find_sources(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
+def find_sources(
+    arguments: Sequence[str | Path], known_sources: Sequence[Source] = ()
+) -> tuple[list[Found], list[tuple[str, str]]]:
     """Files to ingest in order of path, and files in folders that no reader knows, each with a reason.
 
-    A file that is named and not recognised is an error; one that merely lies in a folder is skipped.
+    A file that is named and not recognised is an error; one that merely lies in a folder is skipped. Files that were
+    read before and did not change since are not opened.
     """
+    before = {source.path: source for source in known_sources}
     found: dict[Path, Found] = {}
     skipped: list[tuple[str, str]] = []
     for argument in arguments:
         for path, is_named in _expand(str(argument)):
             if path in found:
+                continue
+            source = before.get(str(path))
+            if source is not None and source.is_unchanged(path):
+                found[path] = Found(path, source.format, RankClaim(source.rank, source.rank_source), is_named)
                 continue
             known = _recognise(path)
             if known is not None:

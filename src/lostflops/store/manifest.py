@@ -40,6 +40,11 @@ class Source(msgspec.Struct, kw_only=True):
     base_time: int = 0
     events: int = 0
 
+    def is_unchanged(self, path: Path) -> bool:
+        """Same size and time of change are taken for the same content, as make and git do."""
+        status = path.stat()
+        return (self.size, self.modified_ns) == (status.st_size, status.st_mtime_ns)
+
 
 class DataFile(msgspec.Struct, kw_only=True):
     """A Parquet file of one table; `path` is relative to the run."""
