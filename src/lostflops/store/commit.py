@@ -61,10 +61,8 @@ class RunWriter:
         is_run = (self.folder / manifests.FILE_NAME).exists()
         if not is_run or manifests.load(self.folder).generation != int(self.staging.name):
             shutil.rmtree(self.staging, ignore_errors=True)
-        if is_run:
-            _remove_empty(self.folder / DATA)
-        else:
-            _remove_empty(self.folder / DATA)
+        _remove_empty(self.folder / DATA)
+        if not is_run:
             for leftover in (_LOCK, _NEW_MANIFEST):
                 (self.folder / leftover).unlink(missing_ok=True)
             with suppress(OSError):  # somebody else may have put something there meanwhile
