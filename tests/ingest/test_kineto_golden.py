@@ -900,3 +900,8 @@ def test_arrows_without_a_beginning(rows):
     arrow = {"cat": "fwdbwd", "name": "fwdbwd", "pid": HOST, "tid": 1, "ts": 5}
     trace = [op("a", 0, 1), arrow | {"ph": "s", "id": "none"}, arrow | {"ph": "f", "id": 7}]
     assert rows("select count(*) from links", trace) == [(0,)]
+
+
+def test_annotations_that_take_no_time(rows):
+    trace = [note("instant", 5, 0), op("a", 5, 1)]
+    assert rows("select name, annotation from events where kind = 'op'", trace) == [("a", None)]

@@ -67,7 +67,7 @@ class AnnotationLookup:
         found = np.zeros(lanes.size, np.uint32)
         for number, (times, codes) in self._by_lane.items():
             rows = np.flatnonzero(lanes == number)
-            if rows.size:
+            if rows.size and times.size:  # annotations that take no time are around nothing
                 index = np.searchsorted(times, start[rows], side="right") - 1
                 found[rows] = np.where(index >= 0, codes[index], 0)
         return found
