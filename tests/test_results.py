@@ -28,7 +28,7 @@ def test_json_is_plain_and_keyed_by_block() -> None:
         blocks=(
             Pairs("window", "", (Pair("wall", 100, "ns"),)),
             Table("ranks", "", (Field("rank"), Field("busy", "ns")), ((0, 60), (1, None))),
-            Lines("lines", "", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),)),
+            Lines("lines", "", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40),
             Findings("findings", "", (FINDING,)),
         ),
         notes=("one",),
@@ -36,7 +36,7 @@ def test_json_is_plain_and_keyed_by_block() -> None:
     )
     data = json.loads(json.dumps(result.to_json()))
     finding = data.pop("findings")[0]
-    part = {"name": "idle.data", "ns": 40, "share": 0.4, "parts": []}
+    part = {"line": "idle.data", "ns": 40, "share": 0.4, "parts": []}
     assert data == {
         "schema": "lostflops.ledger/1",
         "title": "Ledger",
@@ -44,7 +44,7 @@ def test_json_is_plain_and_keyed_by_block() -> None:
         "notes": ["one"],
         "window": {"wall": 100},
         "ranks": [{"rank": 0, "busy": 60}, {"rank": 1, "busy": None}],
-        "lines": [{"name": "idle", "ns": 40, "share": 0.4, "parts": [part]}],
+        "lines": {"total_ns": 40, "lines": [{"line": "idle", "ns": 40, "share": 0.4, "parts": [part]}]},
     }
     assert set(finding) >= {"cause", "lost_ns", "lost_share", "evidence", "ranks", "confidence", "fix", "prediction"}
     assert finding["evidence"][0]["events"] == [[0, 7]]

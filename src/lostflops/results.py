@@ -9,17 +9,21 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Value = str | int | float | bool | None
-Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time"]
-"""`count` is a number, `share` a part of 1, `time` a Unix time in ns; without a unit a value shows as it is."""
+Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
+"""`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per something, `gbs` GB/s;
+without a unit a value shows as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a table. `name` is its key in JSON, `label` its heading where the name does not do."""
+    """A column of a table. `name` is its key in JSON, inside the object `within` where that is given; `label` is its
+    heading where the name does not do. People see it if it is `shown`."""
 
     name: str
     unit: Unit = ""
     label: str = ""
+    within: str = ""
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,25 @@ class Table:
         assert all(len(row) == len(self.fields) for row in self.rows), f"ragged table {self.name}"
 
     def to_json(self) -> list[dict[str, Any]]:
-        names = [field.name for field in self.fields]
-        return [dict(zip(names, row, strict=True)) for row in self.rows]
+        return [self._row_to_json(row) for row in self.rows]
+
+    def _row_to_json(self, row: tuple[Value, ...]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for field, value in zip(self.fields, row, strict=True):
+            place = result.setdefault(field.within, {}) if field.within else result
+            place[field.name] = value
+        return result
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
+    """A figure, or a list of them; people see it if it is `shown`."""
+
     name: str
-    value: Value
+    value: Value | tuple[Value, ...]
     unit: Unit = ""
     label: str = ""
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Pairs:
     items: tuple[Pair, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {pair.name: pair.value for pair in self.items}
+        return {pair.name: list(pair.value) if isinstance(pair.value, tuple) else pair.value for pair in self.items}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +82,64 @@ class Line:
     share: float
     parts: tuple["Line", ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "line": self.name,
+            "ns": self.ns,
+            "share": self.share,
+            "parts": [part.to_json() for part in self.parts],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Ledger lines: exclusive, and together the whole."""
+    """Ledger lines: exclusive, and together `total_ns`. People are shown each divided by `per` of what `unit` says."""
 
     name: str
     title: str
     items: tuple[Line, ...]
+    total_ns: int
+    per: int = 1
+    unit: str = ""
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(line) for line in self.items]
+    def __post_init__(self) -> None:
+        held = sum(line.ns for line in self.items)
+        assert held == self.total_ns, f"{self.name} does not close: {held} of {self.total_ns} ns"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"total_ns": self.total_ns, "lines": [line.to_json() for line in self.items]}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A step down; `points` are percent of the whole."""
+
+    name: str
+    points: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """From 100% down to what is left: the bars sum to 100, and the last is `value` where that is known."""
+
+    name: str
+    title: str
+    value: float | None
+    reason: str
+    convention: str
+    bars: tuple[Bar, ...]
+
+    def __post_init__(self) -> None:
+        total = sum(bar.points for bar in self.bars)
+        assert not self.bars or abs(total - 100) < 1e-6, f"the bars of {self.name} sum to {total}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "value": self.value,
+            "reason": self.reason,
+            "convention": self.convention,
+            "waterfall": [{"line": bar.name, "points": bar.points} for bar in self.bars],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +199,7 @@ class Findings:
         return [asdict(finding) for finding in self.items]
 
 
-Block = Table | Pairs | Lines | Findings
+Block = Table | Pairs | Lines | Waterfall | Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +217,12 @@ class Result:
     blocks: tuple[Block, ...] = ()
     notes: tuple[str, ...] = ()
     next_command: str = ""
+    more: tuple[Block, ...] = ()
+    """What only programs read: it stands in JSON beside the blocks, and on no screen."""
 
     def __post_init__(self) -> None:
         taken = {"schema", "title", "verdict", "notes"}
-        for block in self.blocks:
+        for block in (*self.blocks, *self.more):
             assert block.name not in taken, f"two parts of {self.name} are called {block.name}"
             taken.add(block.name)
 
@@ -171,5 +233,5 @@ class Result:
             "title": self.title,
             "verdict": self.verdict,
             "notes": list(self.notes),
-            **{block.name: block.to_json() for block in self.blocks},
+            **{block.name: block.to_json() for block in (*self.blocks, *self.more)},
         }

@@ -11,7 +11,11 @@ from lostflops.cli.main import COMMANDS, EXIT_CODES, build
 FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
+    "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "info": {"RUN", "--json"},
+    "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--peak-tflops", "--model-flops", "--json"},
+    "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
     "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},
 }

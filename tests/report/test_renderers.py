@@ -6,9 +6,22 @@ import pytest
 
 from lostflops.report import RENDERERS, renderer
 from lostflops.report.terminal import format_value
-from lostflops.results import Evidence, Field, Finding, Findings, Line, Lines, Pair, Pairs, Prediction, Result, Table
+from lostflops.results import (
+    Evidence,
+    Field,
+    Finding,
+    Findings,
+    Line,
+    Lines,
+    Pair,
+    Pairs,
+    Prediction,
+    Result,
+    Table,
+)
 
 HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
+LINES = Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40)
 FINDING = Finding(
     "sync", "The host waits", 10_000, 0.1, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
     Prediction("p", "c", 90_000, 80_000, 95_000, 0.02, "2024-01-31", "run"),
@@ -23,7 +36,9 @@ RESULTS = {
         "wide", "Wide", "v", (Table("t", "T", tuple(Field(f"column_{i}") for i in range(30)), ((1,) * 30,)),)
     ),
     "empty": Result("empty", "Empty", "v", (Table("t", "T", (Field("name"),), ()),)),
-    "lines": Result("lines", "Lines", "v", (Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),)),)),
+    "lines": Result(
+        "lines", "Lines", "v", (Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40),)
+    ),
     "findings": Result("findings", "Findings", "v", (Findings("f", "F", (FINDING,)),)),
     "hostile": Result("hostile", HOSTILE, HOSTILE, notes=(HOSTILE,)),
 }

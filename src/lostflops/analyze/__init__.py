@@ -6,11 +6,15 @@ An analysis reads tables and returns data: it opens no files and draws nothing.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lostflops.analyze.comm import comm
 from lostflops.analyze.contents import contents
+from lostflops.analyze.kernels import kernels
 from lostflops.analyze.quality import quality
+from lostflops.analyze.report import report
+from lostflops.analyze.steps import steps
 from lostflops.results import Result
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality)
+ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm)

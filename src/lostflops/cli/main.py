@@ -8,13 +8,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import demo, info, ingest, sql
+from lostflops.cli import comm, demo, info, ingest, kernels, report, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (demo, demo.demo),
     (ingest, ingest.ingest),
     (info, info.info),
+    (report, report.report),
+    (steps, steps.steps),
+    (kernels, kernels.kernels),
+    (comm, comm.comm),
     (sql, sql.sql),
 )
 

@@ -14,12 +14,31 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lostflops.results import Block, Finding, Findings, Line, Lines, Pairs, Result, Table, Unit, Value
+from lostflops.report.bars import floating_bar
+from lostflops.results import (
+    Block,
+    Finding,
+    Findings,
+    Line,
+    Lines,
+    Pairs,
+    Result,
+    Table,
+    Unit,
+    Value,
+    Waterfall,
+)
 from lostflops.units import format_bytes, format_flop, format_ns, format_share, format_time
 
 WIDTH = 80
 NARROWEST_TEXT = 12
 """A text column may be folded down to this; a table that needs more is shown as one record after the other."""
+
+NARROWEST_BARS = 20
+MOST_PARTS = 4
+"""Parts shown below a line of the ledger; the rest is summed."""
+MOST_VALUES = 8
+SMALLEST_RATE = 0.001
 
 _INTEGER_FORMATS = {
     "ns": format_ns,
@@ -28,6 +47,7 @@ _INTEGER_FORMATS = {
     "time": format_time,
     "count": "{:,}".format,
 }
+_RATES = ("rate", "gbs")
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -59,9 +79,33 @@ def format_value(value: Value, unit: Unit) -> str:
         return _INTEGER_FORMATS[unit](value)
     if isinstance(value, int | float) and unit == "share":
         return format_share(value)
+    if isinstance(value, int | float) and unit in _RATES:
+        return f"{value:.3g}" if value >= SMALLEST_RATE or not value else f"<{SMALLEST_RATE:g}"
     if isinstance(value, float):
         return f"{value:.10g}"
     return _clean(str(value))
+
+
+def format_values(values: Sequence[Value], unit: Unit) -> str:
+    """Several values; numbers that follow each other are drawn together.
+
+    >>> format_values((0, 1, 2, 3, 8), ""), format_values(("a", "b"), ""), format_values((), "")
+    ('0-3, 8', 'a, b', '-')
+    """
+    runs: list[list[Value]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if isinstance(value, int) and isinstance(last, int) and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    texts = [
+        f"{format_value(run[0], unit)}-{format_value(run[-1], unit)}" if len(run) > 1 else format_value(run[0], unit)
+        for run in runs
+    ]
+    if len(texts) > MOST_VALUES:
+        texts = [*texts[:MOST_VALUES], f"... {len(values):,} in all"]
+    return ", ".join(texts) or "-"
 
 
 def _write_block(block: Block, console: Console) -> None:
@@ -72,22 +116,48 @@ def _write_block(block: Block, console: Console) -> None:
         case Table():
             _write_table(block, console)
         case Pairs():
-            cells = [[pair.label or pair.name, format_value(pair.value, pair.unit)] for pair in block.items]
+            cells = [
+                [
+                    pair.label or pair.name,
+                    format_values(pair.value, pair.unit)
+                    if isinstance(pair.value, tuple)
+                    else format_value(pair.value, pair.unit),
+                ]
+                for pair in block.items
+                if pair.shown
+            ]
             console.print(_pairs(cells))
         case Lines():
-            console.print(_ledger(block.items))
+            console.print(_ledger(block))
+        case Waterfall():
+            _write_waterfall(block, console)
         case Findings():
             for number, finding in enumerate(block.items, 1):
                 _write_finding(number, finding, console)
 
 
+def _write_waterfall(block: Waterfall, console: Console) -> None:
+    names = [_clean(bar.name) for bar in block.bars]
+    widest = max(map(cell_len, names), default=0)
+    room = max(console.width - widest - 14, NARROWEST_BARS)
+    left = 100.0
+    for name, bar in zip(names, block.bars, strict=True):
+        drawn = floating_bar(left - bar.points, left, room, plain=not console.encoding.startswith("utf"))
+        points = format_share(bar.points / 100)
+        console.print(Text(f"  {name:<{widest}}  {points:>6}  {drawn}".rstrip()), no_wrap=True, overflow="crop")
+        left -= bar.points
+    for text in (block.reason, block.convention):
+        if text:
+            console.print(Padding(Text(_clean(text), style="dim"), (0, 0, 0, 2)))
+
+
 def _write_table(table: Table, console: Console) -> None:
-    heads = [_clean(field.label or field.name) for field in table.fields]
-    units = [field.unit for field in table.fields]
-    rows = [[format_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
+    shown = [i for i, field in enumerate(table.fields) if field.shown]
+    heads = [_clean(table.fields[i].label or table.fields[i].name) for i in shown]
+    rows = [[format_value(row[i], table.fields[i].unit) for i in shown] for row in table.rows]
     numeric = [
         all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in table.rows)
-        for i in range(len(heads))
+        for i in shown
     ]
     if not rows:
         console.print(Text("(no rows)"))
@@ -131,20 +201,32 @@ def _pairs(cells: Sequence[Sequence[str]]) -> Padding:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def _ledger(lines: Sequence[Line]) -> Grid:
+def _ledger(block: Lines) -> Grid:
+    """Lines that hold any time, each with its largest parts."""
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(overflow="fold")
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
+    if block.unit:
+        grid.add_row("", Text(f"per {block.unit}", style="bold"), Text("share", style="bold"))
 
     def add(line: Line, depth: int) -> None:
         name = "  " * (depth + 1) + _clean(line.name)
-        grid.add_row(Text(name), Text(format_ns(line.ns)), Text(format_share(line.share)))
-        for part in line.parts:
+        style = "dim" if depth else ""
+        grid.add_row(
+            Text(name, style), Text(format_ns(round(line.ns / block.per)), style), Text(format_share(line.share), style)
+        )
+        for part in line.parts[:MOST_PARTS]:
             add(part, depth + 1)
+        if len(line.parts) > MOST_PARTS:
+            left = line.parts[MOST_PARTS:]
+            rest = Line(f"{len(left):,} more", sum(part.ns for part in left), sum(part.share for part in left))
+            add(rest, depth + 1)
 
-    for line in lines:
-        add(line, 0)
+    for line in block.items:
+        if line.ns:
+            add(line, 0)
+    add(Line("total", block.total_ns, 1.0 if block.total_ns else 0.0), 0)
     return grid
 
 

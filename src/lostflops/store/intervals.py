@@ -80,6 +80,23 @@ class Intervals:
         """What of the set lies in [start, stop)."""
         return Intervals.of(np.maximum(self.start, start), np.minimum(self.stop, stop))
 
+    def within(self, start: Ns, stop: Ns) -> Ns:
+        """How much of each [start, stop) is in the set.
+
+        >>> Intervals.of([0, 10], [4, 20]).within(np.array([2, 5]), np.array([12, 9])).tolist()
+        [4, 0]
+        """
+        return self._before(stop) - self._before(start)
+
+    def _before(self, times: Ns) -> Ns:
+        """How much of the set lies before each time."""
+        if not self.start.size:
+            return np.zeros(times.size, np.int64)
+        elapsed = np.concatenate(([0], np.cumsum(self.stop - self.start)))
+        opened = np.searchsorted(self.start, times, side="right")
+        ahead = np.where(opened > 0, np.maximum(self.stop[opened - 1] - times, 0), 0)
+        return elapsed[opened] - ahead
+
     def _where_depth(self, other: Intervals, depth: int) -> Intervals:
         times = np.concatenate((self.start, other.start, self.stop, other.stop))
         opened = self.start.size + other.start.size

@@ -1,0 +1,150 @@
+"""Which kernels take the time of the device, and which of them does it wait for?
+
+Time is summed over kernels, so that two that run at once count twice; shares are of that sum. The launch gap of a
+kernel is the time that the device was idle while the host dispatched and launched it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lostflops.ledger import windows
+from lostflops.ledger.accounts import Progress
+from lostflops.ledger.kernel_classes import CLASSES
+from lostflops.ledger.kernel_sums import KernelSum, Key, kernel_sums
+from lostflops.ledger.partition import partition
+from lostflops.ledger.parts import kernel_classes
+from lostflops.ledger.record import records
+from lostflops.ledger.scope import scope
+from lostflops.ledger.windows import WindowKind
+from lostflops.ledger.work import RankWork, rank_work
+from lostflops.results import Field, Pair, Pairs, Result, Table
+from lostflops.units import counted, format_share
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_KERNELS: Final = 20
+_LONGEST_NAME: Final = 40
+
+
+def kernels(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    limit: int = MOST_KERNELS,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    sums: dict[Key, KernelSum] = {}
+    work, wall, busy = RankWork(), 0, 0
+    for done, record in enumerate(records(run, asked.ranks)):
+        if progress is not None:
+            progress(done, len(asked.ranks))
+        made, classes = partition(record, windows.window(record, asked.kind, asked.steps)), kernel_classes(record)
+        for key, found in kernel_sums(record, made, classes).items():
+            sums.setdefault(key, KernelSum()).add(found)
+        work.add(rank_work(record, made, classes))
+        wall += made.window.wall
+        busy += wall_busy(made.ns())
+    total = _total(sums.values())
+    return Result(
+        name="kernels",
+        title="Kernels",
+        verdict=_verdict(sums, total),
+        blocks=(_by_class(sums, total), _by_name(sums, total, limit), _use(work, total, wall, busy)),
+    )
+
+
+def wall_busy(lines: dict[str, int]) -> int:
+    """What of a ledger the device was doing anything."""
+    return sum(lines[line] for line in ("compute", "comm.transfer", "comm.wait", "comm.bubble", "copy"))
+
+
+def _total(sums: Iterable[KernelSum]) -> KernelSum:
+    total = KernelSum()
+    for one in sums:
+        total.add(one)
+    return total
+
+
+def _verdict(sums: dict[Key, KernelSum], total: KernelSum) -> str:
+    if not total.count:
+        return "No kernel ran in this window."
+    (_, name), most = max(sums.items(), key=lambda item: item[1].ns)
+    share = format_share(most.ns / (total.ns or 1))
+    return (
+        f"{counted(total.count, 'kernel')} of {counted(len(sums), 'name')}; {short(name)} takes {share} of their time."
+    )
+
+
+def short(name: str) -> str:
+    """A kernel's name, cut to what fits a column.
+
+    >>> short("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>")
+    'at::native::vectorized_elementwise_kern…'
+    """
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def _by_class(sums: dict[Key, KernelSum], total: KernelSum) -> Table:
+    classes = {name: _total(one for (kind, _), one in sums.items() if kind == name) for name in CLASSES}
+    ordered = sorted(classes.items(), key=lambda item: -item[1].ns)
+    rows = tuple(
+        (name, own.count, own.ns, own.ns / (total.ns or 1), own.gap_ns, own.mean_occupancy)
+        for name, own in ordered
+        if own.count
+    )
+    fields = (
+        Field("class"),
+        Field("count", "count"),
+        Field("ns", "ns", "time"),
+        Field("share", "share"),
+        Field("gap_ns", "ns", "launch gaps"),
+        Field("occupancy", "share"),
+    )
+    return Table("classes", "By class", fields, rows)
+
+
+def _by_name(sums: dict[Key, KernelSum], total: KernelSum, limit: int) -> Table:
+    ordered = sorted(sums.items(), key=lambda item: -item[1].ns)
+    fields = (
+        Field("short", label="kernel"),
+        Field("name", shown=False),
+        Field("class", shown=False),
+        Field("count", "count"),
+        Field("ns", "ns", "time"),
+        Field("share", "share"),
+        Field("gap_ns", "ns", "gaps"),
+        Field("occupancy", "share", shown=False),
+    )
+    rows = tuple(
+        (short(name), name, kind, one.count, one.ns, one.ns / (total.ns or 1), one.gap_ns, one.mean_occupancy)
+        for (kind, name), one in ordered[:limit]
+    )
+    return Table("kernels", "By name", fields, rows, len(ordered) - len(rows))
+
+
+def _use(work: RankWork, total: KernelSum, wall: int, busy: int) -> Pairs:
+    told = work.tensor_ns + work.plain_ns
+    return Pairs(
+        "device",
+        "Use of the device",
+        (
+            Pair("busy", busy / wall if wall else None, "share", "device busy"),
+            Pair("launch_gap_ns", total.gap_ns, "ns", "lost to launch gaps"),
+            Pair("launch_gap_share", total.gap_ns / wall if wall else None, "share", "share of wall"),
+            Pair("tensor_core_share", work.tensor_ns / told if told else None, "share", "matmul time on tensor cores"),
+            Pair(
+                "tensor_core_unknown",
+                1 - told / work.matmul_ns if work.matmul_ns else None,
+                "share",
+                "matmul time whose kernels do not tell",
+            ),
+            Pair("occupancy", total.mean_occupancy, "share", "mean occupancy, where recorded"),
+        ),
+    )

@@ -1,0 +1,287 @@
+"""Where did the time of the run go, and how much of it did the model's FLOPs take?
+
+Every nanosecond of every rank's window stands on one line; the lines sum to the ranks' wall time. Until ranks are
+matched with each other, communication that nothing hides stands on `comm.transfer`, waiting for late ranks included.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.lines import COMM_LINES, DEFINITIONS, IDLE_LINES, LINES
+from lostflops.ledger.mfu import Claims, waterfall
+from lostflops.ledger.scope import Scope, scope
+from lostflops.ledger.total import RunLedger
+from lostflops.ledger.windows import WindowKind
+from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_LOSSES: Final = 3
+MOST_ROWS: Final = 12
+BREAKDOWNS: Final = ("phase", "annotation", "rank")
+"""What the ledger can be shown by; JSON holds them all."""
+_GROUPS: Final = {
+    "compute": ("compute",),
+    "comm": COMM_LINES,
+    "copy": ("copy",),
+    "idle": (*IDLE_LINES, "unexplained"),
+}
+SMALL: Final = 0.02
+"""Above this share unexplained time is named in a note."""
+
+
+def report(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    by: str = "phase",
+    claims: Claims | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    total = RunLedger.of(ledgers(run, asked, progress))
+    fall = waterfall(run, asked, total, claims or Claims())
+    breakdowns = {
+        "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
+        "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
+        "rank": _worst_ranks(total),
+    }
+    return Result(
+        name="report",
+        title="Where the time went",
+        verdict=_verdict(asked, total, fall.value),
+        blocks=(
+            fall,
+            _ledger(total),
+            _losses(run, total),
+            breakdowns.pop(by),
+            _overlap(total),
+            _throughput(total),
+            _quality(run, asked, total),
+        ),
+        notes=tuple(_notes(run, asked, total)),
+        more=(*breakdowns.values(), _window(asked, total), _ranks(total)),
+    )
+
+
+def _verdict(asked: Scope, total: RunLedger, mfu: float | None) -> str:
+    if not total.total_ns:
+        return "Cannot tell: no rank recorded any time in this window."
+    losses = [line for line, ns in total.lines.most_common() if line != "compute" and ns]
+    largest = " and ".join(f"{line} {format_share(total.share(line))}" for line in losses[:2])
+    lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
+    subject = counted(len(total.ranks), "rank")
+    span = "of the recorded time" if asked.kind is WindowKind.TRACE else f"of {counted(len(total.steps), 'step')}"
+    verb = "computes" if len(total.ranks) == 1 else "compute"
+    reached = f"MFU is {format_share(mfu)}. " if mfu is not None else ""
+    share = format_share(total.share("compute"))
+    return f"{reached}{subject} {verb} for {share} {span}" + (f"; {lost}." if losses else ".")
+
+
+def _ledger(total: RunLedger) -> Lines:
+    whole = total.total_ns or 1
+    per, unit = (total.step_count, "step") if total.step_count else (max(len(total.ranks), 1), "rank")
+    items = tuple(
+        Line(
+            line,
+            total.lines[line],
+            total.lines[line] / whole,
+            tuple(Line(name, ns, ns / whole) for name, ns in total.parts.get(line, Counter()).most_common()),
+        )
+        for line in LINES
+    )
+    return Lines("ledger", "The ledger", items, total.total_ns, per, unit)
+
+
+def _losses(run: Run, total: RunLedger) -> Table:
+    largest = [line for line, ns in total.lines.most_common() if line != "compute" and ns][:MOST_LOSSES]
+    rows = []
+    for line in largest:
+        _, rank, event = total.longest.get(line, (0, None, None))
+        evidence = ". ".join(_evidence(run, total, line))
+        rows.append((line, total.lines[line], total.share(line), DEFINITIONS[line], evidence, rank, event))
+    return Table(
+        "losses",
+        "Largest losses",
+        (
+            Field("line"),
+            Field("ns", "ns", shown=False),
+            Field("share", "share"),
+            Field("meaning", shown=False),
+            Field("evidence"),
+            Field("rank", shown=False),
+            Field("event", shown=False),
+        ),
+        tuple(rows),
+    )
+
+
+def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
+    made_of = total.parts.get(line, Counter()).most_common(2)
+    if made_of:
+        listed = ", ".join(f"{name} {format_share(ns / total.lines[line])}" for name, ns in made_of)
+        yield f"{listed} of it"
+    if len(total.ranks) > 1:
+        most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
+        share, mean = format_share(most.lines[line] / (most.wall or 1)), format_share(total.share(line))
+        yield f"most on rank {most.rank}: {share}, mean {mean}"
+    if line in total.longest:
+        ns, rank, event = total.longest[line]
+        name = _event_name(run, rank, event)
+        verb = "in" if line in (*COMM_LINES, "copy") else "before"
+        yield f"longest {format_ns(ns)}" + (f" {verb} {name}" if name else "") + f" (rank {rank}, event {event})"
+
+
+def _event_name(run: Run, rank: int, event: int) -> str:
+    found = run.sql(f"select name from events where rank = {rank} and event = {event}").fetchall()
+    name: str = found[0][0] if found else ""
+    return name if len(name) <= 60 else name[:57] + "..."
+
+
+def _sums_table(name: str, title: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
+    ordered = sorted(sums.items(), key=lambda item: -item[1].total())[:MOST_ROWS]
+    fields = (
+        Field("name", label=name.removesuffix("s")),
+        Field("ns", "ns", "time"),
+        Field("share", "share"),
+        *(Field(group, "share") for group in _GROUPS),
+    )
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (key, lines.total(), lines.total() / (whole or 1), *_grouped(lines)) for key, lines in ordered
+    )
+    return Table(name, title, fields, rows, len(sums) - len(rows))
+
+
+def _grouped(lines: Mapping[str, int]) -> tuple[float, ...]:
+    """Shares of a whole, small enough to stand beside each other."""
+    whole = sum(lines.values()) or 1
+    return tuple(sum(lines[line] for line in members) / whole for members in _GROUPS.values())
+
+
+def _worst_ranks(total: RunLedger) -> Table:
+    """Ranks beside their mean, the one that computes least first."""
+    ordered = sorted(total.ranks, key=lambda rank: rank.lines["compute"] / (rank.wall or 1))[:MOST_ROWS]
+    fields = (
+        Field("rank"),
+        Field("wall_ns", "ns", "wall"),
+        *(Field(group, "share") for group in _GROUPS),
+        Field("largest_loss", label="largest loss"),
+    )
+    mean = ("mean", total.total_ns // max(len(total.ranks), 1), *_grouped(total.lines), _largest(total.lines))
+    rows = tuple((str(rank.rank), rank.wall, *_grouped(rank.lines), _largest(rank.lines)) for rank in ordered)
+    return Table("worst_ranks", "By rank", fields, (mean, *rows), len(total.ranks) - len(rows))
+
+
+def _largest(lines: Mapping[str, int]) -> str | None:
+    lost = {line: ns for line, ns in lines.items() if line != "compute" and ns}
+    return max(lost, key=lambda line: lost[line]) if lost else None
+
+
+def _ranks(total: RunLedger) -> Table:
+    fields = (Field("rank"), Field("wall_ns", "ns"), *(Field(line, "ns", within="lines") for line in LINES))
+    rows = tuple((rank.rank, rank.wall, *(rank.lines[line] for line in LINES)) for rank in total.ranks)
+    return Table("ranks", "Ranks", fields, rows)
+
+
+def _overlap(total: RunLedger) -> Pairs:
+    return Pairs(
+        "overlap",
+        "Communication under compute",
+        (
+            Pair("compute_ns", total.compute, "ns", "compute"),
+            Pair("comm_ns", total.comm, "ns", "communication"),
+            Pair("hidden_ns", total.hidden, "ns", "hidden under compute"),
+            Pair("exposed_ns", total.comm - total.hidden, "ns", "exposed"),
+            Pair("efficiency", total.efficiency, "share", "overlap efficiency"),
+        ),
+    )
+
+
+def _window(asked: Scope, total: RunLedger) -> Pairs:
+    return Pairs(
+        "window",
+        "Window",
+        (
+            Pair("kind", asked.kind.value),
+            Pair("ranks", tuple(rank.rank for rank in total.ranks)),
+            Pair("steps", tuple(sorted(total.steps))),
+            Pair("wall_ns", max((rank.wall for rank in total.ranks), default=0), "ns", "longest rank"),
+        ),
+    )
+
+
+def _throughput(total: RunLedger) -> Pairs:
+    mean = total.total_ns / total.step_count if total.step_count else None
+    slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
+    busy = sum(total.share(line) for line in ("compute", *COMM_LINES, "copy")) if total.total_ns else None
+    return Pairs(
+        "throughput",
+        "Throughput",
+        (
+            Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
+            Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
+            Pair("steps_per_second", 1e9 / mean if mean else None, "rate", "steps per second"),
+            Pair("busy", busy, "share", "device busy"),
+        ),
+    )
+
+
+def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
+    chosen = ", ".join(map(str, asked.ranks))
+    world, dropped = run.sql(
+        f"""select (select max(world_size) from ranks where rank in ({chosen})), coalesce(sum(count), 0)::bigint
+            from stats where effect = 'dropped' and rank in ({chosen})"""
+    ).fetchall()[0]
+    return Pairs(
+        "quality",
+        "What this rests on",
+        (
+            Pair("ranks_seen", len(total.ranks), "count", "ranks seen"),
+            Pair("world_size", world, "count", "ranks of the job"),
+            Pair("records_dropped", dropped, "count", "records dropped"),
+            Pair("kernels", total.kernels, "count", shown=False),
+            Pair("kernels_without_launch", total.unlaunched, "count", "kernels without launch"),
+            Pair("unexplained_ns", total.lines["unexplained"], "ns", shown=False),
+            Pair("unexplained", total.share("unexplained"), "share"),
+        ),
+    )
+
+
+def _notes(run: Run, asked: Scope, total: RunLedger) -> Iterator[str]:
+    for note, ranks in total.notes.most_common():
+        yield f"{note} ({counted(ranks, 'rank')})"
+    silent = set(asked.ranks) - {rank.rank for rank in total.ranks}
+    if silent:
+        yield f"{counted(len(silent), 'rank')} recorded no timed events and stand on no line"
+    if accelerated := _accelerated(run, total.on_thread):
+        yield (
+            f"{counted(accelerated, 'rank')} of an accelerator recorded no device event: their training thread is "
+            "shown instead. Profile with ProfilerActivity.CUDA."
+        )
+    if total.share("unexplained") > SMALL:
+        yield (
+            f"{format_share(total.share('unexplained'))} is unexplained: what ended these gaps has no launch in the "
+            "trace, or the launching thread recorded no op. Record from a step earlier, with ProfilerActivity.CPU."
+        )
+    if len(total.ranks) > 1 and total.lines["comm.transfer"]:
+        yield "comm.transfer includes waiting for late ranks: it is not yet split from transfer"
+
+
+def _accelerated(run: Run, ranks: Sequence[int]) -> int:
+    if not ranks:
+        return 0
+    chosen = ", ".join(map(str, ranks))
+    found = run.sql(
+        f"""select count(*) from ranks where rank in ({chosen}) and
+            (device is not null or backend like '%nccl%'
+             or rank in (select rank from events where kind = 'runtime' and rank in ({chosen})))"""
+    ).fetchall()
+    return int(found[0][0])

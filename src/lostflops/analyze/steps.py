@@ -1,0 +1,109 @@
+"""How long did each step take, on which rank, and where did its time go?"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.lines import COMM_LINES, IDLE_LINES, LINES
+from lostflops.ledger.scope import scope
+from lostflops.ledger.windows import WindowKind
+from lostflops.results import Field, Pair, Pairs, Result, Table, Value
+from lostflops.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_STEPS: Final = 40
+SLOW: Final = 1.2
+"""Times the median above which a step is called slow."""
+
+_GROUPS: Final = {
+    "compute": ("compute",),
+    "comm": COMM_LINES,
+    "copy": ("copy",),
+    "idle": (*IDLE_LINES, "unexplained"),
+}
+
+
+def steps(
+    run: Run, *, ranks: Sequence[int] = (), steps: Sequence[int] = (), progress: Progress | None = None
+) -> Result:
+    asked = scope(run, WindowKind.STEPS, ranks, steps)
+    walls: dict[int, dict[int, int]] = defaultdict(dict)
+    lines: dict[int, Counter[str]] = defaultdict(Counter)
+    each = []
+    for ledger in ledgers(run, asked, progress):
+        for number, own in zip(ledger.window.number, ledger.steps, strict=True):
+            walls[number][ledger.rank] = sum(own.values())
+            lines[number].update(own)
+            each.append((ledger.rank, number, sum(own.values()), *(own[line] for line in LINES)))
+    means = {number: sum(by_rank.values()) / len(by_rank) for number, by_rank in sorted(walls.items())}
+    middle = median(means.values()) if means else 0.0
+    return Result(
+        name="steps",
+        title="Steps",
+        verdict=_verdict(means, middle),
+        blocks=(_table(means, walls, lines, middle), _spread(means, middle)),
+        more=(_each(each),),
+    )
+
+
+def _verdict(means: Mapping[int, float], middle: float) -> str:
+    if not means:
+        return "No rank has a whole step."
+    slow = [number for number, mean in means.items() if mean > SLOW * middle]
+    told = f"the median takes {format_ns(round(middle))}"
+    if not slow:
+        return f"{counted(len(means), 'step')}; {told}, and none is more than {SLOW - 1:.0%} above it."
+    worst = max(slow, key=lambda number: means[number])
+    times = means[worst] / middle
+    named = "step" if len(slow) == 1 else f"{len(slow):,} steps are slower, the worst is"
+    return f"{counted(len(means), 'step')}; {told}; {named} {worst} takes {times:.2f} times as long."
+
+
+def _table(
+    means: Mapping[int, float], walls: Mapping[int, Mapping[int, int]], lines: Mapping[int, Counter[str]], middle: float
+) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for number, mean in means.items():
+        slowest = max(walls[number], key=lambda rank: walls[number][rank])
+        whole = lines[number].total() or 1
+        shares = (sum(lines[number][line] for line in members) / whole for members in _GROUPS.values())
+        slow = "slow" if mean > SLOW * middle else ""
+        rows.append((number, round(mean), slowest, walls[number][slowest], *shares, slow))
+    fields = (
+        Field("step"),
+        Field("wall_ns", "ns", "mean"),
+        Field("slowest_rank", label="slowest rank"),
+        Field("slowest_ns", "ns", "its time"),
+        *(Field(group, "share") for group in _GROUPS),
+        Field("mark", label=""),
+    )
+    return Table("steps", "By step", fields, tuple(rows[:MOST_STEPS]), max(len(rows) - MOST_STEPS, 0))
+
+
+def _spread(means: Mapping[int, float], middle: float) -> Pairs:
+    return Pairs(
+        "spread",
+        "Spread",
+        (
+            Pair("median_ns", round(middle), "ns", "median"),
+            Pair("shortest_ns", round(min(means.values(), default=0)), "ns", "shortest"),
+            Pair("longest_ns", round(max(means.values(), default=0)), "ns", "longest"),
+            Pair("steps_per_second", 1e9 / middle if middle else None, "rate", "steps per second"),
+        ),
+    )
+
+
+def _each(rows: list[tuple[int, ...]]) -> Table:
+    fields = (
+        Field("rank"),
+        Field("step"),
+        Field("wall_ns", "ns"),
+        *(Field(line, "ns", within="lines") for line in LINES),
+    )
+    return Table("ranks", "Every rank and step", fields, tuple(rows))

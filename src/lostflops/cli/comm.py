@@ -1,0 +1,35 @@
+"""`lostflops comm`: what was communicated, and what compute hid of it."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+
+EXAMPLE = "lostflops comm run --step 10"
+
+
+def comm(
+    run: RunArgument,
+    *,
+    window: WindowOption = None,
+    rank: RankOption = None,
+    step: StepOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Collectives to list.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was communicated.
+
+    By process group: time, and what of it compute hid. By operation, group, dtype and size: how often, how long,
+    and the bandwidth of the fastest call and of all.
+    """
+    from lostflops.analyze.comm import comm as analyse
+    from lostflops.store.run import Run
+
+    with Run.open(run) as opened, rank_bar() as progress:
+        result = analyse(
+            opened, window=window_kind(window), ranks=rank or (), steps=step or (), limit=limit, progress=progress
+        )
+    show(replace(result, next_command=command("report", run, "--by", "rank")), as_json)

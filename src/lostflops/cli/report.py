@@ -1,0 +1,73 @@
+"""`lostflops report`: where the time went."""
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+
+EXAMPLE = "lostflops report run --by rank"
+
+
+class By(StrEnum):
+    PHASE = "phase"
+    ANNOTATION = "annotation"
+    RANK = "rank"
+
+
+def report(
+    run: RunArgument,
+    *,
+    window: WindowOption = None,
+    rank: RankOption = None,
+    step: StepOption = None,
+    by: Annotated[By, typer.Option("--by", help="What to show the ledger by; JSON holds all.")] = By.PHASE,
+    peak_tflops: Annotated[
+        float | None,
+        typer.Option(
+            "--peak-tflops", min=0.001, metavar="T", help="Dense peak of one device, in TFLOPS.", show_default=False
+        ),
+    ] = None,
+    model_flops: Annotated[
+        float | None,
+        typer.Option(
+            "--model-flops",
+            min=1,
+            metavar="F",
+            help="FLOPs of the model in one step, all ranks together (e.g. 6 x parameters x tokens).",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where the time of a run went.
+
+    A ledger in which every nanosecond of every rank stands on one line, the way from the device's peak to the
+    model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on.
+    """
+    from lostflops.analyze.report import report as analyse
+    from lostflops.ledger.mfu import Claims
+    from lostflops.store.run import Run
+
+    with Run.open(run) as opened, rank_bar() as progress:
+        result = analyse(
+            opened,
+            window=window_kind(window),
+            ranks=rank or (),
+            steps=step or (),
+            by=by.value,
+            claims=Claims(peak_tflops, model_flops),
+            progress=progress,
+        )
+    show(replace(result, next_command=command(_next_verb(result.to_json()), run)), as_json)
+
+
+def _next_verb(found: dict[str, Any]) -> str:
+    """The verb that looks into the largest loss."""
+    largest = found["losses"][0]["line"] if found["losses"] else "compute"
+    if largest.startswith("comm."):
+        return "comm"
+    return "steps" if largest.startswith("idle.") and found["window"]["steps"] else "kernels"

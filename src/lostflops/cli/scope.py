@@ -1,0 +1,55 @@
+"""Options that say which part of a run a verb is about, and the bar that shows how far it is."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from lostflops.ledger.windows import WindowKind
+
+
+class Window(StrEnum):
+    STEPS = "steps"
+    TRACE = "trace"
+
+
+WindowOption = Annotated[
+    Window | None,
+    typer.Option(
+        "--window",
+        help="Whole training steps, or all that was recorded.  [default: steps where every rank has one]",
+        show_default=False,
+    ),
+]
+RankOption = Annotated[
+    list[int] | None,
+    typer.Option("--rank", metavar="R", help="Only this rank; may be given more than once.", show_default=False),
+]
+StepOption = Annotated[
+    list[int] | None,
+    typer.Option("--step", metavar="S", help="Only this step; may be given more than once.", show_default=False),
+]
+
+
+def window_kind(chosen: Window | None) -> "WindowKind | None":
+    from lostflops.ledger.windows import WindowKind
+
+    return WindowKind(chosen.value) if chosen else None
+
+
+@contextmanager
+def rank_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar over ranks when stderr is a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("ranks", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

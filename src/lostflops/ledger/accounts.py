@@ -1,0 +1,219 @@
+"""The ledger of one rank: small, plain, and all that any question about time asks of it.
+
+It is made where the rank's data is; the ledger of a run is the sum of its ranks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.partition import Partition, partition
+from lostflops.ledger.parts import NO_ANNOTATION, Parts, kernel_classes, parts
+from lostflops.ledger.phases import PHASES, phases_at, thread_annotations, thread_phases
+from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
+from lostflops.ledger.scope import Scope
+from lostflops.ledger.shares import by_event
+from lostflops.ledger.windows import Window, WindowKind, window
+from lostflops.ledger.work import RankWork, rank_work
+from lostflops.store.intervals import Intervals
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+Lines = dict[str, int]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """All compute, all communication, and what of the communication ran under compute."""
+
+    compute: int
+    comm: int
+    hidden: int
+
+    @property
+    def exposed(self) -> int:
+        return self.comm - self.hidden
+
+    def __add__(self, other: Overlap) -> Overlap:
+        return Overlap(self.compute + other.compute, self.comm + other.comm, self.hidden + other.hidden)
+
+    @property
+    def most(self) -> int:
+        """What could have been hidden at best."""
+        return min(self.compute, self.comm)
+
+
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The longest single stretch of a line on a rank, and the event it belongs to."""
+
+    ns: int
+    event: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankLedger:
+    """`lines` sum to the window's wall; `steps` are the same by step, `phases` and `annotations` by what was done.
+    `groups` hold each process group's own communication: groups may overlap, so these do not add up."""
+
+    rank: int
+    on_device: bool
+    window: Window
+    lines: Lines
+    parts: Parts
+    steps: tuple[Lines, ...]
+    phases: dict[str, Lines]
+    annotations: dict[str, Lines]
+    overlap: Overlap
+    groups: dict[str, Overlap]
+    longest: dict[str, Longest]
+    work: RankWork
+    unlaunched: int
+    kernels: int
+
+    def __post_init__(self) -> None:
+        assert sum(self.lines.values()) == self.window.wall
+        assert all(ns >= 0 for ns in self.lines.values())
+
+
+def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
+    """The ledger of each rank that was asked for; `progress` hears how many of how many are done."""
+    for done, record in enumerate(records(run, asked.ranks)):
+        if progress is not None:
+            progress(done, len(asked.ranks))
+        yield account(record, window(record, asked.kind, asked.steps))
+
+
+def account(record: Record, chosen: Window) -> RankLedger:
+    made = partition(record, chosen)
+    classes = kernel_classes(record)
+    labelled = _by_device(record, made) if record.on_device else _by_thread(record, made)
+    kernels = np.isin(record.device.kind, (KERNEL, COMM))
+    return RankLedger(
+        rank=record.rank,
+        on_device=record.on_device,
+        window=chosen,
+        lines=made.ns(),
+        parts=parts(record, made, classes),
+        steps=_steps(made),
+        phases=labelled[0],
+        annotations=labelled[1],
+        overlap=_overlap(made.compute, made.comm),
+        groups=_groups(record, made),
+        longest=_longest(record, made),
+        work=rank_work(record, made, classes),
+        unlaunched=int((kernels & (record.device.launch < 0)).sum()),
+        kernels=int(kernels.sum()),
+    )
+
+
+def _overlap(compute: Intervals, comm: Intervals) -> Overlap:
+    return Overlap(compute.total, comm.total, (compute & comm).total)
+
+
+def _groups(record: Record, made: Partition) -> dict[str, Overlap]:
+    if record.on_device:
+        rows = np.flatnonzero(record.device.kind == COMM)
+        event, start, stop = record.device.event[rows], record.device.start[rows], record.device.stop[rows]
+    else:
+        event, start, stop = record.gloo.event, record.gloo.start, record.gloo.stop
+    group = record.collectives.of(event)
+    inside = made.window.inside
+    return {
+        record.collectives.name(code): _overlap(
+            made.compute, Intervals.of(start[group == code], stop[group == code]) & inside
+        )
+        for code in np.unique(group).tolist()
+    }
+
+
+def _steps(made: Partition) -> tuple[Lines, ...]:
+    if made.window.kind is WindowKind.TRACE:
+        return ()
+    columns = [made.lines[line].within(made.window.start, made.window.stop).tolist() for line in LINES]
+    return tuple(dict(zip(LINES, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _by_device(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[str, Lines]]:
+    """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it."""
+    device, host = record.device, record.host
+    known = device.launch >= 0
+    times = np.where(known, host.start[device.launch], 0) if host.start.size else np.zeros(known.size, np.int64)
+    lanes = np.where(known, host.lane[device.launch], -1) if host.start.size else np.full(known.size, -1)
+    phase = phases_at(record, times, lanes)
+    shares = list(_device_shares(record, made))
+    phases = _table([share for share in shares if share[0] != "idle.data"], phase, PHASES, PHASES[-1])
+    if waited := made.lines["idle.data"].total:
+        phases.setdefault("data", dict.fromkeys(LINES, 0))["idle.data"] = waited
+    return (
+        phases,
+        _table(shares, device.annotation, tuple(name or NO_ANNOTATION for name in record.annotations), NO_ANNOTATION),
+    )
+
+
+def _device_shares(record: Record, made: Partition) -> Iterator[tuple[str, Codes, Ns]]:
+    """Line, device rows and the time that each accounts for; a row of -1 stands for none."""
+    assert made.gaps is not None
+    device, gaps = record.device, made.gaps
+    kinds = (("compute", device.kind == KERNEL), ("comm.transfer", device.kind == COMM), ("copy", device.kind > COMM))
+    for line, chosen in kinds:
+        rows = np.flatnonzero(chosen)
+        yield line, rows, by_event(device.start[rows], device.stop[rows], made.lines[line])
+    for line in LINES:
+        if line not in dict(kinds):
+            yield line, gaps.ender, made.lines[line].within(gaps.start, gaps.stop)
+
+
+def _table(shares: list[tuple[str, Codes, Ns]], label: Codes, names: tuple[str, ...], unknown: str) -> dict[str, Lines]:
+    found: dict[str, Lines] = {}
+    for line, rows, ns in shares:
+        codes = np.where(rows >= 0, label[rows], len(names)) if label.size else np.full(rows.size, len(names))
+        sums = np.zeros(len(names) + 1, np.int64)
+        np.add.at(sums, codes, ns)
+        for name, total in zip((*names, unknown), sums.tolist(), strict=True):
+            if total:
+                lines = found.setdefault(name, dict.fromkeys(LINES, 0))
+                lines[line] += total
+    return found
+
+
+def _by_thread(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[str, Lines]]:
+    times, codes = thread_phases(record)
+    noted, names = thread_annotations(record)
+    return (
+        _stretches(made, times, [PHASES[code] for code in codes.tolist()], PHASES[-1]),
+        _stretches(made, noted, [name or NO_ANNOTATION for name in names], NO_ANNOTATION),
+    )
+
+
+def _stretches(made: Partition, times: Ns, names: list[str], before: str) -> dict[str, Lines]:
+    """Lines by what holds from each time on."""
+    edges = np.concatenate(([0], times, [np.iinfo(np.int64).max]))
+    found: dict[str, Lines] = {}
+    for line in LINES:
+        sums: Counter[str] = Counter()
+        for name, ns in zip((before, *names), made.lines[line].within(edges[:-1], edges[1:]).tolist(), strict=True):
+            sums[name] += ns
+        for name, ns in sums.items():
+            if ns:
+                found.setdefault(name, dict.fromkeys(LINES, 0))[line] = ns
+    return found
+
+
+def _longest(record: Record, made: Partition) -> dict[str, Longest]:
+    if not record.on_device:
+        return {}
+    found: dict[str, Longest] = {}
+    for line, rows, ns in _device_shares(record, made):
+        if ns.size and int(ns.max()) > 0:
+            row = int(rows[int(ns.argmax())])
+            found[line] = Longest(int(ns.max()), int(record.device.event[row]) if row >= 0 else -1)
+    return found

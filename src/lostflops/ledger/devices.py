@@ -1,0 +1,239 @@
+"""Peak rates of accelerators, found by the name that a device gives itself in a trace.
+
+Peaks are dense (no structured sparsity), in TFLOPS, of what a matrix product of that dtype can reach. A rate that two
+independent public sources do not agree on is absent, and so is a device of which no rate is certain: an unknown peak
+makes MFU unknown, a wrong one makes it wrong. `fp32` is what vector units do on NVIDIA and matrix cores on AMD.
+
+Nothing here knows traces, dtypes of kernels or how MFU is computed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one rank sees as one device."""
+
+    name: str
+    matches: tuple[str, ...]
+    """How it names itself, without the words of `_FAMILIES`."""
+    peaks: Mapping[str, float]
+    """By dtype: bf16, fp16, fp8, fp32, tf32."""
+    memory_gbs: float | None
+    scaleup_gbs: float | None
+    """To peers in the host or the NVLink domain, per direction; PCIe where there is nothing else."""
+    source: str
+    note: str = ""
+
+
+_FAMILIES: Final = frozenset({"amd", "geforce", "instinct", "nvidia", "tesla"})
+
+_V100 = "NVIDIA V100 datasheet"
+_A100 = "NVIDIA A100 datasheet"
+_H100 = "NVIDIA H100 datasheet and Hopper architecture whitepaper"
+_BLACKWELL = "NVIDIA Blackwell datasheet"
+
+_A100_PEAKS: Final = {"bf16": 312.0, "fp16": 312.0, "fp32": 19.5, "tf32": 156.0}
+_HOPPER_SXM_PEAKS: Final = {"bf16": 989.0, "fp16": 989.0, "fp8": 1979.0, "fp32": 67.0, "tf32": 494.7}
+_MI300X_PEAKS: Final = {"bf16": 1307.0, "fp16": 1307.0, "fp8": 2615.0, "fp32": 163.4, "tf32": 653.7}
+
+_NO_BF16 = "Volta has no bf16 tensor cores."
+_FP32_ACCUMULATE = "fp16 with fp32 accumulation, as PyTorch computes it; accumulating in fp16 is twice as fast."
+_GCD = "One die of the two on a module: PyTorch shows each as a device, so a rank has half the module's peak."
+_LINKS_DIFFER = "Links are 200 GB/s to the other die of the module and 50 to 100 to those of others."
+_PARTITIONS = "The whole module: in a partitioned mode (DPX, CPX) a device has part of this under the same name."
+
+DEVICES: Final[tuple[Device, ...]] = (
+    Device("V100-SXM2", ("V100-SXM2-16GB", "V100-SXM2-32GB"), {"fp16": 125.0, "fp32": 15.7}, 900, 150, _V100, _NO_BF16),
+    Device(
+        name="V100-DGXS",
+        matches=("V100-DGXS-16GB", "V100-DGXS-32GB"),
+        peaks={"fp16": 125.0},
+        memory_gbs=900,
+        scaleup_gbs=None,
+        source=_V100,
+        note=f"{_NO_BF16} How the four of a DGX Station are linked is not confirmed.",
+    ),
+    Device("V100-PCIe", ("V100-PCIE-16GB", "V100-PCIE-32GB"), {"fp16": 112.0, "fp32": 14.0}, 900, 16, _V100, _NO_BF16),
+    Device(
+        name="A10",
+        matches=("A10",),
+        peaks={"bf16": 125.0, "fp16": 125.0, "fp32": 31.2, "tf32": 62.5},
+        memory_gbs=600,
+        scaleup_gbs=31,
+        source="NVIDIA A10 datasheet",
+    ),
+    Device(
+        name="A10G",
+        matches=("A10G",),
+        peaks={"bf16": 70.0, "fp16": 70.0},
+        memory_gbs=600,
+        scaleup_gbs=31,
+        source="NVIDIA A10G datasheet, for AWS",
+        note="Not an A10, whose 125 is often quoted for it; sources differ on fp32 (31.2, 31.5, 35).",
+    ),
+    Device(
+        name="A40",
+        matches=("A40",),
+        peaks={"bf16": 149.7, "fp16": 149.7, "fp32": 37.4, "tf32": 74.8},
+        memory_gbs=696,
+        scaleup_gbs=56.25,
+        source="NVIDIA A40 datasheet",
+        note="The NVLink bridge joins pairs; other peers are reached over PCIe at 31 GB/s.",
+    ),
+    Device("A100-SXM4-80GB", ("A100-SXM4-80GB", "A100-SXM-80GB"), _A100_PEAKS, 2039, 300, _A100),
+    Device("A100-SXM4-40GB", ("A100-SXM4-40GB",), _A100_PEAKS, 1555, 300, _A100),
+    Device(
+        name="A100-PG509",
+        matches=("A100-PG509-200",),
+        peaks=_A100_PEAKS,
+        memory_gbs=None,
+        scaleup_gbs=300,
+        source=_A100,
+        note="The name of a board: seen with 40 GB and told of with 80, whose memories differ in bandwidth.",
+    ),
+    Device(
+        name="A100-PCIe-80GB",
+        matches=("A100 80GB PCIe", "A100-PCIE-80GB"),
+        peaks=_A100_PEAKS,
+        memory_gbs=1935,
+        scaleup_gbs=None,
+        source=_A100,
+        note="Links depend on whether NVLink bridges are fitted.",
+    ),
+    Device(
+        name="A100-PCIe-40GB",
+        matches=("A100-PCIE-40GB",),
+        peaks=_A100_PEAKS,
+        memory_gbs=1555,
+        scaleup_gbs=None,
+        source=_A100,
+        note="Links depend on whether NVLink bridges are fitted.",
+    ),
+    Device(
+        name="L4",
+        matches=("L4",),
+        peaks={"bf16": 121.0, "fp16": 121.0, "fp8": 242.0, "fp32": 30.3, "tf32": 60.0},
+        memory_gbs=300,
+        scaleup_gbs=31,
+        source="NVIDIA L4 datasheet",
+        note="The datasheet prints tensor rates with sparsity: these are half.",
+    ),
+    Device(
+        name="L40S",
+        matches=("L40S",),
+        peaks={"bf16": 362.0, "fp16": 362.0, "fp8": 733.0, "fp32": 91.6, "tf32": 183.0},
+        memory_gbs=864,
+        scaleup_gbs=31,
+        source="NVIDIA L40S datasheet",
+    ),
+    Device(
+        name="RTX 3090",
+        matches=("RTX 3090",),
+        peaks={"bf16": 71.0, "fp16": 71.0, "fp32": 35.6, "tf32": 35.6},
+        memory_gbs=936,
+        scaleup_gbs=31,
+        source="NVIDIA GA102 architecture whitepaper",
+        note=f"{_FP32_ACCUMULATE} The NVLink bridge for pairs is not counted.",
+    ),
+    Device(
+        name="RTX 4090",
+        matches=("RTX 4090",),
+        peaks={"bf16": 165.2, "fp16": 165.2, "fp32": 82.6, "tf32": 82.6},
+        memory_gbs=1008,
+        scaleup_gbs=31,
+        source="NVIDIA Ada architecture whitepaper",
+        note=_FP32_ACCUMULATE,
+    ),
+    Device("H100-SXM5", ("H100 80GB HBM3",), _HOPPER_SXM_PEAKS, 3350, 450, _H100),
+    Device(
+        name="H100-PCIe",
+        matches=("H100 PCIe",),
+        peaks={"bf16": 756.0, "fp16": 756.0, "fp8": 1513.0, "fp32": 51.0, "tf32": 378.0},
+        memory_gbs=2000,
+        scaleup_gbs=63,
+        source=_H100,
+        note="NVLink bridges for pairs are not counted.",
+    ),
+    Device("H200-SXM", ("H200",), _HOPPER_SXM_PEAKS, 4800, 450, "NVIDIA H200 datasheet"),
+    Device(
+        name="B200",
+        matches=("B200",),
+        peaks={"bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "fp32": 75.0, "tf32": 1125.0},
+        memory_gbs=8000,
+        scaleup_gbs=900,
+        source=_BLACKWELL,
+        note="Early papers say 80 for fp32; later tables say 7.7 TB/s of memory for HGX boards.",
+    ),
+    Device(
+        name="GB200",
+        matches=("GB200",),
+        peaks={"bf16": 2500.0, "fp16": 2500.0, "fp8": 5000.0, "fp32": 80.0, "tf32": 1250.0},
+        memory_gbs=8000,
+        scaleup_gbs=900,
+        source=_BLACKWELL,
+        note="One GPU of the two on a superchip. Early papers say 90 for fp32.",
+    ),
+    Device(
+        name="MI210",
+        matches=("MI210",),
+        peaks={"bf16": 181.0, "fp16": 181.0, "fp32": 45.3},
+        memory_gbs=1638,
+        scaleup_gbs=None,
+        source="AMD Instinct MI210 brochure",
+        note="fp32 of the matrix cores, twice that of vectors. Links depend on whether a bridge is fitted.",
+    ),
+    Device(
+        name="MI250 (one GCD)",
+        matches=("MI250",),
+        peaks={"bf16": 181.0, "fp16": 181.0, "fp32": 45.25},
+        memory_gbs=1638,
+        scaleup_gbs=None,
+        source="AMD Instinct MI250 product page",
+        note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
+    ),
+    Device(
+        name="MI250X (one GCD)",
+        matches=("MI250X",),
+        peaks={"bf16": 191.5, "fp16": 191.5, "fp32": 47.85},
+        memory_gbs=1638,
+        scaleup_gbs=None,
+        source="AMD Instinct MI250X product page",
+        note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
+    ),
+    Device("MI300X", ("MI300X", "MI300X VF"), _MI300X_PEAKS, 5300, 448, "AMD Instinct MI300X data sheet", _PARTITIONS),
+    Device("MI325X", ("MI325X",), _MI300X_PEAKS, 6000, 448, "AMD Instinct MI325X product page", _PARTITIONS),
+    Device(
+        name="MI350X",
+        matches=("MI350X",),
+        peaks={"bf16": 2306.9, "fp16": 2306.9, "fp8": 4613.7, "fp32": 144.2},
+        memory_gbs=8000,
+        scaleup_gbs=None,
+        source="AMD Instinct MI350X brochure",
+        note=f"Has no tf32 in hardware. {_PARTITIONS}",
+    ),
+)
+
+
+def find_device(name: str) -> Device | None:
+    """The device of that name, or None.
+
+    The longest match wins, and the rest of the name may only tell the vendor or the family. So a slice of a device, a
+    virtual GPU and a sibling with a longer name are unknown rather than taken for the whole.
+
+    >>> device = find_device("NVIDIA H100 80GB HBM3")
+    >>> device.name, device.peaks["bf16"]
+    ('H100-SXM5', 989.0)
+    >>> find_device("NVIDIA H200 NVL"), find_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    (None, None)
+    """
+    folded = name.casefold()
+    found = [(match.casefold(), device) for device in DEVICES for match in device.matches if match.casefold() in folded]
+    if not found:
+        return None
+    match, device = max(found, key=lambda pair: len(pair[0]))
+    rest = re.findall(r"\w+", folded.replace(match, " ", 1))
+    return device if _FAMILIES.issuperset(rest) else None

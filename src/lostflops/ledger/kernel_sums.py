@@ -1,0 +1,87 @@
+"""How often each kernel of a rank ran in its window, for how long, and how long the device waited for its launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
+from lostflops.ledger.kernel_classes import CLASSES, op_class
+from lostflops.ledger.partition import Partition
+from lostflops.ledger.record import Codes, Ns, Record
+from lostflops.ledger.shares import by_event
+
+Key = tuple[str, str]
+"""Class and name."""
+
+
+@dataclass(slots=True)
+class KernelSum:
+    """`ns` is time on the device, several at once counted each; `gap_ns` the part of `idle.host` that it ended;
+    `occupied_ns` the time for which an occupancy is recorded, `occupancy` the sum of occupancy x time over it."""
+
+    count: int = 0
+    ns: int = 0
+    gap_ns: int = 0
+    occupied_ns: int = 0
+    occupancy: float = 0.0
+
+    def add(self, other: KernelSum) -> None:
+        self.count += other.count
+        self.ns += other.ns
+        self.gap_ns += other.gap_ns
+        self.occupied_ns += other.occupied_ns
+        self.occupancy += other.occupancy
+
+    @property
+    def mean_occupancy(self) -> float | None:
+        return self.occupancy / self.occupied_ns / 100 if self.occupied_ns else None
+
+
+def kernel_sums(record: Record, made: Partition, classes: Codes) -> dict[Key, KernelSum]:
+    return _on_device(record, made, classes) if record.on_device else _on_thread(record, made)
+
+
+def _on_device(record: Record, made: Partition, classes: Codes) -> dict[Key, KernelSum]:
+    device, inside = record.device, made.window.inside
+    assert made.gaps is not None
+    gap = np.zeros(device.start.size, np.int64)
+    known = made.gaps.ender >= 0
+    np.add.at(gap, made.gaps.ender[known], made.lines["idle.host"].within(made.gaps.start, made.gaps.stop)[known])
+    rows = np.flatnonzero((classes >= 0) & (inside.within(device.start, device.start + 1) > 0))
+    ns = inside.within(device.start[rows], device.stop[rows])
+    keys, which = np.unique(np.stack((classes[rows], device.name[rows])), axis=1, return_inverse=True)
+    occupied = np.where(device.occupancy[rows] >= 0, ns, 0)
+    count, total, lost, held = (_summed(which, values, keys.shape[1]) for values in (None, ns, gap[rows], occupied))
+    weighted = np.bincount(which, np.where(occupied > 0, device.occupancy[rows] * ns, 0.0), keys.shape[1])
+    return {
+        (CLASSES[code], record.names[name]): KernelSum(*row)
+        for (code, name), row in zip(
+            keys.T.tolist(),
+            zip(count.tolist(), total.tolist(), lost.tolist(), held.tolist(), weighted.tolist(), strict=True),
+            strict=True,
+        )
+    }
+
+
+def _summed(which: Codes, values: Ns | None, size: int) -> Ns:
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, which, 1 if values is None else values)
+    return sums
+
+
+def _on_thread(record: Record, made: Partition) -> dict[Key, KernelSum]:
+    """On a CPU rank: the outermost ops that compute."""
+    host, inside = record.host, made.window.inside
+    rows = host.having(Trait.OP, [record.training_lane])
+    rows = rows[(host.traits[rows] & (Trait.NODE | Trait.COMM | PYTHON_AROUND_OPS)) == 0]
+    rows = rows[np.lexsort((-host.stop[rows], host.start[rows]))]
+    ns = by_event(host.start[rows], host.stop[rows], made.lines["compute"])
+    rows, ns = rows[ns > 0], ns[ns > 0]
+    started = inside.within(host.start[rows], host.start[rows] + 1) > 0
+    found: dict[Key, KernelSum] = {}
+    for code, share, counts in zip(host.name[rows].tolist(), ns.tolist(), started.tolist(), strict=True):
+        name = record.names[code]
+        found.setdefault((op_class(name), name), KernelSum()).add(KernelSum(int(counts), share))
+    return found

@@ -1,0 +1,26 @@
+"""The lines of the time ledger: their order, and what puts a nanosecond on each.
+
+At each instant the first line that holds takes the nanosecond, so that lines are exclusive and together the whole.
+"""
+
+from typing import Final
+
+DEFINITIONS: Final = {
+    "compute": "a compute kernel runs; on a CPU rank, an op that computes is on the training thread",
+    "comm.transfer": "only communication runs, and every participant has arrived",
+    "comm.wait": "only communication runs, and a participant is still missing",
+    "comm.bubble": "only a pipeline send or receive runs, and its peer has not arrived",
+    "copy": "only a memcpy or memset runs",
+    "idle.data": "the device is idle, and the training thread waits for the next batch",
+    "idle.sync": "the device is idle because the host had blocked on it, and refills its queue",
+    "idle.alloc": "the device is idle inside an allocation or a free of device memory",
+    "idle.compile": "the device is idle inside compilation by dynamo or inductor",
+    "idle.host": "the device is idle while the launching thread dispatches ops and calls the runtime",
+    "idle.python": "the device is idle, and the launching thread ran no op at all",
+    "idle.dependency": "the next kernel was queued already: it waited on another stream or for its launch to arrive",
+    "idle.bubble": "a pipeline rank waits between microbatches for a neighbour stage",
+    "unexplained": "anything else",
+}
+LINES: Final = tuple(DEFINITIONS)
+COMM_LINES: Final = ("comm.transfer", "comm.wait", "comm.bubble")
+IDLE_LINES: Final = tuple(line for line in LINES if line.startswith("idle."))

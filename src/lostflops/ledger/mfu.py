@@ -1,0 +1,189 @@
+"""The MFU waterfall: from 100% of the device's peak down to the FLOPs of the model, in bars that sum.
+
+MFU = model FLOPs / (wall x ranks x dense peak). An unknown peak, or too little known work, makes MFU unknown: there is
+no default. The bars then end with compute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.ledger.devices import Device, find_device
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.scope import Scope
+from lostflops.ledger.total import RunLedger
+from lostflops.ledger.work import MATMUL_CLASSES, RankWork
+from lostflops.results import Bar, Waterfall
+from lostflops.units import format_flop, format_share
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_UNCOUNTED: Final = 0.05
+"""Share of matmul-class time without known FLOPs above which counted FLOPs say nothing."""
+_FLOPS_PER_NS: Final = 1e3
+"""1 TFLOPS is 1000 FLOP per ns."""
+
+COUNTED: Final = (
+    "FLOPs counted from recorded shapes of matmul, convolution and attention ops (multiply-add is 2; causal attention "
+    "not halved; embeddings, other ops and recomputation not counted)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What the user says: peak of one device in TFLOPS, and model FLOPs of one step of the whole job."""
+
+    peak_tflops: float | None = None
+    model_flops: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    tflops: float
+    memory_gbs: float | None
+    convention: str
+
+
+class _Unknown(Exception):
+    """MFU cannot be told; the message says why and what to do."""
+
+
+def waterfall(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> Waterfall:
+    title = "From peak to model FLOPs (MFU)"
+    lost = {line: total.lines[line] for line in LINES if line != "compute" and total.lines[line]}
+    if not total.total_ns:
+        return Waterfall("mfu", title, None, "no time was recorded", "", ())
+    try:
+        value, inside, convention = _inside_compute(run, asked, total, claims)
+    except _Unknown as unknown:
+        bars = (*_bars(lost, total.total_ns), Bar("compute", 100 * total.share("compute")))
+        return Waterfall("mfu", title, None, f"MFU is unknown: {unknown}", "", bars)
+    bars = (*_bars({**lost, **inside}, total.total_ns), Bar("mfu", 100 * value))
+    return Waterfall("mfu", title, value, "", convention, bars)
+
+
+def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
+    return tuple(Bar(name, 100 * length / whole) for name, length in ns.items() if length > 0)
+
+
+def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> tuple[float, dict[str, float], str]:
+    """MFU, the bars inside compute in ns, and the convention."""
+    peak = _peak(run, asked, total.work, claims)
+    rate = peak.tflops * _FLOPS_PER_NS
+    compute = total.lines["compute"]
+    if claims.model_flops is not None:
+        return _claimed(run, asked, total, claims.model_flops, peak)
+    _check_counted(total.work)
+    model = sum(effort.model_flops * count for effort, (count, _) in total.work.efforts.items())
+    done = sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
+    spent = total.work.matmul_ns
+    if done / rate > spent:
+        raise _Unknown(
+            f"{format_flop(done)} would take {format_share(done / rate / (spent or 1))} of the time that matmul, "
+            f"attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. Give the right peak with --peak-tflops."
+        )
+    slack = spent - done / rate
+    bound = min(_bandwidth_bound(total.work, rate, peak.memory_gbs), slack)
+    inside = {
+        "compute.no_model_flops": float(compute - spent),
+        "compute.recomputation": (done - model) / rate,
+        "compute.bandwidth_bound": bound,
+        "compute.below_achievable": slack - bound,
+    }
+    return model / rate / total.total_ns, inside, f"{COUNTED}, over {peak.convention}."
+
+
+def _claimed(
+    run: Run, asked: Scope, total: RunLedger, per_step: float, peak: _Peak
+) -> tuple[float, dict[str, float], str]:
+    """The user's word for the FLOPs of a step, shared evenly by the ranks of the job."""
+    if not total.step_count:
+        raise _Unknown("--model-flops is per step, and the window has no steps")
+    chosen = ", ".join(map(str, asked.ranks))
+    world = run.sql(f"select coalesce(max(world_size), {len(asked.ranks)}) from ranks where rank in ({chosen})")
+    ranks = max(int(world.fetchall()[0][0]), len(asked.ranks))
+    needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
+    classes = total.parts.get("compute", Counter())
+    idle_of_flops = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))
+    could = total.lines["compute"] - idle_of_flops
+    if needed > could:
+        raise _Unknown(
+            f"{format_flop(round(per_step))} a step on {ranks:,} ranks would take "
+            f"{format_share(needed / (could or 1))} of the time that kernels ran which can do FLOPs, at "
+            f"{peak.tflops:g} TFLOPS. Check --model-flops, which is for one step of all ranks together, and "
+            "--peak-tflops."
+        )
+    inside = {"compute.no_model_flops": float(idle_of_flops), "compute.below_peak": could - needed}
+    convention = f"{format_flop(round(per_step))} a step on {ranks:,} ranks as given, over {peak.convention}."
+    return needed / total.total_ns, inside, convention
+
+
+def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
+    device = _device(run, asked)
+    memory = device.memory_gbs if device else None
+    if claims.peak_tflops is not None:
+        return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS as given")
+    if device is None:
+        raise _Unknown(f"{_device_reason(run, asked)}. Give the dense peak of one device with --peak-tflops.")
+    dtype = _main_dtype(work)
+    if dtype is None:
+        raise _Unknown(
+            "no op with shapes tells which dtype to compare with. Record with record_shapes=True, or give "
+            "--peak-tflops and --model-flops."
+        )
+    if dtype not in device.peaks:
+        raise _Unknown(f"no confirmed {dtype} peak of {device.name} is known. Give it with --peak-tflops.")
+    rate = device.peaks[dtype]
+    return _Peak(rate, memory, f"the dense {dtype} peak of {device.name}, {rate:g} TFLOPS ({device.source})")
+
+
+def _device_names(run: Run, asked: Scope) -> list[str | None]:
+    chosen = ", ".join(map(str, asked.ranks))
+    return [name for (name,) in run.sql(f"select distinct device from ranks where rank in ({chosen})").fetchall()]
+
+
+def _device(run: Run, asked: Scope) -> Device | None:
+    names = _device_names(run, asked)
+    return find_device(names[0]) if len(names) == 1 and names[0] else None
+
+
+def _device_reason(run: Run, asked: Scope) -> str:
+    names = sorted(name or "no accelerator" for name in _device_names(run, asked))
+    if len(names) > 1:
+        return f"ranks differ in their device ({', '.join(names)})"
+    return f"the peak of {names[0]!r} is not known" if names != ["no accelerator"] else "the trace names no accelerator"
+
+
+def _main_dtype(work: RankWork) -> str | None:
+    """The dtype of most matmul FLOPs."""
+    flops: Counter[str] = Counter()
+    for effort, (count, _) in work.efforts.items():
+        flops[effort.work.dtype] += effort.flops * count
+    return flops.most_common(1)[0][0] if flops else None
+
+
+def _check_counted(work: RankWork) -> None:
+    if not work.efforts:
+        raise _Unknown("no op has recorded shapes. Record with record_shapes=True, or give --model-flops.")
+    uncounted = 1 - work.counted_ns / work.matmul_ns if work.matmul_ns else 1.0
+    if uncounted > MOST_UNCOUNTED:
+        raise _Unknown(
+            f"{format_share(uncounted)} of matmul-class time has no FLOPs (kernels of Triton or CUDA graphs, ops "
+            "without shapes, or launches before the recording). Give the FLOPs of one step with --model-flops."
+        )
+
+
+def _bandwidth_bound(work: RankWork, rate: float, memory_gbs: float | None) -> float:
+    """What matmul-class kernels must take longer than at peak because their shapes move more bytes than that leaves
+    time for; an op cannot be charged for more than it took."""
+    if memory_gbs is None:
+        return 0.0
+    total = 0.0
+    for effort, (count, ns) in work.efforts.items():
+        at_peak = effort.flops / rate
+        at_bandwidth = effort.work.bytes / memory_gbs
+        total += count * max(0.0, min(at_bandwidth, ns / count) - at_peak)
+    return total

@@ -1,0 +1,93 @@
+"""The partition of a rank's time: every nanosecond of its window on exactly one line.
+
+A rank with device events is told by its device; a rank without by its training thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lostflops.ledger.gaps import Gaps, explain
+from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.record import COMM, KERNEL, Codes, Record
+from lostflops.ledger.windows import Window
+from lostflops.store.intervals import Intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`lines` are disjoint, and together the window. `compute` and `comm` are all of them, hidden or not."""
+
+    window: Window
+    lines: dict[str, Intervals]
+    compute: Intervals
+    comm: Intervals
+    gaps: Gaps | None = None
+
+    def __post_init__(self) -> None:
+        total = sum(span.total for span in self.lines.values())
+        assert total == self.window.wall, f"lines hold {total} ns of a window of {self.window.wall} ns"
+
+    def ns(self) -> dict[str, int]:
+        return {line: self.lines[line].total for line in LINES}
+
+
+def partition(record: Record, window: Window) -> Partition:
+    return _on_device(record, window) if record.on_device else _on_thread(record, window)
+
+
+def _on_device(record: Record, window: Window) -> Partition:
+    device = record.device
+
+    def running(rows: Codes) -> Intervals:
+        return Intervals.of(device.start[rows], device.stop[rows])
+
+    compute, comm = running(np.flatnonzero(device.kind == KERNEL)), running(np.flatnonzero(device.kind == COMM))
+    busy = running(np.arange(device.start.size))
+    first = min(int(device.start.min()), *window.start.tolist()) if window.start.size else 0
+    last = max(int(device.stop.max()), *window.stop.tolist()) if window.stop.size else 0
+    gaps = explain(record, busy.gaps(first, last))
+    lines = {
+        "compute": compute,
+        "comm.transfer": comm - compute,
+        "copy": busy - (compute | comm),
+        **gaps.lines,
+    }
+    return _within(window, lines, compute, comm, gaps)
+
+
+def _on_thread(record: Record, window: Window) -> Partition:
+    """What computes is any op but those of communication; what only wraps others has no time of its own."""
+    host, lanes = record.host, [record.training_lane]
+
+    def spans(wanted: int, but: int = 0) -> Intervals:
+        rows = host.having(wanted, lanes)
+        rows = rows[(host.traits[rows] & but) == 0]
+        return Intervals.of(host.start[rows], host.stop[rows])
+
+    data, ops = spans(Trait.DATA), spans(Trait.OP)
+    compute = spans(Trait.OP, Trait.NODE | Trait.COMM | PYTHON_AROUND_OPS) - spans(Trait.COMM) - data
+    comm = Intervals.of(record.gloo.start, record.gloo.stop)
+    lines = {"compute": compute, "comm.transfer": comm - compute}
+    rest = window.inside - (compute | comm)
+    for line, span in (("idle.data", data), ("idle.compile", spans(Trait.COMPILE)), ("idle.host", ops)):
+        lines[line] = rest & span
+        rest -= span
+    lines["idle.python"] = rest
+    return _within(window, lines, compute, comm)
+
+
+def _within(
+    window: Window, lines: dict[str, Intervals], compute: Intervals, comm: Intervals, gaps: Gaps | None = None
+) -> Partition:
+    inside, empty = window.inside, Intervals.empty()
+    return Partition(
+        window,
+        {line: lines.get(line, empty) & inside for line in LINES},
+        compute & inside,
+        comm & inside,
+        gaps,
+    )

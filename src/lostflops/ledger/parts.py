@@ -1,0 +1,195 @@
+"""What each line of a rank's ledger is made of. The parts of a line sum to it, as integers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from lostflops.ledger.gaps import Gaps
+from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
+from lostflops.ledger.kernel_classes import CLASSES, kernel_class, op_class
+from lostflops.ledger.nesting import Nest
+from lostflops.ledger.partition import Partition
+from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record
+from lostflops.ledger.shares import by_event, by_priority
+from lostflops.store.intervals import Intervals
+
+Parts = dict[str, dict[str, int]]
+
+NO_ANNOTATION: Final = "no annotation"
+_NO_HINT, _IN_OPTIMIZER = -1, -2
+_DIRECTION: Final = re.compile(r"Mem(?:cpy|set)\s+(HtoD|DtoH|DtoD|PtoP|HtoH)")
+
+
+def parts(record: Record, partition: Partition, classes: Codes) -> Parts:
+    """By line and name of the part; `classes` are those of the device's kernels."""
+    found = _on_device(record, partition, classes) if record.on_device else _on_thread(record, partition)
+    return {line: {name: ns for name, ns in sums.most_common() if ns} for line, sums in found.items()}
+
+
+def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str, Counter[str]]:
+    device, lines = record.device, partition.lines
+    assert partition.gaps is not None
+    gaps = partition.gaps
+    copies = np.flatnonzero((device.kind == MEMCPY) | (device.kind == MEMSET))
+    comms = np.flatnonzero(device.kind == COMM)
+    host_ns = partition.lines["idle.host"].total
+    calls = (partition.lines["idle.host"] & gaps.calls).total
+    python = lines["idle.python"].within(gaps.start, gaps.stop)
+    return {
+        "compute": _classes(record, partition, classes),
+        "comm.transfer": _sums(
+            record.collectives.of(device.event[comms]),
+            by_event(device.start[comms], device.stop[comms], lines["comm.transfer"]),
+            record.collectives.name,
+        ),
+        "copy": _sums(
+            device.name[copies],
+            by_event(device.start[copies], device.stop[copies], lines["copy"]),
+            lambda code: direction(record.names[code]),
+        ),
+        "idle.sync": _blockers(record, partition, gaps),
+        "idle.alloc": _allocations(record, partition),
+        "idle.host": Counter({"launch API": calls, "op dispatch": host_ns - calls}),
+        "idle.python": _sums(
+            _ender_annotations(record, gaps),
+            python,
+            lambda code: (record.annotations[code] if code >= 0 else "") or NO_ANNOTATION,
+        ),
+    }
+
+
+def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
+    host = record.host
+    rows = host.having(Trait.OP, [record.training_lane])
+    rows = rows[(host.traits[rows] & (Trait.NODE | Trait.COMM | PYTHON_AROUND_OPS)) == 0]
+    rows = rows[np.lexsort((-host.stop[rows], host.start[rows]))]
+    gloo = record.gloo
+    return {
+        "compute": _sums(
+            host.name[rows],
+            by_event(host.start[rows], host.stop[rows], partition.lines["compute"]),
+            lambda code: op_class(record.names[code]),
+        ),
+        "comm.transfer": _sums(
+            record.collectives.of(gloo.event),
+            by_event(gloo.start, gloo.stop, partition.lines["comm.transfer"]),
+            record.collectives.name,
+        ),
+    }
+
+
+def kernel_classes(record: Record) -> Codes:
+    """Class of each device row, as an index into CLASSES; -1 for what is not a compute kernel."""
+    device = record.device
+    kernels = np.flatnonzero(device.kind == KERNEL)
+    classes = np.full(device.start.size, -1, np.int64)
+    pairs, which = np.unique(np.stack((device.name[kernels], _hints(record, kernels))), axis=1, return_inverse=True)
+    hints = {_NO_HINT: "", _IN_OPTIMIZER: "Optimizer.step#"}
+    known = [
+        CLASSES.index(kernel_class(record.names[name], hints[hint] if hint in hints else record.names[hint]))
+        for name, hint in pairs.T.tolist()
+    ]
+    classes[kernels] = np.array(known, np.int64)[which] if known else -1
+    return classes
+
+
+def _hints(record: Record, rows: Codes) -> Codes:
+    """What may tell the class of a kernel whose name does not: the op around its launch, or that the optimizer ran."""
+    hints = launching_ops(record, rows)
+    hints[in_optimizer(record, rows)] = _IN_OPTIMIZER
+    return hints
+
+
+def in_optimizer(record: Record, rows: Codes) -> Flags:
+    """Whether each device row was launched inside an optimizer's step."""
+    launch = record.device.launch[rows]
+    if not record.host.start.size:
+        return np.zeros(rows.size, np.bool_)
+    updates = record.host.having(Trait.OPTIMIZER)
+    spans = Intervals.of(record.host.start[updates], record.host.stop[updates])
+    times = record.host.start[launch]
+    return (launch >= 0) & (spans.within(times, times + 1) > 0)
+
+
+def launching_ops(record: Record, rows: Codes) -> Codes:
+    """Name code of the innermost op around the launch of each device row, -1 where there is none."""
+    op = ops_around(record, record.device.launch[rows])
+    return np.where(op >= 0, record.host.name[op], -1) if record.host.name.size else op
+
+
+def ops_around(record: Record, calls: Codes) -> Codes:
+    """Host row of the innermost op around each call, given as a host row; -1 where there is none."""
+    host = record.host
+    found = np.full(calls.size, -1, np.int64)
+    if not host.lane.size:
+        return found
+    lanes = np.where(calls >= 0, host.lane[calls], -1)
+    for lane in np.unique(lanes[lanes >= 0]).tolist():
+        ops = host.having(Trait.OP, [lane])
+        own = np.flatnonzero(lanes == lane)
+        inner = Nest(host.start[ops], host.stop[ops]).innermost(host.start[calls[own]])
+        found[own[inner >= 0]] = ops[inner[inner >= 0]]
+    return found
+
+
+def _classes(record: Record, partition: Partition, classes: Codes) -> Counter[str]:
+    device = record.device
+    rows = np.flatnonzero(classes >= 0)
+    sums = by_priority(device.start[rows], device.stop[rows], classes[rows], len(CLASSES), partition.lines["compute"])
+    return Counter(dict(zip(CLASSES, sums.tolist(), strict=True)))
+
+
+def direction(name: str) -> str:
+    """
+    >>> direction("Memcpy HtoD (Pinned -> Device)"), direction("Memset (Device)"), direction("CopyDeviceToHost")
+    ('HtoD', 'memset', 'other')
+    """
+    match = _DIRECTION.match(name)
+    if match:
+        return match[1]
+    return "memset" if name.startswith("Memset") else "other"
+
+
+def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
+    """`idle.sync` by what had blocked: the innermost op around the call, else the call."""
+    ns = partition.lines["idle.sync"].within(gaps.start, gaps.stop)
+    held = np.flatnonzero(ns)
+    calls = gaps.blocker[held]
+    names, code = record.names, record.host.name
+    ops = dict(zip(calls.tolist(), ops_around(record, calls).tolist(), strict=True))
+
+    def blocked(call: int) -> str:
+        return f"{names[code[ops[call]]]} ({names[code[call]]})" if ops[call] >= 0 else names[code[call]]
+
+    return _sums(calls, ns[held], blocked)
+
+
+def _allocations(record: Record, partition: Partition) -> Counter[str]:
+    host = record.host
+    rows = host.having(Trait.ALLOC)
+    shares = by_event(host.start[rows], host.stop[rows], partition.lines["idle.alloc"])
+    return _sums(host.name[rows], shares, lambda code: record.names[code])
+
+
+def _ender_annotations(record: Record, gaps: Gaps) -> Codes:
+    """Annotation code of what ends each gap, -1 for none."""
+    if not record.annotations:
+        return np.full(gaps.ender.size, -1, np.int64)
+    return np.where(gaps.ender >= 0, record.device.annotation[gaps.ender], -1)
+
+
+def _sums(codes: Codes, ns: Ns, names: Callable[[int], str]) -> Counter[str]:
+    """Time by name, where `names` gives that of each code; different codes may have one name."""
+    found, which = np.unique(codes, return_inverse=True)
+    totals = np.zeros(found.size, np.int64)
+    np.add.at(totals, which, ns)
+    sums: Counter[str] = Counter()
+    for code, total in zip(found.tolist(), totals.tolist(), strict=True):
+        if total:
+            sums[names(code)] += total
+    return sums

@@ -1,0 +1,328 @@
+"""What one rank's trace tells the ledger, as columns of numbers. This module knows tables, not rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ledger.flops import FORMULAS, Work, op_work
+from lostflops.ledger.host_traits import Trait, traits
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+Ns = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+EVENTS_AT_ONCE: Final = 2_000_000
+"""Ranks are read together up to this many events, so that thousands of small ones do not need a query each."""
+
+KINDS: Final = ("kernel", "comm", "memcpy", "memset")
+KERNEL, COMM, MEMCPY, MEMSET = range(4)
+
+UNKNOWN_GROUP: Final = "unknown group"
+
+_DEVICE: Final = f"kind in {KINDS}"
+_HOST: Final = "kind in ('op', 'runtime', 'annotation')"
+_NAME_KEY: Final = "hash(kind, name)"
+_NOTE: Final = "coalesce(annotation, '')"
+_NOTE_KEY: Final = f"hash({_NOTE})"
+_GROUP: Final = "coalesce(group_id, '')"
+_GROUP_KEY: Final = f"hash({_GROUP})"
+_EFFORT_KEY: Final = "hash(name, shapes, dtypes, inputs)"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Ops, runtime calls and annotations. `name` is an index into the record's names."""
+
+    event: Codes
+    lane: Codes
+    start: Ns
+    stop: Ns
+    name: Codes
+    traits: Codes
+
+    def having(self, wanted: int, lanes: Sequence[int] | None = None) -> Codes:
+        """Rows with any of these traits, on these lanes or on all."""
+        rows = (self.traits & wanted) != 0
+        if lanes is not None:
+            rows &= np.isin(self.lane, lanes)
+        return np.flatnonzero(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Kernels and copies. `launch` is the row of the call that launched each, -1 where it is not recorded."""
+
+    event: Codes
+    lane: Codes
+    start: Ns
+    stop: Ns
+    kind: Codes
+    name: Codes
+    annotation: Codes
+    step: Codes
+    launch: Codes
+    occupancy: npt.NDArray[np.float64]
+    """In percent, -1 where it is not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Training steps in order of time; device times are -1 where nothing was launched in a step."""
+
+    number: Codes
+    lane: Codes
+    start: Ns
+    stop: Ns
+    device_start: Ns
+    device_stop: Ns
+
+
+@dataclass(frozen=True, slots=True)
+class Gloo:
+    """Collectives that run on threads of the host."""
+
+    event: Codes
+    start: Ns
+    stop: Ns
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """Process group of each communication event; `group` is an index into `groups`."""
+
+    event: Codes
+    group: Codes
+    groups: tuple[str, ...]
+
+    def of(self, events: Codes) -> Codes:
+        """Group of each event, -1 where it is not known."""
+        order = np.argsort(self.event, kind="stable")
+        if not order.size:
+            return np.full(events.size, -1, np.int64)
+        at = order[np.minimum(np.searchsorted(self.event[order], events), order.size - 1)]
+        return np.where(self.event[at] == events, self.group[at], -1)
+
+    def name(self, group: int) -> str:
+        return (self.groups[group] if group >= 0 else "") or UNKNOWN_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class Formulas:
+    """Ops that have a formula for their FLOPs. `effort` is an index into `efforts`."""
+
+    lane: Codes
+    start: Ns
+    stop: Ns
+    effort: Codes
+    efforts: tuple[tuple[str, Work | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Ops with a sequence number of autograd; `forward_thread` is 0 on forward ops."""
+
+    lane: Codes
+    start: Ns
+    stop: Ns
+    forward_thread: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One rank. `names` and `annotations` are what the codes stand for."""
+
+    rank: int
+    names: tuple[str, ...]
+    annotations: tuple[str, ...]
+    host: Host
+    device: Device
+    steps: Steps
+    gloo: Gloo
+    collectives: Collectives
+    formulas: Formulas
+    numbered: Numbered
+
+    @property
+    def on_device(self) -> bool:
+        return self.device.start.size > 0
+
+    @property
+    def training_lane(self) -> int:
+        """The thread with the steps, else the one with most ops; -1 when there is neither."""
+        if self.steps.lane.size:
+            return int(np.bincount(self.steps.lane).argmax())
+        ops = self.host.lane[self.host.having(Trait.OP)]
+        return int(np.bincount(ops).argmax()) if ops.size else -1
+
+    @property
+    def host_begins(self) -> int:
+        """When the recording of the host began."""
+        return int(self.host.start.min()) if self.host.start.size else np.iinfo(np.int64).max
+
+
+def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
+    """The ranks that recorded any time, in order."""
+    for batch in _batches(run, ranks):
+        yield from _read(run, batch)
+
+
+def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
+    sizes = dict(run.sql("select rank, events from ranks where events > 0 order by rank").fetchall())
+    batch: list[int] = []
+    room = EVENTS_AT_ONCE
+    for rank in sorted(set(ranks) & sizes.keys()):
+        if batch and sizes[rank] > room:
+            yield batch
+            batch, room = [], EVENTS_AT_ONCE
+        batch.append(rank)
+        room -= sizes[rank]
+    if batch:
+        yield batch
+
+
+class _Batch:
+    """Rows of several ranks, to be taken rank by rank."""
+
+    def __init__(self, run: Run, query: str, ranks: Sequence[int]) -> None:
+        columns: dict[str, Any] = run.sql(query).fetchnumpy()
+        rank = columns.pop("rank")
+        if len(ranks) > 1:
+            order = np.argsort(rank, kind="stable")
+            rank = rank[order]
+            columns = {name: values[order] for name, values in columns.items()}
+        self._columns = columns
+        self._edges = {r: (np.searchsorted(rank, r), np.searchsorted(rank, r, side="right")) for r in ranks}
+
+    def of(self, rank: int) -> dict[str, Any]:
+        first, last = self._edges[rank]
+        return {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
+
+
+class _Vocabulary:
+    """Texts by a hash of theirs: DuckDB hashes a column in the time it takes to read it, and numbers are small."""
+
+    def __init__(self, run: Run, key: str, values: str, rows: str) -> None:
+        found = run.sql(f"select distinct {key} as key, {values} from {rows}").fetchall()
+        found.sort(key=lambda row: row[0])
+        self._keys = np.array([key for key, *_ in found], np.uint64)
+        self.values: tuple[tuple[str, ...], ...] = tuple(tuple(texts) for _, *texts in found)
+
+    def codes(self, keys: npt.NDArray[np.uint64]) -> Codes:
+        return np.searchsorted(self._keys, keys).astype(np.int64)
+
+
+def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
+    chosen = f"rank in ({', '.join(map(str, ranks))})"
+    times = "rank, event, lane, start, start + dur as stop"
+    names = _Vocabulary(run, _NAME_KEY, "kind, name", f"events where {chosen} and ({_DEVICE} or {_HOST})")
+    notes = _Vocabulary(run, _NOTE_KEY, _NOTE, f"events where {chosen} and {_DEVICE}")
+    groups = _Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
+    link = "coalesce(correlation, -1) as correlation"
+    host = _Batch(run, f"select {times}, {link}, {_NAME_KEY} as name from events where {chosen} and {_HOST}", ranks)
+    device = _Batch(
+        run,
+        f"select {times}, {link}, {_NAME_KEY} as name, {_NOTE_KEY} as annotation, coalesce(step, -1) as step, "
+        "coalesce(occupancy, -1) as occupancy "
+        f"from events where {chosen} and {_DEVICE}",
+        ranks,
+    )
+    gloo = _Batch(run, f"select {times} from events where {chosen} and kind = 'host_comm'", ranks)
+    steps = _Batch(
+        run,
+        "select rank, step as number, lane, start, stop, coalesce(device_start, -1) as device_start, "
+        f"coalesce(device_stop, -1) as device_stop from steps where {chosen} order by start",
+        ranks,
+    )
+    collectives = _Batch(
+        run,
+        f"select rank, event, {_GROUP_KEY} as group_key from collectives where {chosen} and event is not null",
+        ranks,
+    )
+    worked = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quoted, sorted(FORMULAS)))})"
+    efforts = _Vocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", worked)
+    formulas = _Batch(run, f"select {times}, {_EFFORT_KEY} as effort from {worked}", ranks)
+    numbered = _Batch(
+        run,
+        "select rank, lane, start, start + dur as stop, coalesce(forward_thread, 0) as forward_thread from events "
+        f"where {chosen} and kind = 'op' and sequence is not null",
+        ranks,
+    )
+    works = tuple((name, op_work(name, *told)) for name, *told in efforts.values)
+    kind_codes = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind, _ in names.values], np.int64)
+    trait_codes = np.array([0 if kind in KINDS else traits(kind, name) for kind, name in names.values], np.int64)
+    texts = tuple(name for _, name in names.values)
+    for rank in ranks:
+        calls, correlation = _host(host.of(rank), names, trait_codes)
+        work = _device(device.of(rank), names, notes, kind_codes, host=calls, called=correlation)
+        beside, shared = gloo.of(rank), collectives.of(rank)
+        yield Record(
+            rank,
+            texts,
+            tuple(note for (note,) in notes.values),
+            calls,
+            work,
+            Steps(**steps.of(rank)),
+            Gloo(beside["event"], beside["start"], beside["stop"]),
+            Collectives(shared["event"], groups.codes(shared["group_key"]), tuple(group for (group,) in groups.values)),
+            _formulas(formulas.of(rank), efforts, works),
+            Numbered(**numbered.of(rank)),
+        )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _formulas(columns: dict[str, Any], efforts: _Vocabulary, works: tuple[tuple[str, Work | None], ...]) -> Formulas:
+    return Formulas(columns["lane"], columns["start"], columns["stop"], efforts.codes(columns["effort"]), works)
+
+
+def _host(columns: dict[str, Any], names: _Vocabulary, trait_codes: Codes) -> tuple[Host, Codes]:
+    """The host's rows, and their correlations."""
+    name = names.codes(columns["name"])
+    row_traits = trait_codes[name] if name.size else name
+    host = Host(columns["event"], columns["lane"], columns["start"], columns["stop"], name, row_traits)
+    correlation = np.where(row_traits & Trait.RUNTIME, columns["correlation"], -1)
+    return host, correlation
+
+
+def _device(
+    columns: dict[str, Any],
+    names: _Vocabulary,
+    notes: _Vocabulary,
+    kind_codes: Codes,
+    *,
+    host: Host,
+    called: Codes,
+) -> Device:
+    name = names.codes(columns["name"])
+    return Device(
+        columns["event"],
+        columns["lane"],
+        columns["start"],
+        columns["stop"],
+        kind_codes[name] if name.size else name,
+        name,
+        notes.codes(columns["annotation"]),
+        columns["step"],
+        _launches(columns["correlation"], host, called),
+        columns["occupancy"],
+    )
+
+
+def _launches(correlation: Codes, host: Host, called: Codes) -> Codes:
+    """Row of the earliest call with each correlation: the runtime and the driver below it may share one."""
+    calls = np.flatnonzero(called >= 0)
+    calls = calls[np.lexsort((host.start[calls], called[calls]))]
+    if not calls.size:
+        return np.full(correlation.size, -1, np.int64)
+    at = np.minimum(np.searchsorted(called[calls], correlation), calls.size - 1)
+    return np.where(called[calls][at] == correlation, calls[at], -1)

@@ -1,0 +1,41 @@
+"""Which ranks, steps and window a question is about, checked against what the run holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lostflops.errors import UsageError
+from lostflops.ledger.windows import WindowKind, choose
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`steps` is empty when all are meant."""
+
+    kind: WindowKind
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Scope:
+    chosen = tuple(sorted(set(ranks))) or run.ranks
+    if unknown := sorted(set(chosen) - set(run.ranks)):
+        raise UsageError(f"the run has no rank {_listed(unknown)}; it has {_listed(run.ranks)}")
+    if steps and kind is WindowKind.TRACE:
+        raise UsageError("a step is part of the window of steps: leave out --window trace, or --step")
+    held = run.sql(f"select distinct step from steps where rank in ({_listed(chosen)}) order by step").fetchall()
+    recorded = [step for (step,) in held]
+    if unknown := sorted(set(steps) - set(recorded)):
+        raise UsageError(f"no step {_listed(unknown)} was recorded; there are {_listed(recorded) or 'none'}")
+    if kind is WindowKind.STEPS and not recorded:
+        raise UsageError("no steps were recorded: use --window trace, or call profiler.step() in the training loop")
+    return Scope(WindowKind.STEPS if steps else kind or choose(run, chosen), chosen, tuple(sorted(set(steps))))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,103 @@
+"""Which time of a rank is accounted for: whole training steps, or all that was recorded.
+
+On a device step k runs from the first event launched in it to the first launched in step k + 1; the last ends with
+the last event launched in it. On a CPU rank, and where no launch is recorded, a step runs as `ProfilerStep` does on the
+host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lostflops.ledger.host_traits import Trait
+from lostflops.ledger.record import Codes, Ns, Record, Steps
+from lostflops.store.intervals import Intervals
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+
+class WindowKind(StrEnum):
+    STEPS = "steps"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Steps are disjoint and in order. A window of the whole trace has none; `start` and `stop` are its edges then."""
+
+    kind: WindowKind
+    number: tuple[int, ...]
+    start: Ns
+    stop: Ns
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wall(self) -> int:
+        return int((self.stop - self.start).sum())
+
+    @property
+    def inside(self) -> Intervals:
+        return Intervals.of(self.start, self.stop)
+
+
+def choose(run: Run, ranks: Sequence[int]) -> WindowKind:
+    """Steps when every rank that recorded any time has a whole one, else the trace."""
+    chosen = f"rank in ({', '.join(map(str, ranks))})"
+    without = run.sql(
+        f"select count(*) from ranks where events > 0 and {chosen} and rank not in (select rank from steps)"
+    ).fetchall()[0][0]
+    return WindowKind.TRACE if without else WindowKind.STEPS
+
+
+def window(record: Record, kind: WindowKind, only: Sequence[int] = ()) -> Window:
+    """The rank's window; with `only`, of its steps the ones of these numbers."""
+    if kind is WindowKind.TRACE:
+        start, stop = _recorded(record)
+        return Window(kind, (), np.array([start]), np.array([stop]))
+    edges = _device_steps(record.steps) if record.on_device else _host_steps(record.steps)
+    if not only:
+        return edges
+    kept = [i for i, number in enumerate(edges.number) if number in only]
+    return Window(kind, tuple(edges.number[i] for i in kept), edges.start[kept], edges.stop[kept], edges.notes)
+
+
+def _recorded(record: Record) -> tuple[int, int]:
+    if record.on_device:
+        return int(record.device.start.min()), int(record.device.stop.max())
+    ops = record.host.having(Trait.OP, [record.training_lane])
+    if not ops.size:
+        return 0, 0
+    return int(record.host.start[ops].min()), int(record.host.stop[ops].max())
+
+
+def _device_steps(steps: Steps) -> Window:
+    own = np.flatnonzero(steps.device_start >= 0)
+    if not own.size:
+        note = "no device event could be tied to a step by its launch: step edges are those of the host"
+        return replace(_host_steps(steps), notes=(note,))
+    notes: tuple[str, ...] = ()
+    if own.size < steps.number.size:
+        empty = np.setdiff1d(steps.number, steps.number[own]).tolist()
+        notes = (f"nothing was launched in step {', '.join(map(str, empty))}: it has no time of its own",)
+    # A copy that was launched ahead on its own stream may start before the step it was launched in has its turn.
+    start = np.maximum.accumulate(steps.device_start[own])
+    return _joined(steps, own, start, np.maximum(steps.device_stop[own], start), notes)
+
+
+def _host_steps(steps: Steps) -> Window:
+    return _joined(steps, np.arange(steps.number.size), steps.start, steps.stop, ())
+
+
+def _joined(steps: Steps, own: Codes, start: Ns, stop: Ns, notes: tuple[str, ...]) -> Window:
+    """Each step ends where the next begins; where steps between two were not recorded, with its own last event."""
+    number = steps.number[own]
+    unrecorded = np.diff(number) != np.diff(own)
+    ends = stop.copy()
+    ends[:-1] = np.where(unrecorded, np.minimum(stop[:-1], start[1:]), start[1:])
+    return Window(WindowKind.STEPS, tuple(number.tolist()), start, ends, notes)
