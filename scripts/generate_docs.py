@@ -9,6 +9,7 @@ import typer.main
 
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES, build
+from lostflops.ledger.devices import DEVICES
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
@@ -61,6 +62,31 @@ def analyses() -> str:
     return "\n".join(parts)
 
 
+def devices() -> str:
+    rows = []
+    for device in DEVICES:
+        peaks = [_figure(device.peaks.get(dtype)) for dtype in ("bf16", "fp16", "fp8", "fp32", "tf32")]
+        figures = " | ".join([*peaks, _figure(device.memory_gbs), _figure(device.scaleup_gbs)])
+        note = f"{device.source}. {device.note}".rstrip()
+        rows.append(f"| {device.name} | {', '.join(device.matches)} | {figures} | {_cell(note)} |")
+    return "\n".join(
+        [
+            HEAD + "# Devices\n",
+            "Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s. What two "
+            "independent public sources do not confirm is left out; give the peak of another device with "
+            "`lostflops report --peak-tflops`. A device is found by the name it gives itself in the trace.\n",
+            "| device | name in traces | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | source |",
+            "|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
 def _options(command: Any) -> str:
     rows = []
     for parameter in command.params:
@@ -76,7 +102,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"tables.md": tables, "cli.md": command_line, "analyses.md": analyses}
+PAGES = {"tables.md": tables, "cli.md": command_line, "analyses.md": analyses, "devices.md": devices}
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,8 @@ import pytest
 
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES
+from lostflops.ledger.devices import DEVICES
+from lostflops.ledger.lines import LINES
 from lostflops.store.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +61,19 @@ def test_every_analysis_is_documented(analysis) -> None:
 def test_every_analysis_file_is_registered() -> None:
     files = {path.stem for path in (ROOT / "src/lostflops/analyze").glob("*.py")} - {"__init__"}
     assert files == {analysis.__module__.rsplit(".", 1)[1] for analysis in ANALYSES}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_line_of_the_ledger_is_explained(line: str) -> None:
+    rows = [row for row in read("docs/explanation/ledger.md").splitlines() if row.startswith("|")]
+    assert any(f"`{line}`" in row.split("|")[1] for row in rows)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_every_device_is_listed_with_its_source(device) -> None:
+    assert re.search(
+        rf"^\| {re.escape(device.name)} \|.*{re.escape(device.source)}", read("docs/reference/devices.md"), re.MULTILINE
+    )
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -32,6 +32,8 @@ _GROUPS: Final = {
     "copy": ("copy",),
     "idle": (*IDLE_LINES, "unexplained"),
 }
+UNEVEN: Final = 1.1
+"""Times the mean above which a rank is named as the one that loses most."""
 SMALL: Final = 0.02
 """Above this share unexplained time is named in a note."""
 
@@ -131,8 +133,9 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
         yield f"{listed} of it"
     if len(total.ranks) > 1:
         most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
-        share, mean = format_share(most.lines[line] / (most.wall or 1)), format_share(total.share(line))
-        yield f"most on rank {most.rank}: {share}, mean {mean}"
+        share, mean = most.lines[line] / (most.wall or 1), total.share(line)
+        if share > UNEVEN * mean:
+            yield f"most on rank {most.rank}: {format_share(share)}, mean {format_share(mean)}"
     if line in total.longest:
         ns, rank, event = total.longest[line]
         name = _event_name(run, rank, event)

@@ -78,10 +78,10 @@ def _table(
     fields = (
         Field("step"),
         Field("wall_ns", "ns", "mean"),
-        Field("slowest_rank", label="slowest rank"),
+        Field("slowest_rank", label="slowest"),
         Field("slowest_ns", "ns", "its time"),
         *(Field(group, "share") for group in _GROUPS),
-        Field("mark", label=""),
+        Field("mark"),
     )
     return Table("steps", "By step", fields, tuple(rows[:MOST_STEPS]), max(len(rows) - MOST_STEPS, 0))
 

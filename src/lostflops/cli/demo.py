@@ -38,7 +38,7 @@ def demo(
     held, trust = describe(run)
     slow = ranks // 2
     planted = f"The traces are synthetic: rank {slow} is slow, and every second step waits for its data."
-    show(replace(held, notes=(*held.notes, planted, trust.verdict), next_command=_next(run)), as_json=False)
+    show(replace(held, notes=(*held.notes, planted, trust.verdict), next_command=command("report", run)), as_json=False)
 
 
 def write_traces(folder: Path, ranks: int) -> None:
@@ -52,8 +52,3 @@ def write_traces(folder: Path, ranks: int) -> None:
         stragglers=(Straggler(ranks // 2, "slow_kernels", factor=1.3),),
     )
     cluster.generate().traces.write(folder)
-
-
-def _next(run: Path) -> str:
-    query = "select rank, sum(dur) as busy from events where kind = 'kernel' group by rank order by busy desc"
-    return command("sql", run, query)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Lines = dict[str, int]
 Progress = Callable[[int, int], None]
+Shares = list[tuple[str, Codes, Ns]]
+"""Line, device rows and the time that each accounts for; a row of -1 stands for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterato
 def account(record: Record, chosen: Window) -> RankLedger:
     made = partition(record, chosen)
     classes = kernel_classes(record)
-    labelled = _by_device(record, made) if record.on_device else _by_thread(record, made)
+    shares = list(_device_shares(record, made)) if record.on_device else []
+    labelled = _by_device(record, made, shares) if record.on_device else _by_thread(record, made)
     kernels = np.isin(record.device.kind, (KERNEL, COMM))
     return RankLedger(
         rank=record.rank,
@@ -108,7 +111,7 @@ def account(record: Record, chosen: Window) -> RankLedger:
         annotations=labelled[1],
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
-        longest=_longest(record, made),
+        longest=_longest(record, shares),
         work=rank_work(record, made, classes),
         unlaunched=int((kernels & (record.device.launch < 0)).sum()),
         kernels=int(kernels.sum()),
@@ -142,14 +145,13 @@ def _steps(made: Partition) -> tuple[Lines, ...]:
     return tuple(dict(zip(LINES, row, strict=True)) for row in zip(*columns, strict=True))
 
 
-def _by_device(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[str, Lines]]:
+def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[str, Lines], dict[str, Lines]]:
     """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it."""
     device, host = record.device, record.host
     known = device.launch >= 0
     times = np.where(known, host.start[device.launch], 0) if host.start.size else np.zeros(known.size, np.int64)
     lanes = np.where(known, host.lane[device.launch], -1) if host.start.size else np.full(known.size, -1)
     phase = phases_at(record, times, lanes)
-    shares = list(_device_shares(record, made))
     phases = _table([share for share in shares if share[0] != "idle.data"], phase, PHASES, PHASES[-1])
     if waited := made.lines["idle.data"].total:
         phases.setdefault("data", dict.fromkeys(LINES, 0))["idle.data"] = waited
@@ -160,7 +162,6 @@ def _by_device(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[
 
 
 def _device_shares(record: Record, made: Partition) -> Iterator[tuple[str, Codes, Ns]]:
-    """Line, device rows and the time that each accounts for; a row of -1 stands for none."""
     assert made.gaps is not None
     device, gaps = record.device, made.gaps
     kinds = (("compute", device.kind == KERNEL), ("comm.transfer", device.kind == COMM), ("copy", device.kind > COMM))
@@ -208,11 +209,9 @@ def _stretches(made: Partition, times: Ns, names: list[str], before: str) -> dic
     return found
 
 
-def _longest(record: Record, made: Partition) -> dict[str, Longest]:
-    if not record.on_device:
-        return {}
+def _longest(record: Record, shares: Shares) -> dict[str, Longest]:
     found: dict[str, Longest] = {}
-    for line, rows, ns in _device_shares(record, made):
+    for line, rows, ns in shares:
         if ns.size and int(ns.max()) > 0:
             row = int(rows[int(ns.argmax())])
             found[line] = Longest(int(ns.max()), int(record.device.event[row]) if row >= 0 else -1)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.ledger.host_traits import Trait
-from lostflops.ledger.record import MEMCPY, Codes, Ns, Record
+from lostflops.ledger.record import MEMCPY, Codes, Ns, Record, distinct
 from lostflops.store.intervals import Intervals
 
 _PAGEABLE: Final = re.compile(r"Pageable|DtoH(?!.*Pinned)")
@@ -50,7 +50,7 @@ def explain(record: Record, idle: Intervals) -> Gaps:
     layers.take("idle.sync", Intervals.of(start[known], refilled[known]))
     calls = Intervals.of(begin[known], until[known])
     layers.add("idle.host", calls)
-    for lane in np.unique(lanes[known]).tolist():
+    for lane in distinct(lanes[known]):
         own = lanes == lane
         calls |= layers.take_host(record, lane, Intervals.of(start[own], begin[own]))
     layers.add("idle.dependency", Intervals.of(until[known], stop[known]))
@@ -185,7 +185,7 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
     device = record.device
     launches = np.sort(record.host.start[np.unique(device.launch[device.launch >= 0])])
     blocking = _blocking_calls(record)
-    for lane in np.unique(lanes[lanes >= 0]).tolist():
+    for lane in distinct(lanes[lanes >= 0]):
         rows = blocking[np.isin(record.host.lane[blocking], [lane, record.training_lane])]
         if not rows.size:
             continue

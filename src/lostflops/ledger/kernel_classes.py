@@ -16,6 +16,7 @@ computes as a matrix product is a convolution, and an optimizer's arithmetic is 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, TypeVar
 
 CLASSES: Final = (
@@ -158,6 +159,9 @@ _TENSOR_CORES: Final = (
 
 _Answer = TypeVar("_Answer")
 
+_REMEMBERED: Final = 10_000
+"""A kernel comes with many ops, and an op with many kernels, but there are few of each."""
+
 # Templates whose argument is the kernel: CUTLASS, composable kernels, ATen, Apex.
 _LAUNCHER: Final = re.compile(
     r"(?:^|::)(?:Kernel2?|device_kernel|kentry|multi_tensor_apply_kernel|\w*elementwise_kernel\w*)$"
@@ -180,7 +184,7 @@ def kernel_class(name: str, op: str = "") -> str:
     >>> kernel_class("void cub::DeviceRadixSortOnesweepKernel<...>", "aten::embedding_dense_backward")
     'embedding'
     """
-    found = _first(_KERNELS, _identity(name))
+    found = _class_by_name(name)
     if found is None:
         return op_class(op)
     if found == "matmul" and op_class(op) == "convolution":
@@ -190,6 +194,12 @@ def kernel_class(name: str, op: str = "") -> str:
     return found
 
 
+@lru_cache(_REMEMBERED)
+def _class_by_name(name: str) -> str | None:
+    return _first(_KERNELS, _identity(name))
+
+
+@lru_cache(_REMEMBERED)
 def op_class(name: str) -> str:
     """The class of an op, on ranks without an accelerator.
 

@@ -14,14 +14,14 @@ from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
 from lostflops.ledger.kernel_classes import CLASSES, kernel_class, op_class
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
-from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record
+from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
 from lostflops.ledger.shares import by_event, by_priority
 from lostflops.store.intervals import Intervals
 
 Parts = dict[str, dict[str, int]]
 
 NO_ANNOTATION: Final = "no annotation"
-_NO_HINT, _IN_OPTIMIZER = -1, -2
+_IN_OPTIMIZER: Final = -2
 _DIRECTION: Final = re.compile(r"Mem(?:cpy|set)\s+(HtoD|DtoH|DtoD|PtoP|HtoH)")
 
 
@@ -88,18 +88,21 @@ def kernel_classes(record: Record) -> Codes:
     device = record.device
     kernels = np.flatnonzero(device.kind == KERNEL)
     classes = np.full(device.start.size, -1, np.int64)
-    pairs, which = np.unique(np.stack((device.name[kernels], _hints(record, kernels))), axis=1, return_inverse=True)
-    hints = {_NO_HINT: "", _IN_OPTIMIZER: "Optimizer.step#"}
+    hints = (*record.names, "Optimizer.step#", "")
+    pairs, which = np.unique(
+        device.name[kernels] * len(hints) + _hints(record, kernels) % len(hints), return_inverse=True
+    )
     known = [
-        CLASSES.index(kernel_class(record.names[name], hints[hint] if hint in hints else record.names[hint]))
-        for name, hint in pairs.T.tolist()
+        CLASSES.index(kernel_class(record.names[pair // len(hints)], hints[pair % len(hints)]))
+        for pair in pairs.tolist()
     ]
     classes[kernels] = np.array(known, np.int64)[which] if known else -1
     return classes
 
 
 def _hints(record: Record, rows: Codes) -> Codes:
-    """What may tell the class of a kernel whose name does not: the op around its launch, or that the optimizer ran."""
+    """What may tell the class of a kernel whose name does not: name code of the op around its launch, -1 for none, -2
+    where the optimizer ran."""
     hints = launching_ops(record, rows)
     hints[in_optimizer(record, rows)] = _IN_OPTIMIZER
     return hints
@@ -129,7 +132,7 @@ def ops_around(record: Record, calls: Codes) -> Codes:
     if not host.lane.size:
         return found
     lanes = np.where(calls >= 0, host.lane[calls], -1)
-    for lane in np.unique(lanes[lanes >= 0]).tolist():
+    for lane in distinct(lanes[lanes >= 0]):
         ops = host.having(Trait.OP, [lane])
         own = np.flatnonzero(lanes == lane)
         inner = Nest(host.start[ops], host.stop[ops]).innermost(host.start[calls[own]])

@@ -14,7 +14,7 @@ import numpy as np
 
 from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
 from lostflops.ledger.nesting import Nest
-from lostflops.ledger.record import Codes, Flags, Ns, Record
+from lostflops.ledger.record import Codes, Flags, Ns, Record, distinct
 from lostflops.store.intervals import Intervals
 
 PHASES: Final = ("forward", "backward", "optimizer", "data", "other")
@@ -26,7 +26,7 @@ def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
     """Phase of what a thread did at each time; a lane of -1 stands for an unknown thread."""
     host, known = record.host, lanes >= 0
     backward = np.zeros(times.size, np.bool_)
-    for lane in np.unique(lanes[known]).tolist():
+    for lane in distinct(lanes[known]):
         own = lanes == lane
         backward[own] = _inside(_spans(record, host.having(Trait.BACKWARD, [lane])), times[own])
     updating = known & _inside(_spans(record, host.having(Trait.OPTIMIZER)), times)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.nesting import Nest
-from lostflops.ledger.record import Flags, Record
+from lostflops.ledger.record import Flags, Record, distinct
 from lostflops.store.intervals import Intervals
 
 
@@ -22,7 +22,7 @@ def recomputed(record: Record) -> Flags:
     """For each row of the record's formulas, whether it is a forward op inside a backward pass."""
     formulas, numbered, host = record.formulas, record.numbered, record.host
     again = np.zeros(formulas.start.size, np.bool_)
-    for lane in np.unique(formulas.lane).tolist():
+    for lane in distinct(formulas.lane):
         nodes = host.having(Trait.BACKWARD, [lane])
         backward = Intervals.of(host.start[nodes], host.stop[nodes])
         ops = np.flatnonzero(formulas.lane == lane)

@@ -19,6 +19,17 @@ Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+
+def distinct(codes: Codes) -> list[int]:
+    """The numbers that occur, none of them negative: for lanes, of which there are few, this is faster than sorting.
+
+    >>> distinct(np.array([3, 1, 3]))
+    [1, 3]
+    """
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found
+
+
 EVENTS_AT_ONCE: Final = 2_000_000
 """Ranks are read together up to this many events, so that thousands of small ones do not need a query each."""
 

@@ -17,7 +17,7 @@ from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.parts import in_optimizer
 from lostflops.ledger.recompute import recomputed
-from lostflops.ledger.record import Codes, Flags, Record
+from lostflops.ledger.record import Codes, Flags, Record, distinct
 from lostflops.ledger.shares import by_event
 from lostflops.ledger.windows import WindowKind
 
@@ -124,7 +124,7 @@ def _leaves(record: Record) -> Flags:
     formulas = record.formulas
     known = np.array([work is not None for _, work in formulas.efforts], np.bool_)
     leaves = known[formulas.effort] if known.size else np.zeros(formulas.start.size, np.bool_)
-    for lane in np.unique(formulas.lane).tolist():
+    for lane in distinct(formulas.lane):
         rows = np.flatnonzero(leaves & (formulas.lane == lane))
         around = Nest(formulas.start[rows], formulas.stop[rows]).parents()
         leaves[rows[around[around >= 0]]] = False
@@ -138,7 +138,7 @@ def _ops_of(record: Record, calls: Codes) -> Codes:
     if not host.lane.size:
         return found
     lanes = np.where(calls >= 0, host.lane[calls], -1)
-    for lane in np.unique(formulas.lane).tolist():
+    for lane in distinct(formulas.lane):
         rows = np.flatnonzero(leaves & (formulas.lane == lane))
         own = np.flatnonzero(lanes == lane)
         inner = Nest(formulas.start[rows], formulas.stop[rows]).innermost(host.start[calls[own]])
