@@ -18,6 +18,11 @@ INTRODUCTION = """\
 Every verb prints text for people, or with `--json` one JSON document whose `schema` names its shape and version. Text
 ends with the next command worth typing. Errors are one line on stderr.
 """
+DEVICES_INTRODUCTION = """\
+Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s. What two
+independent public sources do not confirm is left out; give the peak of another device with
+`lostflops report --peak-tflops`. A device is found by the name it gives itself in the trace.
+"""
 
 
 def tables() -> str:
@@ -72,9 +77,7 @@ def devices() -> str:
     return "\n".join(
         [
             HEAD + "# Devices\n",
-            "Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s. What two "
-            "independent public sources do not confirm is left out; give the peak of another device with "
-            "`lostflops report --peak-tflops`. A device is found by the name it gives itself in the trace.\n",
+            DEVICES_INTRODUCTION,
             "| device | name in traces | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | source |",
             "|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
             *rows,

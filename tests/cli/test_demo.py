@@ -13,7 +13,7 @@ def test_demo_shows_a_run_of_eight_ranks(lostflops, folder: Path) -> None:
     outcome = lostflops("demo", "--out", folder)
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[1].startswith("8 of 8 ranks, ")
-    assert outcome.out.splitlines()[-1].startswith(f"Next: lostflops sql {folder}/run")
+    assert outcome.out.splitlines()[-1].startswith(f"Next: lostflops report {folder}/run")
     assert len(list((folder / "traces").iterdir())) == 8
 
 
