@@ -8,13 +8,14 @@ import typer.main
 from lostflops import errors
 from lostflops.cli.main import COMMANDS, EXIT_CODES, build
 
+CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-step"}
 FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
-    "report": {"RUN", "--window", "--rank", "--step", "--by", "--peak-tflops", "--model-flops", "--json"},
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
     "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},

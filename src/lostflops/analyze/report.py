@@ -45,12 +45,13 @@ def report(
     ranks: Sequence[int] = (),
     steps: Sequence[int] = (),
     by: str = "phase",
-    claims: Claims | None = None,
+    said: Claims | None = None,
     progress: Progress | None = None,
 ) -> Result:
     asked = scope(run, window, ranks, steps)
     total = RunLedger.of(ledgers(run, asked, progress))
-    fall = waterfall(run, asked, total, claims or Claims())
+    said = said or Claims()
+    fall = waterfall(run, asked, total, said)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
@@ -66,7 +67,7 @@ def report(
             _losses(run, total),
             breakdowns.pop(by),
             _overlap(total),
-            _throughput(total),
+            _throughput(total, said),
             _quality(run, asked, total),
         ),
         notes=tuple(_notes(run, asked, total)),
@@ -221,7 +222,7 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
     )
 
 
-def _throughput(total: RunLedger) -> Pairs:
+def _throughput(total: RunLedger, said: Claims) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
     busy = sum(total.share(line) for line in ("compute", *COMM_LINES, "copy")) if total.total_ns else None
@@ -231,10 +232,18 @@ def _throughput(total: RunLedger) -> Pairs:
         (
             Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
             Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
-            Pair("steps_per_second", 1e9 / mean if mean else None, "rate", "steps per second"),
+            Pair("steps_per_second", _per_second(1, mean), "rate", "steps per second"),
+            Pair("tokens_per_second", _per_second(said.tokens, mean), "rate", "tokens per second", bool(said.tokens)),
+            Pair(
+                "samples_per_second", _per_second(said.samples, mean), "rate", "samples per second", bool(said.samples)
+            ),
             Pair("busy", busy, "share", "device busy"),
         ),
     )
+
+
+def _per_second(per_step: float | None, step_ns: float | None) -> float | None:
+    return per_step * 1e9 / step_ns if per_step and step_ns else None
 
 
 def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:

@@ -41,6 +41,22 @@ def report(
             show_default=False,
         ),
     ] = None,
+    tokens_per_step: Annotated[
+        float | None,
+        typer.Option(
+            "--tokens-per-step", min=1, metavar="N", help="Tokens in one step, all ranks together.", show_default=False
+        ),
+    ] = None,
+    samples_per_step: Annotated[
+        float | None,
+        typer.Option(
+            "--samples-per-step",
+            min=1,
+            metavar="N",
+            help="Samples in one step, all ranks together.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the time of a run went.
@@ -59,7 +75,7 @@ def report(
             ranks=rank or (),
             steps=step or (),
             by=by.value,
-            claims=Claims(peak_tflops, model_flops),
+            said=Claims(peak_tflops, model_flops, tokens_per_step, samples_per_step),
             progress=progress,
         )
     show(replace(result, next_command=command(_next_verb(result.to_json()), run)), as_json)

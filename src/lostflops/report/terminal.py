@@ -80,10 +80,20 @@ def format_value(value: Value, unit: Unit) -> str:
     if isinstance(value, int | float) and unit == "share":
         return format_share(value)
     if isinstance(value, int | float) and unit in _RATES:
-        return f"{value:.3g}" if value >= SMALLEST_RATE or not value else f"<{SMALLEST_RATE:g}"
+        return _format_rate(value)
     if isinstance(value, float):
         return f"{value:.10g}"
     return _clean(str(value))
+
+
+def _format_rate(value: float) -> str:
+    """
+    >>> _format_rate(1234567.8), _format_rate(23.789), _format_rate(0.00002), _format_rate(0)
+    ('1,234,568', '23.8', '<0.001', '0')
+    """
+    if 0 < value < SMALLEST_RATE:
+        return f"<{SMALLEST_RATE:g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def format_values(values: Sequence[Value], unit: Unit) -> str:
