@@ -224,6 +224,7 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
 
 def _throughput(total: RunLedger, said: Claims) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
+    tokens, samples = _per_second(said.tokens, mean), _per_second(said.samples, mean)
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
     busy = sum(total.share(line) for line in ("compute", *COMM_LINES, "copy")) if total.total_ns else None
     return Pairs(
@@ -233,10 +234,8 @@ def _throughput(total: RunLedger, said: Claims) -> Pairs:
             Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
             Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
             Pair("steps_per_second", _per_second(1, mean), "rate", "steps per second"),
-            Pair("tokens_per_second", _per_second(said.tokens, mean), "rate", "tokens per second", bool(said.tokens)),
-            Pair(
-                "samples_per_second", _per_second(said.samples, mean), "rate", "samples per second", bool(said.samples)
-            ),
+            Pair("tokens_per_second", tokens, "rate", "tokens per second", tokens is not None),
+            Pair("samples_per_second", samples, "rate", "samples per second", samples is not None),
             Pair("busy", busy, "share", "device busy"),
         ),
     )

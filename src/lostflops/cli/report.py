@@ -44,7 +44,7 @@ def report(
     tokens_per_step: Annotated[
         float | None,
         typer.Option(
-            "--tokens-per-step", min=1, metavar="N", help="Tokens in one step, all ranks together.", show_default=False
+            "--tokens-per-step", min=1, metavar="N", help="Tokens in one step, of all ranks.", show_default=False
         ),
     ] = None,
     samples_per_step: Annotated[
@@ -53,7 +53,7 @@ def report(
             "--samples-per-step",
             min=1,
             metavar="N",
-            help="Samples in one step, all ranks together.",
+            help="Samples in one step, of all ranks.",
             show_default=False,
         ),
     ] = None,

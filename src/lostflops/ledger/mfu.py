@@ -34,7 +34,7 @@ COUNTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the user says: peak of one device in TFLOPS; model FLOPs, tokens and samples of one step of the whole job."""
+    """What the user says: peak of one device in TFLOPS; FLOPs, tokens and samples of one step of the whole job."""
 
     peak_tflops: float | None = None
     model_flops: float | None = None
