@@ -9,7 +9,7 @@ import typer.main
 
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES, build
-from lostflops.ledger.devices import DEVICES
+from lostflops.facts.devices import DEVICES
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"

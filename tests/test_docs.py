@@ -7,7 +7,7 @@ import pytest
 
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES
-from lostflops.ledger.devices import DEVICES
+from lostflops.facts.devices import DEVICES
 from lostflops.ledger.lines import LINES
 from lostflops.store.tables import TABLES
 

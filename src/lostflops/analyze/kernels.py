@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from lostflops.facts.kernel_classes import CLASSES
 from lostflops.ledger import windows
 from lostflops.ledger.accounts import Progress
-from lostflops.ledger.kernel_classes import CLASSES
 from lostflops.ledger.kernel_sums import KernelSum, Key, kernel_sums
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import kernel_classes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lostflops.facts.kernel_classes import CLASSES, op_class
 from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
-from lostflops.ledger.kernel_classes import CLASSES, op_class
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.record import Codes, Ns, Record
 from lostflops.ledger.shares import by_event

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lostflops.ledger.devices import Device, find_device
+from lostflops.facts.devices import Device, find_device
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.total import RunLedger

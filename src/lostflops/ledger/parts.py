@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from lostflops.facts.kernel_classes import CLASSES, kernel_class, op_class
 from lostflops.ledger.gaps import Gaps
 from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
-from lostflops.ledger.kernel_classes import CLASSES, kernel_class, op_class
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct

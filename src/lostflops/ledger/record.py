@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.ledger.flops import FORMULAS, Work, op_work
+from lostflops.facts.flops import FORMULAS, Work, op_work
 from lostflops.ledger.host_traits import Trait, traits
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.ledger.flops import Work
-from lostflops.ledger.kernel_classes import CLASSES, uses_tensor_cores
+from lostflops.facts.flops import Work
+from lostflops.facts.kernel_classes import CLASSES, uses_tensor_cores
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.parts import in_optimizer

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lostflops.ledger.devices import DEVICES, Device, find_device
+from lostflops.facts.devices import DEVICES, Device, find_device
 from shared_data import TRACES, needs_traces
 
 BY_NAME = {device.name: device for device in DEVICES}

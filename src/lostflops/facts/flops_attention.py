@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Final, TypeAlias
 
-from lostflops.ledger.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
+from lostflops.facts.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
 
 _Layout: TypeAlias = Callable[[Arguments, str], Shape]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lostflops.facts.kernel_classes import CLASSES, kernel_class, op_class, uses_tensor_cores
 from lostflops.ingest import ingest
-from lostflops.ledger.kernel_classes import CLASSES, kernel_class, op_class, uses_tensor_cores
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
 

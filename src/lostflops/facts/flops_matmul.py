@@ -5,7 +5,7 @@ from itertools import zip_longest
 from math import prod
 from typing import Final
 
-from lostflops.ledger.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
+from lostflops.facts.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
 
 _AB: Final = ("a", "b")
 

@@ -22,10 +22,10 @@ An outer op holds the work of inner ones (`aten::linear` > `aten::addmm`): of ne
 from collections.abc import Mapping
 from typing import Final
 
-from lostflops.ledger.flops_attention import ATTENTION
-from lostflops.ledger.flops_convolution import CONVOLUTIONS
-from lostflops.ledger.flops_matmul import MATMULS
-from lostflops.ledger.op_arguments import CannotTell, Formula, Work
+from lostflops.facts.flops_attention import ATTENTION
+from lostflops.facts.flops_convolution import CONVOLUTIONS
+from lostflops.facts.flops_matmul import MATMULS
+from lostflops.facts.op_arguments import CannotTell, Formula, Work
 
 __all__ = ["FORMULAS", "Work", "op_work"]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from isal import igzip
 from tests.shared_data import TRACES, needs_traces
 
-from lostflops.ledger.flops import FORMULAS, Work, op_work
-from lostflops.ledger.op_arguments import CannotTell, read_arguments
+from lostflops.facts.flops import FORMULAS, Work, op_work
+from lostflops.facts.op_arguments import CannotTell, read_arguments
 
 TYPES = {
     "bf16": "c10::BFloat16",

@@ -10,7 +10,7 @@ from math import prod
 from operator import add
 from typing import Final
 
-from lostflops.ledger.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
+from lostflops.facts.op_arguments import Arguments, CannotTell, Formula, Shape, Work, formulas
 
 _OPERANDS: Final = ("input", "weight")
 
