@@ -141,10 +141,13 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
         ns, rank, event = total.longest[line]
         name = _event_name(run, rank, event)
         verb = "in" if line in (*COMM_LINES, "copy") else "before"
-        yield f"longest {format_ns(ns)}" + (f" {verb} {name}" if name else "") + f" (rank {rank}, event {event})"
+        place = f" {verb} {name} (rank {rank}, event {event})" if name else f" (rank {rank})"
+        yield f"longest {format_ns(ns)}{place}"
 
 
 def _event_name(run: Run, rank: int, event: int) -> str:
+    if event < 0:
+        return ""
     found = run.sql(f"select name from events where rank = {rank} and event = {event}").fetchall()
     name: str = found[0][0] if found else ""
     return name if len(name) <= 60 else name[:57] + "..."

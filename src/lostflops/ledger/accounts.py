@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lostflops.ledger.lines import LINES
+from lostflops.ledger.host_traits import Trait
+from lostflops.ledger.lines import IDLE_LINES, LINES
 from lostflops.ledger.partition import Partition, partition
 from lostflops.ledger.parts import NO_ANNOTATION, Parts, kernel_classes, parts
 from lostflops.ledger.phases import PHASES, phases_at, thread_annotations, thread_phases
@@ -30,6 +31,8 @@ Lines = dict[str, int]
 Progress = Callable[[int, int], None]
 Shares = list[tuple[str, Codes, Ns]]
 """Line, device rows and the time that each accounts for; a row of -1 stands for none."""
+Stretches = Iterator[tuple[str, Codes, Ns]]
+"""Line, events and the time that each accounts for; an event of -1 stands for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def account(record: Record, chosen: Window) -> RankLedger:
         annotations=labelled[1],
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
-        longest=_longest(record, shares),
+        longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),
         work=rank_work(record, made, classes),
         unlaunched=int((kernels & (record.device.launch < 0)).sum()),
         kernels=int(kernels.sum()),
@@ -209,10 +212,26 @@ def _stretches(made: Partition, times: Ns, names: list[str], before: str) -> dic
     return found
 
 
-def _longest(record: Record, shares: Shares) -> dict[str, Longest]:
-    found: dict[str, Longest] = {}
+def _longest(stretches: Stretches) -> dict[str, Longest]:
+    return {
+        line: Longest(int(ns.max()), int(events[int(ns.argmax())]))
+        for line, events, ns in stretches
+        if ns.size and int(ns.max()) > 0
+    }
+
+
+def _device_stretches(record: Record, shares: Shares) -> Stretches:
     for line, rows, ns in shares:
-        if ns.size and int(ns.max()) > 0:
-            row = int(rows[int(ns.argmax())])
-            found[line] = Longest(int(ns.max()), int(record.device.event[row]) if row >= 0 else -1)
-    return found
+        yield line, np.where(rows >= 0, record.device.event[rows], -1), ns
+
+
+def _thread_stretches(record: Record, made: Partition) -> Stretches:
+    """On a CPU rank idle time goes with the op that follows it."""
+    host, gloo = record.host, record.gloo
+    ops = host.having(Trait.OP, [record.training_lane])
+    ops = ops[np.argsort(host.start[ops], kind="stable")]
+    events = np.concatenate((host.event[ops], [-1]))
+    yield "comm.transfer", gloo.event, by_event(gloo.start, gloo.stop, made.lines["comm.transfer"])
+    for line in IDLE_LINES:
+        span = made.lines[line]
+        yield line, events[np.searchsorted(host.start[ops], span.stop)], span.stop - span.start

@@ -21,6 +21,7 @@ class Trait(IntFlag):
     ALLOC = 64
     """Allocates or frees memory that the device uses."""
     COMPILE = 128
+    """Compiles; the ops inside are traced, not run."""
     OPTIMIZER = 256
     """The optimizer's step: what follows belongs to the next pass."""
     BACKWARD = 512
@@ -38,12 +39,15 @@ _BY_KIND: Final = {"op": Trait.OP, "runtime": Trait.RUNTIME, "annotation": Trait
 PYTHON_AROUND_OPS: Final = Trait.DATA | Trait.OPTIMIZER | Trait.ZERO_GRAD
 """What old traces record as ops, though it is Python with ops inside."""
 
+NOT_COMPUTE: Final = Trait.NODE | Trait.COMM | Trait.COMPILE | PYTHON_AROUND_OPS
+"""Ops that compute nothing themselves."""
+
 # For the same reason these hold for annotations and ops alike.
 _ON_HOST: Final = (
     (Trait.DATA, re.compile(r"enumerate\(DataLoader\)#")),
     (Trait.OPTIMIZER, re.compile(r"Optimizer\.step#")),
     (Trait.ZERO_GRAD, re.compile(r"Optimizer\.zero_grad#")),
-    (Trait.COMPILE, re.compile(r".*\(dynamo_timed\)$")),
+    (Trait.COMPILE, re.compile(r".*\(dynamo_timed\)$|dynamo$|entire_frame_compile$")),
 )
 _OPS: Final = (
     (Trait.BACKWARD | Trait.NODE, re.compile(r"autograd::engine::|torch::autograd::|[A-Za-z_]\w*Backward\d*$")),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lostflops.ledger.gaps import Gaps, explain
-from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
+from lostflops.ledger.host_traits import NOT_COMPUTE, Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.record import COMM, KERNEL, Codes, Record
 from lostflops.ledger.windows import Window
@@ -69,11 +69,12 @@ def _on_thread(record: Record, window: Window) -> Partition:
         return Intervals.of(host.start[rows], host.stop[rows])
 
     data, ops = spans(Trait.DATA), spans(Trait.OP)
-    compute = spans(Trait.OP, Trait.NODE | Trait.COMM | PYTHON_AROUND_OPS) - spans(Trait.COMM) - data
+    compiling = spans(Trait.COMPILE)
+    compute = spans(Trait.OP, NOT_COMPUTE) - (spans(Trait.COMM) | compiling | data)
     comm = Intervals.of(record.gloo.start, record.gloo.stop)
     lines = {"compute": compute, "comm.transfer": comm - compute}
     rest = window.inside - (compute | comm)
-    for line, span in (("idle.data", data), ("idle.compile", spans(Trait.COMPILE)), ("idle.host", ops)):
+    for line, span in (("idle.data", data), ("idle.compile", compiling), ("idle.host", ops)):
         lines[line] = rest & span
         rest -= span
     lines["idle.python"] = rest

@@ -11,7 +11,7 @@ import numpy as np
 
 from lostflops.facts.kernel_classes import CLASSES, kernel_class, op_class
 from lostflops.ledger.gaps import Gaps
-from lostflops.ledger.host_traits import PYTHON_AROUND_OPS, Trait
+from lostflops.ledger.host_traits import NOT_COMPUTE, Trait
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
@@ -66,7 +66,7 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
 def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
     host = record.host
     rows = host.having(Trait.OP, [record.training_lane])
-    rows = rows[(host.traits[rows] & (Trait.NODE | Trait.COMM | PYTHON_AROUND_OPS)) == 0]
+    rows = rows[(host.traits[rows] & NOT_COMPUTE) == 0]
     rows = rows[np.lexsort((-host.stop[rows], host.start[rows]))]
     gloo = record.gloo
     return {

@@ -28,7 +28,8 @@ def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
     backward = np.zeros(times.size, np.bool_)
     for lane in distinct(lanes[known]):
         own = lanes == lane
-        backward[own] = _inside(_spans(record, host.having(Trait.BACKWARD, [lane])), times[own])
+        nodes = _spans(record, host.having(Trait.BACKWARD, [lane])) - _spans(record, host.having(Trait.COMPILE, [lane]))
+        backward[own] = _inside(nodes, times[own])
     updating = known & _inside(_spans(record, host.having(Trait.OPTIMIZER)), times)
     found = np.full(times.size, OTHER, np.int64)
     found[known & _before_backward(times, backward, updating)] = FORWARD
