@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.record import MEMCPY, Codes, Ns, Record, distinct
@@ -38,15 +37,16 @@ class Gaps:
 
 def explain(record: Record, idle: Intervals) -> Gaps:
     start, stop = _cut(idle, record.device.start[record.device.start == record.device.stop])
-    ender, launch, returned = _enders(record, stop)
-    queued = _queued_before(record, start, ender, launch)
+    latest = _latest_launches(record)
+    ender, launch, returned = _enders(record, stop, latest)
+    queued = (ender >= 0) & (latest[ender] < start)
     known = launch < NEVER
     begin, until = _handed_over(record, start, stop, launch, returned)
     lanes = np.where(known, _launch_lane(record, ender), -1)
     blocker, refilled = _refills(record, start, begin, lanes)
     layers = _Layers(Intervals.of(start[known], begin[known]))
     layers.take("unexplained", Intervals.of([0], [record.host_begins]))
-    layers.take("idle.data", _spans(record, record.host.having(Trait.DATA)))
+    layers.take("idle.data", _spans(record, record.host.having(Trait.DATA, record.loading_lanes)))
     layers.take("idle.sync", Intervals.of(start[known], refilled[known]))
     calls = Intervals.of(begin[known], until[known])
     layers.add("idle.host", calls)
@@ -116,10 +116,10 @@ def _launch_lane(record: Record, rows: Codes) -> Codes:
     return np.where(launch >= 0, record.host.lane[launch], -1)
 
 
-def _enders(record: Record, stop: Ns) -> tuple[Codes, Ns, Ns]:
+def _enders(record: Record, stop: Ns, latest: Ns) -> tuple[Codes, Ns, Ns]:
     """The event that starts where each gap stops, of several the first launched; when its launch began and returned."""
-    device, launch = record.device, _launch_times(record)
-    order = np.lexsort((launch, device.start))
+    device = record.device
+    order = np.lexsort((latest, _launch_times(record), device.start))
     starts = device.start[order]
     at = np.minimum(np.searchsorted(starts, stop), starts.size - 1)
     ender = np.where(starts[at] == stop, order[at], -1)
@@ -154,21 +154,21 @@ def _latency(record: Record) -> int:
     return max(0, int(latency.min()))
 
 
-def _queued_before(record: Record, start: Ns, ender: Codes, launch: Ns) -> npt.NDArray[np.bool_]:
-    """Whether what ends each gap was launched before the gap began.
+def _latest_launches(record: Record) -> Ns:
+    """When each device row was launched, or by when at the latest.
 
     A launch that is not recorded came no later than that of any later event of the same stream, since a stream runs
     its work in order.
     """
     device = record.device
     order = np.lexsort((device.start, device.lane))
-    latest = _launch_times(record)[order]
+    launch = _launch_times(record)
+    bound = launch[order]
     for first, last in _runs(device.lane[order]):
-        latest[first:last] = np.minimum.accumulate(latest[first:last][::-1])[::-1]
-    no_later_than = np.empty_like(latest)
-    no_later_than[order] = latest
-    known = np.where(launch < NEVER, launch, np.where(ender >= 0, no_later_than[ender], NEVER))
-    return known < start
+        bound[first:last] = np.minimum.accumulate(bound[first:last][::-1])[::-1]
+    latest = np.empty_like(bound)
+    latest[order] = bound
+    return np.where(launch < NEVER, launch, latest)
 
 
 def _runs(values: Codes) -> list[tuple[int, int]]:
@@ -193,13 +193,20 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
         own = np.flatnonzero(lanes == lane)
         at = np.searchsorted(record.host.start[rows], start[own], side="right") - 1
         own, at = own[at >= 0], at[at >= 0]
-        returned = np.maximum.accumulate(record.host.stop[rows])[at]
+        last = _running_argmax(record.host.stop[rows])[at]
+        returned = record.host.stop[rows[last]]
         following = np.searchsorted(launches, returned)
         first = np.where(following < launches.size, launches[np.minimum(following, launches.size - 1)], NEVER)
         waited = first > start[own]
-        blocker[own[waited]] = rows[at[waited]]
+        blocker[own[waited]] = rows[last[waited]]
         refilled[own[waited]] = np.minimum(first, launch[own])[waited]
     return blocker, refilled
+
+
+def _running_argmax(values: Ns) -> Codes:
+    """Where the largest value so far stands."""
+    new = values >= np.maximum.accumulate(values)
+    return np.maximum.accumulate(np.where(new, np.arange(values.size), 0))
 
 
 def _blocking_calls(record: Record) -> Codes:

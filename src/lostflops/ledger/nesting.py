@@ -21,7 +21,7 @@ class Nest:
     def __init__(self, start: Ns, stop: Ns) -> None:
         self._order = np.lexsort((-stop, start))
         self._start, self._stop = start[self._order], stop[self._order]
-        self._parent = _parents(self._stop)
+        self._parent = _parents(self._start, self._stop)
 
     def innermost(self, times: Ns) -> Indices:
         """Index of the last-started span that holds each time, -1 where there is none."""
@@ -45,8 +45,8 @@ class Nest:
         return np.where(positions >= 0, self._order[positions], -1)
 
 
-def _parents(stop: Ns) -> Indices:
-    """For spans in order of start, the nearest one before each that ends no earlier.
+def _parents(start: Ns, stop: Ns) -> Indices:
+    """For spans in order of start, the nearest one before each that ends no earlier, and not where it starts.
 
     Every span first points to the one before it. A span that points to one that ends too early may take over where
     that one points: what lies between ends earlier still. Each round doubles the distance covered.
@@ -54,7 +54,8 @@ def _parents(stop: Ns) -> Indices:
     parent = np.arange(stop.size, dtype=np.int64) - 1
     wrong = np.flatnonzero(parent >= 0)
     while wrong.size:
-        wrong = wrong[stop[parent[wrong]] < stop[wrong]]
+        ends = stop[parent[wrong]]
+        wrong = wrong[(ends < stop[wrong]) | (ends <= start[wrong])]
         parent[wrong] = parent[parent[wrong]]
         wrong = wrong[parent[wrong] >= 0]
     return parent

@@ -47,8 +47,8 @@ def _on_device(record: Record, window: Window) -> Partition:
 
     compute, comm = running(np.flatnonzero(device.kind == KERNEL)), running(np.flatnonzero(device.kind == COMM))
     busy = running(np.arange(device.start.size))
-    first = min(int(device.start.min()), *window.start.tolist()) if window.start.size else 0
-    last = max(int(device.stop.max()), *window.stop.tolist()) if window.stop.size else 0
+    first = min((int(device.start.min()), *record.steps.start.tolist()))
+    last = max((int(device.stop.max()), *record.steps.stop.tolist()))
     gaps = explain(record, busy.gaps(first, last))
     lines = {
         "compute": compute,

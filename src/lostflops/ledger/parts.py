@@ -53,7 +53,7 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
             lambda code: direction(record.names[code]),
         ),
         "idle.sync": _blockers(record, partition, gaps),
-        "idle.alloc": _allocations(record, partition),
+        "idle.alloc": _allocations(record, partition, gaps),
         "idle.host": Counter({"launch API": calls, "op dispatch": host_ns - calls}),
         "idle.python": _sums(
             _ender_annotations(record, gaps),
@@ -172,11 +172,17 @@ def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
     return _sums(calls, ns[held], blocked)
 
 
-def _allocations(record: Record, partition: Partition) -> Counter[str]:
-    host = record.host
-    rows = host.having(Trait.ALLOC)
-    shares = by_event(host.start[rows], host.stop[rows], partition.lines["idle.alloc"])
-    return _sums(host.name[rows], shares, lambda code: record.names[code])
+def _allocations(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
+    """`idle.alloc` by the call that the launching thread was in."""
+    host, sums = record.host, Counter[str]()
+    launch = np.where(gaps.ender >= 0, record.device.launch[gaps.ender], -1)
+    lanes = np.where(launch >= 0, host.lane[launch], -1) if host.lane.size else launch
+    for lane in distinct(lanes[lanes >= 0]):
+        own = Intervals.of(gaps.start[lanes == lane], gaps.stop[lanes == lane])
+        rows = host.having(Trait.ALLOC, [lane])
+        shares = by_event(host.start[rows], host.stop[rows], partition.lines["idle.alloc"] & own)
+        sums += _sums(host.name[rows], shares, lambda code: record.names[code])
+    return sums
 
 
 def _ender_annotations(record: Record, gaps: Gaps) -> Codes:

@@ -35,7 +35,7 @@ def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
     found[known & _before_backward(times, backward, updating)] = FORWARD
     found[backward] = BACKWARD
     found[updating | (known & _inside(_spans(record, host.having(Trait.ZERO_GRAD)), times))] = OPTIMIZER
-    found[known & _inside(_spans(record, host.having(Trait.DATA)), times)] = DATA
+    found[known & _inside(_spans(record, host.having(Trait.DATA, record.loading_lanes)), times)] = DATA
     return found
 
 

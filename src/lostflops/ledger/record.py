@@ -174,6 +174,11 @@ class Record:
         return int(np.bincount(ops).argmax()) if ops.size else -1
 
     @property
+    def loading_lanes(self) -> list[int] | None:
+        """Where waiting for a batch stops training; any thread (None) where steps do not tell the training thread."""
+        return [self.training_lane] if self.steps.lane.size else None
+
+    @property
     def host_begins(self) -> int:
         """When the recording of the host began."""
         return int(self.host.start.min()) if self.host.start.size else np.iinfo(np.int64).max
