@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
 from lostflops.ledger.record import UNKNOWN_GROUP
 from lostflops.ledger.scope import scope
 from lostflops.results import Field, Result, Table
-from lostflops.units import format_ns, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import WindowKind
     from lostflops.store.run import Run
 
 MOST_ROWS: Final = 20
-_ALL_TO_ALL: Final = ("all_gather", "reduce_scatter", "all_to_all")
+_SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all")
 
 _QUERY: Final = """
     with windows(rank, start, stop) as (values {windows}),
@@ -51,11 +51,7 @@ def comm(
     for ledger in ledgers(run, asked, progress):
         for name, own in ledger.groups.items():
             groups[name].append(own)
-        total = Overlap(
-            total.compute + ledger.overlap.compute,
-            total.comm + ledger.overlap.comm,
-            total.hidden + ledger.overlap.hidden,
-        )
+        total += ledger.overlap
         wall += ledger.window.wall
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
@@ -63,9 +59,9 @@ def comm(
     return Result(
         name="comm",
         title="Communication",
-        verdict=_verdict(total, wall),
-        blocks=(_groups(groups), _collectives(rows, limit)) if total.comm else (),
-        notes=("Times include waiting for late ranks; the fastest call waited least.",) if total.comm else (),
+        verdict=_verdict(total, wall, rows),
+        blocks=(_groups(groups), _collectives(rows, limit)) if rows or total.comm else (),
+        notes=("Times include waiting for late ranks; the fastest call waited least.",) if rows else (),
     )
 
 
@@ -75,9 +71,12 @@ def _spans(ledger: RankLedger) -> list[str]:
     return [f"({ledger.rank}, {start}, {stop})" for start, stop in edges]
 
 
-def _verdict(total: Overlap, wall: int) -> str:
-    if not total.comm:
+def _verdict(total: Overlap, wall: int, rows: Sequence[tuple[Any, ...]]) -> str:
+    if not rows and not total.comm:
         return "No communication ran in this window."
+    if not total.comm:
+        calls, time = sum(row[5] for row in rows), sum(row[6] for row in rows)
+        return f"No communication ran on the device; {counted(calls, 'collective')} of the host took {format_ns(time)}."
     share = format_share(total.exposed / wall)
     hidden = format_share(total.hidden / total.comm)
     return (
@@ -116,7 +115,7 @@ def bus_factor(op: str, size: int | None) -> float | None:
         return None
     if op == "all_reduce":
         return 2 * (size - 1) / size
-    return (size - 1) / size if op in _ALL_TO_ALL else None
+    return (size - 1) / size if op in _SHARDED else None
 
 
 def _collectives(

@@ -13,6 +13,7 @@ from lostflops.facts.kernel_classes import CLASSES
 from lostflops.ledger import windows
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.kernel_sums import KernelSum, Key, kernel_sums
+from lostflops.ledger.lines import BUSY_LINES
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import kernel_classes
 from lostflops.ledger.record import records
@@ -49,7 +50,7 @@ def kernels(
             sums.setdefault(key, KernelSum()).add(found)
         work.add(rank_work(record, made, classes))
         wall += made.window.wall
-        busy += wall_busy(made.ns())
+        busy += sum(made.lines[line].total for line in BUSY_LINES)
     total = _total(sums.values())
     return Result(
         name="kernels",
@@ -57,11 +58,6 @@ def kernels(
         verdict=_verdict(sums, total),
         blocks=(_by_class(sums, total), _by_name(sums, total, limit), _use(work, total, wall, busy)),
     )
-
-
-def wall_busy(lines: dict[str, int]) -> int:
-    """What of a ledger the device was doing anything."""
-    return sum(lines[line] for line in ("compute", "comm.transfer", "comm.wait", "comm.bubble", "copy"))
 
 
 def _total(sums: Iterable[KernelSum]) -> KernelSum:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.ledger.accounts import Progress, ledgers
-from lostflops.ledger.lines import COMM_LINES, DEFINITIONS, IDLE_LINES, LINES
+from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, grouped
 from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 MOST_LOSSES: Final = 3
 MOST_ROWS: Final = 12
-BREAKDOWNS: Final = ("phase", "annotation", "rank")
-"""What the ledger can be shown by; JSON holds them all."""
-_GROUPS: Final = {
-    "compute": ("compute",),
-    "comm": COMM_LINES,
-    "copy": ("copy",),
-    "idle": (*IDLE_LINES, "unexplained"),
-}
 UNEVEN: Final = 1.1
 """Times the mean above which a rank is named as the one that loses most."""
 SMALL: Final = 0.02
@@ -52,6 +44,7 @@ def report(
     total = RunLedger.of(ledgers(run, asked, progress))
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
+    accelerated = _accelerated(run, total.on_thread)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
@@ -60,18 +53,25 @@ def report(
     return Result(
         name="report",
         title="Where the time went",
-        verdict=_verdict(asked, total, fall.value),
+        verdict=("No device events: this is the training thread. " if accelerated else "")
+        + _verdict(asked, total, fall.value),
         blocks=(
             fall,
             _ledger(total),
             _losses(run, total),
             breakdowns.pop(by),
-            _overlap(total),
-            _throughput(total, said),
+            *([_overlap(total)] if total.comm else []),
+            *([_throughput(total, said)] if total.step_count else []),
             _quality(run, asked, total),
         ),
-        notes=tuple(_notes(run, asked, total)),
-        more=(*breakdowns.values(), _window(asked, total), _ranks(total)),
+        notes=tuple(_notes(asked, total, accelerated)),
+        more=(
+            *breakdowns.values(),
+            *([] if total.comm else [_overlap(total)]),
+            *([] if total.step_count else [_throughput(total, said)]),
+            _window(asked, total),
+            _ranks(total),
+        ),
     )
 
 
@@ -143,6 +143,15 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
         verb = "in" if line in (*COMM_LINES, "copy") else "before"
         place = f" {verb} {name} (rank {rank}, event {event})" if name else f" (rank {rank})"
         yield f"longest {format_ns(ns)}{place}"
+    if line == "idle.sync":
+        yield from _blocked(run, total)
+
+
+def _blocked(run: Run, total: RunLedger) -> Iterator[str]:
+    rank, event = total.blocker
+    found = run.sql(f"select name, source from events where rank = {rank} and event = {event}").fetchall()
+    for name, source in found:
+        yield f"blocked in {name}" + (f" at {source}" if source else "") + f" (event {event})"
 
 
 def _event_name(run: Run, rank: int, event: int) -> str:
@@ -159,18 +168,12 @@ def _sums_table(name: str, title: str, sums: Mapping[str, Counter[str]], whole: 
         Field("name", label=name.removesuffix("s")),
         Field("ns", "ns", "time"),
         Field("share", "share"),
-        *(Field(group, "share") for group in _GROUPS),
+        *(Field(group, "share") for group in GROUPS),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
-        (key, lines.total(), lines.total() / (whole or 1), *_grouped(lines)) for key, lines in ordered
+        (key, lines.total(), lines.total() / (whole or 1), *grouped(lines)) for key, lines in ordered
     )
     return Table(name, title, fields, rows, len(sums) - len(rows))
-
-
-def _grouped(lines: Mapping[str, int]) -> tuple[float, ...]:
-    """Shares of a whole, small enough to stand beside each other."""
-    whole = sum(lines.values()) or 1
-    return tuple(sum(lines[line] for line in members) / whole for members in _GROUPS.values())
 
 
 def _worst_ranks(total: RunLedger) -> Table:
@@ -179,11 +182,11 @@ def _worst_ranks(total: RunLedger) -> Table:
     fields = (
         Field("rank"),
         Field("wall_ns", "ns", "wall"),
-        *(Field(group, "share") for group in _GROUPS),
+        *(Field(group, "share") for group in GROUPS),
         Field("largest_loss", label="largest loss"),
     )
-    mean = ("mean", total.total_ns // max(len(total.ranks), 1), *_grouped(total.lines), _largest(total.lines))
-    rows = tuple((str(rank.rank), rank.wall, *_grouped(rank.lines), _largest(rank.lines)) for rank in ordered)
+    mean = ("mean", total.total_ns // max(len(total.ranks), 1), *grouped(total.lines), _largest(total.lines))
+    rows = tuple((str(rank.rank), rank.wall, *grouped(rank.lines), _largest(rank.lines)) for rank in ordered)
     return Table("worst_ranks", "By rank", fields, (mean, *rows), len(total.ranks) - len(rows))
 
 
@@ -229,7 +232,7 @@ def _throughput(total: RunLedger, said: Claims) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
     tokens, samples = _per_second(said.tokens, mean), _per_second(said.samples, mean)
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
-    busy = sum(total.share(line) for line in ("compute", *COMM_LINES, "copy")) if total.total_ns else None
+    busy = sum(total.share(line) for line in BUSY_LINES) if total.total_ns else None
     return Pairs(
         "throughput",
         "Throughput",
@@ -269,13 +272,13 @@ def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
     )
 
 
-def _notes(run: Run, asked: Scope, total: RunLedger) -> Iterator[str]:
+def _notes(asked: Scope, total: RunLedger, accelerated: int) -> Iterator[str]:
     for note, ranks in total.notes.most_common():
         yield f"{note} ({counted(ranks, 'rank')})"
-    silent = set(asked.ranks) - {rank.rank for rank in total.ranks}
+    silent = len(asked.ranks) - sum(rank.wall > 0 for rank in total.ranks)
     if silent:
-        yield f"{counted(len(silent), 'rank')} recorded no timed events and stand on no line"
-    if accelerated := _accelerated(run, total.on_thread):
+        yield f"{counted(silent, 'rank')} recorded no time in this window, and are on no line"
+    if accelerated:
         yield (
             f"{counted(accelerated, 'rank')} of an accelerator recorded no device event: their training thread is "
             "shown instead. Profile with ProfilerActivity.CUDA."

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from lostflops.ledger.accounts import Progress, ledgers
-from lostflops.ledger.lines import COMM_LINES, IDLE_LINES, LINES
+from lostflops.ledger.lines import GROUPS, LINES, grouped
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
 from lostflops.results import Field, Pair, Pairs, Result, Table, Value
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 40
 SLOW: Final = 1.2
 """Times the median above which a step is called slow."""
-
-_GROUPS: Final = {
-    "compute": ("compute",),
-    "comm": COMM_LINES,
-    "copy": ("copy",),
-    "idle": (*IDLE_LINES, "unexplained"),
-}
 
 
 def steps(
@@ -60,9 +53,8 @@ def _verdict(means: Mapping[int, float], middle: float) -> str:
     if not slow:
         return f"{counted(len(means), 'step')}; {told}, and none is more than {SLOW - 1:.0%} above it."
     worst = max(slow, key=lambda number: means[number])
-    times = means[worst] / middle
-    named = "step" if len(slow) == 1 else f"{len(slow):,} steps are slower, the worst is"
-    return f"{counted(len(means), 'step')}; {told}; {named} {worst} takes {times:.2f} times as long."
+    more = f"{len(slow):,} are slower: " if len(slow) > 1 else ""
+    return f"{counted(len(means), 'step')}; {told}; {more}step {worst} takes {means[worst] / middle:.2f} times as long."
 
 
 def _table(
@@ -71,16 +63,14 @@ def _table(
     rows: list[tuple[Value, ...]] = []
     for number, mean in means.items():
         slowest = max(walls[number], key=lambda rank: walls[number][rank])
-        whole = lines[number].total() or 1
-        shares = (sum(lines[number][line] for line in members) / whole for members in _GROUPS.values())
         slow = "slow" if mean > SLOW * middle else ""
-        rows.append((number, round(mean), slowest, walls[number][slowest], *shares, slow))
+        rows.append((number, round(mean), slowest, walls[number][slowest], *grouped(lines[number]), slow))
     fields = (
         Field("step"),
         Field("wall_ns", "ns", "mean"),
         Field("slowest_rank", label="slowest"),
         Field("slowest_ns", "ns", "its time"),
-        *(Field(group, "share") for group in _GROUPS),
+        *(Field(group, "share") for group in GROUPS),
         Field("mark"),
     )
     return Table("steps", "By step", fields, tuple(rows[:MOST_STEPS]), max(len(rows) - MOST_STEPS, 0))

@@ -1,7 +1,8 @@
 """`lostflops report`: where the time went."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from enum import StrEnum
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -65,9 +66,13 @@ def report(
     model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on.
     """
     from lostflops.analyze.report import report as analyse
+    from lostflops.errors import UsageError
     from lostflops.ledger.mfu import Claims
     from lostflops.store.run import Run
 
+    said = Claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
+    if not all(isfinite(value) for value in astuple(said) if value is not None):
+        raise UsageError("the peak, FLOPs, tokens and samples must be finite numbers")
     with Run.open(run) as opened, rank_bar() as progress:
         result = analyse(
             opened,
@@ -75,7 +80,7 @@ def report(
             ranks=rank or (),
             steps=step or (),
             by=by.value,
-            said=Claims(peak_tflops, model_flops, tokens_per_step, samples_per_step),
+            said=said,
             progress=progress,
         )
     show(replace(result, next_command=command(_next_verb(result.to_json()), run)), as_json)

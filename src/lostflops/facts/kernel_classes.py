@@ -157,6 +157,8 @@ _TENSOR_CORES: Final = (
     (True, r"fmhafwd(?:splitkv)?kernel|fmhabwddqdkdv"),
 )
 
+_AMD: Final = r"cijk_|xdl|mfma|gtcx|ck_tile|ck::"
+
 _Answer = TypeVar("_Answer")
 
 _REMEMBERED: Final = 10_000
@@ -209,6 +211,19 @@ def op_class(name: str) -> str:
     return _first(_OPS, name[:_LONGEST_NAME].removeprefix("autograd::engine::evaluate_function: ")) or "other"
 
 
+@lru_cache(_REMEMBERED)
+def rounds_to_tf32(kernel: str) -> bool:
+    """Whether a kernel that multiplies fp32 does so on tensor cores, which take tf32; AMD's matrix cores take fp32.
+
+    >>> rounds_to_tf32("ampere_sgemm_128x64_nn"), rounds_to_tf32("cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4")
+    (False, True)
+    >>> rounds_to_tf32("Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SN")
+    False
+    """
+    return uses_tensor_cores(kernel) is True and not re.search(_AMD, kernel, re.IGNORECASE)
+
+
+@lru_cache(_REMEMBERED)
 def uses_tensor_cores(kernel: str) -> bool | None:
     """Whether a kernel for matmul, convolution or attention runs on tensor or matrix cores; None if its name is silent.
 

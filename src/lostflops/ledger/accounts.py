@@ -5,7 +5,6 @@ It is made where the rank's data is; the ledger of a run is the sum of its ranks
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,8 +14,8 @@ import numpy as np
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import IDLE_LINES, LINES
 from lostflops.ledger.partition import Partition, partition
-from lostflops.ledger.parts import NO_ANNOTATION, Parts, kernel_classes, parts
-from lostflops.ledger.phases import PHASES, phases_at, thread_annotations, thread_phases
+from lostflops.ledger.parts import NO_ANNOTATION, Parts, kernel_classes, ops_around, parts, python_by_annotation
+from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
@@ -80,6 +79,8 @@ class RankLedger:
     overlap: Overlap
     groups: dict[str, Overlap]
     longest: dict[str, Longest]
+    blocker: int
+    """Event of what had blocked before the longest stretch of `idle.sync`, -1 for none."""
     work: RankWork
     unlaunched: int
     kernels: int
@@ -115,6 +116,7 @@ def account(record: Record, chosen: Window) -> RankLedger:
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
         longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),
+        blocker=_blocker(record, made),
         work=rank_work(record, made, classes),
         unlaunched=int((kernels & (record.device.launch < 0)).sum()),
         kernels=int(kernels.sum()),
@@ -149,7 +151,8 @@ def _steps(made: Partition) -> tuple[Lines, ...]:
 
 
 def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[str, Lines], dict[str, Lines]]:
-    """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it."""
+    """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it, and
+    Python with the annotation that it ran in."""
     device, host = record.device, record.host
     known = device.launch >= 0
     times = np.where(known, host.start[device.launch], 0) if host.start.size else np.zeros(known.size, np.int64)
@@ -158,10 +161,13 @@ def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[st
     phases = _table([share for share in shares if share[0] != "idle.data"], phase, PHASES, PHASES[-1])
     if waited := made.lines["idle.data"].total:
         phases.setdefault("data", dict.fromkeys(LINES, 0))["idle.data"] = waited
-    return (
-        phases,
-        _table(shares, device.annotation, tuple(name or NO_ANNOTATION for name in record.annotations), NO_ANNOTATION),
+    names = tuple(name or NO_ANNOTATION for name in record.annotations)
+    annotations = _table(
+        [share for share in shares if share[0] != "idle.python"], device.annotation, names, NO_ANNOTATION
     )
+    for name, ns in python_by_annotation(record, made).items():
+        annotations.setdefault(name, dict.fromkeys(LINES, 0))["idle.python"] = ns
+    return phases, annotations
 
 
 def _device_shares(record: Record, made: Partition) -> Iterator[tuple[str, Codes, Ns]]:
@@ -190,23 +196,17 @@ def _table(shares: list[tuple[str, Codes, Ns]], label: Codes, names: tuple[str, 
 
 
 def _by_thread(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[str, Lines]]:
-    times, codes = thread_phases(record)
-    noted, names = thread_annotations(record)
+    phases, notes = thread_phases(record), annotations_on(record, record.training_lane)
     return (
-        _stretches(made, times, [PHASES[code] for code in codes.tolist()], PHASES[-1]),
-        _stretches(made, noted, [name or NO_ANNOTATION for name in names], NO_ANNOTATION),
+        _stretches(made, *phases, PHASES[-1]),
+        _stretches(made, notes[0], [name or NO_ANNOTATION for name in notes[1]], NO_ANNOTATION),
     )
 
 
-def _stretches(made: Partition, times: Ns, names: list[str], before: str) -> dict[str, Lines]:
-    """Lines by what holds from each time on."""
-    edges = np.concatenate(([0], times, [np.iinfo(np.int64).max]))
+def _stretches(made: Partition, until: Ns, names: list[str], after: str) -> dict[str, Lines]:
     found: dict[str, Lines] = {}
     for line in LINES:
-        sums: Counter[str] = Counter()
-        for name, ns in zip((before, *names), made.lines[line].within(edges[:-1], edges[1:]).tolist(), strict=True):
-            sums[name] += ns
-        for name, ns in sums.items():
+        for name, ns in by_stretch(made.lines[line], until, names, after).items():
             if ns:
                 found.setdefault(name, dict.fromkeys(LINES, 0))[line] = ns
     return found
@@ -218,6 +218,15 @@ def _longest(stretches: Stretches) -> dict[str, Longest]:
         for line, events, ns in stretches
         if ns.size and int(ns.max()) > 0
     }
+
+
+def _blocker(record: Record, made: Partition) -> int:
+    gaps, span = made.gaps, made.lines["idle.sync"]
+    if gaps is None or not len(span):
+        return -1
+    call = gaps.blocker[np.argmax(span.within(gaps.start, gaps.stop))]
+    op = int(ops_around(record, np.array([call]))[0])
+    return int(record.host.event[op if op >= 0 else call])
 
 
 def _device_stretches(record: Record, shares: Shares) -> Stretches:

@@ -18,7 +18,11 @@ from lostflops.ledger.record import MEMCPY, Codes, Ns, Record, distinct
 from lostflops.store.intervals import Intervals
 
 _PAGEABLE: Final = re.compile(r"Pageable|DtoH(?!.*Pinned)")
+_TO_HOST: Final = re.compile(r"Memcpy DtoH")
 NEVER: Final = np.iinfo(np.int64).max
+_BEFORE_ALL: Final = np.iinfo(np.int64).min
+CLOCK_SKEW: Final = 100_000
+"""By how much the clocks of a host and its device are seen to differ in recorded traces, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,12 @@ def explain(record: Record, idle: Intervals) -> Gaps:
     lanes = np.where(known, _launch_lane(record, ender), -1)
     blocker, refilled = _refills(record, start, begin, lanes)
     layers = _Layers(Intervals.of(start[known], begin[known]))
-    layers.take("unexplained", Intervals.of([0], [record.host_begins]))
-    layers.take("idle.data", _spans(record, record.host.having(Trait.DATA, record.loading_lanes)))
-    layers.take("idle.sync", Intervals.of(start[known], refilled[known]))
     calls = Intervals.of(begin[known], until[known])
     layers.add("idle.host", calls)
     for lane in distinct(lanes[known]):
         own = lanes == lane
-        calls |= layers.take_host(record, lane, Intervals.of(start[own], begin[own]))
+        blocked = Intervals.of(start[own], refilled[own])
+        calls |= layers.take_thread(record, lane, Intervals.of(start[own], begin[own]), blocked)
     layers.add("idle.dependency", Intervals.of(until[known], stop[known]))
     for line, rest in (("idle.dependency", ~known & queued), ("unexplained", ~known & ~queued)):
         layers.add(line, Intervals.of(start[rest], stop[rest]))
@@ -75,21 +77,19 @@ class _Layers:
     def add(self, line: str, span: Intervals) -> None:
         self.lines[line] = self.lines.get(line, Intervals.empty()) | span
 
-    def take_host(self, record: Record, lane: int, region: Intervals) -> Intervals:
+    def take_thread(self, record: Record, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
         """Split what one launching thread did in its region; returns what runtime calls took of `idle.host`."""
         host, lanes = record.host, [lane]
-        for line, trait in (("idle.alloc", Trait.ALLOC), ("idle.compile", Trait.COMPILE)):
-            self.take(line, _spans(record, host.having(trait, lanes)) & region)
-        runtime = self.take("idle.host", _spans(record, host.having(Trait.RUNTIME, lanes)) & region)
-        ops = host.having(Trait.OP, lanes)
-        self.take("idle.host", _spans(record, ops) & region)
+        self.take("unexplained", region.clip(_BEFORE_ALL, record.host_begins))
+        self.take("idle.data", host.spans(Trait.DATA, [lane, record.training_lane]) & region)
+        self.take("idle.sync", blocked)
+        self.take("idle.alloc", host.spans(Trait.ALLOC, lanes) & region)
+        self.take("idle.compile", host.spans(Trait.COMPILE, lanes) & region)
+        runtime = self.take("idle.host", host.spans(Trait.RUNTIME, lanes) & region)
+        self.take("idle.host", host.spans(Trait.OP, lanes) & region)
         # Without any recorded op nothing tells dispatch from Python.
-        self.take("idle.python" if ops.size else "unexplained", region)
+        self.take("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region)
         return runtime
-
-
-def _spans(record: Record, rows: Codes) -> Intervals:
-    return Intervals.of(record.host.start[rows], record.host.stop[rows])
 
 
 def _cut(idle: Intervals, instants: Ns) -> tuple[Ns, Ns]:
@@ -117,7 +117,7 @@ def _launch_lane(record: Record, rows: Codes) -> Codes:
 
 
 def _enders(record: Record, stop: Ns, latest: Ns) -> tuple[Codes, Ns, Ns]:
-    """The event that starts where each gap stops, of several the first launched; when its launch began and returned."""
+    """The event that starts where each gap stops, of several the first launched; when its launch began and was over."""
     device = record.device
     order = np.lexsort((latest, _launch_times(record), device.start))
     starts = device.start[order]
@@ -127,11 +127,10 @@ def _enders(record: Record, stop: Ns, latest: Ns) -> tuple[Codes, Ns, Ns]:
     if not record.host.start.size:
         return ender, np.full(stop.size, NEVER), np.full(stop.size, NEVER)
     known = call >= 0
-    return (
-        ender,
-        np.where(known, record.host.start[call], NEVER),
-        np.where(known, record.host.stop[call], NEVER),
-    )
+    # A copy to the host is queued early in its call, which then waits for it.
+    to_host = np.array([_TO_HOST.search(name) is not None for name in record.names], np.bool_)
+    over = np.where(to_host[device.name[ender]], record.host.start[call], record.host.stop[call])
+    return ender, np.where(known, record.host.start[call], NEVER), np.where(known, over, NEVER)
 
 
 def _handed_over(record: Record, start: Ns, stop: Ns, launch: Ns, returned: Ns) -> tuple[Ns, Ns]:
@@ -179,7 +178,8 @@ def _runs(values: Codes) -> list[tuple[int, int]]:
 def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes, Ns]:
     """For each gap the call that had blocked on the device when it began, and the first launch after its return.
 
-    Only the launching thread and the training thread count: others block for themselves.
+    Only the launching thread and the training thread count: others block for themselves. Nor does a call that had
+    returned before the gap began: it waited for another stream.
     """
     blocker, refilled = np.full(start.size, -1, np.int64), start.copy()
     device = record.device
@@ -197,7 +197,7 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
         returned = record.host.stop[rows[last]]
         following = np.searchsorted(launches, returned)
         first = np.where(following < launches.size, launches[np.minimum(following, launches.size - 1)], NEVER)
-        waited = first > start[own]
+        waited = (first > start[own]) & (returned >= start[own] - CLOCK_SKEW)
         blocker[own[waited]] = rows[last[waited]]
         refilled[own[waited]] = np.minimum(first, launch[own])[waited]
     return blocker, refilled

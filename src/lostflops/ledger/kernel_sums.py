@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lostflops.facts.kernel_classes import CLASSES, op_class
-from lostflops.ledger.host_traits import NOT_COMPUTE, Trait
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.record import Codes, Ns, Record
 from lostflops.ledger.shares import by_event
@@ -74,9 +73,7 @@ def _summed(which: Codes, values: Ns | None, size: int) -> Ns:
 def _on_thread(record: Record, made: Partition) -> dict[Key, KernelSum]:
     """On a CPU rank: the outermost ops that compute."""
     host, inside = record.host, made.window.inside
-    rows = host.having(Trait.OP, [record.training_lane])
-    rows = rows[(host.traits[rows] & NOT_COMPUTE) == 0]
-    rows = rows[np.lexsort((-host.stop[rows], host.start[rows]))]
+    rows = host.computing(record.training_lane)
     ns = by_event(host.start[rows], host.stop[rows], made.lines["compute"])
     rows, ns = rows[ns > 0], ns[ns > 0]
     started = inside.within(host.start[rows], host.start[rows] + 1) > 0

@@ -3,6 +3,7 @@
 At each instant the first line that holds takes the nanosecond, so that lines are exclusive and together the whole.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 DEFINITIONS: Final = {
@@ -23,4 +24,19 @@ DEFINITIONS: Final = {
 }
 LINES: Final = tuple(DEFINITIONS)
 COMM_LINES: Final = ("comm.transfer", "comm.wait", "comm.bubble")
+BUSY_LINES: Final = ("compute", *COMM_LINES, "copy")
+"""What a device does anything in."""
 IDLE_LINES: Final = tuple(line for line in LINES if line.startswith("idle."))
+GROUPS: Final = {
+    "compute": ("compute",),
+    "comm": COMM_LINES,
+    "copy": ("copy",),
+    "idle": (*IDLE_LINES, "unexplained"),
+}
+"""Lines that stand together where there is no room for all."""
+
+
+def grouped(lines: Mapping[str, int]) -> tuple[float, ...]:
+    """Shares of GROUPS, in their order."""
+    whole = sum(lines.values()) or 1
+    return tuple(sum(lines[line] for line in members) / whole for members in GROUPS.values())

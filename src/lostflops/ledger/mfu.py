@@ -16,7 +16,7 @@ from lostflops.ledger.scope import Scope
 from lostflops.ledger.total import RunLedger
 from lostflops.ledger.work import MATMUL_CLASSES, RankWork
 from lostflops.results import Bar, Waterfall
-from lostflops.units import format_flop, format_share
+from lostflops.units import counted, format_flop, format_share
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -26,6 +26,7 @@ MOST_UNCOUNTED: Final = 0.05
 _FLOPS_PER_NS: Final = 1e3
 """1 TFLOPS is 1000 FLOP per ns."""
 
+_MARK_STEPS: Final = "Mark them with profiler.step() in the training loop."
 COUNTED: Final = (
     "FLOPs counted from recorded shapes of matmul, convolution and attention ops (multiply-add is 2; causal attention "
     "not halved; embeddings, other ops and recomputation not counted)"
@@ -73,53 +74,50 @@ def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
 
 def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> tuple[float, dict[str, float], str]:
     """MFU, the bars inside compute in ns, and the convention."""
+    if several := _several_devices(run, asked):
+        raise _Unknown(f"rank {several} runs several devices, which share one ledger")
     peak = _peak(run, asked, total.work, claims)
     rate = peak.tflops * _FLOPS_PER_NS
     compute = total.lines["compute"]
     if claims.model_flops is not None:
-        return _claimed(run, asked, total, claims.model_flops, peak)
-    _check_counted(total.work)
+        return _claimed(run, total, claims.model_flops, peak)
+    _check_counted(total)
     model = sum(effort.model_flops * count for effort, (count, _) in total.work.efforts.items())
     done = sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
     spent = total.work.matmul_ns
     if done / rate > spent:
         raise _Unknown(
             f"{format_flop(done)} would take {format_share(done / rate / (spent or 1))} of the time that matmul, "
-            f"attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. Give the right peak with --peak-tflops."
+            f"attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. The peak is not that of this device, "
+            "or part of the work ran in a faster dtype: give the peak to compare with as --peak-tflops."
         )
-    slack = spent - done / rate
-    bound = min(_bandwidth_bound(total.work, rate, peak.memory_gbs), slack)
     inside = {
         "compute.no_model_flops": float(compute - spent),
         "compute.recomputation": (done - model) / rate,
-        "compute.bandwidth_bound": bound,
-        "compute.below_achievable": slack - bound,
+        **_below_peak(total.work, spent - done / rate, rate, peak.memory_gbs),
     }
     return model / rate / total.total_ns, inside, f"{COUNTED}, over {peak.convention}."
 
 
-def _claimed(
-    run: Run, asked: Scope, total: RunLedger, per_step: float, peak: _Peak
-) -> tuple[float, dict[str, float], str]:
+def _claimed(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[float, dict[str, float], str]:
     """The user's word for the FLOPs of a step, shared evenly by the ranks of the job."""
     if not total.step_count:
-        raise _Unknown("--model-flops is per step, and the window has no steps")
-    chosen = ", ".join(map(str, asked.ranks))
-    world = run.sql(f"select coalesce(max(world_size), {len(asked.ranks)}) from ranks where rank in ({chosen})")
-    ranks = max(int(world.fetchall()[0][0]), len(asked.ranks))
+        raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
+    world = run.sql("select coalesce(max(world_size), 0) from ranks").fetchall()[0][0]
+    ranks = max(int(world), len(run.ranks))
     needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
     classes = total.parts.get("compute", Counter())
-    idle_of_flops = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))
-    could = total.lines["compute"] - idle_of_flops
+    flopless = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))
+    could = total.lines["compute"] - flopless
     if needed > could:
         raise _Unknown(
-            f"{format_flop(round(per_step))} a step on {ranks:,} ranks would take "
+            f"{format_flop(round(per_step))} a step on {counted(ranks, 'rank')} would take "
             f"{format_share(needed / (could or 1))} of the time that kernels ran which can do FLOPs, at "
             f"{peak.tflops:g} TFLOPS. Check --model-flops, which is for one step of all ranks together, and "
             "--peak-tflops."
         )
-    inside = {"compute.no_model_flops": float(idle_of_flops), "compute.below_peak": could - needed}
-    convention = f"{format_flop(round(per_step))} a step on {ranks:,} ranks as given, over {peak.convention}."
+    inside = {"compute.no_model_flops": float(flopless), "compute.below_peak": could - needed}
+    convention = f"{format_flop(round(per_step))} a step on {counted(ranks, 'rank')} as given, over {peak.convention}."
     return needed / total.total_ns, inside, convention
 
 
@@ -140,6 +138,17 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
         raise _Unknown(f"no confirmed {dtype} peak of {device.name} is known. Give it with --peak-tflops.")
     rate = device.peaks[dtype]
     return _Peak(rate, memory, f"the dense {dtype} peak of {device.name}, {rate:g} TFLOPS ({device.source})")
+
+
+def _several_devices(run: Run, asked: Scope) -> int | None:
+    """A rank whose process drives more than one device."""
+    chosen = ", ".join(map(str, asked.ranks))
+    found = run.sql(
+        f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
+            and lane in (select distinct lane from events where rank = lanes.rank and kind = 'kernel')
+            group by rank having count(distinct device) > 1 order by rank limit 1"""
+    ).fetchall()
+    return int(found[0][0]) if found else None
 
 
 def _device_names(run: Run, asked: Scope) -> list[str | None]:
@@ -167,25 +176,28 @@ def _main_dtype(work: RankWork) -> str | None:
     return flops.most_common(1)[0][0] if flops else None
 
 
-def _check_counted(work: RankWork) -> None:
+def _check_counted(total: RunLedger) -> None:
+    work = total.work
     if not work.efforts:
         raise _Unknown("no op has recorded shapes. Record with record_shapes=True, or give --model-flops.")
     uncounted = 1 - work.counted_ns / work.matmul_ns if work.matmul_ns else 1.0
     if uncounted > MOST_UNCOUNTED:
         raise _Unknown(
             f"{format_share(uncounted)} of matmul-class time has no FLOPs (kernels of Triton or CUDA graphs, ops "
-            "without shapes, or launches before the recording). Give the FLOPs of one step with --model-flops."
+            "without shapes, or launches before the recording). "
+            + ("Give the FLOPs of one step with --model-flops." if total.step_count else _MARK_STEPS)
         )
 
 
-def _bandwidth_bound(work: RankWork, rate: float, memory_gbs: float | None) -> float:
-    """What matmul-class kernels must take longer than at peak because their shapes move more bytes than that leaves
-    time for; an op cannot be charged for more than it took."""
+def _below_peak(work: RankWork, slack: float, rate: float, memory_gbs: float | None) -> dict[str, float]:
+    """Time of matmul-class kernels beyond that at peak. Their shapes move bytes, which bounds some; an op cannot be
+    charged for more than it took. Without a known bandwidth it cannot be split."""
     if memory_gbs is None:
-        return 0.0
+        return {"compute.below_peak": slack}
     total = 0.0
     for effort, (count, ns) in work.efforts.items():
         at_peak = effort.flops / rate
         at_bandwidth = effort.work.bytes / memory_gbs
         total += count * max(0.0, min(at_bandwidth, ns / count) - at_peak)
-    return total
+    bound = min(total, slack)
+    return {"compute.bandwidth_bound": bound, "compute.below_achievable": slack - bound}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lostflops.ledger.gaps import Gaps, explain
-from lostflops.ledger.host_traits import NOT_COMPUTE, Trait
+from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.record import COMM, KERNEL, Codes, Record
 from lostflops.ledger.windows import Window
@@ -63,14 +63,9 @@ def _on_thread(record: Record, window: Window) -> Partition:
     """What computes is any op but those of communication; what only wraps others has no time of its own."""
     host, lanes = record.host, [record.training_lane]
 
-    def spans(wanted: int, but: int = 0) -> Intervals:
-        rows = host.having(wanted, lanes)
-        rows = rows[(host.traits[rows] & but) == 0]
-        return Intervals.of(host.start[rows], host.stop[rows])
-
-    data, ops = spans(Trait.DATA), spans(Trait.OP)
-    compiling = spans(Trait.COMPILE)
-    compute = spans(Trait.OP, NOT_COMPUTE) - (spans(Trait.COMM) | compiling | data)
+    data, ops, compiling = (host.spans(trait, lanes) for trait in (Trait.DATA, Trait.OP, Trait.COMPILE))
+    rows = host.computing(record.training_lane)
+    compute = Intervals.of(host.start[rows], host.stop[rows]) - (host.spans(Trait.COMM, lanes) | compiling | data)
     comm = Intervals.of(record.gloo.start, record.gloo.stop)
     lines = {"compute": compute, "comm.transfer": comm - compute}
     rest = window.inside - (compute | comm)

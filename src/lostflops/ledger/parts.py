@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
 from lostflops.facts.kernel_classes import CLASSES, kernel_class, op_class
 from lostflops.ledger.gaps import Gaps
-from lostflops.ledger.host_traits import NOT_COMPUTE, Trait
+from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
+from lostflops.ledger.phases import annotations_on, by_stretch
 from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
 from lostflops.ledger.shares import by_event, by_priority
 from lostflops.store.intervals import Intervals
@@ -37,9 +38,6 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
     gaps = partition.gaps
     copies = np.flatnonzero((device.kind == MEMCPY) | (device.kind == MEMSET))
     comms = np.flatnonzero(device.kind == COMM)
-    host_ns = partition.lines["idle.host"].total
-    calls = (partition.lines["idle.host"] & gaps.calls).total
-    python = lines["idle.python"].within(gaps.start, gaps.stop)
     return {
         "compute": _classes(record, partition, classes),
         "comm.transfer": _sums(
@@ -54,21 +52,14 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
         ),
         "idle.sync": _blockers(record, partition, gaps),
         "idle.alloc": _allocations(record, partition, gaps),
-        "idle.host": Counter({"launch API": calls, "op dispatch": host_ns - calls}),
-        "idle.python": _sums(
-            _ender_annotations(record, gaps),
-            python,
-            lambda code: (record.annotations[code] if code >= 0 else "") or NO_ANNOTATION,
-        ),
+        "idle.host": _host(record, lines["idle.host"], gaps.calls),
+        "idle.python": python_by_annotation(record, partition),
     }
 
 
 def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
-    host = record.host
-    rows = host.having(Trait.OP, [record.training_lane])
-    rows = rows[(host.traits[rows] & NOT_COMPUTE) == 0]
-    rows = rows[np.lexsort((-host.stop[rows], host.start[rows]))]
-    gloo = record.gloo
+    host, gloo = record.host, record.gloo
+    rows = host.computing(record.training_lane)
     return {
         "compute": _sums(
             host.name[rows],
@@ -80,6 +71,7 @@ def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
             by_event(gloo.start, gloo.stop, partition.lines["comm.transfer"]),
             record.collectives.name,
         ),
+        "idle.python": python_by_annotation(record, partition),
     }
 
 
@@ -113,10 +105,8 @@ def in_optimizer(record: Record, rows: Codes) -> Flags:
     launch = record.device.launch[rows]
     if not record.host.start.size:
         return np.zeros(rows.size, np.bool_)
-    updates = record.host.having(Trait.OPTIMIZER)
-    spans = Intervals.of(record.host.start[updates], record.host.stop[updates])
     times = record.host.start[launch]
-    return (launch >= 0) & (spans.within(times, times + 1) > 0)
+    return (launch >= 0) & (record.host.spans(Trait.OPTIMIZER).within(times, times + 1) > 0)
 
 
 def launching_ops(record: Record, rows: Codes) -> Codes:
@@ -158,6 +148,14 @@ def direction(name: str) -> str:
     return "memset" if name.startswith("Memset") else "other"
 
 
+def _host(record: Record, line: Intervals, calls: Intervals) -> Counter[str]:
+    """`idle.host` by what the host did: collectives of its own, calls of the runtime, or dispatch of ops."""
+    shared = line & Intervals.of(record.gloo.start, record.gloo.stop)
+    launching = (line - shared) & calls
+    rest = line.total - shared.total - launching.total
+    return Counter({"host communication": shared.total, "launch API": launching.total, "op dispatch": rest})
+
+
 def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
     """`idle.sync` by what had blocked: the innermost op around the call, else the call."""
     ns = partition.lines["idle.sync"].within(gaps.start, gaps.stop)
@@ -175,21 +173,35 @@ def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
 def _allocations(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
     """`idle.alloc` by the call that the launching thread was in."""
     host, sums = record.host, Counter[str]()
-    launch = np.where(gaps.ender >= 0, record.device.launch[gaps.ender], -1)
-    lanes = np.where(launch >= 0, host.lane[launch], -1) if host.lane.size else launch
-    for lane in distinct(lanes[lanes >= 0]):
-        own = Intervals.of(gaps.start[lanes == lane], gaps.stop[lanes == lane])
+    for lane, own in _launching_lanes(record, gaps):
         rows = host.having(Trait.ALLOC, [lane])
         shares = by_event(host.start[rows], host.stop[rows], partition.lines["idle.alloc"] & own)
         sums += _sums(host.name[rows], shares, lambda code: record.names[code])
     return sums
 
 
-def _ender_annotations(record: Record, gaps: Gaps) -> Codes:
-    """Annotation code of what ends each gap, -1 for none."""
-    if not record.annotations:
-        return np.full(gaps.ender.size, -1, np.int64)
-    return np.where(gaps.ender >= 0, record.device.annotation[gaps.ender], -1)
+def python_by_annotation(record: Record, partition: Partition) -> Counter[str]:
+    """`idle.python` by the innermost annotation that the launching thread was in."""
+    span = partition.lines["idle.python"]
+    if partition.gaps is None:
+        return _annotated(record, record.training_lane, span)
+    sums: Counter[str] = Counter()
+    for lane, own in _launching_lanes(record, partition.gaps):
+        sums += _annotated(record, lane, span & own)
+    return sums
+
+
+def _annotated(record: Record, lane: int, span: Intervals) -> Counter[str]:
+    until, names = annotations_on(record, lane)
+    return by_stretch(span, until, [name or NO_ANNOTATION for name in names], NO_ANNOTATION)
+
+
+def _launching_lanes(record: Record, gaps: Gaps) -> Iterator[tuple[int, Intervals]]:
+    """Each thread that launched what ended a gap, with those gaps."""
+    launch = np.where(gaps.ender >= 0, record.device.launch[gaps.ender], -1)
+    lanes = np.where(launch >= 0, record.host.lane[launch], -1) if record.host.lane.size else launch
+    for lane in distinct(lanes[lanes >= 0]):
+        yield lane, Intervals.of(gaps.start[lanes == lane], gaps.stop[lanes == lane])
 
 
 def _sums(codes: Codes, ns: Ns, names: Callable[[int], str]) -> Counter[str]:

@@ -8,6 +8,7 @@ other: gradient clipping, metrics, inference.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -25,51 +26,68 @@ _STEP: Final = "ProfilerStep#"
 def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
     """Phase of what a thread did at each time; a lane of -1 stands for an unknown thread."""
     host, known = record.host, lanes >= 0
-    backward = np.zeros(times.size, np.bool_)
+    backward, loading = np.zeros(times.size, np.bool_), np.zeros(times.size, np.bool_)
     for lane in distinct(lanes[known]):
         own = lanes == lane
-        nodes = _spans(record, host.having(Trait.BACKWARD, [lane])) - _spans(record, host.having(Trait.COMPILE, [lane]))
+        nodes = host.spans(Trait.BACKWARD, [lane]) - host.spans(Trait.COMPILE, [lane])
         backward[own] = _inside(nodes, times[own])
-    updating = known & _inside(_spans(record, host.having(Trait.OPTIMIZER)), times)
+        loading[own] = _inside(host.spans(Trait.DATA, [lane]), times[own])
+    updating = known & _inside(host.spans(Trait.OPTIMIZER), times)
     found = np.full(times.size, OTHER, np.int64)
-    found[known & _before_backward(times, backward, updating)] = FORWARD
+    found[known & _before_backward(record, times, backward, updating)] = FORWARD
     found[backward] = BACKWARD
-    found[updating | (known & _inside(_spans(record, host.having(Trait.ZERO_GRAD)), times))] = OPTIMIZER
-    found[known & _inside(_spans(record, host.having(Trait.DATA, record.loading_lanes)), times)] = DATA
+    found[updating | (known & _inside(host.spans(Trait.ZERO_GRAD), times))] = OPTIMIZER
+    found[loading] = DATA
     return found
 
 
-def _before_backward(times: Ns, backward: Flags, updating: Flags) -> Flags:
-    """Whether of a backward pass and an optimizer's step the next to come is the backward pass."""
+def _before_backward(record: Record, times: Ns, backward: Flags, updating: Flags) -> Flags:
+    """Whether of a backward pass and an optimizer's step the next to come is a backward pass of the same step."""
     marks = np.flatnonzero(backward | updating)
     marks = marks[np.argsort(times[marks], kind="stable")]
     if not marks.size:
         return np.zeros(times.size, np.bool_)
     following = np.searchsorted(times[marks], times)
-    return backward[marks[np.minimum(following, marks.size - 1)]] & (following < marks.size)
+    coming = marks[np.minimum(following, marks.size - 1)]
+    step = np.searchsorted(record.steps.start, times, side="right")
+    same: Flags = step[coming] == step
+    return backward[coming] & same & (following < marks.size)
 
 
-def thread_phases(record: Record) -> tuple[Ns, Codes]:
-    """When the phase of the training thread changes, and to which: what a CPU rank did is told by its ops."""
+def thread_phases(record: Record) -> tuple[Ns, list[str]]:
+    """Until when each phase of the training thread lasts: a CPU rank is told by its ops, and what is between two
+    belongs to the second."""
     lane = record.training_lane
     rows = record.host.having(Trait.OP | PYTHON_AROUND_OPS, [lane])
-    times = np.unique(record.host.start[rows])
-    return times, phases_at(record, times, np.full(times.size, lane, np.int64))
+    outer = Intervals.of(record.host.start[rows], record.host.stop[rows])
+    codes = phases_at(record, outer.start, np.full(outer.start.size, lane, np.int64))
+    return outer.stop, [PHASES[code] for code in codes.tolist()]
 
 
-def thread_annotations(record: Record) -> tuple[Ns, list[str]]:
-    """When the innermost annotation of the training thread changes, and to which."""
+def annotations_on(record: Record, lane: int) -> tuple[Ns, list[str]]:
+    """Until when each innermost annotation of a thread lasts; steps are none."""
     host = record.host
-    rows = host.having(Trait.ANNOTATION, [record.training_lane])
+    rows = host.having(Trait.ANNOTATION, [lane])
     named = np.array([not record.names[code].startswith(_STEP) for code in host.name[rows].tolist()], np.bool_)
     rows = rows[named]
     times = np.unique(np.concatenate((host.start[rows], host.stop[rows])))
     inner = Nest(host.start[rows], host.stop[rows]).innermost(times)
-    return times, [record.names[host.name[rows[i]]] if i >= 0 else "" for i in inner.tolist()]
+    names = [record.names[host.name[rows[i]]] if i >= 0 else "" for i in inner.tolist()]
+    return times, ["", *names[:-1]]
 
 
-def _spans(record: Record, rows: Codes) -> Intervals:
-    return Intervals.of(record.host.start[rows], record.host.stop[rows])
+def by_stretch(span: Intervals, until: Ns, names: list[str], after: str) -> Counter[str]:
+    """Time of a set by what lasts until each time, and by `after` from the last on."""
+    sums: Counter[str] = Counter()
+    if not len(span):
+        return sums
+    first, last = span.start[:1], span.stop[-1:]
+    edges = np.concatenate((np.minimum(first, until[:1]), until, np.maximum(last, until[-1:]))) if until.size else None
+    if edges is None:
+        return Counter({after: span.total})
+    for name, ns in zip((*names, after), span.within(edges[:-1], edges[1:]).tolist(), strict=True):
+        sums[name] += ns
+    return sums
 
 
 def _inside(spans: Intervals, times: Ns) -> Flags:

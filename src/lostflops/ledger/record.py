@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.facts.flops import FORMULAS, Work, op_work
-from lostflops.ledger.host_traits import Trait, traits
+from lostflops.ledger.host_traits import NOT_COMPUTE, Trait, traits
+from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -65,6 +66,18 @@ class Host:
         if lanes is not None:
             rows &= np.isin(self.lane, lanes)
         return np.flatnonzero(rows)
+
+    def spans(self, wanted: int, lanes: Sequence[int] | None = None) -> Intervals:
+        """When any event with one of these traits ran."""
+        rows = self.having(wanted, lanes)
+        return Intervals.of(self.start[rows], self.stop[rows])
+
+    def computing(self, lane: int) -> Codes:
+        """Ops on a lane that compute, an outer one before those inside it."""
+        rows = self.having(Trait.OP, [lane])
+        rows = rows[(self.traits[rows] & NOT_COMPUTE) == 0]
+        ordered: Codes = rows[np.lexsort((-self.stop[rows], self.start[rows]))]
+        return ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +185,6 @@ class Record:
             return int(np.bincount(self.steps.lane).argmax())
         ops = self.host.lane[self.host.having(Trait.OP)]
         return int(np.bincount(ops).argmax()) if ops.size else -1
-
-    @property
-    def loading_lanes(self) -> list[int] | None:
-        """Where waiting for a batch stops training; any thread (None) where steps do not tell the training thread."""
-        return [self.training_lane] if self.steps.lane.size else None
 
     @property
     def host_begins(self) -> int:

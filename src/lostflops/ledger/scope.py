@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lostflops.errors import UsageError
 from lostflops.ledger.windows import WindowKind, choose
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
+
+MOST_LISTED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,13 @@ class Scope:
 def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Scope:
     chosen = tuple(sorted(set(ranks))) or run.ranks
     if unknown := sorted(set(chosen) - set(run.ranks)):
-        raise UsageError(f"the run has no rank {_listed(unknown)}; it has {_listed(run.ranks)}")
+        raise UsageError(f"the run has no rank {_shortly(unknown)}; it has {_shortly(run.ranks)}")
     if steps and kind is WindowKind.TRACE:
         raise UsageError("a step is part of the window of steps: leave out --window trace, or --step")
     held = run.sql(f"select distinct step from steps where rank in ({_listed(chosen)}) order by step").fetchall()
     recorded = [step for (step,) in held]
     if unknown := sorted(set(steps) - set(recorded)):
-        raise UsageError(f"no step {_listed(unknown)} was recorded; there are {_listed(recorded) or 'none'}")
+        raise UsageError(f"no step {_shortly(unknown)} was recorded; there are {_shortly(recorded) or 'none'}")
     if kind is WindowKind.STEPS and not recorded:
         raise UsageError("no steps were recorded: use --window trace, or call profiler.step() in the training loop")
     return Scope(WindowKind.STEPS if steps else kind or choose(run, chosen), chosen, tuple(sorted(set(steps))))
@@ -39,3 +42,13 @@ def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: S
 
 def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+def _shortly(numbers: Sequence[int]) -> str:
+    """
+    >>> _shortly([0, 1, 2]), _shortly(range(10_000))
+    ('0, 1, 2', '10,000 from 0 to 9999')
+    """
+    return (
+        _listed(numbers) if len(numbers) <= MOST_LISTED else f"{len(numbers):,} from {min(numbers)} to {max(numbers)}"
+    )

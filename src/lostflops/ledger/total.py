@@ -35,6 +35,8 @@ class RunLedger:
     could_hide: int = 0
     longest: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Per line the longest single stretch: its length, rank and event."""
+    blocker: tuple[int, int] = (-1, -1)
+    """Rank and event of what had blocked before the longest stretch of `idle.sync`."""
     work: RankWork = field(default_factory=RankWork)
     unlaunched: int = 0
     kernels: int = 0
@@ -85,6 +87,8 @@ class RunLedger:
         for line, longest in ledger.longest.items():
             if longest.ns > self.longest.get(line, (0, 0, 0))[0]:
                 self.longest[line] = (longest.ns, ledger.rank, longest.event)
+                if line == "idle.sync":
+                    self.blocker = ledger.rank, ledger.blocker
         self.work.add(ledger.work)
         self.unlaunched += ledger.unlaunched
         self.kernels += ledger.kernels

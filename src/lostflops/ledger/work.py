@@ -6,13 +6,14 @@ An op whose FLOPs its recorded shapes tell is tied to the kernels launched insid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from lostflops.facts.flops import Work
-from lostflops.facts.kernel_classes import CLASSES, uses_tensor_cores
+from lostflops.facts.kernel_classes import CLASSES, op_class, rounds_to_tf32, uses_tensor_cores
+from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.parts import in_optimizer
@@ -20,6 +21,7 @@ from lostflops.ledger.recompute import recomputed
 from lostflops.ledger.record import Codes, Flags, Record, distinct
 from lostflops.ledger.shares import by_event
 from lostflops.ledger.windows import WindowKind
+from lostflops.store.intervals import Intervals
 
 MATMUL_CLASSES: Final = ("matmul", "attention", "convolution")
 _MATMUL_CODES: Final = tuple(CLASSES.index(name) for name in MATMUL_CLASSES)
@@ -69,54 +71,64 @@ def rank_work(record: Record, made: Partition, classes: Codes) -> RankWork:
 
 def _on_device(record: Record, made: Partition, classes: Codes) -> RankWork:
     device = record.device
-    chosen = np.isin(classes, _MATMUL_CODES) & ~in_optimizer(record, np.arange(device.start.size))
-    if made.window.kind is WindowKind.STEPS:
-        launched_inside = np.isin(device.step, made.window.number)
-    else:
-        launched_inside = np.ones(device.start.size, np.bool_)
-    rows = np.flatnonzero(chosen)
+    rows = np.flatnonzero(np.isin(classes, _MATMUL_CODES) & ~in_optimizer(record, np.arange(device.start.size)))
     ns = by_event(device.start[rows], device.stop[rows], made.lines["compute"])
     op = _ops_of(record, device.launch[rows])
-    counted = (op >= 0) & launched_inside[rows]
-    cores = _cores(record, device.name[rows])
+    counted = op >= 0
+    if made.window.kind is WindowKind.STEPS:
+        counted &= np.isin(device.step[rows], made.window.number)
+    cores, tf32 = _by_kernel(record, device.name[rows])
     done = RankWork(
         matmul_ns=int(ns.sum()),
         counted_ns=int(ns[counted].sum()),
         tensor_ns=int(ns[cores == 1].sum()),
         plain_ns=int(ns[cores == 0].sum()),
     )
-    on_cores = np.zeros(record.formulas.start.size, np.bool_)
-    on_cores[op[counted & (cores == 1)]] = True
+    rounded = np.zeros(record.formulas.start.size, np.bool_)
+    rounded[op[counted & tf32]] = True
     spent = np.zeros(record.formulas.start.size, np.int64)
     np.add.at(spent, op[counted], ns[counted])
-    _collect(record, done, np.unique(op[counted]), spent, on_cores)
+    _collect(record, done, np.unique(op[counted]), spent, rounded)
     return done
 
 
 def _on_thread(record: Record, made: Partition) -> RankWork:
-    """On a CPU rank an op is its own kernel."""
-    formulas = record.formulas
-    rows = np.flatnonzero(_leaves(record) & (formulas.lane == record.training_lane))
-    inside = made.window.inside.within(formulas.start[rows], formulas.start[rows] + 1) > 0
-    rows = rows[inside]
-    ns = by_event(formulas.start[rows], formulas.stop[rows], made.lines["compute"])
+    """On a CPU rank an op is its own kernel: matmul-class time is that of all ops of these classes, and has FLOPs where
+    an op with known FLOPs starts in it."""
+    host, formulas, compute = record.host, record.formulas, made.lines["compute"]
+    model = compute - host.spans(Trait.OPTIMIZER)
+    leaves = np.flatnonzero(_leaves(record) & (formulas.lane == record.training_lane))
+    leaves = leaves[model.within(formulas.start[leaves], formulas.start[leaves] + 1) > 0]
+    ops = host.computing(record.training_lane)
+    matmul = np.array([op_class(name) in MATMUL_CLASSES for name in record.names], np.bool_)
+    ops = ops[matmul[host.name[ops]]]
+    first, last = (np.searchsorted(np.sort(formulas.start[leaves]), edge[ops]) for edge in (host.start, host.stop))
+    told = ops[first < last]
     spent = np.zeros(formulas.start.size, np.int64)
-    spent[rows] = ns
-    done = RankWork(matmul_ns=int(ns.sum()), counted_ns=int(ns.sum()))
-    _collect(record, done, rows, spent, np.zeros(formulas.start.size, np.bool_))
+    spent[leaves] = by_event(formulas.start[leaves], formulas.stop[leaves], model)
+    done = RankWork(
+        matmul_ns=(Intervals.of(host.start[ops], host.stop[ops]) & model).total,
+        counted_ns=(Intervals.of(host.start[told], host.stop[told]) & model).total,
+    )
+    _collect(record, done, leaves, spent, np.zeros(formulas.start.size, np.bool_))
     return done
 
 
-def _collect(record: Record, done: RankWork, rows: Codes, spent: Codes, on_cores: Flags) -> None:
-    formulas, again = record.formulas, recomputed(record)
-    for row in rows.tolist():
-        op, work = formulas.efforts[formulas.effort[row]]
+def _collect(record: Record, done: RankWork, rows: Codes, spent: Codes, rounded: Flags) -> None:
+    """Add up what is the same op, shape and kind of pass."""
+    formulas = record.formulas
+    key = formulas.effort[rows] * 4 + recomputed(record)[rows] * 2 + rounded[rows]
+    found, which, counts = np.unique(key, return_inverse=True, return_counts=True)
+    times = np.zeros(found.size, np.int64)
+    np.add.at(times, which, spent[rows])
+    for code, count, ns in zip(found.tolist(), counts.tolist(), times.tolist(), strict=True):
+        op, work = formulas.efforts[code // 4]
         assert work is not None
-        if work.dtype == "fp32" and on_cores[row]:
-            work = Work(work.model, work.recompute, work.bytes, "tf32")
-        effort = Effort(op, work, bool(again[row]))
-        count, ns = done.efforts.get(effort, (0, 0))
-        done.efforts[effort] = count + 1, ns + int(spent[row])
+        if work.dtype == "fp32" and code % 2:
+            work = replace(work, dtype="tf32")
+        effort = Effort(op, work, bool(code // 2 % 2))
+        known, before = done.efforts.get(effort, (0, 0))
+        done.efforts[effort] = known + count, before + ns
 
 
 def _leaves(record: Record) -> Flags:
@@ -146,11 +158,13 @@ def _ops_of(record: Record, calls: Codes) -> Codes:
     return found
 
 
-def _cores(record: Record, names: Codes) -> Codes:
-    """1 on tensor cores, 0 not, -1 where the kernel's name does not tell."""
+def _by_kernel(record: Record, names: Codes) -> tuple[Codes, Flags]:
+    """1 on tensor cores, 0 not, -1 where the kernel's name does not tell; and whether it rounds fp32 to tf32."""
     found, which = np.unique(names, return_inverse=True)
-    told = [_told(uses_tensor_cores(record.names[code])) for code in found.tolist()]
-    return np.array(told, np.int64)[which] if told else names
+    kernels = [record.names[code] for code in found.tolist()]
+    cores = np.array([_told(uses_tensor_cores(kernel)) for kernel in kernels], np.int64)
+    tf32 = np.array([rounds_to_tf32(kernel) for kernel in kernels], np.bool_)
+    return cores[which], tf32[which]
 
 
 def _told(answer: bool | None) -> int:
