@@ -1,14 +1,13 @@
 """Every real trace with a known truth: counts and unions from the store equal it to the nanosecond."""
 
 import csv
-from pathlib import Path
 
 import duckdb
 import pytest
 
-from lostflops.ingest import ingest
 from lostflops.store.intervals import Intervals
 from lostflops.store.run import Run
+from tests.integration.real_runs import RealRun, real_runs
 from tests.shared_data import TRACES, needs_traces
 
 TRUTH = TRACES / "truth.csv"
@@ -45,6 +44,11 @@ def device_window(run: Run) -> dict[str, int]:
     }
 
 
+@pytest.fixture(scope="session")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> RealRun:
+    return real_runs(tmp_path_factory)
+
+
 @needs_traces
 def test_there_are_88_rows() -> None:
     assert len(ROWS) == 88
@@ -52,8 +56,7 @@ def test_there_are_88_rows() -> None:
 
 @needs_traces
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["trace"])
-def test_store_equals_truth(row: dict[str, str], tmp_path: Path) -> None:
-    ingest([TRACES / row["trace"]], tmp_path / "run", workers=1)
-    with Run.open(tmp_path / "run") as run:
+def test_store_equals_truth(row: dict[str, str], real_run: RealRun) -> None:
+    with Run.open(real_run(TRACES / row["trace"])) as run:
         found = device_window(run)
     assert found == {name: int(row[name]) for name in found}

@@ -56,11 +56,13 @@ def comm(
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
     rows = run.sql(query).fetchall() if spans else []
+    tables = _groups(groups), _collectives(rows, limit)
     return Result(
         name="comm",
         title="Communication",
         verdict=_verdict(total, wall, rows),
-        blocks=(_groups(groups), _collectives(rows, limit)) if rows or total.comm else (),
+        blocks=tables if rows or total.comm else (),
+        more=() if rows or total.comm else tables,
         notes=("Times include waiting for late ranks; the fastest call waited least.",) if rows else (),
     )
 

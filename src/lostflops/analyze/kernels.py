@@ -81,10 +81,10 @@ def short(name: str) -> str:
     """A kernel's name, cut to what fits a column.
 
     >>> short("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>")
-    'at::native::vectorized_elementwise_kern…'
+    'at::native::vectorized_elementwise_ke...'
     """
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
 
 
 def _by_class(sums: dict[Key, KernelSum], total: KernelSum) -> Table:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_STEPS: Final = 40
+"""Steps that are listed; slow ones always are."""
 SLOW: Final = 1.2
 """Times the median above which a step is called slow."""
 
@@ -73,7 +74,8 @@ def _table(
         *(Field(group, "share") for group in GROUPS),
         Field("mark"),
     )
-    return Table("steps", "By step", fields, tuple(rows[:MOST_STEPS]), max(len(rows) - MOST_STEPS, 0))
+    kept = [row for number, row in enumerate(rows) if number < MOST_STEPS or row[-1]]
+    return Table("steps", "By step", fields, tuple(kept), len(rows) - len(kept))
 
 
 def _spread(means: Mapping[int, float], middle: float) -> Pairs:

@@ -71,6 +71,7 @@ def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
             by_event(gloo.start, gloo.stop, partition.lines["comm.transfer"]),
             record.collectives.name,
         ),
+        "idle.host": Counter({"op dispatch": partition.lines["idle.host"].total}),
         "idle.python": python_by_annotation(record, partition),
     }
 

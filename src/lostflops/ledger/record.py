@@ -246,7 +246,7 @@ class _Vocabulary:
 def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     chosen = f"rank in ({', '.join(map(str, ranks))})"
     times = "rank, event, lane, start, start + dur as stop"
-    names = _Vocabulary(run, _NAME_KEY, "kind, name", f"events where {chosen} and ({_DEVICE} or {_HOST})")
+    names = _Vocabulary(run, _NAME_KEY, "kind, coalesce(name, '')", f"events where {chosen} and ({_DEVICE} or {_HOST})")
     notes = _Vocabulary(run, _NOTE_KEY, _NOTE, f"events where {chosen} and {_DEVICE}")
     groups = _Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
     link = "coalesce(correlation, -1) as correlation"
