@@ -246,8 +246,11 @@ def test_alloc(ledger):
 
 
 def test_an_allocation_is_that_of_the_launching_thread(ledger):
-    trace = [*FIRST, call("cudaHostAlloc", 11, 24, tid=OTHER), call("cudaMalloc", 12, 22), launch(2, 26, 27)]
-    assert us(ledger([*trace, kernel(2, 30, 32)]).parts["idle.alloc"]) == {"cudaMalloc": 10}
+    """Two threads allocate all the time; the first gap is ended by one of them, the second by the other."""
+    trace = [*FIRST, call("cudaHostAlloc", 11, 24, tid=AUTOGRAD), call("cudaMalloc", 12, 22), launch(2, 26, 27)]
+    trace += [kernel(2, 30, 32), call("cudaHostAlloc", 33, 39, tid=AUTOGRAD), call("cudaMalloc", 33, 40)]
+    found = ledger([*trace, launch(3, 46, 47, AUTOGRAD), kernel(3, 50, 51)])
+    assert us(found.parts["idle.alloc"]) == {"cudaMalloc": 10, "cudaHostAlloc": 6}
 
 
 def test_compile(lines):
@@ -571,7 +574,7 @@ NEITHER = (
 @pytest.mark.parametrize("name", BLOCKING)
 def test_calls_that_block(name):
     assert traits("runtime", name) == Trait.RUNTIME | Trait.SYNC
-    assert traits("op", name) == Trait.OP
+    assert traits("op", name) & ~Trait.FUNCTION == Trait.OP
 
 
 @pytest.mark.parametrize("name", ALLOCATING)

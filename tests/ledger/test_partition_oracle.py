@@ -14,6 +14,7 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from ledger import oracle
 from ledger.oracle import Oracle, Trace
+from lostflops.facts.kernel_classes import op_class
 from lostflops.ledger import gaps
 from lostflops.ledger.accounts import Overlap, account
 from lostflops.ledger.host_traits import traits
@@ -48,7 +49,7 @@ OPS = (
 ANNOTATIONS = ("forward", "loss", DATA, "Optimizer.step#SGD.step", COMPILE)
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel")
 OTHER_CALLS = ("cudaEventQuery", "cudaStreamIsCapturing", "cudaStreamWaitEvent")
-KERNELS = ("volta_sgemm_128x64_tn", "vectorized_elementwise_kernel", "what")
+KERNELS = ("volta_sgemm_128x64_tn", "vectorized_elementwise_kernel", "what", "pack_for_DtoH")
 COPIES = (
     *("Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pageable -> Device)"),
     *("Memcpy HtoD (Pinned -> Device)", "CopyDeviceToHost"),
@@ -213,11 +214,7 @@ def device_trace(throw):
     if not device:
         device = [oracle.Device("kernel", "what", 10, 0, 0)]
     steps, gloo = training_steps(throw, latest), gloo_events(throw, latest)
-    # See `test_a_thread_with_an_op_that_took_no_time_is_not_one_without_ops`.
-    host = nested(host)
-    busy = {event.lane for event in host if event.is_op and event.start < event.stop}
-    host = [event for event in host if not event.is_op or event.lane in busy]
-    return Trace((*host, *announced(steps)), tuple(device), tuple(steps), tuple(gloo))
+    return Trace((*nested(host), *announced(steps)), tuple(device), tuple(steps), tuple(gloo))
 
 
 def thread_trace(throw):
@@ -417,6 +414,27 @@ def test_parts_of_a_device(trace, kind):
     assert ledger.overlap == Overlap(len(by_line["compute"]), len(comm), len(hidden))
 
 
+@examples(60)
+@given(thread_traces(), st.integers(0, 99))
+@cut_down
+def test_parts_of_a_cpu_rank(trace, seed):
+    """Of ops inside each other the outermost has the time, in whatever order they are recorded."""
+    trace = replace(trace, host=tuple(Random(seed).sample(trace.host, len(trace.host))))
+    expected = Oracle(trace, by_steps=False)
+    by_line = {line: [t for t in expected.window() if expected.line(t) == line] for line in LINES}
+
+    def outermost(time):
+        ops = [op for op in expected.computing(time) if op.lane == expected.training_lane]
+        return op_class(min(ops, key=lambda op: (op.start, -op.stop)).name)
+
+    assert ledger_of(trace, WindowKind.TRACE).parts == {
+        "compute": Counter(map(outermost, by_line["compute"])),
+        "comm.transfer": Counter("b" for _ in by_line["comm.transfer"]),
+        "idle.host": Counter("op dispatch" for _ in by_line["idle.host"]),
+        "idle.python": Counter(expected.annotation(t) for t in by_line["idle.python"]),
+    }
+
+
 @examples(120)
 @given(device_traces())
 @cut_down
@@ -504,7 +522,7 @@ def tables_of(trace):
     record = record_of(trace)
     events = [
         {"lane": e.lane, "kind": e.kind, "name": e.name, "start": e.start, "dur": e.stop - e.start}
-        | ({"correlation": e.correlation} if e.correlation >= 0 else {})
+        | ({"correlation": e.correlation} if e.correlation >= 0 else {"correlation": 1} if e.kind == "op" else {})
         for e in (*trace.host, *trace.device)
     ]
     for event, note, step in zip(

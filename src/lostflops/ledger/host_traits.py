@@ -30,6 +30,8 @@ class Trait(IntFlag):
     """Only wraps what a node of the graph does: its own time is the engine's, or that of a hook."""
     COMM = 2048
     """Enqueues communication, or waits for it."""
+    FUNCTION = 32
+    """A function of a program, such as the forward of an `autograd.Function`: it may compute, or wait for others."""
     ZERO_GRAD = 4096
     """Sets gradients to zero; some programs do so between forward and backward."""
 
@@ -93,4 +95,6 @@ def traits(kind: str, name: str) -> Trait:
                 found |= trait
         if _COMPILED_NODE.match(name):
             found &= ~Trait.NODE
+        if "::" not in name and not found & Trait.NODE:
+            found |= Trait.FUNCTION
     return found

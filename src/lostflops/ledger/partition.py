@@ -64,9 +64,8 @@ def _on_thread(record: Record, window: Window) -> Partition:
     host, lanes = record.host, [record.training_lane]
 
     data, ops, compiling = (host.spans(trait, lanes) for trait in (Trait.DATA, Trait.OP, Trait.COMPILE))
-    rows = host.computing(record.training_lane)
-    compute = Intervals.of(host.start[rows], host.stop[rows]) - (host.spans(Trait.COMM, lanes) | compiling | data)
     comm = Intervals.of(record.gloo.start, record.gloo.stop)
+    compute = _computing(record, comm) - (host.spans(Trait.COMM, lanes) | compiling | data)
     lines = {"compute": compute, "comm.transfer": comm - compute}
     rest = window.inside - (compute | comm)
     for line, span in (("idle.data", data), ("idle.compile", compiling), ("idle.host", ops)):
@@ -74,6 +73,15 @@ def _on_thread(record: Record, window: Window) -> Partition:
         rest -= span
     lines["idle.python"] = rest
     return _within(window, lines, compute, comm)
+
+
+def _computing(record: Record, comm: Intervals) -> Intervals:
+    """When ops compute; a function of the program does so only while no communication runs: else it waits for it."""
+    host = record.host
+    rows = host.computing(record.training_lane)
+    functions = (host.traits[rows] & Trait.FUNCTION) != 0
+    ops, calls = (Intervals.of(host.start[own], host.stop[own]) for own in (rows[~functions], rows[functions]))
+    return ops | (calls - comm)
 
 
 def _within(
