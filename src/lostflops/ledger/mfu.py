@@ -145,7 +145,6 @@ def _several_devices(run: Run, asked: Scope) -> int | None:
     chosen = ", ".join(map(str, asked.ranks))
     found = run.sql(
         f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
-            and lane in (select distinct lane from events where rank = lanes.rank and kind = 'kernel')
             group by rank having count(distinct device) > 1 order by rank limit 1"""
     ).fetchall()
     return int(found[0][0]) if found else None
