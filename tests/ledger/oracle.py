@@ -191,7 +191,10 @@ class Oracle:
         return self.launch[self.ender(self.gap(time))].lane if self.trace.device else self.training_lane
 
     def computing(self, time: int) -> list[Host]:
-        """Ops of the training thread that do not only wrap others."""
+        """Ops of the training thread that do not only wrap others.
+
+        A function of the program, without a namespace, may wait for communication where there is any.
+        """
         ops = [event for event in self._doing(self.training_lane, time) if event.is_op]
         wraps = {op for op in ops if op.is_wrapper or op.is_comm or op.is_compile}
         return [op for op in ops if op not in wraps and not op.name.startswith(PYTHON_AROUND_OPS)]
@@ -272,11 +275,10 @@ class Oracle:
         ops = [event for event in doing if event.is_op]
         data, compiles = self._waits_for_data(time, self.training_lane), any(event.is_compile for event in doing)
         runs_none = data or compiles or any(op.is_comm for op in ops)
-        computing = [op for op in ops if not op.is_wrapper and not op.name.startswith(PYTHON_AROUND_OPS)]
-        waits = bool(at(self.trace.gloo, time))
-        if not runs_none and any("::" in op.name or not waits for op in computing):
+        shared = bool(at(self.trace.gloo, time))
+        if not runs_none and any("::" in op.name or not shared for op in self.computing(time)):
             return "compute"
-        if at(self.trace.gloo, time):
+        if shared:
             return "comm.transfer"
         if data:
             return "idle.data"

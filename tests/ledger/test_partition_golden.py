@@ -420,6 +420,12 @@ def test_what_wraps_a_backward_node_is_not_compute(lines):
     assert lines(trace) == {"compute": 11, "comm.transfer": 3, "idle.host": 16}
 
 
+def test_a_function_of_the_program_waits_while_communication_runs(lines):
+    """Unless an op runs inside it."""
+    trace = [op("SyncNorm", 0, 20), gloo(5, 10), op("aten::mm", 8, 12)]
+    assert lines(trace) == {"compute": 17, "comm.transfer": 3}
+
+
 @pytest.mark.parametrize("kind", [op, note])
 def test_data_with_ops_inside(lines, kind):
     """Old traces record the loader and the optimizer as ops."""
