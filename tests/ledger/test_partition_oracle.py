@@ -74,7 +74,9 @@ WORK = (
 def examples(count):
     """Nothing is shrunk as bytes: `cut_down` knows what a trace is."""
     slow, phases = (HealthCheck.too_slow, HealthCheck.filter_too_much), (Phase.explicit, Phase.reuse, Phase.generate)
-    return settings(max_examples=count, deadline=None, suppress_health_check=slow, phases=phases)
+    return settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=slow, phases=phases
+    )
 
 
 def cut_down(check):
