@@ -236,6 +236,64 @@ FLIGHT = Table(
     ),
 )
 
+PASSES = Table(
+    "passes",
+    "Forward and backward passes of microbatches, where a source tells them apart.",
+    (
+        _RANK,
+        Column("step", "INTEGER", "Training step."),
+        Column("microbatch", "INTEGER", "Number of the microbatch within the step, from 0."),
+        Column("chunk", "INTEGER", "Model chunk of an interleaved schedule on this rank, from 0."),
+        Column("stage", "INTEGER", "Pipeline stage of the rank, from 0."),
+        Column("direction", "VARCHAR", "`forward` or `backward`."),
+        Column("start", "BIGINT", "Start by the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End by the clock of the rank's host.", "ns"),
+    ),
+)
+
+CLOCKS = Table(
+    "clocks",
+    "How the clock of each rank stands against the reference rank's, as collectives tell it.",
+    (
+        _RANK,
+        Column("reference", "INTEGER", "Rank whose clock is the common one."),
+        Column(
+            "method",
+            "VARCHAR",
+            "`reference`, `same host`, `collectives`, or why there is no offset: `untied` (no collective ties the rank "
+            "to the reference) or `contradictory` (no offset satisfies all of them).",
+        ),
+        Column("offset", "BIGINT", "Add it to the rank's stamps to get the reference's, at `instant`.", "ns"),
+        Column("uncertainty", "BIGINT", "The true offset is certainly no further than this from `offset`.", "ns"),
+        Column("drift", "DOUBLE", "By how much the offset grows with the rank's time.", "ppm"),
+        Column("instant", "BIGINT", "When `offset` holds: the middle of the run, on the reference's clock.", "ns"),
+        Column("constraints", "BIGINT", "Collectives and transfers of the rank that bound its offset."),
+        Column("matched", "BIGINT", "Collectives and transfers of the rank that were found on other ranks too."),
+        Column("unmatched", "BIGINT", "Those of groups with other ranks in the run that were found on none."),
+    ),
+)
+
+ARRIVALS = Table(
+    "arrivals",
+    "Who met in each collective or transfer, when each rank arrived, how long it waited, and for whom.",
+    (
+        _RANK,
+        Column("event", "BIGINT", "Its row in `events` and `collectives`."),
+        Column("meeting", "BIGINT", "Number of the collective or transfer: the same on all its ranks."),
+        Column("expected", "INTEGER", "Members of the group; null where it is not known."),
+        Column("seen", "INTEGER", "Ranks whose record of it was found."),
+        Column("arrived", "BIGINT", "Start on the reference's clock; null for ranks that nothing ties to it.", "ns"),
+        Column("wait", "BIGINT", "From its start until the last one seen arrived; 0 below what can be told.", "ns"),
+        Column("late_rank", "INTEGER", "The last one seen to arrive, where somebody waited for it."),
+        Column(
+            "basis",
+            "VARCHAR",
+            "What the wait rests on: `clock` (arrivals on the common clock) or `shortest` (what the call took longer "
+            "than the shortest on any rank).",
+        ),
+    ),
+)
+
 STATS = Table(
     "stats",
     "Everything that was dropped, repaired, guessed or missing, counted.",
@@ -249,7 +307,21 @@ STATS = Table(
     ),
 )
 
-TABLES: tuple[Table, ...] = (RANKS, LANES, EVENTS, STEPS, GROUPS, COLLECTIVES, MEMORY, LINKS, FLIGHT, STATS)
+TABLES: tuple[Table, ...] = (
+    RANKS,
+    LANES,
+    EVENTS,
+    STEPS,
+    GROUPS,
+    COLLECTIVES,
+    MEMORY,
+    LINKS,
+    FLIGHT,
+    PASSES,
+    CLOCKS,
+    ARRIVALS,
+    STATS,
+)
 
 
 def table(name: str) -> Table:
