@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 
 from lostflops.errors import BrokenSource, RunError, SourceError
+from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
@@ -99,6 +100,7 @@ def _ingest(
         if read:
             files = _files(run, old, kept, outcomes)
             complete_ranks(run, files, {source.rank for source in read})
+            align_ranks(run, files, kept + read)
             run.commit(kept + read, files)
     replaced = {_key(source) for source in old.sources} & {_key(source) for source in read}
     return IngestSummary(

@@ -263,10 +263,13 @@ CLOCKS = Table(
             "`reference`, `same host`, `collectives`, or why there is no offset: `untied` (no collective ties the rank "
             "to the reference) or `contradictory` (no offset satisfies all of them).",
         ),
-        Column("offset", "BIGINT", "Add it to the rank's stamps to get the reference's, at `instant`.", "ns"),
-        Column("uncertainty", "BIGINT", "The true offset is certainly no further than this from `offset`.", "ns"),
-        Column("drift", "DOUBLE", "By how much the offset grows with the rank's time.", "ppm"),
-        Column("instant", "BIGINT", "When `offset` holds: the middle of the run, on the reference's clock.", "ns"),
+        Column("correction", "BIGINT", "Add it to the rank's stamps to get the reference's, at `instant`.", "ns"),
+        Column("uncertainty", "BIGINT", "The true offset is certainly no further than this from `correction`.", "ns"),
+        Column("drift", "DOUBLE", "By how much the correction grows with the rank's time.", "ppm"),
+        Column(
+            "spread", "BIGINT", "How far the ends of its collectives typically lie from those of other ranks.", "ns"
+        ),
+        Column("instant", "BIGINT", "When `correction` holds: the middle of the run, on the reference's clock.", "ns"),
         Column("constraints", "BIGINT", "Collectives and transfers of the rank that bound its offset."),
         Column("matched", "BIGINT", "Collectives and transfers of the rank that were found on other ranks too."),
         Column("unmatched", "BIGINT", "Those of groups with other ranks in the run that were found on none."),

@@ -1,0 +1,1 @@
+"""Who is late, and why: from the ledgers of all ranks and their meetings."""
