@@ -69,6 +69,8 @@ class Device:
     start: int
     stop: int
     correlation: int = -1
+    wait: int = 0
+    is_transfer: bool = False
 
     @property
     def is_pageable_copy(self) -> bool:
@@ -89,6 +91,15 @@ class Step:
 class Gloo:
     start: int
     stop: int
+    wait: int = 0
+    is_transfer: bool = False
+
+
+def communication(running, time: int) -> str:
+    """The line of a nanosecond in which only these calls run."""
+    if any(time >= call.start + call.wait for call in running):
+        return "comm.transfer"
+    return "comm.bubble" if all(call.is_transfer for call in running) else "comm.wait"
 
 
 @dataclass(frozen=True)
@@ -158,10 +169,11 @@ class Oracle:
     def line(self, time: int) -> str:
         if not self.trace.device:
             return self._line_of_thread(time)
-        running = {work.kind for work in at(self.trace.device, time)}
-        for kind, line in (("kernel", "compute"), ("comm", "comm.transfer"), ("memcpy", "copy"), ("memset", "copy")):
+        works = at(self.trace.device, time)
+        running = {work.kind for work in works}
+        for kind, line in (("kernel", "compute"), ("comm", ""), ("memcpy", "copy"), ("memset", "copy")):
             if kind in running:
-                return line
+                return line or communication([work for work in works if work.kind == "comm"], time)
         return self._idle(time)
 
     def part_of_host(self, time: int) -> str:
@@ -279,7 +291,7 @@ class Oracle:
         if not runs_none and any("::" in op.name or not shared for op in self.computing(time)):
             return "compute"
         if shared:
-            return "comm.transfer"
+            return communication(at(self.trace.gloo, time), time)
         if data:
             return "idle.data"
         if compiles:

@@ -18,7 +18,7 @@ from lostflops.facts.kernel_classes import op_class
 from lostflops.ledger import gaps
 from lostflops.ledger.accounts import Overlap, account
 from lostflops.ledger.host_traits import traits
-from lostflops.ledger.lines import LINES
+from lostflops.ledger.lines import COMM_LINES, LINES
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import direction
 from lostflops.ledger.record import (
@@ -204,7 +204,12 @@ def training_steps(throw, latest):
 
 def gloo_events(throw, latest):
     starts = [throw(latest + 1) for _ in range(throw(5))]
-    return [oracle.Gloo(start, start + throw(20)) for start in starts]
+    return waiting(throw, [oracle.Gloo(start, start + throw(20)) for start in starts])
+
+
+def waiting(throw, works):
+    """Some calls wait for others, up to the whole of them."""
+    return [replace(work, wait=throw(work.stop - work.start + 1), is_transfer=throw(3) == 0) for work in works]
 
 
 def device_trace(throw):
@@ -215,6 +220,7 @@ def device_trace(throw):
     device += [oracle.Device(*event) for event in strays(throw, WORK, STREAMS, latest)]
     if not device:
         device = [oracle.Device("kernel", "what", 10, 0, 0)]
+    device = [work if work.kind != "comm" else waiting(throw, [work])[0] for work in device]
     steps, gloo = training_steps(throw, latest), gloo_events(throw, latest)
     return Trace((*nested(host), *announced(steps)), tuple(device), tuple(steps), tuple(gloo))
 
@@ -311,11 +317,20 @@ def record_of(trace: Trace) -> Record:
         ),
         gloo=Gloo(gloo, whole(event.start for event in trace.gloo), whole(event.stop for event in trace.gloo)),
         collectives=Collectives(
-            whole([*comms[::2], *gloo.tolist()]), whole([0] * len(comms[::2]) + [1] * len(gloo)), ("a", "b")
+            whole([*comms, *gloo.tolist()]),
+            whole([-(turn % 2) for turn in range(len(comms))] + [1] * len(gloo)),
+            whole(call.wait for call in calls_of(trace)),
+            whole(call.wait % 3 for call in calls_of(trace)),
+            np.array([call.is_transfer for call in calls_of(trace)], np.bool_),
+            ("a", "b"),
         ),
         formulas=Formulas(none, none, none, none, ()),
         numbered=Numbered(none, none, none, none),
     )
+
+
+def calls_of(trace):
+    return [*(work for work in trace.device if work.kind == "comm"), *trace.gloo]
 
 
 def device_edges(trace, step, calls):
@@ -341,7 +356,10 @@ def moved(trace, *, scale=1, shift=0):
     def move(events):
         return tuple(replace(e, start=e.start * scale + shift, stop=e.stop * scale + shift) for e in events)
 
-    return Trace(move(trace.host), move(trace.device), move(trace.steps), move(trace.gloo))
+    def wait(events):
+        return tuple(replace(e, wait=e.wait * scale) for e in events)
+
+    return Trace(move(trace.host), wait(move(trace.device)), move(trace.steps), wait(move(trace.gloo)))
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
@@ -385,7 +403,7 @@ def check_sums(ledger):
     if ledger.window.kind is WindowKind.STEPS:
         assert {line: sum(own[line] for own in ledger.steps) for line in LINES} == ledger.lines
         assert [sum(own.values()) for own in ledger.steps] == (ledger.window.stop - ledger.window.start).tolist()
-    assert ledger.lines["comm.transfer"] == ledger.overlap.exposed
+    assert sum(ledger.lines[line] for line in COMM_LINES) == ledger.overlap.exposed
 
 
 @examples(80)
@@ -428,7 +446,10 @@ def test_parts_of_a_cpu_rank(trace, seed):
     def outermost(time):
         return op_class(min(expected.computing(time), key=lambda op: (op.start, -op.stop)).name)
 
-    assert ledger_of(trace, WindowKind.TRACE).parts == {
+    parts = ledger_of(trace, WindowKind.TRACE).parts
+    for line in ("comm.wait", "comm.bubble"):
+        assert sum(parts.pop(line).values()) == len(by_line[line])
+    assert parts == {
         "compute": Counter(map(outermost, by_line["compute"])),
         "comm.transfer": Counter("b" for _ in by_line["comm.transfer"]),
         "idle.host": Counter("op dispatch" for _ in by_line["idle.host"]),
@@ -513,7 +534,7 @@ def test_a_run_is_the_sum_of_its_ranks(traces, kind):
     for cut in (run.phases, run.annotations):
         assert {line: sum(lines[line] for lines in cut.values()) for line in LINES} == run.lines
     assert run.step_count == sum(len(ledger.steps) for ledger in ledgers)
-    assert run.hidden == run.comm - run.lines["comm.transfer"]
+    assert run.hidden == run.comm - sum(run.lines[line] for line in COMM_LINES)
 
 
 # --- read from tables -----------------------------------------------------------------------------------------------
@@ -534,6 +555,8 @@ def tables_of(trace):
         {"lane": 90, "kind": "host_comm", "name": "gloo:all_reduce", "start": e.start, "dur": e.stop - e.start}
         for e in trace.gloo
     ]
+    numbers = [i for i, event in enumerate(events) if event["kind"] in ("comm", "host_comm")]
+    calls = list(zip(numbers, calls_of(trace), strict=True))
     steps = [
         {"step": s.number, "lane": s.lane, "start": s.start, "stop": s.stop}
         | ({"device_start": start, "device_stop": stop} if start >= 0 else {})
@@ -545,6 +568,8 @@ def tables_of(trace):
         ranks=[{"rank": 0, "events": len(events)}],
         events=[{"rank": 0, "event": i, **event} for i, event in enumerate(events)],
         steps=[{"rank": 0, **step} for step in steps],
+        collectives=[{"rank": 0, "event": i, "op": "send" if call.is_transfer else "barrier"} for i, call in calls],
+        arrivals=[{"rank": 0, "event": i, "wait": call.wait, "late_rank": call.wait % 3} for i, call in calls],
     )
 
 

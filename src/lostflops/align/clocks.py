@@ -4,8 +4,8 @@ A collective with the semantics of a barrier cannot end on any rank before every
 latest start and the earliest end of each meeting there is an instant that all of them share, and
     start_j + offset_j <= instant <= end_i + offset_i
 bounds the difference of any two offsets. The bounds are followed through all meetings to the reference (shortest paths
-in a graph of clocks and meetings), which gives each offset a certified interval. Inside it, the offset is where the ends
-of its collectives meet those of the others: they end everywhere at about the same time, which is likely but not
+in a graph of clocks and meetings), which gives each offset a certified interval. Inside it, the offset is where the
+ends of its collectives meet those of the others: they end everywhere at about the same time, which is likely but not
 certain. Ranks of one host share a clock; a rank whose host is not known has one of its own.
 """
 

@@ -1,8 +1,8 @@
 """Who waited in each meeting, how long, and for whom: rows of table `arrivals`.
 
 A rank waits from its start until the last of those seen has started, on the common clock. What is shorter than the ends
-of the ranks lie apart cannot be told and counts as none. Where clocks cannot be compared, the rank with the shortest call is
-taken for the last, and the others waited for what their calls took longer.
+of the ranks lie apart cannot be told and counts as none. Where clocks cannot be compared, the rank with the shortest
+call is taken for the last, and the others waited for what their calls took longer.
 """
 
 from __future__ import annotations

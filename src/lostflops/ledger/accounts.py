@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lostflops.ledger.host_traits import Trait
-from lostflops.ledger.lines import IDLE_LINES, LINES
+from lostflops.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
 from lostflops.ledger.partition import Partition, partition
-from lostflops.ledger.parts import NO_ANNOTATION, Parts, kernel_classes, ops_around, parts, python_by_annotation
+from lostflops.ledger.parts import (
+    NO_ANNOTATION,
+    Parts,
+    communication_shares,
+    kernel_classes,
+    ops_around,
+    parts,
+    python_by_annotation,
+)
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
 from lostflops.ledger.scope import Scope
@@ -128,18 +136,12 @@ def _overlap(compute: Intervals, comm: Intervals) -> Overlap:
 
 
 def _groups(record: Record, made: Partition) -> dict[str, Overlap]:
-    if record.on_device:
-        rows = np.flatnonzero(record.device.kind == COMM)
-        event, start, stop = record.device.event[rows], record.device.start[rows], record.device.stop[rows]
-    else:
-        event, start, stop = record.gloo.event, record.gloo.start, record.gloo.stop
-    group = record.collectives.of(event)
-    inside = made.window.inside
+    calls, inside = record.communication, made.window.inside
     return {
         record.collectives.name(code): _overlap(
-            made.compute, Intervals.of(start[group == code], stop[group == code]) & inside
+            made.compute, Intervals.of(calls.start[calls.group == code], calls.stop[calls.group == code]) & inside
         )
-        for code in np.unique(group).tolist()
+        for code in np.unique(calls.group).tolist()
     }
 
 
@@ -173,12 +175,13 @@ def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[st
 def _device_shares(record: Record, made: Partition) -> Iterator[tuple[str, Codes, Ns]]:
     assert made.gaps is not None
     device, gaps = record.device, made.gaps
-    kinds = (("compute", device.kind == KERNEL), ("comm.transfer", device.kind == COMM), ("copy", device.kind > COMM))
-    for line, chosen in kinds:
+    for line, chosen in (("compute", device.kind == KERNEL), ("copy", device.kind > COMM)):
         rows = np.flatnonzero(chosen)
         yield line, rows, by_event(device.start[rows], device.stop[rows], made.lines[line])
+    for line, ns in communication_shares(record, made.lines):
+        yield line, record.communication.row, ns
     for line in LINES:
-        if line not in dict(kinds):
+        if line not in BUSY_LINES:
             yield line, gaps.ender, made.lines[line].within(gaps.start, gaps.stop)
 
 
@@ -236,11 +239,12 @@ def _device_stretches(record: Record, shares: Shares) -> Stretches:
 
 def _thread_stretches(record: Record, made: Partition) -> Stretches:
     """On a CPU rank idle time goes with the op that follows it."""
-    host, gloo = record.host, record.gloo
+    host = record.host
     ops = host.having(Trait.OP, [record.training_lane])
     ops = ops[np.argsort(host.start[ops], kind="stable")]
     events = np.concatenate((host.event[ops], [-1]))
-    yield "comm.transfer", gloo.event, by_event(gloo.start, gloo.stop, made.lines["comm.transfer"])
+    for line, ns in communication_shares(record, made.lines):
+        yield line, record.communication.event, ns
     for line in IDLE_LINES:
         span = made.lines[line]
         yield line, events[np.searchsorted(host.start[ops], span.stop)], span.stop - span.start

@@ -52,7 +52,7 @@ def _on_device(record: Record, window: Window) -> Partition:
     gaps = explain(record, busy.gaps(first, last))
     lines = {
         "compute": compute,
-        "comm.transfer": comm - compute,
+        **_communication(record, compute),
         "copy": busy - (compute | comm),
         **gaps.lines,
     }
@@ -66,13 +66,28 @@ def _on_thread(record: Record, window: Window) -> Partition:
     data, ops, compiling = (host.spans(trait, lanes) for trait in (Trait.DATA, Trait.OP, Trait.COMPILE))
     comm = Intervals.of(record.gloo.start, record.gloo.stop)
     compute = _computing(record, comm) - (host.spans(Trait.COMM, lanes) | compiling | data)
-    lines = {"compute": compute, "comm.transfer": comm - compute}
+    lines = {"compute": compute, **_communication(record, compute)}
     rest = window.inside - (compute | comm)
     for line, span in (("idle.data", data), ("idle.compile", compiling), ("idle.host", ops)):
         lines[line] = rest & span
         rest -= span
     lines["idle.python"] = rest
     return _within(window, lines, compute, comm)
+
+
+def _communication(record: Record, compute: Intervals) -> dict[str, Intervals]:
+    """Communication that nothing hides: data that moves comes before waits, and those for all before those for one."""
+    calls, taken = record.communication, compute
+    lines = {}
+    for line, rows, start, stop in (
+        ("comm.transfer", slice(None), calls.ready, calls.stop),
+        ("comm.wait", ~calls.transfer, calls.start, calls.ready),
+        ("comm.bubble", calls.transfer, calls.start, calls.ready),
+    ):
+        span = Intervals.of(start[rows], stop[rows])
+        lines[line] = span - taken
+        taken |= span
+    return lines
 
 
 def _computing(record: Record, comm: Intervals) -> Intervals:

@@ -15,7 +15,7 @@ from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.partition import Partition
 from lostflops.ledger.phases import annotations_on, by_stretch
-from lostflops.ledger.record import COMM, KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
+from lostflops.ledger.record import KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
 from lostflops.ledger.shares import by_event, by_priority
 from lostflops.store.intervals import Intervals
 
@@ -37,14 +37,9 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
     assert partition.gaps is not None
     gaps = partition.gaps
     copies = np.flatnonzero((device.kind == MEMCPY) | (device.kind == MEMSET))
-    comms = np.flatnonzero(device.kind == COMM)
     return {
         "compute": _classes(record, partition, classes),
-        "comm.transfer": _sums(
-            record.collectives.of(device.event[comms]),
-            by_event(device.start[comms], device.stop[comms], lines["comm.transfer"]),
-            record.collectives.name,
-        ),
+        **_communication(record, partition),
         "copy": _sums(
             device.name[copies],
             by_event(device.start[copies], device.stop[copies], lines["copy"]),
@@ -58,7 +53,7 @@ def _on_device(record: Record, partition: Partition, classes: Codes) -> dict[str
 
 
 def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
-    host, gloo = record.host, record.gloo
+    host = record.host
     rows = host.computing(record.training_lane)
     return {
         "compute": _sums(
@@ -66,14 +61,29 @@ def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
             by_event(host.start[rows], host.stop[rows], partition.lines["compute"]),
             lambda code: op_class(record.names[code]),
         ),
-        "comm.transfer": _sums(
-            record.collectives.of(gloo.event),
-            by_event(gloo.start, gloo.stop, partition.lines["comm.transfer"]),
-            record.collectives.name,
-        ),
+        **_communication(record, partition),
         "idle.host": Counter({"op dispatch": partition.lines["idle.host"].total}),
         "idle.python": python_by_annotation(record, partition),
     }
+
+
+def _communication(record: Record, partition: Partition) -> dict[str, Counter[str]]:
+    """Transfers by group, waits by who was late."""
+    calls, found = record.communication, {}
+    for line, shares in communication_shares(record, partition.lines):
+        if line == "comm.transfer":
+            found[line] = _sums(calls.group, shares, record.collectives.name)
+        else:
+            found[line] = _sums(calls.late, shares, lambda late: f"rank {late}")
+    return found
+
+
+def communication_shares(record: Record, lines: dict[str, Intervals]) -> Iterator[tuple[str, Ns]]:
+    """Each line of communication, and what every call accounts for of it."""
+    calls = record.communication
+    yield "comm.transfer", by_event(calls.ready, calls.stop, lines["comm.transfer"])
+    for line, own in (("comm.wait", ~calls.transfer), ("comm.bubble", calls.transfer)):
+        yield line, by_event(calls.start, np.where(own, calls.ready, calls.start), lines[line])
 
 
 def kernel_classes(record: Record) -> Codes:

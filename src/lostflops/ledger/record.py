@@ -120,22 +120,41 @@ class Gloo:
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """Process group of each communication event; `group` is an index into `groups`."""
+    """What is known of each communication event: its group, an index into `groups`; how long it waited and for whom, 0
+    and -1 where it did not or nothing tells; and whether it is one end of a transfer."""
 
     event: Codes
     group: Codes
+    wait: Ns
+    late: Codes
+    transfer: Flags
     groups: tuple[str, ...]
 
-    def of(self, events: Codes) -> Codes:
-        """Group of each event, -1 where it is not known."""
+    def rows(self, events: Codes) -> Codes:
+        """Row of each event, -1 where there is none."""
         order = np.argsort(self.event, kind="stable")
         if not order.size:
             return np.full(events.size, -1, np.int64)
         at = order[np.minimum(np.searchsorted(self.event[order], events), order.size - 1)]
-        return np.where(self.event[at] == events, self.group[at], -1)
+        return np.where(self.event[at] == events, at, -1)
 
     def name(self, group: int) -> str:
         return (self.groups[group] if group >= 0 else "") or UNKNOWN_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Communication as the ledger sees it: from `start` to `ready` a participant was missing, then data moved. `row` is
+    the device row, -1 on a CPU rank; `group`, `late` and `transfer` as in Collectives."""
+
+    event: Codes
+    row: Codes
+    start: Ns
+    ready: Ns
+    stop: Ns
+    group: Codes
+    late: Codes
+    transfer: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +204,25 @@ class Record:
             return int(np.bincount(self.steps.lane).argmax())
         ops = self.host.lane[self.host.having(Trait.OP)]
         return int(np.bincount(ops).argmax()) if ops.size else -1
+
+    @property
+    def communication(self) -> Communication:
+        """Communication kernels, or on a CPU rank the host's own collectives."""
+        device, known = self.device, self.collectives
+        if self.on_device:
+            row = np.flatnonzero(device.kind == COMM)
+            event, start, stop = device.event[row], device.start[row], device.stop[row]
+        else:
+            event, start, stop = self.gloo.event, self.gloo.start, self.gloo.stop
+            row = np.full(event.size, -1, np.int64)
+        at = known.rows(event)
+        if not known.event.size:
+            none = np.full(event.size, -1, np.int64)
+            return Communication(event, row, start, start, stop, none, none, np.zeros(event.size, np.bool_))
+        found = at >= 0
+        ready = np.minimum(start + np.where(found, known.wait[at], 0), stop)
+        group, late = np.where(found, known.group[at], -1), np.where(found, known.late[at], -1)
+        return Communication(event, row, start, ready, stop, group, late, found & known.transfer[at])
 
     @property
     def host_begins(self) -> int:
@@ -267,7 +305,10 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     )
     collectives = _Batch(
         run,
-        f"select rank, event, {_GROUP_KEY} as group_key from collectives where {chosen} and event is not null",
+        f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
+        "coalesce(op in ('send', 'recv'), false) as transfer "
+        "from collectives left join arrivals using (rank, event) "
+        f"where {chosen} and event is not null",
         ranks,
     )
     worked = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quoted, sorted(FORMULAS)))})"
@@ -295,7 +336,14 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
             work,
             Steps(**steps.of(rank)),
             Gloo(beside["event"], beside["start"], beside["stop"]),
-            Collectives(shared["event"], groups.codes(shared["group_key"]), tuple(group for (group,) in groups.values)),
+            Collectives(
+                shared["event"],
+                groups.codes(shared["group_key"]),
+                shared["wait"],
+                shared["late"].astype(np.int64),
+                shared["transfer"],
+                tuple(group for (group,) in groups.values),
+            ),
             _formulas(formulas.of(rank), efforts, works),
             Numbered(**numbered.of(rank)),
         )
