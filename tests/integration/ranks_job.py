@@ -81,7 +81,7 @@ def mlp(width: int, in_backward: Callable[[], None]) -> nn.Module:
 
 
 def train(job: Job, folder: Path, rank: int) -> list[dict[str, int]]:
-    """The profiled steps, in ns of wall time by phase."""
+    """The profiled steps, in ns of wall time by phase, and when the delay was over."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
     from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
@@ -90,6 +90,7 @@ def train(job: Job, folder: Path, rank: int) -> list[dict[str, int]]:
         time.sleep(BACKWARD + TURN * (len(measured) % RANKS == rank))
         if job.delay and rank == SLOW:
             job.delay(DELAY)
+        arrivals.append(time.time_ns())
 
     torch.manual_seed(0)
     bucket_cap_mb = 2 * job.width * job.width * 4 / 1e6
@@ -97,6 +98,7 @@ def train(job: Job, folder: Path, rank: int) -> list[dict[str, int]]:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     batch = torch.ones(BATCH, job.width)
     measured: list[dict[str, int]] = []
+    arrivals: list[int] = []
     with profile(
         activities=[ProfilerActivity.CPU],
         record_shapes=True,
@@ -114,7 +116,8 @@ def train(job: Job, folder: Path, rank: int) -> list[dict[str, int]]:
             optimizer.step()
             optimizer.zero_grad()
             done = time.perf_counter_ns()
-            measured.append({"forward": forward - began, "backward": backward - forward, "optimizer": done - backward})
+            phases = {"forward": forward - began, "backward": backward - forward, "optimizer": done - backward}
+            measured.append(phases | {"arrived": arrivals[-1]})
             profiler.step()
     return measured[WARM_UP:]
 

@@ -7,6 +7,7 @@ with names of their own; the clock of the second is wrong because its recordings
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,6 +40,9 @@ MOST_PPM = 100
 CLOSEST = 5_000_000
 """Nanoseconds to which collectives of some milliseconds must tell an offset."""
 
+ATTEMPTS = 3
+"""Healthy runs, until one was not disturbed."""
+
 OTHERS = [rank for rank in range(RANKS) if rank != SLOW]
 EACH_DELAY = pytest.mark.parametrize("job", CAUSES)
 WITH_OR_WITHOUT_DUMP = pytest.mark.parametrize("flight", [False, True], ids=["traces", "traces and dumps"])
@@ -49,16 +53,21 @@ class Jobs:
     """Recordings of some jobs, by name."""
 
     folder: Path
-    clock: WrongClock | None = None
 
-    def measured(self, job: str, rank: int, phase: str) -> int:
+    def measured(self, job: str, rank: int, name: str) -> list[int]:
+        """Step by step, by the clocks of the job."""
         steps = json.loads((self.folder / job / f"measured{rank}.json").read_text())
-        return sum(step[phase] for step in steps)
+        return [step[name] for step in steps]
+
+    def even(self, job: str) -> bool:
+        """Whether no rank was late, by one clock for all: other programs can stop one at any time."""
+        steps = zip(*(self.measured(job, rank, "arrived") for rank in range(RANKS)), strict=True)
+        return all(max(arrived) - median(arrived) < DELAY * 1e9 / 2 for arrived in steps)
 
     @cache  # noqa: B019 - as many as there are tests
     def run(self, job: str, *, flight: bool = False) -> Path:
         sources = [self.folder / job / kind for kind in ("traces", "flight")[: 1 + flight]]
-        run = self.folder / f"{job}-run{'-flight' * flight}"
+        run = self.folder.with_name(f"{self.folder.name}-{job}-run{'-flight' * flight}")
         return _once(run, lambda: ingest(sources, run, workers=1))
 
     @cache  # noqa: B019 - as many as there are tests
@@ -80,43 +89,53 @@ class Jobs:
 
 
 def _once(made: Path, make: Callable[[], object]) -> Path:
-    """Workers of a session share what one of them made."""
-    with made.with_name(f"{made.name}.lock").open("w") as lock:
+    """Workers of a session share what one of them made, and make nothing at the same time."""
+    with (made.parent / "real-ranks.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (done := made.with_name(f"{made.name}.done")).exists():
+            shutil.rmtree(made, ignore_errors=True)
             make()
             done.touch()
     return made
 
 
-def _session(factory: pytest.TempPathFactory) -> Path:
-    folder = factory.getbasetemp()
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """On one host."""
-    folder = _session(tmp_path_factory) / "ranks"
+def train(session: Path) -> Callable[[int], Jobs]:
+    """All jobs on one host, and once more the healthy one."""
 
-    def make() -> None:
+    def make(folder: Path, again: bool) -> None:
         folder.mkdir()
-        run_jobs(folder, ("healthy", *CAUSES), one_host(folder))
+        run_jobs(folder, ("healthy",) if again else ("healthy", *CAUSES), one_host(folder))
 
-    return Jobs(_once(folder, make))
+    return lambda number: Jobs(_once(folder := session / f"ranks{number}", lambda: make(folder, number > 0)))
 
 
 @pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """On two hosts, before their clocks differ."""
-    folder = _session(tmp_path_factory) / "hosts"
+def jobs(train: Callable[[int], Jobs]) -> Jobs:
+    return train(0)
 
-    def make() -> None:
-        folder.mkdir()
+
+@pytest.fixture(scope="module")
+def train_on_hosts(session: Path) -> Callable[[int], Jobs]:
+    """All jobs on two hosts whose clocks agree, and once more the healthy one."""
+
+    def make(folder: Path, again: bool) -> None:
         with two_hosts(HOSTS) as places:
-            run_jobs(folder, ("healthy", "backward_sleep", "narrow"), places)
+            folder.mkdir()
+            run_jobs(folder, ("healthy",) if again else ("healthy", "backward_sleep", "narrow"), places)
 
-    return Jobs(_once(folder, make))
+    return lambda number: Jobs(_once(folder := session / f"hosts{number}", lambda: make(folder, number > 0)))
+
+
+@pytest.fixture(scope="module")
+def hosts(train_on_hosts: Callable[[int], Jobs]) -> Jobs:
+    return train_on_hosts(0)
 
 
 @EACH_DELAY
@@ -135,10 +154,11 @@ def test_the_delay_is_in_the_arrivals(jobs: Jobs, job: str) -> None:
 @EACH_DELAY
 def test_phases_look_alike(jobs: Jobs, job: str) -> None:
     """All wait for the slow rank inside their backward pass: by its wall time nobody is slow."""
-    backward = [jobs.measured(job, rank, "backward") for rank in range(RANKS)]
+    backward, healthy = (
+        [sum(jobs.measured(name, rank, "backward")) for rank in range(RANKS)] for name in (job, "healthy")
+    )
     assert backward[SLOW] / median(backward[rank] for rank in OTHERS) == pytest.approx(1, abs=0.1)
-    for rank in range(RANKS):
-        assert backward[rank] > jobs.measured("healthy", rank, "backward") + DELAYS / 3
+    assert all(slow > fast + DELAYS / 3 for slow, fast in zip(backward, healthy, strict=True))
 
 
 @WITH_OR_WITHOUT_DUMP
@@ -159,8 +179,16 @@ def _assert_slow(told: dict[str, Any], line: str) -> None:
 
 
 @WITH_OR_WITHOUT_DUMP
-def test_nobody_is_slow(jobs: Jobs, flight: bool) -> None:
-    assert jobs.ranks("healthy", flight=flight)["stragglers"] == []
+def test_nobody_is_slow(train: Callable[[int], Jobs], flight: bool) -> None:
+    _assert_nobody_slow(train, flight)
+
+
+def _assert_nobody_slow(train: Callable[[int], Jobs], flight: bool) -> None:
+    for number in range(ATTEMPTS):
+        if (jobs := train(number)).even("healthy"):
+            assert jobs.ranks("healthy", flight=flight)["stragglers"] == []
+            return
+    pytest.skip(f"other programs delayed a rank in each of {ATTEMPTS} healthy runs")
 
 
 def test_the_verb_tells_the_same(jobs: Jobs) -> None:
@@ -180,33 +208,32 @@ def test_ranks_of_one_host_share_a_clock(jobs: Jobs) -> None:
 
 
 @pytest.fixture(scope="module")
-def shifted(hosts: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Jobs]:
+def shift(train_on_hosts: Callable[[int], Jobs]) -> Callable[..., Jobs]:
     """A job on two hosts whose clocks differ."""
 
-    def shift(job: str) -> Jobs:
-        source, folder = hosts.folder / job, _session(tmp_path_factory) / f"shifted-{job}"
-        clock = WrongClock(AHEAD, PPM, origin=middle(sorted((source / "traces").iterdir())))
-        return Jobs(_once(folder, lambda: shift_beta(source, folder / job, clock)), clock)
+    def shift(job: str, number: int = 0) -> Jobs:
+        folder = train_on_hosts(number).folder
+        clock = WrongClock(AHEAD, PPM, origin=middle(sorted((folder / job / "traces").iterdir())))
+        target = folder.with_name(f"{folder.name}-{job}-shifted")
+        return Jobs(_once(target, lambda: _shift_beta(folder / job, target / job, clock)))
 
-    return cache(shift)
+    return shift
 
 
-def shift_beta(source: Path, target: Path, clock: WrongClock) -> None:
-    for kind in ("traces", "flight"):
-        (target / kind).mkdir(parents=True)
-        for path in (source / kind).iterdir():
-            copy = target / kind / path.name
-            copy.write_bytes(path.read_bytes())
-            if kind == "traces" and path.name.startswith(HOSTS[1]):
-                rewrite_trace(copy, clock)
-            if kind == "flight" and path.name in {f"rank{rank}_fr.pkl" for rank in BETA}:
-                rewrite_dump(copy, clock)
+def _shift_beta(source: Path, target: Path, clock: WrongClock) -> None:
+    shutil.copytree(source, target)
+    traces = list((target / "traces").glob(f"{HOSTS[1]}_*"))
+    assert len(traces) == len(BETA)
+    for trace in traces:
+        rewrite_trace(trace, clock)
+    for rank in BETA:
+        rewrite_dump(target / "flight" / f"rank{rank}_fr.pkl", clock)
 
 
 @WITH_OR_WITHOUT_DUMP
 @pytest.mark.parametrize("job", ["healthy", "backward_sleep"])
-def test_the_offset_of_the_other_host(shifted: Callable[[str], Jobs], job: str, flight: bool) -> None:
-    told = shifted(job).ranks(job, flight=flight)["clock"]
+def test_the_offset_of_the_other_host(shift: Callable[..., Jobs], job: str, flight: bool) -> None:
+    told = shift(job).ranks(job, flight=flight)["clock"]
     clocks = {clock["rank"]: clock for clock in told["ranks"]}
     assert sorted(clocks) == list(range(RANKS))
     ahead_of_true = {rank: AHEAD * (rank in BETA) for rank in clocks}
@@ -218,13 +245,13 @@ def test_the_offset_of_the_other_host(shifted: Callable[[str], Jobs], job: str, 
 
 
 @WITH_OR_WITHOUT_DUMP
-def test_the_slow_rank_by_another_clock(shifted: Callable[[str], Jobs], flight: bool) -> None:
-    _assert_slow(shifted("backward_sleep").ranks("backward_sleep", flight=flight), CAUSES["backward_sleep"])
+def test_the_slow_rank_by_another_clock(shift: Callable[..., Jobs], flight: bool) -> None:
+    _assert_slow(shift("backward_sleep").ranks("backward_sleep", flight=flight), CAUSES["backward_sleep"])
 
 
 @WITH_OR_WITHOUT_DUMP
-def test_nobody_is_slow_by_another_clock(shifted: Callable[[str], Jobs], flight: bool) -> None:
-    assert shifted("healthy").ranks("healthy", flight=flight)["stragglers"] == []
+def test_nobody_is_slow_by_another_clock(shift: Callable[..., Jobs], flight: bool) -> None:
+    _assert_nobody_slow(lambda number: shift("healthy", number), flight)
 
 
 def test_a_narrow_link_is_no_wait(hosts: Jobs) -> None:
