@@ -320,7 +320,7 @@ def record_of(trace: Trace) -> Record:
             whole([*comms, *gloo.tolist()]),
             whole([-(turn % 2) for turn in range(len(comms))] + [1] * len(gloo)),
             whole(call.wait for call in calls_of(trace)),
-            whole(call.wait % 3 for call in calls_of(trace)),
+            whole(turn % 3 for turn in range(len(comms) + len(gloo))),
             np.array([call.is_transfer for call in calls_of(trace)], np.bool_),
             ("a", "b"),
         ),
@@ -569,7 +569,9 @@ def tables_of(trace):
         events=[{"rank": 0, "event": i, **event} for i, event in enumerate(events)],
         steps=[{"rank": 0, **step} for step in steps],
         collectives=[{"rank": 0, "event": i, "op": "send" if call.is_transfer else "barrier"} for i, call in calls],
-        arrivals=[{"rank": 0, "event": i, "wait": call.wait, "late_rank": call.wait % 3} for i, call in calls],
+        arrivals=[
+            {"rank": 0, "event": i, "wait": call.wait, "late_rank": turn % 3} for turn, (i, call) in enumerate(calls)
+        ],
     )
 
 
