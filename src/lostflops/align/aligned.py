@@ -28,6 +28,7 @@ def aligned(
 
 def _clock_columns(told: Clocks, matched: Matched, met: Arrivals) -> Columns:
     tied = told.tied
+    found = (met.event != UNKNOWN) & (met.seen > 1)
     alone = np.bincount(told.place(matched.calls.rank[matched.alone]), minlength=told.ranks.size)
     return {
         "rank": told.ranks,
@@ -39,7 +40,7 @@ def _clock_columns(told: Clocks, matched: Matched, met: Arrivals) -> Columns:
         "spread": _whole(np.where(tied, told.spread, np.inf)),
         "instant": np.where(tied, told.instant, UNKNOWN),
         "constraints": told.constraints,
-        "matched": np.bincount(told.place(met.rank), minlength=told.ranks.size),
+        "matched": np.bincount(told.place(met.rank[found]), minlength=told.ranks.size),
         "unmatched": alone,
     }
 

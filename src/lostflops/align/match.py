@@ -55,8 +55,9 @@ def match(calls: Calls, sizes: Mapping[str, int], hosts: Mapping[int, str | None
         seen = (channel.rows >= 0).sum(axis=0)
         single = channel.rows[:, seen == 1]
         alone.append(single[single >= 0])
+        kept = seen > 0 if channel.is_p2p else seen > 1
         if (seen > 1).any():
-            channels.append(replace(channel, rows=channel.rows[:, seen > 1]))
+            channels.append(replace(channel, rows=channel.rows[:, kept]))
     return Matched(completed, tuple(channels), np.concatenate(alone) if alone else np.empty(0, np.int64))
 
 

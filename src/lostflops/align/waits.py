@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lostflops.align.calls import Calls, Codes, Flags, Ns
-from lostflops.align.clocks import Clocks
+from lostflops.align.clocks import Clocks, Floats
 from lostflops.align.match import Channel, Matched
 
 BASES: Final = (None, "clock", "shortest")
@@ -32,6 +33,8 @@ class Arrivals:
     rank: Codes
     event: Codes
     meeting: Codes
+    is_transfer: Flags
+    step: Codes
     expected: Codes
     seen: Codes
     arrived: Ns
@@ -42,22 +45,23 @@ class Arrivals:
 
 def arrivals(matched: Matched, clocks: Clocks) -> Arrivals:
     parts = list(_parts(matched, clocks))
-    columns = [
-        np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in range(len(Arrivals.__slots__))
-    ]
+    if not parts:
+        none = np.empty(0, np.int64)
+        return Arrivals(none, none, none, np.empty(0, np.bool_), *(none,) * 7)
+    columns = [np.concatenate([part[i] for part in parts]) for i in range(len(Arrivals.__slots__))]
     del parts
     order = np.argsort(columns[0], kind="stable")
     return Arrivals(*(column[order] for column in columns))
 
 
-def _parts(matched: Matched, clocks: Clocks) -> Iterator[tuple[Ns, ...]]:
+def _parts(matched: Matched, clocks: Clocks) -> Iterator[tuple[npt.NDArray[Any], ...]]:
     meetings = 0
     for channel in matched.channels:
         yield _of(matched.calls, channel, clocks, meetings)
         meetings += channel.rows.shape[1]
 
 
-def _of(calls: Calls, channel: Channel, clocks: Clocks, first: int) -> tuple[Ns, ...]:
+def _of(calls: Calls, channel: Channel, clocks: Clocks, first: int) -> tuple[npt.NDArray[Any], ...]:
     rows, places = channel.rows, clocks.place(channel.members)
     seen = rows >= 0
     start, stop = calls.start[rows], calls.stop[rows]
@@ -69,25 +73,31 @@ def _of(calls: Calls, channel: Channel, clocks: Clocks, first: int) -> tuple[Ns,
     else:
         arrived = np.where(tied[:, np.newaxis], clocks.told(place, start), UNKNOWN)
         wait, late = _by_length(stop - start, seen)
-    member, meeting = np.nonzero(seen)
     waited = np.where(seen, wait, 0).max(axis=0) > 0
-    named = np.where(waited, channel.members[late], UNKNOWN)
+    step = np.where(seen, calls.step[rows], -1).max(axis=0)
+
+    def of_meeting(values: Codes) -> Codes:
+        return np.tile(values, channel.members.size)
+
+    def where_seen(values: Codes) -> Codes:
+        return np.where(seen, values, UNKNOWN).ravel()
+
     return (
-        channel.members[member],
-        calls.event[rows[seen]],
-        first + meeting,
-        np.full(member.size, channel.expected if channel.expected > 0 else UNKNOWN),
-        seen.sum(axis=0)[meeting],
-        arrived[seen],
-        wait[seen],
-        named[meeting],
-        np.full(member.size, _CLOCK if tied.all() else _SHORTEST),
+        np.repeat(channel.members, rows.shape[1]),
+        where_seen(calls.event[rows]),
+        of_meeting(first + np.arange(rows.shape[1])),
+        np.full(rows.size, channel.is_p2p),
+        of_meeting(np.where(step >= 0, step, UNKNOWN)),
+        np.full(rows.size, channel.expected if channel.expected > 0 else UNKNOWN),
+        of_meeting(seen.sum(axis=0)),
+        where_seen(arrived),
+        where_seen(wait),
+        of_meeting(np.where(waited, channel.members[late], UNKNOWN)),
+        np.where(seen, _CLOCK if tied.all() else _SHORTEST, 0).ravel(),
     )
 
 
-def _by_clock(
-    arrived: Ns, length: Ns, seen: Flags, spread: np.ndarray[tuple[int], np.dtype[np.float64]]
-) -> tuple[Ns, Codes]:
+def _by_clock(arrived: Ns, length: Ns, seen: Flags, spread: Floats) -> tuple[Ns, Codes]:
     """Waits, and the place of the last to arrive in each meeting."""
     late = np.where(seen, arrived, UNKNOWN).argmax(axis=0)
     last = arrived[late, np.arange(late.size)]

@@ -281,8 +281,14 @@ ARRIVALS = Table(
     "Who met in each collective or transfer, when each rank arrived, how long it waited, and for whom.",
     (
         _RANK,
-        Column("event", "BIGINT", "Its row in `events` and `collectives`."),
+        Column(
+            "event",
+            "BIGINT",
+            "Its row in `events` and `collectives`; null for a member whose record of the meeting is missing.",
+        ),
         Column("meeting", "BIGINT", "Number of the collective or transfer: the same on all its ranks."),
+        Column("is_transfer", "BOOLEAN", "A point-to-point transfer; its two ends meet."),
+        Column("step", "INTEGER", "Training step that the meeting belongs to."),
         Column("expected", "INTEGER", "Members of the group; null where it is not known."),
         Column("seen", "INTEGER", "Ranks whose record of it was found."),
         Column("arrived", "BIGINT", "Start on the reference's clock; null for ranks that nothing ties to it.", "ns"),
