@@ -24,8 +24,6 @@ from lostflops.errors import UsageError
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-_REPLICAS: Final = frozenset({"dp", "dp_shard", "dp_replicate", "cp", "rest"})
-
 _NAMED: Final = f"""
     with shapes as ({mesh_traffic.SHAPES.format(ids="select distinct group_id from groups where size > 1")}),
     described as (select distinct group_id, description from groups where description is not null)
@@ -113,6 +111,8 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
         found = {kind: shapes for kind, shapes in evidence(run, world).items() if shapes}
         dimensions, notes = tile(found, world)
         if any(kind in found for kind, _ in dimensions):
+            if source == "traffic" and list(found) == ["dp"]:
+                notes = (*notes, "One shape of groups communicates: it is taken as data parallel.")
             return _ordered(run, _placed(dimensions, ranks, source, notes))
     if len(ranks) == 1:
         return _placed((), ranks, "none")
