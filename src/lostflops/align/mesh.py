@@ -7,6 +7,7 @@ ranks are taken as data parallel.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -65,11 +66,10 @@ class Mesh:
         kinds = [kind for kind, _ in self.dimensions]
         for apart in ({"ep", "tp", "pp"}, {"tp", "pp"}, {"pp"}):
             fixed = [axis for axis, kind in enumerate(kinds) if kind in apart]
-            alike = np.flatnonzero((self.places[:, fixed] == own[fixed]).all(axis=1))
+            alike = np.flatnonzero(np.all(self.places[:, fixed] == own[fixed], axis=1))
             if alike.size > 1:
                 break
-        known = np.asarray(self.ranks)
-        return tuple(known[alike].tolist())
+        return tuple(self.ranks[position] for position in alike.tolist())
 
     def stage(self, rank: int) -> int:
         """Pipeline stage of a rank; 0 without a pipeline."""
@@ -77,7 +77,7 @@ class Mesh:
         return int(self.places[self._position(rank), kinds.index("pp")]) if "pp" in kinds else 0
 
     def _position(self, rank: int) -> int:
-        position = int(np.searchsorted(np.asarray(self.ranks), rank))
+        position = bisect_left(self.ranks, rank)
         if position == len(self.ranks) or self.ranks[position] != rank:
             raise UsageError(f"the job has no rank {rank}; it has {len(self.ranks):,} from {min(self.ranks)}")
         return position
