@@ -15,6 +15,7 @@ FLAGS = {
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "pipeline": {"RUN", "--mesh", "--json"},
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},

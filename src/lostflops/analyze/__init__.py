@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lostflops.analyze.comm import comm
 from lostflops.analyze.contents import contents
 from lostflops.analyze.kernels import kernels
+from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
@@ -17,4 +18,4 @@ from lostflops.results import Result
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm)
+ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm, pipeline)

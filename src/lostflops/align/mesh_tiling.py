@@ -1,0 +1,110 @@
+"""Dimensions that together number every rank of a job once.
+
+Ranks are numbered with one dimension varying fastest, then the next. A dimension's groups are then all of one shape:
+so many ranks, so far apart. Dimensions tile the job when each begins where the one before ends.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Final, NamedTuple
+
+Dimensions = tuple[tuple[str, int], ...]
+_MOST_SHAPES: Final = 3
+_WORTH: Final = {"pp": 4, "tp": 4, "dp": 3, "dp_shard": 3, "dp_replicate": 3, "cp": 3, "ep": 1}
+
+
+class Shape(NamedTuple):
+    """A regular group: `size` ranks, `stride` apart."""
+
+    size: int
+    stride: int
+
+    @property
+    def reach(self) -> int:
+        return self.size * self.stride
+
+
+Evidence = Mapping[str, Mapping[Shape, int]]
+"""For each kind of parallelism the shapes that its groups may have, and how many groups say so."""
+
+
+def tile(evidence: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
+    """The dimensions that fit the job, fastest first, and what had to be left out or guessed.
+
+    >>> tile({"tp": {Shape(2, 1): 4}, "pp": {Shape(2, 4): 4}}, 8)[0]
+    (('tp', 2), ('dp', 2), ('pp', 2))
+    """
+    kinds = list(evidence)
+    options = [(None, *_best(evidence[kind])) for kind in kinds]
+    chosen: dict[str, Shape] = {}
+    dimensions: Dimensions = ()
+    best = None
+    for shapes in product(*options):
+        picked = {kind: shape for kind, shape in zip(kinds, shapes, strict=True) if shape is not None}
+        found = _lay(picked, world)
+        if found is None:
+            continue
+        worth = sum(_WORTH[kind] for kind in picked) - 2 * found[1]
+        score = (worth, sum(evidence[kind][shape] for kind, shape in picked.items()))
+        if best is None or score > best:
+            chosen, dimensions, best = picked, found[0], score
+    return dimensions, tuple(_notes(evidence, chosen, dimensions))
+
+
+def _best(shapes: Mapping[Shape, int]) -> list[Shape]:
+    return sorted(shapes, key=lambda shape: (-shapes[shape], shape))[:_MOST_SHAPES]
+
+
+def _lay(picked: Mapping[str, Shape], world: int) -> tuple[Dimensions, int] | None:
+    """The dimensions in order with the gaps between them, and the number of gaps; None when they do not fit."""
+    dimensions: list[tuple[str, int]] = []
+    reach, gaps = 1, 0
+    ends = ("", Shape(1, world))
+    for kind, shape in (*sorted(_split(picked).items(), key=lambda item: item[1].stride), ends):
+        if shape.stride % reach:
+            return None
+        if shape.stride > reach:
+            dimensions.append(("", shape.stride // reach))
+            gaps += 1
+        if kind:
+            dimensions.append((kind, shape.size))
+        reach = shape.reach
+    return _named(dimensions), gaps
+
+
+def _split(picked: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Expert parallelism inside data parallelism takes its part of it: what is left are the replicas of an expert."""
+    shapes = dict(picked)
+    expert, data = picked.get("ep"), picked.get("dp")
+    if expert is None or data is None or expert.size >= data.size or data.size % expert.size:
+        return shapes
+    if expert.stride == data.stride:
+        shapes["dp"] = Shape(data.size // expert.size, expert.reach)
+    elif expert.reach == data.reach:
+        shapes["dp"] = Shape(data.size // expert.size, data.stride)
+    return shapes
+
+
+def _named(dimensions: Sequence[tuple[str, int]]) -> Dimensions:
+    """What no group spans are replicas: the largest gap is data parallel where nothing else is."""
+    gaps = sorted(
+        (place for place, (kind, _) in enumerate(dimensions) if not kind), key=lambda place: -dimensions[place][1]
+    )
+    names = ["rest", *(f"rest{number}" for number in range(2, len(gaps) + 1))]
+    if not {"dp", "dp_shard", "dp_replicate"} & {kind for kind, _ in dimensions}:
+        names = ["dp", *names]
+    name_of = dict(zip(gaps, names, strict=False))
+    return tuple((name_of.get(place, kind), size) for place, (kind, size) in enumerate(dimensions))
+
+
+def _notes(evidence: Evidence, chosen: Mapping[str, Shape], dimensions: Dimensions) -> Iterable[str]:
+    for kind, shapes in evidence.items():
+        likely = _best(shapes)[0]
+        told = f"{kind} groups of {likely.size} ranks, {likely.stride} apart,"
+        if kind not in chosen:
+            yield f"{told} are no dimension of their own: they overlap the others."
+        elif len(shapes) > 1:
+            yield f"{kind} groups have {len(shapes)} shapes; those of {chosen[kind].size} ranks tile the job."
+    for kind, size in dimensions:
+        if kind not in evidence:
+            yield f"No group tells what {size} sets of ranks share: taken as {kind}."

@@ -1,0 +1,151 @@
+"""Forward and backward passes of microbatches: as a source tells them, else cut from the device timeline.
+
+In a profiler trace a pass is a stretch of kernels, in the order of their launches, that are all forward or all backward
+and have no transfer between stages among them. Which model chunk of an interleaved schedule it belongs to cannot be
+told so, and such a trace is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.align.mesh import Mesh
+from lostflops.ledger.phases import BACKWARD, FORWARD, phases_at
+from lostflops.ledger.record import KERNEL, Codes, Flags, Ns, Record, records
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_RECORDED: Final = """
+    select rank, step, microbatch, coalesce(chunk, 0) as chunk, stage, direction = 'backward' as backward, start, stop
+    from passes where stage is not null and step is not null and microbatch is not null
+    order by rank, step, start, stop"""
+_TRANSFERS: Final = """
+    select rank, event, coalesce(peer, -1) as peer, op = 'send' as sends from collectives
+    where op in ('send', 'recv', 'send_recv') and event is not null"""
+_TRANSFER: Final = -1
+_CLOCKS: Final = 'select rank, "offset", coalesce(drift, 0), instant from clocks where "offset" is not null'
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """One row per pass, by rank and step in the order in which they ran."""
+
+    rank: Codes
+    step: Codes
+    microbatch: Codes
+    chunk: Codes
+    stage: Codes
+    backward: Flags
+    start: Ns
+    stop: Ns
+
+    def __len__(self) -> int:
+        return int(self.rank.size)
+
+    def where(self, kept: Flags) -> Passes:
+        return Passes(*(getattr(self, column.name)[kept] for column in fields(self)))
+
+
+class CannotTell(Exception):
+    """Why there are no passes, in a sentence."""
+
+
+def passes(run: Run, mesh: Mesh) -> Passes:
+    """The passes of the run, each rank's apart from each other in time; raises `CannotTell`."""
+    columns = run.sql(_RECORDED).fetchnumpy()
+    found = Passes(*(np.asarray(column, None if name == "backward" else np.int64) for name, column in columns.items()))
+    if not len(found):
+        found = _from_timeline(run, mesh)
+    return _apart(_on_one_clock(run, found))
+
+
+def _apart(found: Passes) -> Passes:
+    """Of two passes of a rank and step that overlap the second begins when the first ends."""
+    new = np.ones(len(found), np.bool_)
+    new[1:] = (found.rank[1:] != found.rank[:-1]) | (found.step[1:] != found.step[:-1])
+    part = np.cumsum(new)
+    reach = found.stop - found.start.min() + part * (np.ptp(found.stop) + np.ptp(found.start) + 1)
+    shift = found.stop - reach
+    before = np.concatenate((reach[:1] * 0, np.maximum.accumulate(reach)[:-1])) + shift
+    start = np.where(new, found.start, np.maximum(found.start, before))
+    return replace(found, start=start, stop=np.maximum(found.stop, start))
+
+
+def _on_one_clock(run: Run, found: Passes) -> Passes:
+    start, stop = found.start.copy(), found.stop.copy()
+    for rank, offset, drift, instant in run.sql(_CLOCKS).fetchall():
+        own = found.rank == rank
+        for times in (start, stop):
+            since = times[own] + offset - (instant or 0)
+            times[own] += offset + (np.rint(since * (drift / 1e6)).astype(np.int64) if drift else 0)
+    return replace(found, start=start, stop=stop)
+
+
+def _from_timeline(run: Run, mesh: Mesh) -> Passes:
+    stages = dict(mesh.dimensions).get("pp", 1)
+    if stages == 1:
+        raise CannotTell("no pipeline was found: no group is one, and no passes of microbatches are recorded")
+    columns = [np.asarray(column) for column in run.sql(_TRANSFERS).fetchnumpy().values()]
+    if not columns[0].size:
+        raise CannotTell("no transfers between stages are recorded, so the passes of microbatches cannot be told apart")
+    parts = []
+    for record in records(run, run.ranks):
+        own = columns[0] == record.rank
+        parts.append(_of_rank(record, mesh, *(column[own] for column in columns[1:])))
+    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    if not found or not found[0].size:
+        raise CannotTell("no launches of kernels are recorded in steps, so passes cannot be told apart")
+    return Passes(*found)
+
+
+def _of_rank(record: Record, mesh: Mesh, event: Codes, peer: Codes, sends: Flags) -> tuple[npt.NDArray[Any], ...]:
+    """Columns of a rank's passes."""
+    stage = mesh.stage(record.rank)
+    other = np.array([mesh.stage(rank) if rank >= 0 else -1 for rank in peer.tolist()], np.int64)
+    device, host = record.device, record.host
+    transfer = np.isin(device.event, event[other != stage])
+    rows = np.flatnonzero((device.launch >= 0) & (device.step >= 0) & ((device.kind == KERNEL) | transfer))
+    rows = rows[np.argsort(host.start[device.launch[rows]], kind="stable")]
+    call = device.launch[rows]
+    phase = np.where(transfer[rows], _TRANSFER, phases_at(record, host.start[call], host.lane[call]))
+    known = np.isin(phase, (FORWARD, BACKWARD, _TRANSFER))
+    rows, phase, step = rows[known], phase[known], device.step[rows][known]
+    edge = np.ones(rows.size, np.bool_)
+    edge[1:] = (phase[1:] != phase[:-1]) | (step[1:] != step[:-1])
+    first = np.flatnonzero(edge)
+    if not first.size:
+        return tuple(np.empty(0, np.int64) for _ in fields(Passes))
+    kept = phase[first] != _TRANSFER
+    start = np.minimum.reduceat(device.start[rows], first)[kept]
+    stop = np.maximum.reduceat(device.stop[rows], first)[kept]
+    backward, step = phase[first][kept] == BACKWARD, step[first][kept]
+    sent = int(np.isin(device.event[rows], event[sends & (other != stage)]).sum())
+    forward = int((~backward).sum())
+    if stage == 0 and sent and sent != forward:
+        raise CannotTell(
+            f"rank {record.rank} of the first stage sends {sent:,} times in {forward:,} forward passes, so its "
+            "schedule is not one of a single model chunk per rank"
+        )
+    number = _ordinal(step * 2 + backward)
+    same = np.full(start.size, 1, np.int64)
+    return same * record.rank, step, number, same * 0, same * stage, backward, start, stop
+
+
+def _ordinal(keys: Codes) -> Codes:
+    """How many equal keys came before each.
+
+    >>> _ordinal(np.array([7, 5, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(keys, kind="stable")
+    new = np.ones(keys.size, np.bool_)
+    new[1:] = keys[order][1:] != keys[order][:-1]
+    firsts = np.maximum.accumulate(np.where(new, np.arange(keys.size), 0))
+    ordinal = np.empty(keys.size, np.int64)
+    ordinal[order] = np.arange(keys.size) - firsts
+    return ordinal

@@ -1,0 +1,37 @@
+"""`lostflops pipeline`: how much the pipeline idles, and why."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+
+EXAMPLE = "lostflops pipeline run --mesh tp=2,dp=2,pp=4"
+
+MeshOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mesh",
+        metavar="SIZES",
+        help="How ranks are arranged, the fastest varying first: tp=2,dp=2,pp=4.  "
+        "[default: from process groups and their traffic]",
+        show_default=False,
+    ),
+]
+
+
+def pipeline(run: RunArgument, *, mesh: MeshOption = None, as_json: JsonOption = False) -> None:
+    """Show the bubble of pipeline-parallel training.
+
+    How much of their time stages are in no pass of a microbatch, what of that is inherent to the schedule, and what
+    the rest is charged to: uneven stages, uneven ranks, uneven microbatches, transfers and gaps.
+    """
+    from lostflops.align.mesh import parse
+    from lostflops.analyze.pipeline import pipeline as analyse
+    from lostflops.store.run import Run
+
+    sizes = None if mesh is None else parse(mesh)
+    with Run.open(run) as opened:
+        result = analyse(opened, mesh=sizes)
+    show(replace(result, next_command=command("report", run, "--by", "rank")), as_json)
