@@ -1,0 +1,100 @@
+"""The ranks of a run judged together: read what is needed, compare, name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.align.mesh import Mesh
+from lostflops.blame.comparison import Comparison, compare
+from lostflops.blame.stragglers import Last, Straggler, find
+from lostflops.ledger.accounts import ledgers
+from lostflops.ledger.profile import Profile, profiles
+from lostflops.ledger.scope import Scope
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_RANKS: Final = 512
+"""Up to so many ranks all are compared; of more, those that waited least beside a sample of their cohorts."""
+_MORE: Final = 1.02
+"""Times the FLOPs of its cohort above which a rank did more work."""
+
+_DARK: Final = "select distinct rank, coalesce(step, -1) from arrivals where event is null"
+_LAST: Final = """
+    select rank, count(*) filter (late_rank = rank), count(*), avg(1.0 / seen) from arrivals
+    where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
+_WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`profiles` and `comparison` are of the ranks that were compared, which may be a part of the run."""
+
+    profiles: tuple[Profile, ...]
+    comparison: Comparison
+    stragglers: tuple[Straggler, ...]
+    last: Mapping[int, Last]
+
+
+def judge(run: Run, asked: Scope, mesh: Mesh, progress: Callable[[int, int], None] | None = None) -> Judgement:
+    chosen = replace(asked, ranks=_chosen(run, asked, mesh))
+    return judged(run, asked, mesh, tuple(profiles(run, chosen, progress)))
+
+
+def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judgement:
+    """The same from profiles that are there already."""
+    ranks = {one.rank for one in found}
+    cohorts = {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
+    dark: dict[int, set[int]] = defaultdict(set)
+    for rank, step in run.sql(_DARK).fetchall():
+        dark[rank].add(step)
+    comparison = compare(found, cohorts, {rank: frozenset(steps) for rank, steps in dark.items()})
+    last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=_within(asked))).fetchall()}
+
+    def did_more(rank: int) -> bool | None:
+        return _did_more(run, asked, rank, cohorts[rank])
+
+    return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, did_more)), last)
+
+
+def _within(asked: Scope) -> str:
+    return f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
+
+
+def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
+    if len(asked.ranks) <= MOST_RANKS:
+        return asked.ranks
+    waits = dict(run.sql(_WAITS.format(steps=_within(asked))).fetchall())
+    cohorts: dict[tuple[int, ...], list[int]] = {}
+    seen: set[int] = set()
+    for rank in asked.ranks:
+        if rank not in seen:
+            members = mesh.cohort(rank)
+            seen.update(members)
+            cohorts[members] = sorted(set(members) & set(asked.ranks), key=lambda one: waits.get(one) or 0.0)
+    room = max(MOST_RANKS // max(len(cohorts), 1), 4)
+    return tuple(sorted({rank for ordered in cohorts.values() for rank in _some(ordered, room)}))
+
+
+def _some(ordered: Sequence[int], room: int) -> list[int]:
+    """Those that waited least, and others evenly."""
+    first, rest = list(ordered[: room // 2]), ordered[room // 2 :]
+    places = np.linspace(0, len(rest) - 1, min(room - room // 2, len(rest))).astype(int)
+    return first + [rest[place] for place in np.unique(places).tolist()]
+
+
+def _did_more(run: Run, asked: Scope, rank: int, cohort: Sequence[int]) -> bool | None:
+    """Whether the rank did more FLOPs than another of its cohort, None where shapes do not tell."""
+    other = next((one for one in cohort if one != rank), None)
+    if other is None:
+        return None
+    work = {
+        ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
+        for ledger in ledgers(run, replace(asked, ranks=(rank, other)))
+    }
+    return work[rank] > _MORE * work[other] if work.get(rank) and work.get(other) else None

@@ -1,0 +1,173 @@
+"""Stragglers: ranks whose own time exceeds their cohort's for good, with the line that it stands on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lostflops.blame.charges import charges
+from lostflops.blame.comparison import OWN_LINES, Comparison, Floats
+from lostflops.ledger.profile import Profile
+
+SMALLEST: Final = 0.03
+"""Share of the step that a rank's own time must exceed its cohort's by."""
+_ABOVE_OTHERS: Final = 3.0
+"""Times the typical excess of the other ranks."""
+_HALF: Final = 0.5
+_WAITED_FOR: Final = 0.01
+"""Share of its own wall time that others must have waited for it."""
+_SIGNIFICANT: Final = 0.05
+_BEYOND_DOUBT: Final = 0.15
+"""Share of the step above which a rank is named without being the last often."""
+
+CAUSES: Final = {
+    "idle.data": "late_data",
+    "idle.alloc": "allocation",
+    "idle.host": "host_stall",
+    "idle.python": "host_stall",
+    "idle.sync": "host_stall",
+    "idle.compile": "host_stall",
+    "idle.dependency": "device_queue",
+    "copy": "copies",
+}
+"""What a line of a late rank means; `compute` is `more_work` or `slow_kernels`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """In how many of how many collectives a rank was the last to arrive, and the mean chance of that."""
+
+    times: int
+    of: int
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """`excess` and `cost` are ns per step: the rank's own time beyond its cohort, and what the step would be shorter by
+    without it, the next slowest then setting the pace."""
+
+    rank: int
+    kind: str
+    charged: int
+    line: str
+    cause: str
+    line_excess: int
+    excess: int
+    cost: int
+    slow_steps: int
+    steps: int
+    last: Last
+    p_value: float
+    wall: float
+
+
+def find(
+    comparison: Comparison,
+    profiles: Sequence[Profile],
+    last: Mapping[int, Last],
+    did_more: Callable[[int], bool | None] = lambda _: None,
+) -> list[Straggler]:
+    """Largest charge first. `did_more` says whether a rank did more FLOPs than its cohort, None where nothing tells."""
+    if not comparison.ranks.size:
+        return []
+    named = _named(comparison)
+    charged = charges(profiles, comparison, named)
+    found = [_straggler(comparison, rank, charged, last, did_more) for rank in named]
+    anybody_waited = any(one.waited for one in profiles)
+    kept = [one for one in found if _counts(one, anybody_waited)]
+    return sorted(kept, key=lambda one: (-one.charged, -one.excess))
+
+
+def _counts(one: Straggler, anybody_waited: bool) -> bool:
+    """Others waited for it, and not by chance: it is the last too often, or its excess is beyond doubt. Few collectives
+    cannot prove anything either way."""
+    if anybody_waited and one.charged < _WAITED_FOR * one.wall * one.steps:
+        return False
+    could_tell = one.last.chance**one.last.of < _SIGNIFICANT
+    return one.p_value <= _SIGNIFICANT or not could_tell or one.excess >= _BEYOND_DOUBT * one.wall
+
+
+def _named(comparison: Comparison) -> list[int]:
+    excess, wall = comparison.mean(comparison.excess), comparison.mean(comparison.wall)
+    alike = np.bincount(comparison.cohort)[comparison.cohort] > 1
+    slow = alike & (excess >= SMALLEST * wall)
+    return [
+        int(comparison.ranks[place])
+        for place in np.flatnonzero(slow).tolist()
+        if excess[place] >= _ABOVE_OTHERS * float(np.median(np.abs(np.delete(excess, place))))
+    ]
+
+
+def _straggler(
+    comparison: Comparison,
+    rank: int,
+    charged: Floats,
+    last: Mapping[int, Last],
+    did_more: Callable[[int], bool | None],
+) -> Straggler:
+    place = comparison.place(rank)
+    excess, wall = comparison.mean(comparison.excess), comparison.mean(comparison.wall)
+    by_line = comparison.mean(comparison.lines)[place]
+    line = OWN_LINES[int(by_line.argmax())]
+    own = comparison.excess[place]
+    slow = int((own >= SMALLEST * wall[place]).sum())
+    steps = int((~np.isnan(own)).sum())
+    arrived_last = last.get(rank, Last(0, 0, 1.0))
+    return Straggler(
+        rank=rank,
+        kind="persistent" if slow >= _HALF * steps else "transient",
+        charged=round(float(charged[place])),
+        line=line,
+        cause=CAUSES.get(line) or _computing(comparison, place, did_more(rank)),
+        line_excess=round(float(by_line.max()) * steps),
+        excess=round(float(excess[place])),
+        cost=max(0, round(float(excess[place]) - _next(comparison, excess, place))),
+        slow_steps=slow,
+        steps=steps,
+        last=arrived_last,
+        p_value=chance(arrived_last, comparison.ranks.size),
+        wall=float(wall[place]),
+    )
+
+
+def _next(comparison: Comparison, excess: Floats, place: int) -> float:
+    """The largest excess of another rank of the cohort."""
+    alike = comparison.cohort == comparison.cohort[place]
+    alike[place] = False
+    return float(excess[alike].max(initial=0.0))
+
+
+def _computing(comparison: Comparison, place: int, more_flops: bool | None) -> str:
+    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
+    if more_flops:
+        return "more_work"
+    longer = comparison.mean(comparison.lines)[place, OWN_LINES.index("compute")]
+    usual = comparison.mean(comparison.own)[place] - comparison.mean(comparison.excess)[place]
+    more = comparison.mean(comparison.pieces)[place]
+    return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
+
+
+def chance(last: Last, ranks: int) -> float:
+    """How likely it is that some rank is the last at least so often by chance alone.
+
+    >>> chance(Last(3, 3, 0.5), 2), chance(Last(1, 3, 0.5), 2)
+    (0.25, 1.0)
+    """
+    if not last.of:
+        return 1.0
+    tail = math.fsum(
+        math.exp(
+            math.lgamma(last.of + 1)
+            - math.lgamma(k + 1)
+            - math.lgamma(last.of - k + 1)
+            + k * math.log(last.chance)
+            + (last.of - k) * math.log1p(-min(last.chance, 1 - 1e-12))
+        )
+        for k in range(last.times, last.of + 1)
+    )
+    return float(f"{min(1.0, tail * ranks):.6g}")
