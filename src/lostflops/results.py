@@ -28,13 +28,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under typed columns; `left_out` counts the rows that were not kept."""
+    """Rows under typed columns; `left_out` counts the rows that were not kept. People see the first `most_shown`."""
 
     name: str
     title: str
     fields: tuple[Field, ...]
     rows: tuple[tuple[Value, ...], ...]
     left_out: int = 0
+    most_shown: int | None = None
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.fields) for row in self.rows), f"ragged table {self.name}"
@@ -71,6 +72,33 @@ class Pairs:
 
     def to_json(self) -> dict[str, Any]:
         return {pair.name: list(pair.value) if isinstance(pair.value, tuple) else pair.value for pair in self.items}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Single figures with the table that they are about: one object in JSON."""
+
+    name: str
+    title: str
+    items: tuple[Pair, ...]
+    table: Table
+
+    def to_json(self) -> dict[str, Any]:
+        return {**Pairs(self.name, "", self.items).to_json(), self.table.name: self.table.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Values by row and place; None where there is none. `legend` says what a cell is."""
+
+    name: str
+    title: str
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+    unit: Unit
+    legend: str
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [{"row": name, "values": list(values)} for name, values in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +227,7 @@ class Findings:
         return [asdict(finding) for finding in self.items]
 
 
-Block = Table | Pairs | Lines | Waterfall | Findings
+Block = Table | Pairs | Section | HeatMap | Lines | Waterfall | Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,9 @@ def _transfers(calls: Calls, rows: Codes, hosts: Mapping[int, str | None]) -> It
 
 
 def _two_ends(calls: Calls, sent: Codes, received: Codes, clock: Shift | None) -> Codes:
-    found = pair(_sequence(calls, sent, one_kind=True), _sequence(calls, received, one_kind=True), clock)
+    out, back = (_sequence(calls, rows, one_kind=True) for rows in (sent, received))
+    # A receive may be posted long before its data is sent, so that it runs beside several sends.
+    found = pair(out, back, clock, loosely=False)
     i, j = found[:2] if found is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
     alone = np.delete(sent, i), np.delete(received, j)
     none = tuple(np.full(one.size, -1, np.int64) for one in alone)

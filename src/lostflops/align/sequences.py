@@ -83,20 +83,26 @@ def _distance(values: npt.NDArray[np.float64]) -> float:
     return float(np.median(np.abs(values - np.median(values))))
 
 
-def in_order(a: Sequence, b: Sequence) -> bool:
-    """Whether both are complete as they stand: the same calls, and ends that differ by one offset throughout."""
+def in_order(a: Sequence, b: Sequence, loosely: bool = False) -> bool:
+    """Whether both are complete as they stand: the same calls, with ends that differ by one offset throughout. Loosely,
+    they may also just run at the same time throughout: calls that follow each other do not, so a hole would show."""
     if len(a) != len(b) or not len(a):
         return False
     places = np.arange(len(a))
     if not fits(a, b, places, places).all():
         return False
     shift = line(b.stop, b.stop - a.stop)
-    return bool((np.abs(shift.remove(b.stop) - a.stop) <= _tolerance(a.stop)).all())
+    starts, stops = shift.remove(b.start), shift.remove(b.stop)
+    if bool((np.abs(stops - a.stop) <= _tolerance(a.stop)).all()):
+        return True
+    return loosely and bool(((starts <= a.stop) & (a.start <= stops)).all())
 
 
-def pair(a: Sequence, b: Sequence, known: Shift | None = None) -> tuple[Codes, Codes, Shift] | None:
+def pair(
+    a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = True
+) -> tuple[Codes, Codes, Shift] | None:
     """Places in `a` and `b` that belong together, and the shift of the clocks; None where nothing fits."""
-    if in_order(a, b):
+    if in_order(a, b, loosely):
         places = np.arange(len(a))
         return places, places, line(b.stop, b.stop - a.stop)
     found = [_by_time(a, b, known, by_step) for by_step in (True, False)] if len(a) and len(b) else []

@@ -11,6 +11,7 @@ from lostflops.analyze.contents import contents
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
+from lostflops.analyze.ranks import ranks
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
 from lostflops.results import Result
@@ -18,4 +19,4 @@ from lostflops.results import Result
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm, pipeline)
+ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm, ranks, pipeline)

@@ -1,24 +1,11 @@
 """`lostflops pipeline`: how much the pipeline idles, and why."""
 
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import MeshOption
 
 EXAMPLE = "lostflops pipeline run --mesh tp=2,dp=2,pp=4"
-
-MeshOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mesh",
-        metavar="SIZES",
-        help="How ranks are arranged, the fastest varying first: tp=2,dp=2,pp=4.  "
-        "[default: from process groups and their traffic]",
-        show_default=False,
-    ),
-]
 
 
 def pipeline(run: RunArgument, *, mesh: MeshOption = None, as_json: JsonOption = False) -> None:

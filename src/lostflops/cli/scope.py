@@ -34,6 +34,17 @@ StepOption = Annotated[
     typer.Option("--step", metavar="S", help="Only this step; may be given more than once.", show_default=False),
 ]
 
+MeshOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mesh",
+        metavar="SIZES",
+        help="How ranks are arranged, the fastest varying first: tp=2,dp=2,pp=4.  "
+        "[default: from process groups and their traffic]",
+        show_default=False,
+    ),
+]
+
 
 def window_kind(chosen: Window | None) -> "WindowKind | None":
     from lostflops.ledger.windows import WindowKind

@@ -24,6 +24,7 @@ from lostflops.ledger.parts import (
     python_by_annotation,
 )
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
+from lostflops.ledger.profile import Profile, profile
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
@@ -92,6 +93,7 @@ class RankLedger:
     work: RankWork
     unlaunched: int
     kernels: int
+    profile: Profile
 
     def __post_init__(self) -> None:
         assert sum(self.lines.values()) == self.window.wall
@@ -128,6 +130,7 @@ def account(record: Record, chosen: Window) -> RankLedger:
         work=rank_work(record, made, classes),
         unlaunched=int((kernels & (record.device.launch < 0)).sum()),
         kernels=int(kernels.sum()),
+        profile=profile(record, made),
     )
 
 

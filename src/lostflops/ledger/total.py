@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lostflops.ledger.accounts import Lines, RankLedger
 from lostflops.ledger.lines import LINES
+from lostflops.ledger.profile import Profile
 from lostflops.ledger.work import RankWork
 
 
@@ -43,6 +44,7 @@ class RunLedger:
     on_thread: list[int] = field(default_factory=list)
     """Ranks without device events, told by their training thread."""
     notes: Counter[str] = field(default_factory=Counter)
+    profiles: list[Profile] = field(default_factory=list)
 
     @classmethod
     def of(cls, ledgers: Iterable[RankLedger]) -> RunLedger:
@@ -95,3 +97,4 @@ class RunLedger:
         if not ledger.on_device:
             self.on_thread.append(ledger.rank)
         self.notes.update(window.notes)
+        self.profiles.append(ledger.profile)

@@ -14,15 +14,17 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lostflops.report.bars import floating_bar
+from lostflops.report.bars import floating_bar, shade
 from lostflops.results import (
     Block,
     Finding,
     Findings,
+    HeatMap,
     Line,
     Lines,
     Pairs,
     Result,
+    Section,
     Table,
     Unit,
     Value,
@@ -137,6 +139,11 @@ def _write_block(block: Block, console: Console) -> None:
                 if pair.shown
             ]
             console.print(_pairs(cells))
+        case Section():
+            _write_block(Pairs(block.name, "", block.items), console)
+            _write_table(block.table, console)
+        case HeatMap():
+            _write_heat_map(block, console)
         case Lines():
             console.print(_ledger(block))
         case Waterfall():
@@ -144,6 +151,18 @@ def _write_block(block: Block, console: Console) -> None:
         case Findings():
             for number, finding in enumerate(block.items, 1):
                 _write_finding(number, finding, console)
+
+
+def _write_heat_map(block: HeatMap, console: Console) -> None:
+    """A shade for each cell, from nothing to the largest value."""
+    plain = not console.encoding.startswith("utf")
+    largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
+    widest = max((cell_len(_clean(name)) for name, _ in block.rows), default=0)
+    for name, values in block.rows:
+        cells = "".join(shade(value, largest, plain=plain) for value in values)
+        console.print(Text(f"  {_clean(name):<{widest}}  {cells}"), no_wrap=True, overflow="crop")
+    scale = f"{shade(largest, largest, plain=plain)} is {format_value(round(largest), block.unit)}"
+    console.print(Padding(Text(f"{_clean(block.legend)}; {scale}", style="dim"), (0, 0, 0, 2)))
 
 
 def _write_waterfall(block: Waterfall, console: Console) -> None:
@@ -164,7 +183,8 @@ def _write_waterfall(block: Waterfall, console: Console) -> None:
 def _write_table(table: Table, console: Console) -> None:
     shown = [i for i, field in enumerate(table.fields) if field.shown]
     heads = [_clean(table.fields[i].label or table.fields[i].name) for i in shown]
-    rows = [[format_value(row[i], table.fields[i].unit) for i in shown] for row in table.rows]
+    told = table.rows[: table.most_shown]
+    rows = [[format_value(row[i], table.fields[i].unit) for i in shown] for row in told]
     numeric = [
         all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in table.rows)
         for i in shown
@@ -177,8 +197,8 @@ def _write_table(table: Table, console: Console) -> None:
         for number, row in enumerate(rows, 1):
             console.print(Text(f"[{number}]", style="dim"))
             console.print(_pairs([[head, cell] for head, cell in zip(heads, row, strict=True)]))
-    if table.left_out:
-        console.print(Text(f"... and {table.left_out:,} more", style="dim"))
+    if left := table.left_out + len(table.rows) - len(told):
+        console.print(Text(f"... and {left:,} more", style="dim"))
 
 
 def _fits(heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> bool:

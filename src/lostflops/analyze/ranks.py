@@ -1,0 +1,284 @@
+"""Who is late, why, and what does it cost?
+
+Ranks are compared with those that do the same work, by the time that they do not spend in communication: the wait of
+the others hides a slow rank from every other measure. Arrivals on the common clock say who waited for whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.align.mesh import Mesh, recognise
+from lostflops.blame.charges import charges
+from lostflops.blame.judgement import Judgement, judge
+from lostflops.blame.sayings import cost_of, latecomers, unevenness
+from lostflops.ledger.accounts import Progress
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.scope import Scope, scope
+from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
+from lostflops.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from lostflops.ledger.windows import WindowKind
+    from lostflops.store.run import Run
+
+MOST_ROWS: Final = 12
+_WIDEST: Final = 64
+_MOST_CELLS: Final = 2048
+_WAITING: Final = [LINES.index("comm.wait"), LINES.index("comm.bubble")]
+_NS_PER_HOUR: Final = 3.6e12
+
+_LATENESS: Final = """
+    with middle as (
+        select meeting, quantile_disc(arrived, 0.5) as arrived from arrivals
+        where arrived is not null and not is_transfer {steps} group by meeting
+    )
+    select rank, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
+    where a.arrived is not null group by rank"""
+
+
+def ranks(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    steps: Sequence[int] = (),
+    mesh: Mapping[str, int] | None = None,
+    limit: int = MOST_ROWS,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, (), steps)
+    order = recognise(run, mesh)
+    found = judge(run, asked, order, progress)
+    lateness = _lateness(run, asked)
+    clock = _clock(run)
+    return Result(
+        name="ranks",
+        title="Who is late",
+        verdict=_verdict(found),
+        blocks=(
+            *([_stragglers(found, len(asked.ranks))] if found.stragglers else []),
+            *([_heat_map(order, lateness)] if lateness else []),
+            _table(order, found, lateness, limit),
+        ),
+        notes=tuple(_notes(run, order, found, clock, len(asked.ranks))),
+        more=(
+            clock,
+            *([] if found.stragglers else [_stragglers(found, len(asked.ranks))]),
+            *([] if lateness else [_heat_map(order, lateness)]),
+            _evenness(found),
+            _mesh(order),
+        ),
+    )
+
+
+def _verdict(found: Judgement) -> str:
+    ranks_seen = found.comparison.ranks.size
+    if ranks_seen < 2:
+        return (
+            "Cannot tell: the run holds the time of one rank only."
+            if ranks_seen
+            else "Cannot tell: no rank recorded any time."
+        )
+    if found.stragglers:
+        return latecomers(found.stragglers)
+    return unevenness(found.comparison)
+
+
+def _lateness(run: Run, asked: Scope) -> dict[int, float]:
+    chosen = f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
+    return dict(run.sql(_LATENESS.format(steps=chosen)).fetchall())
+
+
+def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
+    fields = (
+        Field("rank"),
+        Field("kind"),
+        Field("charged_ns", "ns", "waited for"),
+        Field("line", label="cause", within="cause"),
+        Field("name", shown=False, within="cause"),
+        Field("excess_ns", "ns", "excess", within="cause"),
+        Field("p_value", "rate", "p"),
+        Field("excess_ns", "ns", shown=False, within="step"),
+        Field("step_ns", "ns", "costs a step", within="cost"),
+        Field("rank_hours", shown=False, within="cost"),
+        Field("slow_steps", shown=False, within="step"),
+        Field("steps", shown=False, within="step"),
+        Field("last", shown=False),
+        Field("collectives", shown=False),
+    )
+    rows = tuple(
+        (
+            one.rank,
+            one.kind,
+            one.charged,
+            one.line,
+            one.cause,
+            one.line_excess,
+            one.p_value,
+            one.excess,
+            one.cost,
+            one.cost * one.steps * ranks_in_all / _NS_PER_HOUR,
+            one.slow_steps,
+            one.steps,
+            one.last.times,
+            one.last.of,
+        )
+        for one in found.stragglers
+    )
+    return Table("stragglers", "Stragglers", fields, rows)
+
+
+def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
+    """Ranks in order of the mesh, whose fastest dimension is that of rank numbers; large ones in blocks."""
+    known = list(order.ranks)
+    block = -(-len(known) // _MOST_CELLS)
+    width = _row_width(order) if block == 1 else _WIDEST
+    rows = []
+    for first in range(0, len(known), width * block):
+        members = known[first : first + width * block]
+        cells = [members[i : i + block] for i in range(0, len(members), block)]
+        values = [[max(0.0, lateness[rank]) for rank in cell if rank in lateness] for cell in cells]
+        name = f"{members[0]}" if len(members) == 1 else f"{members[0]}-{members[-1]}"
+        rows.append((name, tuple(max(cell, default=None) for cell in values)))
+    legend = "mean lateness behind the median arrival in collectives, by rank"
+    legend += f" (the most of {block} each)" if block > 1 else ""
+    return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend)
+
+
+def _row_width(order: Mesh) -> int:
+    width = 1
+    for _, size in order.dimensions[:-1]:
+        if width * size > _WIDEST:
+            break
+        width *= size
+    return width if width > 1 else min(_WIDEST, len(order.ranks))
+
+
+def _arranged(order: Mesh) -> str:
+    shape = " x ".join(f"{kind} {size}" for kind, size in order.dimensions)
+    return f"Arrivals ({shape}, fastest first)" if shape else "Arrivals"
+
+
+def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: int) -> Table:
+    comparison = found.comparison
+    charged = charges(found.profiles, comparison, [one.rank for one in found.stragglers])
+    own, wall = comparison.mean(comparison.own), comparison.mean(comparison.wall)
+    excess = comparison.mean(comparison.excess)
+    waited = {one.rank: one.lines[:, _WAITING].sum() / max(one.steps.size, 1) for one in found.profiles}
+    fields = (
+        Field("rank"),
+        Field("place", shown=len(order.dimensions) > 1),
+        Field("own_ns", "ns", "own"),
+        Field("excess", "share", "excess"),
+        Field("wait_ns", "ns", "waits"),
+        Field("lateness_ns", "ns", "lateness"),
+        Field("last", "count", "last in"),
+        Field("collectives", "count", "of"),
+        Field("charged_ns", "ns", "waited for"),
+    )
+    rows = []
+    for place in np.lexsort((-excess, -charged)).tolist():
+        rank = int(comparison.ranks[place])
+        last = found.last.get(rank)
+        rows.append(
+            (
+                rank,
+                _place(order, rank),
+                round(float(own[place])),
+                round(float(excess[place] / wall[place]), 6) + 0.0 if wall[place] else None,
+                round(float(waited[rank])),
+                round(lateness[rank]) if rank in lateness else None,
+                last.times if last else 0,
+                last.of if last else 0,
+                round(float(charged[place])),
+            )
+        )
+    return Table("ranks", "Ranks, time per step, most waited for first", fields, tuple(rows), most_shown=limit)
+
+
+def _place(order: Mesh, rank: int) -> str:
+    place = order.places[order.ranks.index(rank)].tolist()
+    return " ".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
+
+
+def _clock(run: Run) -> Section:
+    rows = run.sql(
+        "select rank, correction, uncertainty, drift, method, spread, reference from clocks order by rank"
+    ).fetchall()
+    methods = {row[4] for row in rows}
+    items = (
+        Pair(
+            "method", "collectives" if "collectives" in methods else "same host" if "same host" in methods else "none"
+        ),
+        Pair("reference", rows[0][6] if rows else None),
+    )
+    fields = (
+        Field("rank"),
+        Field("offset_ns", "ns"),
+        Field("uncertainty_ns", "ns"),
+        Field("drift_ppm"),
+        Field("method"),
+        Field("spread_ns", "ns"),
+    )
+    return Section("clock", "Clocks", items, Table("ranks", "", fields, tuple(row[:6] for row in rows)))
+
+
+def _evenness(found: Judgement) -> Pairs:
+    slowest, often, rank = cost_of(found.comparison)
+    return Pairs(
+        "evenness",
+        "",
+        (
+            Pair("slowest_excess", slowest, "share"),
+            Pair("slowest_most_often", rank),
+            Pair("slowest_most_often_share", often, "share"),
+        ),
+    )
+
+
+def _mesh(order: Mesh) -> Pairs:
+    sizes = tuple(Pair(kind, size, "count") for kind, size in order.dimensions)
+    return Pairs("mesh", "", (*sizes, Pair("source", order.source)))
+
+
+def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all: int) -> Iterator[str]:
+    yield from _clock_notes(run, clock)
+    compared = found.comparison.ranks.size
+    if compared < ranks_in_all:
+        yield (
+            f"Own times were compared of {compared:,} ranks of {ranks_in_all:,}: those that waited least, and a sample "
+            "of those that do the same work."
+        )
+    yield from order.notes
+
+
+def _clock_notes(run: Run, clock: Section) -> Iterator[str]:
+    rows = clock.table.rows
+    tied = [row for row in rows if row[4] == "collectives"]
+    lost = [row[0] for row in rows if row[4] in ("untied", "contradictory")]
+    reference = clock.items[1].value
+    if tied:
+        widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
+        yield (
+            f"One clock, that of rank {reference}: {counted(len(tied), 'rank')} tied to it by collectives, certainly "
+            f"within {format_ns(widest)}; ends typically lie {format_ns(spread)} apart, and no shorter wait is told."
+        )
+    elif len(rows) > 1 and not lost:
+        yield "The ranks share the clock of their host."
+    if lost:
+        listed = ", ".join(map(str, lost[:8])) + (" ..." if len(lost) > 8 else "")
+        yield (
+            f"Nothing ties the clock of rank {listed} to the others: their waits are what calls took longer than the "
+            "shortest."
+        )
+    missing, alone = run.sql(
+        "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
+    ).fetchall()[0]
+    if missing or alone:
+        yield (
+            f"{counted(missing, 'record')} of collectives missing on a rank that took part, {alone:,} found on no "
+            "other rank: waits for a missing record are not told."
+        )

@@ -1,0 +1,73 @@
+"""What a judgement says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from lostflops.blame.comparison import Comparison
+from lostflops.blame.stragglers import SMALLEST, Straggler
+from lostflops.units import counted, format_ns, format_share
+
+CAUSE_WORDS: Final = {
+    "slow_kernels": "the same kernels take longer",
+    "more_work": "it has more work",
+    "late_data": "its data comes late",
+    "host_stall": "its host keeps the device waiting",
+    "allocation": "it allocates memory",
+    "device_queue": "its kernels are queued, and its device does not take them up",
+    "copies": "it copies more",
+}
+_MOST_NAMED: Final = 3
+
+
+def latecomers(found: Sequence[Straggler]) -> str:
+    """Who is late, why, and what it costs."""
+    first = found[0]
+    says = (
+        f"Rank {first.rank} is late in {first.slow_steps} of {counted(first.steps, 'step')}: "
+        f"{CAUSE_WORDS[first.cause]} ({first.line}, {format_ns(round(first.line_excess / first.steps))} per step "
+        "beyond its cohort)."
+    )
+    if first.charged:
+        says += f" Others waited {format_ns(first.charged)} for it"
+        says += f"; without it a step would be {format_share(first.cost / first.wall)} shorter." if first.cost else "."
+    if len(found) > 1:
+        names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
+        says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
+    return says
+
+
+def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | None]:
+    """By which share of the step the slowest of each step exceeds its cohort, on average; which rank is the slowest
+    most often, and in which share of steps."""
+    known = ~np.isnan(comparison.excess)
+    if not known.any():
+        return None, None, None
+    excess = np.where(known, comparison.excess, -np.inf)
+    steps = np.flatnonzero(known.any(axis=0))
+    slowest = excess[:, steps].argmax(axis=0)
+    shares = excess[slowest, steps] / np.maximum(comparison.wall[slowest, steps], 1)
+    counts = np.bincount(slowest)
+    return float(shares.mean()), float(counts.max() / steps.size), int(comparison.ranks[counts.argmax()])
+
+
+def unevenness(comparison: Comparison) -> str:
+    """What is to say when no rank stands out."""
+    if np.bincount(comparison.cohort).max() < 2:
+        return "Cannot tell: every rank does work of its own, so there is no other to compare it with."
+    slowest, often, rank = cost_of(comparison)
+    assert slowest is not None
+    assert often is not None
+    if slowest < SMALLEST or comparison.steps.size < 2:
+        return (
+            f"No rank is late: of {counted(comparison.ranks.size, 'rank')} the slowest has {format_share(slowest)} "
+            "of a step more time of its own than those that do the same work."
+        )
+    return (
+        f"No single rank is late, but work is uneven: the slowest of each step has {format_share(slowest)} of it more "
+        f"time of its own than its cohort, most often rank {rank} (in {format_share(often)} of "
+        f"{counted(comparison.steps.size, 'step')})."
+    )

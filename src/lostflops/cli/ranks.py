@@ -1,0 +1,43 @@
+"""`lostflops ranks`: who is late, why, and what it costs."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar, window_kind
+
+EXAMPLE = "lostflops ranks run --mesh tp=8,dp=16"
+
+
+def ranks(
+    run: RunArgument,
+    *,
+    window: WindowOption = None,
+    step: StepOption = None,
+    mesh: MeshOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Ranks to list.")] = 12,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who is late, and why.
+
+    Stragglers with the line of the ledger that makes them late, what others waited for them, and how likely it is
+    chance; a map of arrivals in the order of the mesh; every rank beside those that do the same work.
+    """
+    from lostflops.align.mesh import parse
+    from lostflops.analyze.ranks import ranks as analyse
+    from lostflops.store.run import Run
+
+    with Run.open(run) as opened, rank_bar() as progress:
+        result = analyse(
+            opened,
+            window=window_kind(window),
+            steps=step or (),
+            mesh=parse(mesh) if mesh else None,
+            limit=limit,
+            progress=progress,
+        )
+    late = result.to_json()["stragglers"]
+    following = command("report", run, "--rank", str(late[0]["rank"])) if late else command("comm", run)
+    show(replace(result, next_command=following), as_json)
