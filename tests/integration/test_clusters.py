@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from statistics import median
 from typing import Any
 
 import pytest
 
-from lostflops.testing import BASE_TIME, Generated
+from lostflops.testing import BASE_TIME, Generated, Model, Straggler, SyntheticCluster
+from lostflops.testing.simulate import simulate
+from tests.integration import cluster_trials
 from tests.integration.cluster_trials import Outcome, broken_bounds, run_trial, run_trials
 from tests.integration.trial_checks import (
     EXPECTED,
@@ -22,9 +26,9 @@ from tests.integration.trial_checks import (
     straggler_failures,
     true_offset,
 )
-from tests.integration.trial_clusters import LEAST_EFFECT, MOST_EVENTS, SHAPES, Health, Trial, make_trial
+from tests.integration.trial_clusters import LEAST_EFFECT, MOST_EVENTS, SHAPES, Health, Trial, is_seen, make_trial
 
-SMALL = 16
+SMALL, TINY = 16, 4
 needs_ranks = pytest.mark.skipif(
     importlib.util.find_spec("lostflops.analyze.ranks") is None, reason="ranks are not matched with each other yet"
 )
@@ -128,6 +132,20 @@ def test_wrong_ledgers_are_seen() -> None:
     assert ledger_failures(made.truth, report, is_whole=False) != []
 
 
+def test_a_trial_asks_and_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make_trial("sick", 0, most_ranks=TINY)
+    made = trial.cluster.generate()
+    clock, instant, stragglers, report = right_answers(trial, made)
+    said: Json = {"clock": clock, "stragglers": stragglers}
+    monkeypatch.setattr(cluster_trials, "answers", lambda _: (said, instant, report))
+    outcome = run_trial("sick", 0, seed=0, most_ranks=TINY)
+    assert outcome.failures == {}
+    assert (outcome.name, outcome.shape, outcome.ranks) == (trial.name, trial.shape, trial.cluster.ranks)
+    said["stragglers"] = []
+    assert run_trial("sick", 0, seed=0, most_ranks=TINY).failures.keys() == {"straggler"}
+    assert run_trial("sick", 0, seed=0, most_ranks=0).failures.keys() == {"error"}
+
+
 @pytest.mark.parametrize("number", range(8))
 def test_planted_stragglers_cost_what_they_must(number: int) -> None:
     trial, made = generated("sick", number)
@@ -137,6 +155,29 @@ def test_planted_stragglers_cost_what_they_must(number: int) -> None:
     assert trial.effect >= LEAST_EFFECT
     assert trial.straggler is not None
     assert trial.straggler.steps is None
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_planted_stragglers_show_their_cause(number: int) -> None:
+    """Beside the ranks of the same stage and communication aside, no line exceeds by more than that of the cause."""
+    trial, made = generated("sick", number)
+    assert trial.straggler is not None
+    place = trial.cluster.topology.places
+    own = made.truth.ranks[trial.straggler.rank]
+    peers = [r.lines for r in made.truth.ranks if r is not own and place[r.rank].stage == place[own.rank].stage]
+    lines, _ = EXPECTED[trial.straggler.cause]
+    excess = {line: ns - median(peer[line] for peer in peers) for line, ns in own.lines.items() if "comm." not in line}
+    assert sum(excess.pop(line) for line in lines) > max(0.9 * LEAST_EFFECT * own.wall, *excess.values())
+
+
+def test_a_stall_that_the_queue_hides_is_not_seen() -> None:
+    """Late before the first kernel, then ahead of the device: it costs, but its own ledger shows nothing."""
+    late = Straggler(1, "late_data", delay=300_000)
+    cluster = SyntheticCluster(ranks=2, model=Model(layers=6), stragglers=(late,))
+    assert cluster.generate().truth.stragglers[0].cost > 0
+    assert not is_seen(cluster, simulate(cluster))
+    worse = replace(cluster, stragglers=(replace(late, delay=5_000_000),))
+    assert is_seen(worse, simulate(worse))
 
 
 def test_trials_are_their_numbers_and_vary() -> None:

@@ -1,11 +1,19 @@
-"""Random clusters by number, healthy or with one straggler that costs at least a twentieth of the step."""
+"""Random clusters by number, healthy or with one straggler that costs at least a twentieth of the step.
+
+It is also seen in the rank's own ledger: beside ranks that do the same work, the lines of its cause exceed by a
+twentieth of the window, and no other line by more. Else there is nothing to find. A rank's window opens with its first
+device event, so that a host which is late once, and ahead of its device ever after, shows nothing; and an allocation that
+empties the device may bring to light more of what all suffer.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 from lostflops.testing import (
@@ -21,8 +29,11 @@ from lostflops.testing import (
     Straggler,
     SyntheticCluster,
 )
+from lostflops.testing.ledger import LINES, segments
+from lostflops.testing.records import Simulation
 from lostflops.testing.simulate import simulate
 from lostflops.testing.truth import total_wall
+from tests.integration.trial_checks import EXPECTED
 
 Health = Literal["sick", "healthy"]
 Shape = Literal["dp", "tp x dp", "pp x dp"]
@@ -30,7 +41,8 @@ SHAPES: tuple[Shape, ...] = ("dp", "tp x dp", "pp x dp")
 
 LEAST_EFFECT, MOST_EFFECT = 0.05, 0.4
 MOST_RANKS = 256
-MOST_EVENTS = 80_000
+MOST_PEERS = 15
+MOST_EVENTS, MOST_EVENTS_OF_RANK = 80_000, 4_000
 SECOND = 1_000_000_000
 
 
@@ -134,8 +146,8 @@ def _losses(draw: random.Random, cluster: SyntheticCluster) -> Losses:
     """What all ranks suffer alike."""
     if draw.random() < 0.6:
         return Losses()
-    step = total_wall(simulate(cluster)) / (cluster.ranks * cluster.steps)
-    data, python = (round(step * draw.uniform(0.02, 0.3)) if draw.random() < 0.5 else 0 for _ in range(2))
+    compute = _compute(cluster)
+    data, python = (round(compute * draw.uniform(0.02, 0.3)) if draw.random() < 0.5 else 0 for _ in range(2))
     return Losses(sync=draw.random() < 0.5, data=data, python=python)
 
 
@@ -146,7 +158,7 @@ def _clocks(draw: random.Random, hosts: int) -> Iterator[tuple[int, Clock]]:
 
 def _bounded(cluster: SyntheticCluster) -> SyntheticCluster:
     """Fewer layers, steps, microbatches and kernels, in this order, until the cluster is small enough."""
-    while _events(cluster) > MOST_EVENTS:
+    while _events(cluster) > min(MOST_EVENTS, MOST_EVENTS_OF_RANK * cluster.ranks):
         model = cluster.model
         if model.layers > 2:
             cluster = replace(cluster, model=replace(model, layers=model.layers - 1))
@@ -168,11 +180,17 @@ def _events(cluster: SyntheticCluster) -> int:
     return cluster.ranks * cluster.steps * (cluster.microbatches * of_batch + 6 * model.buckets + 20)
 
 
+def _compute(cluster: SyntheticCluster) -> int:
+    """What the kernels of the layers take in a step."""
+    of_layer = sum(kernel.duration * (3 if kernel.dims else 2) for kernel in cluster.model.kernels)
+    return cluster.microbatches * cluster.model.layers * of_layer
+
+
 def _with_communication(draw: random.Random, cluster: SyntheticCluster) -> SyntheticCluster:
     """Sizes such that the collectives of a step take 5 to 40% as long as its kernels; latency at most half of it."""
     model = replace(cluster.model, buckets=draw.randint(1, min(4, cluster.model.layers)))
     share, batches = draw.uniform(0.05, 0.4), cluster.microbatches
-    compute = batches * model.layers * sum(k.duration * (3 if k.dims else 2) for k in model.kernels)
+    compute = _compute(cluster)
     place = cluster.topology.places[0]
     calls = {"data": model.buckets, "tensor": 2 * model.layers * batches, "pipeline": 2 * batches}
     groups = {name: group.ranks for name in calls if (group := getattr(place, name)) is not None}
@@ -198,7 +216,10 @@ def _with_communication(draw: random.Random, cluster: SyntheticCluster) -> Synth
 
 
 def _with_straggler(draw: random.Random, healthy: SyntheticCluster) -> tuple[SyntheticCluster, float]:
-    """Strengthen one cause on one rank until it costs what was drawn: queued work hides short stalls."""
+    """Strengthen one cause on one rank until it costs what was drawn: queued work hides short stalls.
+
+    The cost is what `StragglerTruth` holds, as a part of the healthy wall.
+    """
     wanted = _log_uniform(draw, LEAST_EFFECT, MOST_EFFECT)
     rank, cause = draw.randrange(healthy.ranks), draw.choice(CAUSES)
     wall = total_wall(simulate(healthy))
@@ -206,11 +227,31 @@ def _with_straggler(draw: random.Random, healthy: SyntheticCluster) -> tuple[Syn
     strength = wanted
     for _ in range(40):
         sick = replace(healthy, stragglers=(_straggler(rank, cause, strength, step),))
-        effect = total_wall(simulate(sick)) / wall - 1
-        if effect >= wanted:
+        simulation = simulate(sick)
+        effect = total_wall(simulation) / wall - 1
+        if effect >= wanted and is_seen(sick, simulation):
             return sick, effect
         strength = max(strength + 1.05 * (wanted - effect), 1.25 * strength)
     raise AssertionError(f"{cause} on rank {rank} costs {effect:.1%} at most")
+
+
+def is_seen(cluster: SyntheticCluster, simulation: Simulation) -> bool:
+    """Whether the straggler's own ledger shows its cause, beside some of its data-parallel peers."""
+    (straggler,) = cluster.stragglers
+    group = cluster.topology.places[straggler.rank].data
+    assert group is not None, "a straggler needs somebody to be compared with"
+    peers = [_own_lines(simulation, rank) for rank in group.ranks if rank != straggler.rank][:MOST_PEERS]
+    own = _own_lines(simulation, straggler.rank)
+    excess = {line: own[line] - median(peer[line] for peer in peers) for line in LINES if not line.startswith("comm.")}
+    of_cause = sum(excess.pop(line) for line in EXPECTED[straggler.cause][0])
+    return of_cause >= LEAST_EFFECT * own.total() and of_cause > max(excess.values())
+
+
+def _own_lines(simulation: Simulation, rank: int) -> Counter[str]:
+    lines: Counter[str] = Counter()
+    for segment in segments(simulation.records[rank]):
+        lines[segment.line] += segment.stop - segment.start
+    return lines
 
 
 def _straggler(rank: int, cause: Cause, strength: float, step: float) -> Straggler:
