@@ -2,8 +2,8 @@
 
 It is also seen in the rank's own ledger: beside ranks that do the same work, the lines of its cause exceed by a
 twentieth of the window, and no other line by more. Else there is nothing to find. A rank's window opens with its first
-device event, so that a host which is late once, and ahead of its device ever after, shows nothing; and an allocation that
-empties the device may bring to light more of what all suffer.
+device event, so that a host which is late once, and ahead of its device ever after, shows nothing; and an allocation
+that empties the device may bring to light more of what all suffer.
 """
 
 from __future__ import annotations
