@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lostflops.ingest.rank_names import host_in_name, rank_in_name
 from lostflops.testing import BASE_TIME, TRUE_TIME_ZERO, Clock, Losses, LostRecords, SyntheticCluster
 from lostflops.testing.kineto import microseconds
 from lostflops.testing.strategies import small_clusters
@@ -44,6 +45,16 @@ def test_files_are_named_by_rank(tmp_path: Path) -> None:
     assert [path.name for path in plain] == [f"rank{rank}.pt.trace.json" for rank in range(4)]
     assert [path.name for path in packed] == [f"rank{rank}.pt.trace.json.gz" for rank in range(4)]
     assert gzip.decompress(packed[1].read_bytes()) == plain[1].read_bytes()
+
+
+def test_files_are_named_by_host(tmp_path: Path) -> None:
+    traces = SMALL.generate().traces
+    named = traces.write(tmp_path, host_names=True)
+    assert [host_in_name(path.name) for path in named] == ["host0", "host0", "host1", "host1"]
+    assert [rank_in_name(path.name) for path in named] == [None] * 4
+    assert [path.read_text() for path in named] == [trace.text() for trace in traces]
+    packed = traces.write(tmp_path, gzip=True, host_names=True)
+    assert [path.name for path in packed] == [f"{path.name}.gz" for path in named]
 
 
 def test_layout_is_that_of_kineto() -> None:

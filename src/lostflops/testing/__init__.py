@@ -8,6 +8,7 @@ from .declaration import CAUSES, Cause, Clock, HostCosts, Kernel, Losses, LostRe
 from .device_window import DeviceWindow
 from .kineto import BASE_TIME, TRUE_TIME_ZERO, Trace, Traces
 from .ledger import LINES, Segment
+from .stored import store
 from .truth import CollectiveTruth, LostRecord, RankTruth, StepTruth, StragglerTruth, Truth
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "Trace",
     "Traces",
     "Truth",
+    "store",
 ]

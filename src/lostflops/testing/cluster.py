@@ -47,11 +47,13 @@ class SyntheticCluster(Job):
         return Generated(Traces(tuple(self._trace(record) for record in simulation.records)), self._truth(simulation))
 
     def _trace(self, record: RankRecord) -> Trace:
+        host = self.host_of(record.rank)
         return Trace(
             record,
-            self.clock_of(self.host_of(record.rank)),
+            self.clock_of(host),
             self.topology.groups_of(record.rank),
             self.ranks,
+            host=host,
             device=record.rank % self.ranks_per_host,
             devices=min(self.ranks_per_host, self.ranks),
             record_seq=self.record_seq,

@@ -50,6 +50,7 @@ class Trace:
     clock: Clock
     groups: tuple[Group, ...]
     world_size: int
+    host: int
     device: int
     devices: int
     record_seq: bool
@@ -57,6 +58,12 @@ class Trace:
     def stamp(self, true_time: int) -> int:
         """`ts` of an instant, in nanoseconds after `BASE_TIME`."""
         return TRUE_TIME_ZERO + self.clock.read(true_time)
+
+    def name(self, *, host_names: bool = False) -> str:
+        """Of its file. With `host_names` as `tensorboard_trace_handler` makes it: host, process and time."""
+        rank = self.record.rank
+        stem = f"host{self.host}_{process_id(rank)}.{BASE_TIME + self.stamp(0)}" if host_names else f"rank{rank}"
+        return f"{stem}.pt.trace.json"
 
     def text(self) -> str:
         return "".join(self.parts())
@@ -92,12 +99,16 @@ class Traces(Sequence[Trace]):
 
     by_rank: tuple[Trace, ...]
 
-    def write(self, folder: Path | str, *, gzip: bool = False) -> list[Path]:
-        """Write `rank{R}.pt.trace.json` (`.gz`) for every rank into `folder`, which is made if missing."""
+    def write(self, folder: Path | str, *, gzip: bool = False, host_names: bool = False) -> list[Path]:
+        """Write `rank{R}.pt.trace.json` (`.gz`) for every rank into `folder`, which is made if missing.
+
+        With `host_names` the name tells the host (`host{H}_{process}.{time}.pt.trace.json`), and ranks of one host
+        are known to share a clock.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        suffix = ".pt.trace.json.gz" if gzip else ".pt.trace.json"
-        return [trace.write(folder / f"rank{trace.record.rank}{suffix}", gzip=gzip) for trace in self.by_rank]
+        suffix = ".gz" if gzip else ""
+        return [trace.write(folder / (trace.name(host_names=host_names) + suffix), gzip=gzip) for trace in self.by_rank]
 
     def __len__(self) -> int:
         return len(self.by_rank)
