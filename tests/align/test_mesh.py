@@ -216,6 +216,20 @@ def test_transfers_in_the_world_group_tell_how_far_stages_are_apart():
         assert recognise(run).dimensions == (("dp", 2), ("pp", 3))
 
 
+def test_passes_tell_stages():
+    """Every other rank was recorded; the n-th ranks of the stages form a pipeline."""
+    stages = {0: 0, 2: 0, 4: 1, 6: 1, 8: 2, 10: 2}
+    rows = [{"rank": rank, "stage": stage, "step": 1} for rank, stage in stages.items()]
+    ranks = [{"rank": rank} for rank in stages]
+    with MemoryRun(ranks=ranks, passes=rows) as run:
+        mesh = recognise(run)
+    assert (mesh.dimensions, mesh.source) == ((("dp", 2), ("pp", 3)), "passes")
+    assert {rank: mesh.stage(rank) for rank in stages} == stages
+    assert (mesh.dimension_of([2, 6, 10]), mesh.dimension_of([0, 2]), mesh.cohort(6)) == ("pp", "dp", (4, 6))
+    with MemoryRun(ranks=ranks, passes=rows[:5]) as run:
+        assert recognise(run).source == "none"
+
+
 def test_without_evidence_all_are_replicas():
     with MemoryRun(ranks=[{"rank": rank} for rank in (0, 34)]) as run:
         mesh = recognise(run)

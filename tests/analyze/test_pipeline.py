@@ -19,7 +19,7 @@ from memory_run import MemoryRun
 from recorded_passes import PRIMUS, bytedance, primus
 from shared_data import needs_traces
 
-LONG_KERNELS = Model(layers=4, kernels=(Kernel(400_000, (1024, 512, 512)), Kernel(100_000)), activation_bytes=2)
+LONG_KERNELS = Model(layers=2, kernels=(Kernel(1_000_000, (1024, 512, 512)),), activation_bytes=2)
 EVEN = SyntheticCluster(
     ranks=4,
     pipeline_parallel=4,
@@ -143,7 +143,7 @@ def of_passes(rows: list[dict[str, Any]], **arguments: Any) -> dict[str, Any]:
         return pipeline(run, **arguments).to_json()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(st.sampled_from(["1f1b", "gpipe"]), st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
 def test_every_plain_schedule_has_its_inherent_bubble(schedule, stages, batches, backward):
     rows = by_hand(lambda s: microbatch_order(schedule, s, stages, batches), stages, 1000, 1000 * backward)
@@ -198,11 +198,11 @@ def counted_by_hand(name: str, steps: range) -> float:
     ("name", "schedule", "chunks", "inherent"), [("pp8", "1f1b", 1, 7 / 23), ("pp8_vpp2", "interleaved", 2, 7 / 39)]
 )
 def test_primus(name, schedule, chunks, inherent):
-    found = of_passes(primus(name, range(1, 7)))
+    found = of_passes(primus(name, range(1, 4)))
     bubble = found["bubble"]
     assert (bubble["schedule"], bubble["chunks"], bubble["microbatches"]) == (schedule, chunks, 16)
     assert bubble["inherent"] == inherent
-    assert bubble["achieved"] == pytest.approx(counted_by_hand(name, range(2, 7)), abs=1e-4)
+    assert bubble["achieved"] == pytest.approx(counted_by_hand(name, range(2, 4)), abs=1e-4)
     assert any(note.startswith("Step 1 takes") for note in found["notes"])
     assert found["causes"][0]["cause"] == "uneven stages"
     assert found["causes"][0]["stage"] == 7
@@ -211,7 +211,7 @@ def test_primus(name, schedule, chunks, inherent):
 
 @needs_traces
 def test_interleaving_shrinks_the_bubble():
-    plain, interleaved = (of_passes(primus(name, range(1, 5)))["bubble"] for name in ("pp8", "pp8_vpp2"))
+    plain, interleaved = (of_passes(primus(name, range(3, 4)))["bubble"] for name in ("pp8", "pp8_vpp2"))
     assert plain["achieved"] > interleaved["achieved"] + 0.05
 
 

@@ -1,7 +1,7 @@
 """Which ranks form tensor, data, pipeline, expert and context parallel groups, and in which order stages follow.
 
-Evidence, in this order: what the user says; what process groups are called; what they communicate. Without any, all
-ranks are taken as data parallel.
+Evidence, in this order: what the user says; what process groups are called; which stages passes of microbatches ran on;
+what groups communicate. Without any, all ranks are taken as data parallel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lostflops.align import mesh_traffic
 from lostflops.align.mesh_names import KINDS, kinds_of
-from lostflops.align.mesh_tiling import Dimensions, Shape, tile
+from lostflops.align.mesh_tiling import Dimensions, Evidence, Shape, tile
 from lostflops.align.stage_order import stage_order
 from lostflops.errors import UsageError
 
@@ -36,7 +36,7 @@ _NAMED: Final = f"""
 class Mesh:
     """`dimensions` with more than one rank, fastest first; `places` holds the coordinates of each of `ranks`.
 
-    `source` says what it rests on: `given`, `group names`, `traffic` or `none`.
+    `source` says what it rests on: `given`, `group names`, `passes`, `traffic` or `none`.
     """
 
     dimensions: Dimensions
@@ -106,19 +106,42 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
     ranks = _ranks(run)
     if given is not None:
         return _ordered(run, _placed(_given(given, ranks), ranks, "given"))
-    world = ranks[-1] + 1
-    for source, evidence in (("group names", _named), ("traffic", mesh_traffic.evidence)):
-        found = {kind: shapes for kind, shapes in evidence(run, world).items() if shapes}
-        dimensions, notes = tile(found, world)
-        if any(kind in found for kind, _ in dimensions):
-            if source == "traffic" and list(found) == ["dp"]:
-                notes = (*notes, "One shape of groups communicates: it is taken as data parallel.")
-            return _ordered(run, _placed(dimensions, ranks, source, notes))
+    named = _tiled(run, _named(run), ranks, "group names")
+    if named is not None:
+        return named
+    mesh = _staged(run) or _tiled(run, mesh_traffic.evidence(run, ranks[-1] + 1), ranks, "traffic")
+    if mesh is not None:
+        return mesh
     if len(ranks) == 1:
         return _placed((), ranks, "none")
     note = "Neither names nor traffic of process groups tell how ranks are arranged: all are taken as data parallel."
     places = np.arange(len(ranks))[:, None]
     return Mesh((("dp", len(ranks)),), ranks, places, "none", (note,))
+
+
+def _tiled(run: Run, evidence: Evidence, ranks: tuple[int, ...], source: str) -> Mesh | None:
+    dimensions, notes = tile(evidence, ranks[-1] + 1)
+    if not any(kind in evidence for kind, _ in dimensions):
+        return None
+    if source == "traffic" and list(evidence) == ["dp"]:
+        notes = (*notes, "One shape of groups communicates: it is taken as data parallel.")
+    return _ordered(run, _placed(dimensions, ranks, source, notes))
+
+
+def _staged(run: Run) -> Mesh | None:
+    """Stages as the passes of microbatches tell them, all else as data parallel; None when some rank has no passes."""
+    found = run.sql("select rank, max(stage) as stage from passes group by rank order by rank").fetchnumpy()
+    ranks, stage = (np.ma.filled(column, -1).astype(np.int64) for column in found.values())
+    counts = np.bincount(stage + 1)[1:]
+    if tuple(ranks.tolist()) != run.ranks or counts.size < 2 or np.ptp(counts) or counts.sum() < ranks.size:
+        return None
+    order = np.argsort(stage, kind="stable")
+    place = np.empty(ranks.size, np.int64)
+    place[order] = np.arange(ranks.size) % counts[0]
+    sizes = (("dp", int(counts[0])), ("pp", int(counts.size)))
+    kept = [axis for axis, (_, size) in enumerate(sizes) if size > 1]
+    places = np.stack((place, stage), axis=1)[:, kept]
+    return Mesh(tuple(sizes[axis] for axis in kept), tuple(ranks.tolist()), places, "passes")
 
 
 def _ranks(run: Run) -> tuple[int, ...]:
@@ -165,7 +188,7 @@ def _ordered(run: Run, mesh: Mesh) -> Mesh:
     return Mesh(mesh.dimensions, mesh.ranks, places, mesh.source, notes)
 
 
-def _named(run: Run, _: int) -> dict[str, dict[Shape, int]]:
+def _named(run: Run) -> dict[str, dict[Shape, int]]:
     """Shapes by what the groups are called; groups that span several dimensions tell of the one that is missing."""
     told: dict[frozenset[str], dict[Shape, int]] = defaultdict(lambda: defaultdict(int))
     for description, size, stride, groups in run.sql(_NAMED).fetchall():

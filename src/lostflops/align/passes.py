@@ -28,7 +28,9 @@ _TRANSFERS: Final = """
     select rank, event, coalesce(peer, -1) as peer, op = 'send' as sends from collectives
     where op in ('send', 'recv', 'send_recv') and event is not null"""
 _TRANSFER: Final = -1
-_CLOCKS: Final = 'select rank, "offset", coalesce(drift, 0), instant from clocks where "offset" is not null'
+_CLOCKS: Final = """
+    select rank, "offset", coalesce(drift, 0) as drift, coalesce(instant, 0) as instant from clocks
+    where "offset" is not null order by rank"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,19 @@ def _apart(found: Passes) -> Passes:
 
 
 def _on_one_clock(run: Run, found: Passes) -> Passes:
-    start, stop = found.start.copy(), found.stop.copy()
-    for rank, offset, drift, instant in run.sql(_CLOCKS).fetchall():
-        own = found.rank == rank
-        for times in (start, stop):
-            since = times[own] + offset - (instant or 0)
-            times[own] += offset + (np.rint(since * (drift / 1e6)).astype(np.int64) if drift else 0)
-    return replace(found, start=start, stop=stop)
+    """Times on the reference's clock, for ranks of which the offset is known."""
+    rank, offset, drift, instant = (np.asarray(column) for column in run.sql(_CLOCKS).fetchnumpy().values())
+    if not rank.size:
+        return found
+    at = np.minimum(np.searchsorted(rank, found.rank), rank.size - 1)
+    known = rank[at] == found.rank
+
+    def shifted(times: Ns) -> Ns:
+        moved = times + offset[at]
+        moved += np.rint((moved - instant[at]) * (drift[at] / 1e6)).astype(np.int64)
+        return np.where(known, moved, times)
+
+    return replace(found, start=shifted(found.start), stop=shifted(found.stop))
 
 
 def _from_timeline(run: Run, mesh: Mesh) -> Passes:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lostflops.align.mesh import recognise
 from lostflops.align.passes import CannotTell, passes
-from lostflops.align.schedule import Grid, Times, grid, on_one_clock, replay, schedule
+from lostflops.align.schedule import Grid, Orders, Times, grid, on_one_clock, replay, schedule
 from lostflops.errors import UsageError
 from lostflops.results import Field, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_share
@@ -94,8 +94,8 @@ def _notes(made: Grid, found: _Bubble) -> Iterator[str]:
 
 def _warm(made: Grid) -> tuple[Grid, tuple[str, ...]]:
     """Without the first step where it took much longer than the others."""
-    steps = np.unique(made.step)
-    spans = np.array([_spans(made)[made.step == step].mean() for step in steps])
+    steps, own = np.unique(made.step), _spans(made)
+    spans = np.array([own[made.step == step].mean() for step in steps])
     if steps.size < 2 or spans[0] <= WARMING * np.median(spans[1:]):
         return made, ()
     times = spans[0] / np.median(spans[1:])
@@ -157,7 +157,8 @@ def _causes(made: Grid, achieved: float, inherent: float) -> tuple[_Cause, ...]:
     # What at least half of a stage's ranks take is the stage's own; one slow rank does not make it slow.
     stage = np.sort(each, axis=0)[(len(pipelines) - 1) // 2]
     equal = stage.mean(axis=(0, 1), keepdims=True)
-    levels = [_replayed(made, np.broadcast_to(taken, own.shape)) for taken in (equal, stage, each[which], own)]
+    orders = made.orders()
+    levels = [_replayed(orders, np.broadcast_to(taken, own.shape)) for taken in (equal, stage, each[which], own)]
     stages, ranks, microbatches, rest = np.diff([*levels, achieved]).tolist()
     slow, place = divmod(int((each - stage).sum(axis=(2, 3, 4)).argmax()), made.stages)
     causes = (
@@ -170,9 +171,8 @@ def _causes(made: Grid, achieved: float, inherent: float) -> tuple[_Cause, ...]:
     return tuple(cause for cause in causes if abs(cause.share) >= _NOTHING)
 
 
-def _replayed(made: Grid, durations: Times) -> float:
+def _replayed(orders: Orders, durations: Times) -> float:
     """The bubble with other durations in the recorded order; where that waits for itself, in the usual one."""
-    orders = sorted(made.orders(), key=lambda entry: -entry[0].size)
     spans = 0.0
     for alike, order in orders:
         ended = replay(durations[alike], order)
@@ -180,7 +180,7 @@ def _replayed(made: Grid, durations: Times) -> float:
             ended = replay(durations[alike], orders[0][1])
         assert ended is not None, "the usual order is one of a known schedule"
         spans += float(ended.max(axis=(1, 2, 3, 4)).sum())
-    return 1 - float(durations.sum()) / (spans * made.stages)
+    return 1 - float(durations.sum()) / (spans * float(durations.shape[1]))
 
 
 def _stage_times(made: Grid) -> Times:
