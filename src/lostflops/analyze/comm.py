@@ -1,14 +1,14 @@
 """What was communicated, how long did it take, and how much of it did compute hide?
 
-A collective's time on one rank holds its wait for the others, so bandwidths on all of it are lower bounds; those of
-the shortest call, which waited least, are the nearest that a rank on its own can tell. algbw is size / time, with the
-size of the gathered tensor for all-gather and of the input for reduce-scatter; busbw scales it to what crosses a link.
+A collective's time on one rank holds its wait for the others; what is left when the last one seen has arrived is its
+transfer, and bandwidths are those of transfers. algbw is size / time, with the size of the gathered tensor for
+all-gather and of the input for reduce-scatter; busbw scales it to what crosses a link.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
@@ -29,10 +29,12 @@ _QUERY: Final = """
     seen as (
         select coalesce(op, 'unknown') as op, coalesce(group_id, '{unknown}') as group_id, group_size, dtype,
                case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end as bytes,
-               c.stop - c.start as dur
+               c.stop - c.start as dur, a.wait, c.stop - c.start - coalesce(a.wait, 0) as transfer
         from collectives c join windows w on c.rank = w.rank and c.start >= w.start and c.start < w.stop
+        left join arrivals a on c.rank = a.rank and c.event = a.event
     )
-    select op, group_id, group_size, dtype, bytes, count(*), sum(dur)::bigint, min(dur), median(dur)::bigint
+    select op, group_id, group_size, dtype, bytes, count(*), sum(dur)::bigint, sum(wait)::bigint,
+           sum(transfer)::bigint, median(transfer)::bigint, min(transfer), count(wait)
     from seen group by all order by sum(dur) desc, op, group_id"""
 
 
@@ -47,12 +49,13 @@ def comm(
 ) -> Result:
     asked = scope(run, window, ranks, steps)
     groups: dict[str, list[Overlap]] = defaultdict(list)
-    total, wall, spans = Overlap(0, 0, 0), 0, []
+    total, wall, waited, spans = Overlap(0, 0, 0), 0, 0, []
     for ledger in ledgers(run, asked, progress):
         for name, own in ledger.groups.items():
             groups[name].append(own)
         total += ledger.overlap
         wall += ledger.window.wall
+        waited += ledger.lines["comm.wait"] + ledger.lines["comm.bubble"]
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
     rows = run.sql(query).fetchall() if spans else []
@@ -60,10 +63,10 @@ def comm(
     return Result(
         name="comm",
         title="Communication",
-        verdict=_verdict(total, wall, rows),
+        verdict=_verdict(total, wall, waited, rows),
         blocks=tables if rows or total.comm else (),
         more=() if rows or total.comm else tables,
-        notes=("Times include waiting for late ranks; the fastest call waited least.",) if rows else (),
+        notes=tuple(_notes(rows)),
     )
 
 
@@ -73,7 +76,18 @@ def _spans(ledger: RankLedger) -> list[str]:
     return [f"({ledger.rank}, {start}, {stop})" for start, stop in edges]
 
 
-def _verdict(total: Overlap, wall: int, rows: Sequence[tuple[Any, ...]]) -> str:
+def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    calls, matched = sum(row[5] for row in rows), sum(row[11] for row in rows)
+    if matched < calls:
+        yield (
+            f"{counted(calls - matched, 'call')} of {calls:,} could not be matched with other ranks: their transfer "
+            "may hold waiting."
+        )
+    if rows:
+        yield "A wait ends when the last rank that was seen arrives: lostflops ranks says for whom."
+
+
+def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, ...]]) -> str:
     if not rows and not total.comm:
         return "No communication ran in this window."
     if not total.comm:
@@ -81,9 +95,8 @@ def _verdict(total: Overlap, wall: int, rows: Sequence[tuple[Any, ...]]) -> str:
         return f"No communication ran on the device; {counted(calls, 'collective')} of the host took {format_ns(time)}."
     share = format_share(total.exposed / wall)
     hidden = format_share(total.hidden / total.comm)
-    return (
-        f"Communication takes {format_ns(total.comm)}; compute hides {hidden} of it, the rest is {share} of all time."
-    )
+    says = f"Communication takes {format_ns(total.comm)}; compute hides {hidden} of it, the rest is {share} of all time"
+    return f"{says}, {format_share(waited / total.exposed)} of it waiting for others." if waited else f"{says}."
 
 
 def _groups(groups: dict[str, list[Overlap]]) -> Table:
@@ -120,16 +133,14 @@ def bus_factor(op: str, size: int | None) -> float | None:
     return (size - 1) / size if op in _SHARDED else None
 
 
-def _collectives(
-    found: Sequence[tuple[str, str, int | None, str | None, int | None, int, int, int, int]], limit: int
-) -> Table:
+def _collectives(found: Sequence[tuple[Any, ...]], limit: int) -> Table:
     rows = []
-    for op, group, size, dtype, sent, count, ns, shortest, median in found[:limit]:
-        fastest = sent / shortest if sent is not None and shortest else None
-        overall = sent * count / ns if sent is not None and ns else None
+    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, _ in found:
+        overall, moving, fastest = (_rate(sent, count, ns), _rate(sent, count, transfer), _rate(sent, 1, shortest))
         factor = bus_factor(op, size)
-        bus = [rate * factor if rate is not None and factor is not None else None for rate in (fastest, overall)]
-        rows.append((op, group, size, dtype, sent, count, ns, median, shortest, fastest, bus[0], overall, bus[1]))
+        bus = [None if rate is None or factor is None else rate * factor for rate in (moving, fastest, overall)]
+        times = ns, wait, transfer, median, shortest
+        rows.append((op, group, size, dtype, sent, count, *times, moving, *bus[:2], overall, bus[2]))
     fields = (
         Field("op"),
         Field("group"),
@@ -137,13 +148,19 @@ def _collectives(
         Field("dtype", shown=False),
         Field("bytes", "bytes", "size"),
         Field("count", "count"),
-        Field("ns", "ns", "time"),
-        Field("median_ns", "ns", "median", shown=False),
-        Field("shortest_ns", "ns", "fastest", shown=False),
+        Field("ns", "ns", "time", shown=False),
+        Field("wait_ns", "ns", "wait"),
+        Field("transfer_ns", "ns", "transfer"),
+        Field("median_transfer_ns", "ns", shown=False),
+        Field("shortest_transfer_ns", "ns", shown=False),
         Field("algbw_gbs", "gbs", "algbw", shown=False),
         Field("busbw_gbs", "gbs", "busbw GB/s"),
+        Field("fastest_busbw_gbs", "gbs", shown=False),
         Field("algbw_with_wait_gbs", "gbs", shown=False),
-        Field("busbw_with_wait_gbs", "gbs", "with wait"),
+        Field("busbw_with_wait_gbs", "gbs", "with wait", shown=False),
     )
-    title = "By operation, group, dtype and size"
-    return Table("collectives", title, fields, tuple(rows), len(found) - len(rows))
+    return Table("collectives", "By operation, group, dtype and size", fields, tuple(rows), most_shown=limit)
+
+
+def _rate(sent: int | None, count: int, ns: int) -> float | None:
+    return sent * count / ns if sent is not None and ns else None

@@ -28,6 +28,12 @@ _DARK: Final = "select distinct rank, coalesce(step, -1) from arrivals where eve
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*), avg(1.0 / seen) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
+_LEAD: Final = """
+    with met as (
+        select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
+        where late_rank = {rank} and arrived is not null and not is_transfer {steps} group by meeting
+    )
+    select sum(ns) from met"""
 _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
 
 
@@ -55,11 +61,8 @@ def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judg
         dark[rank].add(step)
     comparison = compare(found, cohorts, {rank: frozenset(steps) for rank, steps in dark.items()})
     last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=_within(asked))).fetchall()}
-
-    def did_more(rank: int) -> bool | None:
-        return _did_more(run, asked, rank, cohorts[rank])
-
-    return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, did_more)), last)
+    evidence = _Evidence(run, asked, cohorts)
+    return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
 
 
 def _within(asked: Scope) -> str:
@@ -88,13 +91,20 @@ def _some(ordered: Sequence[int], room: int) -> list[int]:
     return first + [rest[place] for place in np.unique(places).tolist()]
 
 
-def _did_more(run: Run, asked: Scope, rank: int, cohort: Sequence[int]) -> bool | None:
-    """Whether the rank did more FLOPs than another of its cohort, None where shapes do not tell."""
-    other = next((one for one in cohort if one != rank), None)
-    if other is None:
-        return None
-    work = {
-        ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
-        for ledger in ledgers(run, replace(asked, ranks=(rank, other)))
-    }
-    return work[rank] > _MORE * work[other] if work.get(rank) and work.get(other) else None
+class _Evidence:
+    def __init__(self, run: Run, asked: Scope, cohorts: Mapping[int, Sequence[int]]) -> None:
+        self._run, self._asked, self._cohorts = run, asked, cohorts
+
+    def did_more(self, rank: int) -> bool | None:
+        other = next((one for one in self._cohorts[rank] if one != rank), None)
+        if other is None:
+            return None
+        work = {
+            ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
+            for ledger in ledgers(self._run, replace(self._asked, ranks=(rank, other)))
+        }
+        return work[rank] > _MORE * work[other] if work.get(rank) and work.get(other) else None
+
+    def lead(self, rank: int) -> float:
+        query = _LEAD.format(rank=rank, steps=_within(self._asked))
+        return float(self._run.sql(query).fetchall()[0][0] or 0)

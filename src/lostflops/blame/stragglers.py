@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Last:
 @dataclass(frozen=True, slots=True)
 class Straggler:
     """`excess` and `cost` are ns per step: the rank's own time beyond its cohort, and what the step would be shorter by
-    without it, the next slowest then setting the pace."""
+    had it come with the last of the others, but for what overlap hides."""
 
     rank: int
     kind: str
@@ -66,18 +66,25 @@ class Straggler:
     wall: float
 
 
+class Evidence(Protocol):
+    """What is looked up for the ranks that are named, and for no others."""
+
+    def did_more(self, rank: int) -> bool | None:
+        """Whether the rank did more FLOPs than its cohort; None where nothing tells."""
+
+    def lead(self, rank: int) -> float:
+        """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
+
+
 def find(
-    comparison: Comparison,
-    profiles: Sequence[Profile],
-    last: Mapping[int, Last],
-    did_more: Callable[[int], bool | None] = lambda _: None,
+    comparison: Comparison, profiles: Sequence[Profile], last: Mapping[int, Last], evidence: Evidence
 ) -> list[Straggler]:
-    """Largest charge first. `did_more` says whether a rank did more FLOPs than its cohort, None where nothing tells."""
+    """Largest charge first."""
     if not comparison.ranks.size:
         return []
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
-    found = [_straggler(comparison, rank, charged, last, did_more) for rank in named]
+    found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
     anybody_waited = any(one.waited for one in profiles)
     kept = [one for one in found if _counts(one, anybody_waited)]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
@@ -108,7 +115,7 @@ def _straggler(
     rank: int,
     charged: Floats,
     last: Mapping[int, Last],
-    did_more: Callable[[int], bool | None],
+    evidence: Evidence,
 ) -> Straggler:
     place = comparison.place(rank)
     excess, wall = comparison.mean(comparison.excess), comparison.mean(comparison.wall)
@@ -123,23 +130,16 @@ def _straggler(
         kind="persistent" if slow >= _HALF * steps else "transient",
         charged=round(float(charged[place])),
         line=line,
-        cause=CAUSES.get(line) or _computing(comparison, place, did_more(rank)),
+        cause=CAUSES.get(line) or _computing(comparison, place, evidence.did_more(rank)),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
-        cost=max(0, round(float(excess[place]) - _next(comparison, excess, place))),
+        cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
         slow_steps=slow,
         steps=steps,
         last=arrived_last,
         p_value=chance(arrived_last, comparison.ranks.size),
         wall=float(wall[place]),
     )
-
-
-def _next(comparison: Comparison, excess: Floats, place: int) -> float:
-    """The largest excess of another rank of the cohort."""
-    alike = comparison.cohort == comparison.cohort[place]
-    alike[place] = False
-    return float(excess[alike].max(initial=0.0))
 
 
 def _computing(comparison: Comparison, place: int, more_flops: bool | None) -> str:

@@ -22,8 +22,8 @@ def comm(
 ) -> None:
     """Show what was communicated.
 
-    By process group: time, and what of it compute hid. By operation, group, dtype and size: how often, how long,
-    and the bandwidth of the fastest call and of all.
+    By process group: time, and what of it compute hid. By operation, group, dtype and size: how often, how long calls
+    waited for late ranks, how long data moved, and the bandwidth of that.
     """
     from lostflops.analyze.comm import comm as analyse
     from lostflops.store.run import Run
@@ -32,4 +32,4 @@ def comm(
         result = analyse(
             opened, window=window_kind(window), ranks=rank or (), steps=step or (), limit=limit, progress=progress
         )
-    show(replace(result, next_command=command("report", run, "--by", "rank")), as_json)
+    show(replace(result, next_command=command("ranks", run)), as_json)
