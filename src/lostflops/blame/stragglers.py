@@ -21,6 +21,11 @@ _HALF: Final = 0.5
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
+_MUCH_OF_IT: Final = 0.25
+_CLEARLY: Final = 6.0
+_FEW: Final = 4
+_TO_DEVIATION: Final = 1.4826
+"""From the median distance of normal values to their standard deviation."""
 _BEYOND_DOUBT: Final = 0.15
 """Share of the step above which a rank is named without being the last often."""
 
@@ -85,18 +90,29 @@ def find(
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
-    anybody_waited = any(one.waited for one in profiles)
-    kept = [one for one in found if _counts(one, anybody_waited)]
+    kept = [one for one in found if _counts(one, float(charged.sum()), _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
 
 
-def _counts(one: Straggler, anybody_waited: bool) -> bool:
-    """Others waited for it, and not by chance: it is the last too often, or its excess is beyond doubt. Few collectives
-    cannot prove anything either way."""
-    if anybody_waited and one.charged < _WAITED_FOR * one.wall * one.steps:
+def _counts(one: Straggler, all_charges: float, noise: float) -> bool:
+    """Others waited for it, and not by chance: it is the last too often; or it is behind much of all waiting, and well
+    above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove nothing."""
+    if all_charges and one.charged < _WAITED_FOR * one.wall * one.steps:
         return False
     could_tell = one.last.chance**one.last.of < _SIGNIFICANT
-    return one.p_value <= _SIGNIFICANT or not could_tell or one.excess >= _BEYOND_DOUBT * one.wall
+    stands_out = one.charged >= _MUCH_OF_IT * all_charges and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
+    beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
+    return one.p_value <= _SIGNIFICANT or not could_tell or stands_out or beyond_doubt
+
+
+def _noise(comparison: Comparison, rank: int) -> float:
+    """What the other ranks' excess over their cohorts typically is in a step; where there are few, what the rank's own
+    varies by from step to step."""
+    place = comparison.place(rank)
+    values = np.delete(comparison.excess, place, axis=0).ravel()
+    if comparison.ranks.size < _FEW:
+        values = comparison.excess[place] - np.nanmedian(comparison.excess[place])
+    return _TO_DEVIATION * float(np.nanmedian(np.abs(values))) if (~np.isnan(values)).any() else 0.0
 
 
 def _named(comparison: Comparison) -> list[int]:
