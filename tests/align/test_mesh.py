@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from integration.real_runs import real_runs
+from lostflops.align import mesh_traffic
 from lostflops.align.mesh import Mesh, parse, recognise
 from lostflops.align.mesh_names import kinds_of
+from lostflops.align.mesh_tiling import tile
 from lostflops.errors import UsageError
 from lostflops.ingest import ingest
 from lostflops.ingest.group_ids import group_id
@@ -324,7 +326,9 @@ def test_expert_groups_across_tensor_and_data_are_no_dimension(tmp_path_factory)
     with Run.open(real_runs(tmp_path_factory)(*files)) as run:
         mesh = recognise(run)
         ids = run.sql("select distinct group_id, description from groups where size > 1").fetchall()
+        traffic = mesh_traffic.evidence(run, 16)
     assert any(note.startswith("ep groups of 4") for note in mesh.notes)
+    assert tile(traffic, 16)[0] == mesh.dimensions, "what the groups do tells the same as their names"
     spans = {}
     for group, description in ids:
         if found := re.search(r"@(\d+)-(\d+)(?:/(\d+))?$", group):
