@@ -174,8 +174,8 @@ COLLECTIVES = Table(
         Column(
             "metadata",
             "VARCHAR",
-            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, or `name` (guessed from "
-            "the kernel's name).",
+            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, `op_trace` (type of the op "
+            "and place of the rank), or `name` (guessed from the kernel's name).",
         ),
     ),
 )
