@@ -31,6 +31,8 @@ BASE_TIME: Final = 946_684_800_000_000_000
 _MAGIC: Final = b"PAR1"
 _COLUMNS: Final = frozenset({"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "mc", "mb_id"})
 _ROWS_AT_ONCE: Final = 1_000_000
+_DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
+"""DuckDB raises the last two for texts that are not UTF-8."""
 _OPS: Final = """
     create temp view ops as
     with typed as (
@@ -54,7 +56,7 @@ def recognises(head: bytes, path: Path) -> bool:
     try:
         with _connection() as connection:
             columns = connection.sql(f"select * from {scan([path])}").columns
-    except duckdb.Error:
+    except _DAMAGE:
         return True
     return set(columns) >= _COLUMNS
 
@@ -64,7 +66,7 @@ def rank_claim(path: Path) -> RankClaim:
         with _connection() as connection:
             query = f"select min(rank) from {scan([path])} where rank >= 0"
             rank = connection.execute(query).fetchall()[0][0]
-    except duckdb.Error:  # reading the file will say what is wrong with it
+    except _DAMAGE:  # reading the file will say what is wrong with it
         return RankClaim(None, "assigned")
     return RankClaim(rank, "recorded") if isinstance(rank, int) else RankClaim(None, "assigned")
 
@@ -72,28 +74,36 @@ def rank_claim(path: Path) -> RankClaim:
 def ingest(job: Job) -> list[Ingested]:
     stream = ByteStream(job.path, job.on_read)
     stream.drain()
-    try:
-        with _connection() as connection:
-            connection.execute(_OPS.format(file=scan([job.path])))
-            return list(_write(job, connection, stream.digest))
-    except duckdb.Error as error:
-        raise BrokenSource(
-            f"{job.path} is no whole Parquet file: {str(error).splitlines()[0]}. Copy or write it again."
-        ) from None
+    with _connection() as connection:
+        return list(_write(job, connection, stream.digest))
 
 
 def _write(job: Job, connection: duckdb.DuckDBPyConnection, digest: str) -> Iterator[Ingested]:
-    layout, sizes = _layout(job.path, connection)
-    distinct = connection.execute("select distinct optype from ops where is_read order by optype").fetchall()
-    types = OpTypes([name for (name,) in distinct])
-    steps, zeros = _zeros(connection)
-    losses = _losses(connection, layout)
+    with _damage_told(job.path):
+        connection.execute(_OPS.format(file=scan([job.path])))
+        layout, sizes = _layout(job.path, connection)
+        distinct = connection.execute("select distinct optype from ops where is_read order by optype").fetchall()
+        types = OpTypes([name for (name,) in distinct])
+        steps, zeros = _zeros(connection)
+        losses = _losses(connection, layout)
     for batch in _batches(sizes):
-        for rank, ops in _read(connection, batch, types.names):
+        with _damage_told(job.path):
+            read = _read(connection, batch, types.names)
+        for rank, ops in read.items():
             ops["start"] += zeros[np.searchsorted(steps, ops["step"])]
             part = OpRank(job.parts, types, layout, rank)
             part.write(ops, losses[rank])
             yield Ingested(rank, "recorded", digest, part.rows, world_size=len(sizes), base_time=BASE_TIME)
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """Around what reads the file; what writes to the run fails for reasons of its own."""
+    try:
+        yield
+    except _DAMAGE as error:
+        what = str(error).splitlines()[0]
+        raise BrokenSource(f"{path} is no whole Parquet file: {what}. Copy or write it again.") from None
 
 
 def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[Layout, dict[int, int]]:
@@ -152,9 +162,7 @@ def _batches(sizes: dict[int, int]) -> Iterator[list[int]]:
     yield batch
 
 
-def _read(
-    connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], names: Sequence[str]
-) -> Iterator[tuple[int, Rows]]:
+def _read(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], names: Sequence[str]) -> dict[int, Rows]:
     columns = connection.execute(
         f"""select rank, step, list_position($names, optype) - 1 as optype, start, dur,
                    if(microbatch >= 0, microbatch, {NULL}) as microbatch, if(chunk >= 0, chunk, {NULL}) as chunk
@@ -164,9 +172,11 @@ def _read(
     ).fetchnumpy()
     rows = {name: np.array(values, np.int64) for name, values in columns.items()}
     owner = rows.pop("rank")
-    for rank in ranks:
-        first, last = np.searchsorted(owner, rank), np.searchsorted(owner, rank, side="right")
-        yield rank, {name: values[first:last].copy() for name, values in rows.items()}
+    edges = np.searchsorted(owner, ranks), np.searchsorted(owner, ranks, side="right")
+    return {
+        rank: {name: values[first:last].copy() for name, values in rows.items()}
+        for rank, first, last in zip(ranks, *edges, strict=True)
+    }
 
 
 @contextmanager
