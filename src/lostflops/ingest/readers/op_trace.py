@@ -31,6 +31,8 @@ BASE_TIME: Final = 946_684_800_000_000_000
 _MAGIC: Final = b"PAR1"
 _COLUMNS: Final = frozenset({"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "mc", "mb_id"})
 _ROWS_AT_ONCE: Final = 1_000_000
+_LONGEST: Final = 100_000
+"""Seconds that no step takes; many steps must fit into 64 bits of nanoseconds."""
 _DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
 """DuckDB raises the last two for texts that are not UTF-8."""
 _OPS: Final = """
@@ -45,7 +47,7 @@ _OPS: Final = """
     select rank, dp_rank, stage, step, optype, microbatch, chunk,
            try_cast(round(seconds * 1e9) as bigint) as start, try_cast(round(lasting * 1e9) as bigint) as dur,
            coalesce(rank >= 0 and dp_rank >= 0 and stage >= 0 and step >= 0 and optype <> ''
-                    and abs(seconds) < 1e8 and lasting between 0 and 1e8, false) as is_read
+                    and abs(seconds) < {longest} and lasting between 0 and {longest}, false) as is_read
     from typed"""
 
 
@@ -80,7 +82,7 @@ def ingest(job: Job) -> list[Ingested]:
 
 def _write(job: Job, connection: duckdb.DuckDBPyConnection, digest: str) -> Iterator[Ingested]:
     with _damage_told(job.path):
-        connection.execute(_OPS.format(file=scan([job.path])))
+        connection.execute(_OPS.format(file=scan([job.path]), longest=_LONGEST))
         layout, sizes = _layout(job.path, connection)
         distinct = connection.execute("select distinct optype from ops where is_read order by optype").fetchall()
         types = OpTypes([name for (name,) in distinct])
@@ -102,7 +104,7 @@ def _damage_told(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        what = str(error).splitlines()[0]
+        what = str(error).partition("\n")[0]
         raise BrokenSource(f"{path} is no whole Parquet file: {what}. Copy or write it again.") from None
 
 
@@ -130,9 +132,10 @@ def _zeros(connection: duckdb.DuckDBPyConnection) -> tuple[Ns, Ns]:
     ).fetchnumpy()
     steps, begins = np.unique(np.asarray(edges["step"], np.int64), return_index=True)
     zeros = np.full(steps.size, BASE_TIME, np.int64)
-    ended = np.full(int(edges["rank"].max()) + 1, NULL // 2, np.int64)
+    codes = np.unique(edges["rank"], return_inverse=True)[1]
+    ended = np.full(codes.size, NULL // 2, np.int64)
     for i, (begin, end) in enumerate(zip(begins, [*begins[1:], edges["step"].size], strict=True)):
-        ranks, first, last = (np.asarray(edges[name][begin:end]) for name in ("rank", "first", "last"))
+        ranks, first, last = (column[begin:end] for column in (codes, edges["first"], edges["last"]))
         if i:
             zeros[i] = max(int(zeros[i - 1]), int((ended[ranks] - first).max()))
         ended[ranks] = zeros[i] + last

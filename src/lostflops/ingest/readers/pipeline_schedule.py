@@ -34,8 +34,8 @@ _HEAD: Final = re.compile(rb'\s*\{\s*"\d{1,9}"\s*:\s*\{')
 _CONFIG: Final = "config.json"
 _STAGES: Final = "pp_rank_*.json"
 _LARGEST: Final = 256 << 20
-_LONGEST: Final = 1e11
-"""Three years in ms."""
+_LONGEST: Final = 1e8
+"""Milliseconds that no iteration takes; many must fit into 64 bits of nanoseconds."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Numbers = npt.NDArray[np.int64]
 _OBSERVATIONS: Final = {
