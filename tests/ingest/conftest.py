@@ -50,6 +50,7 @@ class Traces:
                 "memory",
                 "links",
                 "flight",
+                "passes",
                 "stats",
             ):
                 files = {"source", "source_bytes", "source_hash"} if name == "ranks" else set()

@@ -19,7 +19,8 @@ MOST_ROWS = 20
 _RANKS = """
     select count(*), count(distinct host), max(world_size), count(distinct world_size), count(device),
            string_agg(distinct backend, ', ' order by backend), string_agg(distinct formats, '; ' order by formats),
-           coalesce(sum(source_bytes), 0)::bigint, coalesce(sum(events), 0)::bigint
+           (select coalesce(sum(source_bytes), 0)::bigint from (select distinct source, source_bytes from ranks)),
+           coalesce(sum(events), 0)::bigint
     from ranks"""
 _DEVICES = """
     select coalesce(device, '(none recorded)'), count(*), nullif(count(distinct host), 0)

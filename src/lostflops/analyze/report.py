@@ -64,7 +64,7 @@ def report(
             *([_throughput(total, said)] if total.step_count else []),
             _quality(run, asked, total),
         ),
-        notes=tuple(_notes(asked, total, accelerated)),
+        notes=tuple(_notes(asked, total, accelerated, _records_launches(run, asked))),
         more=(
             *breakdowns.values(),
             *([] if total.comm else [_overlap(total)]),
@@ -272,7 +272,7 @@ def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
     )
 
 
-def _notes(asked: Scope, total: RunLedger, accelerated: int) -> Iterator[str]:
+def _notes(asked: Scope, total: RunLedger, accelerated: int, records_launches: bool) -> Iterator[str]:
     for note, ranks in total.notes.most_common():
         yield f"{note} ({counted(ranks, 'rank')})"
     silent = len(asked.ranks) - sum(rank.wall > 0 for rank in total.ranks)
@@ -284,12 +284,22 @@ def _notes(asked: Scope, total: RunLedger, accelerated: int) -> Iterator[str]:
             "shown instead. Profile with ProfilerActivity.CUDA."
         )
     if total.share("unexplained") > SMALL:
-        yield (
-            f"{format_share(total.share('unexplained'))} is unexplained: what ended these gaps has no launch in the "
-            "trace, or the launching thread recorded no op. Record from a step earlier, with ProfilerActivity.CPU."
+        why = (
+            "what ended these gaps has no launch in the trace, or the launching thread recorded no op. Record from "
+            "a step earlier, with ProfilerActivity.CPU."
+            if records_launches
+            else "the format records no launches, and cannot tell why a device was idle."
         )
+        yield f"{format_share(total.share('unexplained'))} is unexplained: {why}"
     if len(total.ranks) > 1 and total.lines["comm.transfer"]:
         yield "comm.transfer includes waiting for late ranks: it is not yet split from transfer"
+
+
+def _records_launches(run: Run, asked: Scope) -> bool:
+    """Whether a rank is in a format that could have."""
+    chosen = ", ".join(map(str, asked.ranks))
+    without = run.sql(f"select count(distinct rank) from stats where what = 'no_launches' and rank in ({chosen})")
+    return int(without.fetchall()[0][0]) < len(asked.ranks)
 
 
 def _accelerated(run: Run, ranks: Sequence[int]) -> int:

@@ -18,7 +18,7 @@ from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.reading import RankClaim
-from lostflops.ingest.sources import Found, find_sources, refuse_conflict, settle_ranks
+from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome, Task, TaskFile
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
@@ -102,40 +102,51 @@ def _ingest(
             complete_ranks(run, files, {source.rank for source in read})
             align_ranks(run, files, kept + read)
             run.commit(kept + read, files)
-    replaced = {_key(source) for source in old.sources} & {_key(source) for source in read}
+    replaced = {_place(source) for source in old.sources} & {_place(source) for source in read}
     return IngestSummary(
         run=run.folder,
         ranks_added=tuple(sorted({source.rank for source in read} - {source.rank for source in old.sources})),
         ranks_replaced=tuple(sorted({rank for _, rank in replaced})),
         ranks_unchanged=tuple(sorted({source.rank for source in unchanged})),
         events=sum(source.events for source in read),
-        bytes_read=sum(source.size for source in read),
+        bytes_read=sum({source.path: source.size for source in read}.values()),
         seconds=time.monotonic() - began,
         skipped=tuple(skipped),
     )
 
 
-def _key(source: Source) -> tuple[str, int]:
-    return source.format, source.rank
+def _place(source: Source) -> tuple[str, int]:
+    return place(source.format, source.rank)
 
 
 def _split_unchanged(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
     """Files that the run holds already, and files to read; where path or time differ, the content decides."""
-    by_path = {source.path: source for source in old.sources}
-    by_content = {(source.size, source.hash): source for source in old.sources}
+    by_path: dict[str, list[Source]] = {}
+    for source in old.sources:
+        by_path.setdefault(source.path, []).append(source)
+    by_content: dict[tuple[int, str], list[list[Source]]] = {}
+    for own in by_path.values():
+        by_content.setdefault((own[0].size, own[0].hash), []).append(own)
     sizes = {source.size for source in old.sources}
     unchanged: list[Source] = []
     fresh: list[Found] = []
     for candidate in found:
-        known = by_path.get(str(candidate.path))
-        if known is None or not known.is_unchanged(candidate.path):
-            size = candidate.path.stat().st_size
-            known = by_content.get((size, file_hash(candidate.path))) if size in sizes else None
-        if known is not None and known.format == candidate.format and candidate.claim.rank in (None, known.rank):
-            unchanged.append(known)
+        before = by_path.get(str(candidate.path))
+        alike = [before] if before is not None and before[0].is_unchanged(candidate.path) else []
+        if not alike and (size := candidate.path.stat().st_size) in sizes:
+            alike = by_content.get((size, file_hash(candidate.path)), [])
+        known = next((own for own in alike if _may_be(candidate, own)), None)
+        if known is not None:
+            unchanged += known
         else:
-            fresh.append(_with_old_rank(candidate, by_path.get(str(candidate.path))))
+            fresh.append(_with_old_rank(candidate, before[0] if before else None))
     return unchanged, fresh
+
+
+def _may_be(candidate: Found, known: Sequence[Source]) -> bool:
+    """Whether a file of this content claims nothing else than the ranks that were read from it."""
+    is_claimed = candidate.claim.rank is None or candidate.claim.rank in {source.rank for source in known}
+    return is_claimed and candidate.format == known[0].format
 
 
 def _with_old_rank(candidate: Found, before: Source | None) -> Found:
@@ -149,7 +160,7 @@ def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source],
     """Refuse before anything is read what the claims show already."""
     owners: dict[tuple[str, int], Path] = {}
     for source in unchanged:
-        refuse_conflict(owners, *_key(source), Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, Path(source.path))
     for candidate in fresh:
         if candidate.claim.source != "assigned":
             refuse_conflict(owners, candidate.format, candidate.claim.rank or 0, candidate.path)
@@ -157,7 +168,7 @@ def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source],
         read_again = {str(candidate.path) for candidate in fresh}
         for source in old.sources:
             if source.path not in read_again:
-                refuse_conflict(owners, *_key(source), Path(source.path))
+                refuse_conflict(owners, source.format, source.rank, Path(source.path))
 
 
 def _reassigned(
@@ -165,8 +176,8 @@ def _reassigned(
 ) -> list[Outcome]:
     """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
     read = [source for outcome in outcomes for source in outcome.sources]
-    recorded = {_key(source) for source in read if source.rank_source != "assigned"}
-    losers = {source.path for source in read if source.rank_source == "assigned" and _key(source) in recorded}
+    recorded = {_place(source) for source in read if source.rank_source != "assigned"}
+    losers = {source.path for source in read if source.rank_source == "assigned" and _place(source) in recorded}
     if not losers:
         return outcomes
     taken = {source.rank for source in (*read, *old.sources)}
@@ -210,13 +221,13 @@ def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[
     """Sources of the old run that stay: not those that were read again, nor those that are replaced."""
     owners: dict[tuple[str, int], Path] = {}
     for source in read:
-        refuse_conflict(owners, *_key(source), Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, Path(source.path))
     read_again = {source.path for source in read}
     stay = [source for source in old.sources if source.path not in read_again]
     if replace:
-        return [source for source in stay if _key(source) not in owners]
+        return [source for source in stay if _place(source) not in owners]
     for source in stay:
-        refuse_conflict(owners, *_key(source), Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, Path(source.path))
     return stay
 
 
@@ -224,7 +235,7 @@ def _files(
     run: RunWriter, old: Manifest, kept: Sequence[Source], outcomes: Sequence[Outcome]
 ) -> dict[str, list[DataFile]]:
     """Data files of the new run by table."""
-    kept_keys = {_key(source) for source in kept}
+    kept_keys = {(source.format, source.rank) for source in kept}
     files: dict[str, list[DataFile]] = {}
     writer = ParquetWriter()
     for table, members in old.files.items():

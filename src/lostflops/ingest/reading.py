@@ -1,4 +1,4 @@
-"""What a reader is: it recognises a file, claims a rank for it, and turns it into a rank's part of the tables."""
+"""What a reader is: it recognises a file, claims a rank for it, and turns it into its ranks' parts of the tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job:
 
 @dataclass(slots=True)
 class Ingested:
-    """What a file told about its rank, and how many rows were written by table."""
+    """What a file told about a rank of its, and how many rows were written by table."""
 
     rank: int
     rank_source: str
@@ -49,9 +49,14 @@ class Ingested:
 
 class Reader(Protocol):
     NAME: str
+    IS_TIMELINE: bool
+    """Whether it writes `events`: a rank has one timeline, whatever the format."""
 
-    def recognises(self, head: bytes) -> bool: ...
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Tell from the first bytes of a file, decompressed; formats that end with their schema look at its end too."""
 
-    def rank_claim(self, path: Path) -> RankClaim: ...
+    def rank_claim(self, path: Path) -> RankClaim:
+        """The file's rank, of several the lowest."""
 
-    def ingest(self, job: Job) -> Ingested: ...
+    def ingest(self, job: Job) -> list[Ingested]:
+        """Read the file and write the parts of its ranks, mostly one."""

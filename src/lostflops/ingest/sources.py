@@ -16,7 +16,7 @@ from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
 
 _HEAD = 64 << 10
-_NO_TRACE = frozenset({".parquet", ".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
+_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 def _recognise(path: Path) -> str | None:
     head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
-    return next((name for name, reader in READERS.items() if reader.recognises(head)), None)
+    return next((name for name, reader in READERS.items() if reader.recognises(head, path)), None)
 
 
 def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
@@ -105,9 +105,15 @@ def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
     ]
 
 
+def place(source_format: str, rank: int) -> tuple[str, int]:
+    """What a file takes in a run: a rank has one timeline, in whatever format, and one dump beside it."""
+    reader = READERS.get(source_format)
+    return "timeline" if reader is not None and reader.IS_TIMELINE else source_format, rank
+
+
 def refuse_conflict(owners: dict[tuple[str, int], Path], source_format: str, rank: int, path: Path) -> None:
-    """Note that a file is a rank's; raise when another of the same format is already."""
-    other = owners.setdefault((source_format, rank), path)
+    """Note that a file is a rank's; raise when another one has its place already."""
+    other = owners.setdefault(place(source_format, rank), path)
     if other != path:
         raise RankConflict(
             f"two files claim rank {rank}: {other} and {path}. "

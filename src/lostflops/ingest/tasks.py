@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,16 +64,16 @@ def carry_out(task: Task, writer: ParquetWriter, on_read: Callable[[int], None] 
                     raise
                 skipped.append((file.path, str(error)))
             else:
-                sources.append(_source(task.format, path, before.st_size, before.st_mtime_ns, found))
+                sources += [_source(task.format, path, before, rank) for rank in found]
         files = parts.finish()
     return Outcome(format=task.format, sources=sources, files=files, skipped=skipped)
 
 
-def _source(source_format: str, path: Path, size: int, modified_ns: int, found: Ingested) -> Source:
+def _source(source_format: str, path: Path, status: os.stat_result, found: Ingested) -> Source:
     return Source(
         path=str(path),
-        size=size,
-        modified_ns=modified_ns,
+        size=status.st_size,
+        modified_ns=status.st_mtime_ns,
         hash=found.digest,
         format=source_format,
         rank=found.rank,

@@ -121,11 +121,21 @@ STEPS = Table(
     (
         _RANK,
         Column("step", "INTEGER", "Number of the step as the profiler counts it."),
-        Column("lane", "INTEGER", "Thread that runs the training loop."),
-        Column("start", "BIGINT", "Start of `ProfilerStep#k` on the host.", "ns"),
-        Column("stop", "BIGINT", "End of `ProfilerStep#k` on the host.", "ns"),
-        Column("device_start", "BIGINT", "Start of the first device event launched in the step.", "ns"),
-        Column("device_stop", "BIGINT", "End of the last device event launched in the step.", "ns"),
+        Column("lane", "INTEGER", "Thread that runs the training loop; without a host, the stream that computes."),
+        Column("start", "BIGINT", "Start of `ProfilerStep#k` on the host, else as the source has it.", "ns"),
+        Column("stop", "BIGINT", "End of `ProfilerStep#k` on the host, else as the source has it.", "ns"),
+        Column(
+            "device_start",
+            "BIGINT",
+            "Start of the first device event launched in the step, or of the step.",
+            "ns",
+        ),
+        Column(
+            "device_stop",
+            "BIGINT",
+            "End of the last device event launched in the step, or of the step.",
+            "ns",
+        ),
     ),
 )
 
@@ -174,8 +184,8 @@ COLLECTIVES = Table(
         Column(
             "metadata",
             "VARCHAR",
-            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, or `name` (guessed from "
-            "the kernel's name).",
+            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, `op_trace` (type of the op "
+            "and place of the rank), or `name` (guessed from the kernel's name).",
         ),
     ),
 )

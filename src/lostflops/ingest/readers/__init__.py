@@ -2,7 +2,8 @@
 
 from typing import Final, cast
 
-from lostflops.ingest.readers import flight_recorder, kineto
+from lostflops.ingest.readers import flight_recorder, kineto, op_trace, pipeline_schedule
 from lostflops.ingest.reading import Reader
 
-READERS: Final[dict[str, Reader]] = {reader.NAME: cast("Reader", reader) for reader in (flight_recorder, kineto)}
+_ALL: Final = (flight_recorder, kineto, op_trace, pipeline_schedule)
+READERS: Final[dict[str, Reader]] = {reader.NAME: cast("Reader", reader) for reader in _ALL}

@@ -12,11 +12,12 @@ from lostflops.store.parquet import ColumnData, Constant
 from lostflops.store.tables import FLIGHT, GROUPS, STATS, Table
 
 NAME: Final = "flight_recorder"
+IS_TIMELINE: Final = False
 _LARGEST = 64 << 20
 """A ring of 20,000 entries with stacks takes about 30 MB."""
 
 
-def recognises(head: bytes) -> bool:
+def recognises(head: bytes, _path: Path) -> bool:
     return flight_dump.recognises(head)
 
 
@@ -26,7 +27,7 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(rank, source or "assigned")
 
 
-def ingest(job: Job) -> Ingested:
+def ingest(job: Job) -> list[Ingested]:
     stream = ByteStream(job.path, job.on_read)
     data = b""
     for block in stream.blocks():
@@ -55,4 +56,4 @@ def ingest(job: Job) -> Ingested:
     for table, columns in tables:
         rows[table.name] = max(len(column) for column in columns.values() if isinstance(column, list))
         job.parts.put(table, rank, rows[table.name], columns)
-    return Ingested(rank, rank_source, stream.digest, rows, world_size=dump.world_size, backend=dump.backend)
+    return [Ingested(rank, rank_source, stream.digest, rows, world_size=dump.world_size, backend=dump.backend)]

@@ -19,13 +19,14 @@ from lostflops.ingest.recording import Recording
 from lostflops.ingest.vocabulary import Vocabulary
 
 NAME: Final = "kineto"
+IS_TIMELINE: Final = True
 _ARRAY = "traceEvents"
 _HEAD = 256 << 10
 _MOST_OTHERS = 500_000
 _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d{1,9})\b')
 
 
-def recognises(head: bytes) -> bool:
+def recognises(head: bytes, _path: Path) -> bool:
     """Tell from the first bytes (decompressed) of a file."""
     text = head.lstrip()
     if text[:1] == b"[":
@@ -55,7 +56,7 @@ def _rank_at_the_end(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def ingest(job: Job) -> Ingested:
+def ingest(job: Job) -> list[Ingested]:
     """Read a trace to its end, or as far as it can be read, and write its rank's part."""
     recording, digest = read(job.path, job.vocabulary, job.on_read, job.spool_folder)
     try:
@@ -70,7 +71,7 @@ def ingest(job: Job) -> Ingested:
         part.write(recording)
         info = _distributed_info(recording.document)
         device_index = _main_device(recording, part.device_rows_by_lane)
-        return Ingested(
+        told = Ingested(
             rank=rank,
             rank_source=rank_source,
             host=_text(recording.document.get("host_name")) or host_in_name(job.path.name),
@@ -82,6 +83,7 @@ def ingest(job: Job) -> Ingested:
             digest=digest,
             rows=part.rows,
         )
+        return [told]
     finally:
         recording.close()
 
