@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lostflops.analyze.comm import comm
 from lostflops.analyze.contents import contents
+from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.quality import quality
 from lostflops.analyze.report import report
@@ -17,4 +18,4 @@ from lostflops.results import Result
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm)
+ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm, hang)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, info, ingest, kernels, report, sql, steps
+from lostflops.cli import comm, demo, hang, info, ingest, kernels, report, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
@@ -19,6 +19,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (steps, steps.steps),
     (kernels, kernels.kernels),
     (comm, comm.comm),
+    (hang, hang.hang),
     (sql, sql.sql),
 )
 
