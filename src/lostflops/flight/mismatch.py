@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 _QUERY: Final = f"""{ENTRIES},
+    suspects as (
+        select group_id, seq from told
+        where not is_p2p and seq is not null and group_id is not null and op is not null
+        group by all
+        having min(op) <> max(op) or (min(op) in ('all_reduce', 'reduce', 'broadcast', 'all_gather', 'reduce_scatter')
+            and (min(bytes_in) <> max(bytes_in) or min(bytes_out) <> max(bytes_out) or min(dtype) <> max(dtype)))
+    ),
     sized as (
         select rank, group_id, seq, record, op,
             case
@@ -28,19 +35,16 @@ _QUERY: Final = f"""{ENTRIES},
                     then concat_ws(' ', op, bytes_in || ' B to ' || bytes_out || ' B')
                 else op
             end as call
-        from entries where not is_p2p and seq is not null and group_id is not null and op is not null
-    ),
-    suspects as (
-        select group_id, seq from sized group by all having min(call) <> max(call)
+        from told semi join suspects using (group_id, seq) where not is_p2p and op is not null
     ),
     oldest as (
-        select rank, min(record) as record from entries where (select is_full from dump) group by rank
+        select rank, min(record) as record from told where (select is_full from dump) group by rank
         having min(record) > 0
     ),
     calls as (
         select s.rank, group_id, seq, string_agg(op, ' + ' order by s.record) as op,
                string_agg(call, ' + ' order by s.record) as call
-        from sized s semi join suspects using (group_id, seq) left join oldest o on o.rank = s.rank
+        from sized s left join oldest o on o.rank = s.rank
         group by s.rank, group_id, seq
         -- The oldest call of a ring may have lost its beginning.
         having coalesce(min(s.record) > any_value(o.record), true)

@@ -21,7 +21,7 @@ SMALLEST_RING: Final = 100
 """Fewer entries than this never filled a ring: it holds 2,000 unless told otherwise."""
 
 ENTRIES: Final = """
-    with told as (
+    with told as not materialized (
         select rank, record, coalesce(group_id, group_name) as group_id, seq, coalesce(seq, p2p_seq) as number, op,
                name, coalesce(is_p2p, false) as is_p2p, state, created, source, op_id, dtype, bytes_in, bytes_out
         from flight where record is not null
@@ -35,36 +35,47 @@ ENTRIES: Final = """
                (select count(*) from whole_calls where is_p2p) > 0 as is_batched
     ),
     split_calls as (
-        select rank, group_id, is_p2p, number from told
-        where (select not is_full from dump) and (is_p2p and (select is_batched from dump))
-        group by all
-        union
-        select rank, group_id, is_p2p, number from told
-        where (select not is_full from dump) group by all having count(*) > 1
+        select rank, group_id, is_p2p, number from told where (select not is_full from dump)
+        group by all having count(*) > 1 or (is_p2p and (select is_batched from dump))
     ),
     over_calls as (
         select rank, group_id, is_p2p, number from whole_calls where not is_pending
         union
         (select * from split_calls except select rank, group_id, is_p2p, number from whole_calls)
     ),
-    entries as (
-        select t.*, coalesce(t.state in ('scheduled', 'started'), false) and o.rank is null as is_pending
-        from told t left join over_calls o using (rank, group_id, is_p2p, number)
+    pending as (
+        select told.* from told anti join over_calls using (rank, group_id, is_p2p, number)
+        where state in ('scheduled', 'started')
     )"""
 
-_RANKS: Final = f"""{ENTRIES}
-    select rank, count(*), min(record), max(record), min(created), bool_or(state is null or state = 'completed'),
-           arg_min(struct_pack(g := group_id, p := is_p2p, n := number), record) filter (is_pending),
-           arg_max(struct_pack(g := group_id, n := number, op := coalesce(op, name), state, source, created), record)
-    from entries group by rank"""
-_COLLECTIVES: Final = f"""{ENTRIES}
-    select rank, group_id, max(seq), max(seq) filter (state = 'completed'),
-           arg_min(struct_pack(n := seq, op := coalesce(op, name), state, created), record) filter (is_pending)
-    from entries where not is_p2p and seq is not null and group_id is not null group by rank, group_id"""
+# Aggregates of numbers first, then the few rows that they point at.
+_RANKS: Final = f"""{ENTRIES},
+    ends as (
+        select rank, count(*) as n, min(record) as oldest, max(record) as newest, min(created) as created,
+               bool_or(state is null or state = 'completed') as is_full
+        from told group by rank
+    ),
+    fronts as (from pending qualify row_number() over (partition by rank order by record) = 1)
+    select ends.rank, n, oldest, newest, ends.created, is_full,
+           case when f.rank is not null then coalesce(f.group_id, '') end, f.is_p2p, f.number,
+           coalesce(l.op, l.name), l.group_id, l.number, l.state, l.source, l.created
+    from ends join told l on l.rank = ends.rank and l.record = ends.newest left join fronts f on f.rank = ends.rank"""
+_COLLECTIVES: Final = f"""{ENTRIES},
+    ends as (
+        select rank, group_id, max(seq) as newest, max(seq) filter (state = 'completed') as completed
+        from told where not is_p2p and seq is not null and group_id is not null group by rank, group_id
+    ),
+    fronts as (
+        from pending where not is_p2p and seq is not null
+        qualify row_number() over (partition by rank, group_id order by record) = 1
+    )
+    select rank, group_id, newest, completed, f.seq, coalesce(f.op, f.name), f.state, f.created
+    from ends left join fronts f using (rank, group_id)"""
 _TRANSFERS: Final = rf"""{ENTRIES}
     select rank, group_id, op, nullif(regexp_extract(name, '\d+ ?(?:->|<-) ?(\d+)', 1), '')::int as peer,
-           arg_min(struct_pack(n := number, state, created), record)
-    from entries where is_pending and is_p2p and op in ('send', 'recv') and group_id is not null group by all"""
+           min(number), any_value(op), arg_min(state, record), min(created)
+    from pending where is_p2p and op in ('send', 'recv') and group_id is not null
+    group by rank, group_id, op, peer"""
 _MEMBERS: Final = "select group_id, rank, position, size, description from groups order by all"
 _DUMPED: Final = """
     select rank from ranks where formats like '%flight_recorder%' union select rank from flight order by rank"""
@@ -145,37 +156,33 @@ def standings(run: Run) -> Standings:
         row[0]: _rank_stand(row, is_full) for row in rows
     }
     collectives: dict[str, dict[int, GroupStand]] = defaultdict(dict)
-    for rank, group, newest, completed, pending in run.sql(_COLLECTIVES).fetchall():
-        collectives[group][rank] = GroupStand(newest, completed, _pending(pending) if pending else None)
+    for rank, group, newest, completed, *pending in run.sql(_COLLECTIVES).fetchall():
+        collectives[group][rank] = GroupStand(newest, completed, Pending(*pending) if pending[2] else None)
     waiting = run.sql(_TRANSFERS).fetchall()
     groups = _groups(run, ranks, collectives, waiting)
     transfers: dict[tuple[str, int, int], dict[int, Pending]] = defaultdict(dict)
     peers_unknown = 0
-    for rank, group, op, position, entry in waiting:
+    for rank, group, op, position, *pending in waiting:
         peer = groups[group].rank_at.get(position)
         if peer is None:
             peers_unknown += 1
             continue
         ends = (rank, peer) if op == "send" else (peer, rank)
-        transfers[group, *ends][rank] = _pending(entry | {"op": op})
+        transfers[group, *ends][rank] = Pending(*pending)
     members = {rank for group in groups.values() for rank in group.members}
     missing = tuple(sorted(members - ranks.keys()))
     return Standings(is_full, ranks, groups, dict(collectives), dict(transfers), missing, peers_unknown)
 
 
 def _rank_stand(row: tuple[Any, ...], is_full: bool) -> RankStand:
-    _, entries, first, last, first_created, _, front, newest = row
-    has_lost = first > 0 and (is_full or (entries >= SMALLEST_RING and entries == last - first + 1))
+    _, entries, oldest, newest, first_created, _, *ends = row
+    op, group, number, state, source, created = ends[3:]
     return RankStand(
-        front=Front(front["g"], front["p"], front["n"]) if front else None,
-        last=Last(newest["op"], newest["g"], newest["n"], newest["state"], newest["source"], newest["created"]),
+        front=Front(*ends[:3]) if ends[0] is not None else None,
+        last=Last(op, group, number, state, source, created),
         first_created=first_created,
-        is_wrapped=has_lost,
+        is_wrapped=oldest > 0 and (is_full or (entries >= SMALLEST_RING and entries == newest - oldest + 1)),
     )
-
-
-def _pending(entry: dict[str, Any]) -> Pending:
-    return Pending(entry["n"], entry["op"], entry["state"], entry["created"])
 
 
 def _groups(
