@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lostflops.analyze.hang import hang
 from lostflops.errors import UsageError
@@ -188,6 +190,14 @@ def test_two_groups_in_another_order() -> None:
     assert [(row["what"], row["ranks"], row["group"]) for row in found["mismatches"]] == [("order", "3", other)]
 
 
+def test_two_that_wait_for_each_other() -> None:
+    other = "5@0-1"
+    entries = [waiting(0, 0, TP), waiting(0, 1, other), waiting(1, 0, other), waiting(1, 1, TP)]
+    found = dumps(entries, {TP: [0, 1], other: [0, 1]}, range(2))
+    assert blamed(found) == [(0, "mismatch"), (1, "mismatch")]
+    assert "Ranks 0-1 wait for each other; the dumps do not tell which is wrong." in found["notes"]
+
+
 PIPELINE = {"9@0-3": [0, 1, 2, 3], "1@0-1": [0, 1], "2@2-3": [2, 3]}
 
 
@@ -328,6 +338,35 @@ def test_several_origins_and_how_many_wait_for_each() -> None:
     found = dumps([*entries, waiting(0, 1, TP, 1), waiting(3, 1, "2@2-3", 1)], groups)
     assert [(row["rank"], row["waiting"]) for row in found["culprits"]] == [(1, 1), (2, 1)]
     assert found["verdict"].endswith("2 other ranks wait for them.")
+
+
+def nothing_or(*values: Any) -> st.SearchStrategy[Any]:
+    return st.none() | st.sampled_from(values)
+
+
+junk = st.fixed_dictionaries(
+    {
+        "rank": st.integers(0, 3),
+        "record": nothing_or(0, 1, 2, 500),
+        "group_id": nothing_or(WORLD, TP),
+        "group_name": nothing_or("0", "x@y"),
+        "seq": nothing_or(0, 1, 2),
+        "p2p_seq": nothing_or(0, 1),
+        "op": nothing_or("all_reduce", "send", "recv", "broadcast"),
+        "name": st.sampled_from(["nccl:all_reduce", "nccl:send 0->1", "nccl:recv 9<-99999999999", "nccl:coalesced"]),
+        "is_p2p": nothing_or(True, False),
+        "state": nothing_or("scheduled", "started", "completed"),
+        "created": nothing_or(5, 7),
+        "bytes_in": nothing_or(4, 8),
+    }
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(junk, max_size=12))
+def test_junk_breaks_nothing(rows: list[dict[str, Any]]) -> None:
+    found = dumps(rows, {WORLD: [0, 1, 2, 3], TP: [0, 1]})
+    assert all(row["why"] and row["rank"] in range(4) for row in found["culprits"])
 
 
 def test_without_dumps() -> None:

@@ -166,7 +166,7 @@ def _groups(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Tabl
             ranks_text(roll.unknown),
         )
         rows.append((-involved if involved else len(roll.passed) == 0, row))
-    rows.sort(key=lambda item: (item[0], str(item[1][0]), item[1][3], item[1][2]))
+    rows.sort(key=lambda item: (item[0], str(item[1][0]), str(item[1][2]), str(item[1][3])))
     fields = (
         Field("group"),
         Field("description", shown=False),
@@ -215,6 +215,9 @@ def _notes(stands: Standings, found: Blame) -> tuple[str, ...]:
     notes = [_last(culprit.rank, stands) for culprit in found.culprits[:MOST_NAMED] if culprit.why != "no dump"]
     if stands.missing:
         notes.append(f"No dump of {_ranks(stands.missing)}: it died, or its file is not among those given.")
+    notes += [
+        f"{_sentence(_ranks(ring))} wait for each other; the dumps do not tell which is wrong." for ring in found.tied
+    ]
     if found.unclear:
         names = ", ".join(f"{meeting.group}" for meeting in found.unclear[:MOST_NAMED])
         notes.append(f"Of some members of {names} the dumps do not tell whether they arrived.")

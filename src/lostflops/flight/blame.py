@@ -8,7 +8,7 @@ nothing pending at all, those who stand where the fewest stand are named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,76 +38,98 @@ class Blame:
     mismatches: list[Mismatch]
     full: list[Meeting]
     """Meetings that all members have reached and none leaves, with nothing to tell why."""
+    tied: list[tuple[int, ...]]
+    """Ranks that wait for each other, where as many stand here as there."""
     unclear: list[Meeting]
     """Meetings of which the dumps do not tell whether all members have reached them."""
 
 
+Named = dict[int, tuple[str, Meeting | None]]
+
+
 def blame(standings: Standings, waits: Waits, found: Iterable[Mismatch]) -> Blame:
     graph = waits.graph()
-    named: dict[int, tuple[str, Meeting | None]] = {}
+    named: Named = {}
     mismatches = list(found)
-    full: list[Meeting] = []
-    unclear: list[Meeting] = []
+    reached: list[Meeting] = []
+    tied: list[tuple[int, ...]] = []
     idle: set[int] = set()
-    for component in components(graph):
-        inside = set(component)
-        if any(following not in inside for node in component for following in graph[node]):
-            continue
-        ranks = [node for node in component if isinstance(node, int)]
-        if len(component) > 1:
-            mismatches += _ring(waits, ranks, named)
+    for end in _ends(graph):
+        ranks = [node for node in end if isinstance(node, int)]
+        if len(end) > 1:
+            names, orders = _ring(waits, ranks)
+            named |= names
+            mismatches += orders
+            if len(names) == len(ranks):
+                tied.append(tuple(sorted(ranks)))
         elif not ranks:
-            (meeting,) = (node for node in component if not isinstance(node, int))
-            if not waits.rolls[meeting].is_over:
-                (unclear if waits.rolls[meeting].unknown else full).append(meeting)
+            reached += [node for node in end if not isinstance(node, int) and not waits.rolls[node].is_over]
         elif ranks[0] in standings.ranks and ranks[0] not in waits.stalled:
             idle.add(ranks[0])
     _name_idle(waits, idle, named)
     named |= dict.fromkeys(standings.missing, ("no dump", None))
     named |= {rank: ("stalled", meeting) for rank, meeting in waits.stalled.items()}
     _name_mismatched(waits, mismatches, named)
-    mismatched = {mismatch.group for mismatch in mismatches}
     count = _Waiting(graph)
     culprits = [
         Culprit(rank, why, meeting or _most_awaited(waits, count, rank), count.of(rank))
         for rank, (why, meeting) in named.items()
     ]
     culprits.sort(key=lambda culprit: (-culprit.waiting, WHYS.index(culprit.why), culprit.rank))
+    mismatched = {mismatch.group for mismatch in mismatches}
     return Blame(
-        culprits if waits.rolls else [],
-        len(set().union(*(count.ranks(rank) for rank in named)) - named.keys()),
-        mismatches,
-        [meeting for meeting in full if meeting.group not in mismatched],
-        unclear,
+        culprits=culprits if waits.rolls else [],
+        held_up=len(count.all_known() - named.keys()),
+        mismatches=mismatches,
+        full=[each for each in reached if not waits.rolls[each].unknown and each.group not in mismatched],
+        tied=tied,
+        unclear=[each for each in reached if waits.rolls[each].unknown],
     )
 
 
-def _ring(waits: Waits, ranks: list[int], named: dict[int, tuple[str, Meeting | None]]) -> list[Mismatch]:
-    """Ranks that wait for each other: those at the meetings with the fewest are named, or all where none has fewer."""
+def _ends(graph: Graph) -> Iterator[list[Node]]:
+    """Components that lead nowhere."""
+    for component in components(graph):
+        inside = set(component)
+        if all(following in inside for node in component for following in graph[node]):
+            yield component
+
+
+def _ring(waits: Waits, ranks: list[int]) -> tuple[Named, list[Mismatch]]:
+    """Ranks that wait for each other: those at the meetings with the fewest are named, or all where none has fewer.
+    What holds them may not be known, a transfer without a peer; then all seem to be behind the same meeting."""
     held: dict[Meeting, list[int]] = defaultdict(list)
-    for rank in ranks:
+    for rank in sorted(ranks):
         held[waits.fronts[rank][0]].append(rank)
+    if len(held) == 1:
+        return {}, []
     fewest = min(map(len, held.values()))
-    common = max(held, key=lambda meeting: len(held[meeting]))
+    named: Named = {}
     orders = []
-    for meeting, there in sorted(held.items(), key=lambda item: min(item[1])):
+    for meeting, there in held.items():
         if len(there) > fewest:
             continue
         roll = waits.rolls[meeting]
-        if set(roll.queued) & set(ranks):
-            why = "mismatch"
-            other = waits.rolls[common if common != meeting else next(m for m in held if m != meeting)]
-            called, others = f"{roll.op} first, then {other.op}", f"{other.op} first"
-            orders.append(Mismatch(meeting.group, roll.number, "order", tuple(sorted(there)), called, others))
-        elif meeting.seq is None:
-            why = "never arrived"
+        if not roll.queued:
+            names = _outside(meeting, waits)
         else:
-            why = "ahead" if set(roll.absent) & set(ranks) else "alone"
-        named |= dict.fromkeys(there, (why, meeting if why != "never arrived" else None))
-    return orders
+            names = "mismatch", meeting
+            common = max((each for each in held if each != meeting), key=lambda each: len(held[each]))
+            first, then = roll.op, waits.rolls[common].op
+            called, others = f"{first} of {meeting.group} first", f"{then} of {common.group} first"
+            orders.append(Mismatch(meeting.group, roll.number, "order", tuple(there), called, others))
+        named |= dict.fromkeys(there, names)
+    return named, orders
 
 
-def _name_idle(waits: Waits, idle: set[int], named: dict[int, tuple[str, Meeting | None]]) -> None:
+def _outside(meeting: Meeting, waits: Waits) -> tuple[str, Meeting | None]:
+    """Why those at a meeting are named when the others, who wait for them elsewhere, never enqueued it."""
+    if meeting.seq is None:
+        return "never arrived", None
+    return ("ahead" if waits.rolls[meeting].absent else "alone"), meeting
+
+
+def _name_idle(waits: Waits, idle: set[int], named: Named) -> None:
     """Ranks that others wait for and that wait for nothing, unless they are most of the group: then it is the others
     who are ahead."""
     for meeting, roll in waits.rolls.items():
@@ -123,7 +145,7 @@ def _name_idle(waits: Waits, idle: set[int], named: dict[int, tuple[str, Meeting
             named |= dict.fromkeys(away, ("never arrived", None))
 
 
-def _name_mismatched(waits: Waits, mismatches: list[Mismatch], named: dict[int, tuple[str, Meeting | None]]) -> None:
+def _name_mismatched(waits: Waits, mismatches: list[Mismatch], named: Named) -> None:
     """A mismatch is blamed where its group is stuck at it or behind it."""
     stuck: dict[str, int] = {}
     for meeting in waits.rolls:
@@ -153,6 +175,10 @@ class _Waiting:
     def of(self, rank: int) -> int:
         known = self.ranks(rank)
         return len(known) - (rank in known)
+
+    def all_known(self) -> set[int]:
+        """All ranks that wait for one of those asked about."""
+        return set().union(*self._known.values())
 
     def _reach(self, start: Iterable[Node]) -> set[int]:
         seen = set(start)

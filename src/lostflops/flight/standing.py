@@ -72,8 +72,8 @@ _COLLECTIVES: Final = f"""{ENTRIES},
     select rank, group_id, newest, completed, f.seq, coalesce(f.op, f.name), f.state, f.created
     from ends left join fronts f using (rank, group_id)"""
 _TRANSFERS: Final = rf"""{ENTRIES}
-    select rank, group_id, op, nullif(regexp_extract(name, '\d+ ?(?:->|<-) ?(\d+)', 1), '')::int as peer,
-           min(number), any_value(op), arg_min(state, record), min(created)
+    select rank, group_id, op, nullif(regexp_extract(name, '\d+ ?(?:->|<-) ?(\d+)', 1), '')::bigint as peer,
+           coalesce(min(number), -1), any_value(op), arg_min(state, record), min(created)
     from pending where is_p2p and op in ('send', 'recv') and group_id is not null
     group by rank, group_id, op, peer"""
 _MEMBERS: Final = "select group_id, rank, position, size, description from groups order by all"
