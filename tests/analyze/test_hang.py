@@ -188,6 +188,7 @@ def test_two_groups_in_another_order() -> None:
     found = dumps(entries, {WORLD: [0, 1, 2, 3], other: [0, 1, 2, 3]})
     assert blamed(found) == [(3, "mismatch")]
     assert [(row["what"], row["ranks"], row["group"]) for row in found["mismatches"]] == [("order", "3", other)]
+    assert found["verdict"].startswith("Rank 3 called all_reduce of 5@0-3 first, others all_reduce of 0@0-3 first.")
 
 
 def test_two_that_wait_for_each_other() -> None:
@@ -338,6 +339,15 @@ def test_several_origins_and_how_many_wait_for_each() -> None:
     found = dumps([*entries, waiting(0, 1, TP, 1), waiting(3, 1, "2@2-3", 1)], groups)
     assert [(row["rank"], row["waiting"]) for row in found["culprits"]] == [(1, 1), (2, 1)]
     assert found["verdict"].endswith("2 other ranks wait for them.")
+
+
+def test_a_transfer_without_a_peer_blames_nobody() -> None:
+    """Both ranks are in an all-reduce behind a transfer that does not say with whom."""
+    entries = [transfer(rank, 0, TP, "send") for rank in (0, 1)] + [waiting(rank, 1, TP, 4) for rank in (0, 1)]
+    found = dumps([*history(range(2)), *entries], {TP: [0, 1]}, range(2))
+    assert found["culprits"] == []
+    assert found["verdict"].startswith("Cannot tell who: 2 ranks have something pending")
+    assert any(note.startswith("2 pending transfers do not name their peer") for note in found["notes"])
 
 
 def nothing_or(*values: Any) -> st.SearchStrategy[Any]:

@@ -102,8 +102,8 @@ def _phrase(waiting: Waits, found: Blame, culprit: Culprit) -> str:
     rank, where = f"rank {culprit.rank}", _place(waiting, culprit.meeting) if culprit.meeting else "anything"
     if culprit.why == "mismatch":
         mismatch = next(each for each in found.mismatches if culprit.rank in each.ranks)
-        what = f"{mismatch.called} at {mismatch.seq} of {mismatch.group}, others {mismatch.others}"
-        return f"{rank} called {what}"
+        at = "" if mismatch.what == "order" else f" at {mismatch.seq} of {mismatch.group}"
+        return f"{rank} called {mismatch.called}{at}, others {mismatch.others}"
     return {
         "never arrived": f"{rank} never arrived at {where}",
         "stalled": f"{rank} never finished {where}, which others completed",
