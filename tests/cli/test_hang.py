@@ -142,6 +142,14 @@ def test_a_run_without_dumps_says_how_to_get_them(lostflops, tmp_path: Path) -> 
     assert "TORCH_NCCL_DUMP_ON_TIMEOUT=1" in outcome.err
 
 
+def test_dumps_that_do_not_tell_their_rank(lostflops, dumps: Path) -> None:
+    known = json.loads(lostflops("hang", dumps, "--json").out)["notes"]
+    (dumps / "fr_rank_2.json").rename(dumps / "last.json")
+    notes = json.loads(lostflops("hang", dumps, "--json").out)["notes"]
+    assert not any("assigned" in note for note in known)
+    assert any(note.startswith("The rank of 1 file is not known: numbers were assigned") for note in notes)
+
+
 def test_nothing_there(lostflops, tmp_path: Path, scratch: Path) -> None:
     outcome = lostflops("hang", tmp_path / "nowhere")
     assert outcome.code in (2, 4)

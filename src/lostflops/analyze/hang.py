@@ -61,7 +61,7 @@ def hang(run: Run, *, limit: int = MOST_ROWS) -> Result:
         verdict=_verdict(stands, waiting, found),
         blocks=tuple(block for block in blocks if block.rows),
         more=tuple(block for block in blocks if not block.rows),
-        notes=_notes(stands, found),
+        notes=(*_notes(stands, found), *_assigned(run)),
     )
 
 
@@ -230,6 +230,13 @@ def _notes(stands: Standings, found: Blame) -> tuple[str, ...]:
     if found.culprits or found.full:
         notes.append("Pending is what was pending when the dumps were written; if the job still moves, dump again.")
     return tuple(notes)
+
+
+def _assigned(run: Run) -> tuple[str, ...]:
+    ((count,),) = run.sql("select count(*) from ranks where rank_source = 'assigned'").fetchall()
+    if not count:
+        return ()
+    return (f"The rank of {counted(count, 'file')} is not known: numbers were assigned, and may be those of others.",)
 
 
 def _last(rank: int, stands: Standings) -> str:
