@@ -13,6 +13,7 @@ FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lostflops.analyze.comm import comm
 from lostflops.analyze.contents import contents
+from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
@@ -19,4 +20,14 @@ from lostflops.results import Result
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-ANALYSES: tuple[Callable[["Run"], Result], ...] = (contents, quality, report, steps, kernels, comm, ranks, pipeline)
+ANALYSES: tuple[Callable[["Run"], Result], ...] = (
+    contents,
+    quality,
+    report,
+    steps,
+    kernels,
+    comm,
+    ranks,
+    pipeline,
+    hang,
+)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, info, ingest, kernels, pipeline, ranks, report, sql, steps
+from lostflops.cli import comm, demo, hang, info, ingest, kernels, pipeline, ranks, report, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
@@ -21,6 +21,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (comm, comm.comm),
     (ranks, ranks.ranks),
     (pipeline, pipeline.pipeline),
+    (hang, hang.hang),
     (sql, sql.sql),
 )
 

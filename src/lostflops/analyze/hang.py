@@ -1,0 +1,253 @@
+"""Which ranks hold up a job that hangs, and what did they do last?
+
+Read from Flight Recorder dumps. A rank waits for what it has pending, and a pending collective waits for the members of
+its group that are not in it. Ranks that are waited for may wait themselves, in another group or for a transfer; the
+culprits are where that ends:
+
+| why | what the dumps show |
+|---|---|
+| `never arrived` | others are in the collective or transfer, this rank never enqueued it, and it has nothing pending |
+| `stalled` | it is still in a collective that others completed, and none can before all arrived: its device is stuck |
+| `ahead` | it is in a collective that most of its group never called: they are idle, or wait for it elsewhere |
+| `alone` | as `ahead`, but the dumps do not tell whether the others never called it or completed it |
+| `mismatch` | it called another operation, size or type than the others under the same number, or in another order |
+| `no dump` | it is a member of a group and wrote no dump: it may have died, or its dump is not among those given |
+
+What holds a rank is its oldest pending entry: a younger one that is only `scheduled` counts as not there yet. Where
+ranks wait for each other in a ring, or an equal number called this and that, the fewer are named; where there are
+no fewer, all are. An entry that is not in a dump tells nothing when newer ones of its group are there, or when the
+ring may have been overwritten: such ranks are `unknown`. Transfers have no number that both ends share: a peer without
+a pending counterpart counts as not there. Where all are in a collective and none leaves it, the dumps cannot tell
+who; the verdict says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lostflops.errors import UsageError
+from lostflops.flight.blame import Blame, Culprit, blame
+from lostflops.flight.mismatch import mismatches
+from lostflops.flight.standing import Last, Standings, standings
+from lostflops.flight.waits import Meeting, Waits, waits
+from lostflops.results import Field, Result, Table, Value
+from lostflops.units import counted, format_time
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_ROWS: Final = 20
+MOST_NAMED: Final = 4
+MOST_RANGES: Final = 12
+
+NO_DUMPS: Final = (
+    "no Flight Recorder dump here. Start the job with TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
+    "TORCH_FR_DUMP_TEMP_FILE=/shared/fr_rank_ (in older PyTorch TORCH_NCCL_TRACE_BUFFER_SIZE and "
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE), and give the files that it writes when it hangs."
+)
+
+
+def hang(run: Run, *, limit: int = MOST_ROWS) -> Result:
+    stands = standings(run)
+    if not stands.ranks:
+        raise UsageError(NO_DUMPS)
+    waiting = waits(stands)
+    found = blame(stands, waiting, mismatches(run))
+    blocks = _culprits(stands, waiting, found, limit), _groups(stands, waiting, found, limit), _mismatches(found, limit)
+    return Result(
+        name="hang",
+        title="Who holds the job up",
+        verdict=_verdict(stands, waiting, found),
+        blocks=tuple(block for block in blocks if block.rows),
+        more=tuple(block for block in blocks if not block.rows),
+        notes=(*_notes(stands, found), *_assigned(run)),
+    )
+
+
+def _verdict(stands: Standings, waiting: Waits, found: Blame) -> str:
+    pending = sum(stand.front is not None for stand in stands.ranks.values())
+    if not pending:
+        return f"No hang is visible: nothing is pending on {counted(len(stands.ranks), 'rank')}."
+    if found.culprits:
+        named = [_phrase(waiting, found, culprit) for culprit in found.culprits[:MOST_NAMED]]
+        more = len(found.culprits) - len(named)
+        rest = f"; and {counted(more, 'more rank')}" if more else ""
+        return _sentence("; ".join(named)) + rest + "." + _held_up(found)
+    if found.full:
+        meeting = max(found.full, key=lambda meeting: len(waiting.rolls[meeting].at))
+        there = waiting.rolls[meeting].at
+        return (
+            f"Cannot tell who: {_ranks(there)} {'is' if len(there) == 1 else 'are'} in {_place(waiting, meeting)}, "
+            "nobody is missing, and none leaves it. Suspect the network or a device; stacks of these ranks would tell."
+        )
+    return (
+        f"Cannot tell who: {counted(pending, 'rank')} {'has' if pending == 1 else 'have'} something pending, and the "
+        "dumps do not show for whom."
+    )
+
+
+def _held_up(found: Blame) -> str:
+    if not found.held_up:
+        return ""
+    verb, whom = "waits" if found.held_up == 1 else "wait", "it" if len(found.culprits) == 1 else "them"
+    return f" {counted(found.held_up, 'other rank')} {verb} for {whom}."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _phrase(waiting: Waits, found: Blame, culprit: Culprit) -> str:
+    rank, where = f"rank {culprit.rank}", _place(waiting, culprit.meeting) if culprit.meeting else "anything"
+    if culprit.why == "mismatch":
+        mismatch = next(each for each in found.mismatches if culprit.rank in each.ranks)
+        at = "" if mismatch.what == "order" else f" at {mismatch.seq} of {mismatch.group}"
+        return f"{rank} called {mismatch.called}{at}, others {mismatch.others}"
+    return {
+        "never arrived": f"{rank} never arrived at {where}",
+        "stalled": f"{rank} never finished {where}, which others completed",
+        "ahead": f"{rank} is in {where}, which the others never called",
+        "alone": f"{rank} is alone in {where}",
+        "no dump": f"{rank} wrote no dump",
+    }[culprit.why]
+
+
+def _place(waiting: Waits, meeting: Meeting) -> str:
+    roll = waiting.rolls[meeting]
+    return f"{_op(waiting, meeting)} {roll.number} of {meeting.group}"
+
+
+def _op(waiting: Waits, meeting: Meeting) -> str:
+    if meeting.seq is None:
+        return f"transfer {meeting.sender}->{meeting.receiver}"
+    return waiting.rolls[meeting].op if meeting in waiting.rolls else ""
+
+
+def _culprits(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for rank, why, meeting, count in found.culprits:
+        last = stands.ranks[rank].last if rank in stands.ranks else Last()
+        if meeting is None:
+            place: tuple[Value, ...] = (None, None, None)
+        else:
+            roll = waiting.rolls.get(meeting)
+            place = (meeting.group, roll.number if roll else meeting.seq, _op(waiting, meeting) or None)
+        rows.append((rank, why, *place, count, *last))
+    fields = (
+        Field("rank"),
+        Field("why"),
+        Field("group"),
+        Field("seq"),
+        Field("op"),
+        Field("waiting", "count"),
+        *(Field(name, within="last", shown=False) for name in Last._fields),
+    )
+    return _table("culprits", "Who the others wait for", fields, rows, limit)
+
+
+def _groups(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Table:
+    blamed = {culprit.rank for culprit in found.culprits}
+    rows: list[tuple[int, tuple[Value, ...]]] = []
+    for meeting, roll in waiting.rolls.items():
+        group = stands.groups[meeting.group]
+        involved = len(blamed.intersection(roll.absent + roll.silent + roll.missing))
+        row: tuple[Value, ...] = (
+            meeting.group,
+            group.description,
+            _op(waiting, meeting),
+            roll.number,
+            2 if meeting.seq is None else len(group.members),
+            ranks_text([*roll.at, *roll.queued]),
+            ranks_text(roll.started),
+            ranks_text(roll.passed),
+            ranks_text([*roll.absent, *roll.silent]),
+            ranks_text(roll.missing),
+            ranks_text(roll.unknown),
+        )
+        rows.append((-involved if involved else len(roll.passed) == 0, row))
+    rows.sort(key=lambda item: (item[0], str(item[1][0]), str(item[1][2]), str(item[1][3])))
+    fields = (
+        Field("group"),
+        Field("description", shown=False),
+        Field("op"),
+        Field("seq"),
+        Field("members", "count"),
+        Field("enqueued"),
+        Field("started", shown=False),
+        Field("completed", shown=any(row[7] for _, row in rows)),
+        Field("never_arrived", "", "never arrived"),
+        Field("no_dump", "", "no dump", shown=any(row[9] for _, row in rows)),
+        Field("unknown", shown=any(row[10] for _, row in rows)),
+    )
+    return _table("groups", "What is pending, by group", fields, [row for _, row in rows], limit)
+
+
+def _mismatches(found: Blame, limit: int) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        (each.group, each.seq, each.what, ranks_text(each.ranks), each.called, each.others) for each in found.mismatches
+    ]
+    fields = Field("group"), Field("seq"), Field("what"), Field("ranks"), Field("called"), Field("others")
+    return _table("mismatches", "Calls that do not match", fields, rows, limit)
+
+
+def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[Value, ...]], limit: int) -> Table:
+    return Table(name, title, fields, tuple(rows[:limit]), max(len(rows) - limit, 0))
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """
+    >>> ranks_text([9, 0, 1, 2, 5]), ranks_text([]), ranks_text(range(0, 60, 2))
+    ('0-2,5,9', '', '0,2,4,6,8,10,12,14,16,18,20,22,... 30 ranks')
+    """
+    ordered = sorted(ranks)
+    ranges: list[list[int]] = []
+    for rank in ordered:
+        if ranges and ranges[-1][1] == rank - 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:MOST_RANGES]]
+    return ",".join(texts + ([f"... {len(ordered)} ranks"] if len(ranges) > MOST_RANGES else []))
+
+
+def _notes(stands: Standings, found: Blame) -> tuple[str, ...]:
+    notes = [_last(culprit.rank, stands) for culprit in found.culprits[:MOST_NAMED] if culprit.why != "no dump"]
+    if stands.missing:
+        notes.append(f"No dump of {_ranks(stands.missing)}: it died, or its file is not among those given.")
+    notes += [
+        f"{_sentence(_ranks(ring))} wait for each other; the dumps do not tell which is wrong." for ring in found.tied
+    ]
+    if found.unclear:
+        names = ", ".join(f"{meeting.group}" for meeting in found.unclear[:MOST_NAMED])
+        notes.append(f"Of some members of {names} the dumps do not tell whether they arrived.")
+    if unlisted := [name for name, group in stands.groups.items() if not group.is_known]:
+        notes.append(
+            f"Not all members of {', '.join(sorted(unlisted)[:MOST_NAMED])} are known; others may be absent too."
+        )
+    if stands.peers_unknown:
+        notes.append(f"{counted(stands.peers_unknown, 'pending transfer')} do not name their peer and are left out.")
+    if found.culprits or found.full:
+        notes.append("Pending is what was pending when the dumps were written; if the job still moves, dump again.")
+    return tuple(notes)
+
+
+def _assigned(run: Run) -> tuple[str, ...]:
+    ((count,),) = run.sql("select count(*) from ranks where rank_source = 'assigned'").fetchall()
+    if not count:
+        return ()
+    return (f"The rank of {counted(count, 'file')} is not known: numbers were assigned, and may be those of others.",)
+
+
+def _last(rank: int, stands: Standings) -> str:
+    last = stands.ranks[rank].last
+    if last.op is None:
+        return f"Rank {rank} has no entry in its dump: nothing that it enqueued is pending."
+    what = f"{last.op} {last.seq} of {last.group}"
+    when = f" at {format_time(last.created)} UTC" if last.created else ""
+    where = f" from {last.source}" if last.source else ""
+    return f"Rank {rank} enqueued last: {what} ({last.state or 'over'}){when}{where}."
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {ranks_text(ranks)}"
