@@ -162,7 +162,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return "\n".join([*lines, *([f"failed: {' '.join(failed)}"] if failed else [])])
 
 
-def _known(log: Path | None) -> dict[str, Outcome]:
+def known_outcomes(log: Path | None) -> dict[str, Outcome]:
     """Outcomes by name; a last line that was cut off is a trial that did not end."""
     found = {}
     for line in log.read_text().splitlines() if log and log.exists() else ():
@@ -189,7 +189,7 @@ def main() -> int:
     wanted += [("healthy", n) for n in range(options.healthy)]
     if options.only:
         wanted = [("sick" if "sick" in name else "healthy", int(name.split("/")[-1])) for name in options.only]
-    known = _known(options.log)
+    known = known_outcomes(options.log)
     names = [f"{options.seed}/{health}/{number}" for health, number in wanted]
     outcomes = [known[name] for name in names if name in known]
     left = [trial for trial, name in zip(wanted, names, strict=True) if name not in known]
@@ -199,7 +199,7 @@ def main() -> int:
         print(line, flush=True)
         if options.log:
             with options.log.open("a") as log:
-                log.write(line + "\n")
+                log.write("\n" + line)  # a line that was cut off before stays alone
     print(summary(outcomes))
     broken = broken_bounds(outcomes)
     for bound in broken:

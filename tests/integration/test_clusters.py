@@ -6,9 +6,11 @@ Two hundred large ones: pytest -m slow tests/integration/test_clusters.py; a tho
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from lostflops.testing import BASE_TIME, Generated, Model, Straggler, SyntheticCluster
 from lostflops.testing.simulate import simulate
 from tests.integration import cluster_trials
-from tests.integration.cluster_trials import Outcome, broken_bounds, run_trial, run_trials
+from tests.integration.cluster_trials import Outcome, broken_bounds, known_outcomes, run_trial, run_trials
 from tests.integration.trial_checks import (
     EXPECTED,
     Json,
@@ -215,3 +217,11 @@ def test_bounds() -> None:
     assert len(broken_bounds(right + outcomes(2, "healthy", "straggler"))) == 1
     for check in ("clock", "ledger", "error"):
         assert len(broken_bounds(right + outcomes(1, "healthy", check))) == 1
+
+
+def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    log = tmp_path / "trials.jsonl"
+    assert known_outcomes(log) == {}
+    first = Outcome("1/sick/0", "sick", failures={"clock": ["wrong"]})
+    log.write_text("\n" + json.dumps(asdict(first)) + "\n" + json.dumps(asdict(first))[:40])
+    assert known_outcomes(log) == {"1/sick/0": first}
