@@ -165,8 +165,7 @@ def _arranged(order: Mesh) -> str:
 def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: int) -> Table:
     comparison = found.comparison
     charged = charges(found.profiles, comparison, [one.rank for one in found.stragglers])
-    own, wall = comparison.mean(comparison.own), comparison.mean(comparison.wall)
-    excess = comparison.mean(comparison.excess)
+    own, wall, excess = comparison.own, comparison.wall, comparison.excess
     waited = {one.rank: one.lines[:, _WAITING].sum() / max(one.steps.size, 1) for one in found.profiles}
     fields = (
         Field("rank"),

@@ -47,6 +47,5 @@ def _waits(profiles: Sequence[Profile], ranks: Codes) -> tuple[Codes, Codes, Flo
 
 
 def _inherited(comparison: Comparison) -> Floats:
-    waited = np.maximum(comparison.mean(comparison.waited), 0.0)
-    own = np.maximum(comparison.mean(comparison.excess), 0.0)
+    waited, own = np.maximum(comparison.waited, 0.0), np.maximum(comparison.excess, 0.0)
     return np.asarray(waited / np.maximum(waited + own, 1.0))

@@ -23,14 +23,19 @@ Codes = npt.NDArray[np.int64]
 
 OWN_LINES: Final = tuple(line for line in LINES if line not in (*COMM_LINES, "idle.bubble", "unexplained"))
 _OWN: Final = np.array([line in OWN_LINES for line in LINES])
+_QUEUED: Final = OWN_LINES.index("idle.dependency")
+_NOT_QUEUED: Final = np.arange(len(OWN_LINES)) != _QUEUED
 _WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LINES])
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """By rank and step, in ns; not-a-number where a rank has no such step. `excess` is own time beyond the cohort's,
-    `lines` the same by line, `waited` waiting beyond the cohort's, `pieces` by which share it ran more kernels; `told`
-    marks steps in which all records of the rank's collectives are there."""
+    """By rank, in ns per step: `own` time, `excess` of it beyond the cohort's, `lines` the same by line, `waited` the
+    same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of each step,
+    not-a-number where a rank has no such step: where steps begin differs between ranks, so that only sums are certain.
+
+    Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
+    compared without `idle.dependency`."""
 
     ranks: Codes
     steps: Codes
@@ -41,52 +46,49 @@ class Comparison:
     lines: Floats
     waited: Floats
     pieces: Floats
-    told: Flags
+    by_step: Floats
 
     def place(self, rank: int) -> int:
         return int(np.searchsorted(self.ranks, rank))
 
-    def mean(self, values: Floats) -> Floats:
-        """Of each rank over its steps, those with missing records left out where there are others."""
-        known = ~np.isnan(self.own)
-        used = known & self.told
-        used = np.where(used.any(axis=1, keepdims=True), used, known)
-        counts = np.maximum(used.sum(axis=1), 1)
-        mask = _like(used, values)
-        shape = counts if values.ndim == 2 else counts[:, np.newaxis]
-        return np.asarray(np.where(mask, values, 0.0).sum(axis=1) / shape)
 
-
-def compare(
-    profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], dark: Mapping[int, frozenset[int]]
-) -> Comparison:
-    """`cohorts` of each rank; `dark` the steps in which a rank misses records of collectives."""
+def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], dark: frozenset[int]) -> Comparison:
+    """`cohorts` of each rank; `dark` are ranks that miss records of collectives."""
     profiles = sorted(profiles, key=lambda one: one.rank)
     ranks = np.array([one.rank for one in profiles], np.int64)
     steps = np.unique(np.concatenate([np.empty(0, np.int64), *(one.steps for one in profiles)]))
     lines = np.full((ranks.size, steps.size, len(LINES)), np.nan)
     pieces = np.full((ranks.size, steps.size), np.nan)
-    told = np.ones((ranks.size, steps.size), np.bool_)
+    told = np.array([rank not in dark for rank in ranks.tolist()], np.bool_)
     for place, one in enumerate(profiles):
         at = np.searchsorted(steps, one.steps)
         lines[place, at] = one.lines
         pieces[place, at] = one.pieces
-        lost = dark.get(one.rank, frozenset())
-        told[place] = [not lost] if steps.tolist() == [-1] else [step not in lost for step in steps.tolist()]
     cohort = _labels(ranks, cohorts)
-    own = lines[:, :, _OWN].sum(axis=2)
-    waits = lines[:, :, _WAITING].sum(axis=2)
+    counts = np.maximum((~np.isnan(pieces)).sum(axis=1), 1)
+    mean = np.nansum(lines, axis=1) / counts[:, np.newaxis]
+    ran = np.nansum(pieces, axis=1) / counts
+    own, waits = mean[:, _OWN], mean[:, _WAITING].sum(axis=1)
+    whole, without = own.sum(axis=1), own[:, _NOT_QUEUED].sum(axis=1)
+    by_line = own - _usual(own, cohort, told)
+    by_line[:, _QUEUED] = np.where(told, by_line[:, _QUEUED], 0.0)
+    steps_whole = lines[:, :, _OWN].sum(axis=2)
+    steps_without = lines[:, :, _OWN][:, :, _NOT_QUEUED].sum(axis=2)
     return Comparison(
         ranks,
         steps,
         cohort,
-        lines.sum(axis=2),
-        own,
-        own - _usual(own, cohort, told),
-        lines[:, :, _OWN] - _usual(lines[:, :, _OWN], cohort, told),
+        mean.sum(axis=1),
+        whole,
+        np.where(told, whole - _usual(whole, cohort, told), without - _usual(without, cohort)),
+        by_line,
         waits - _usual(waits, cohort, told),
-        pieces / _usual(pieces, cohort, told) - 1,
-        told,
+        ran / np.maximum(_usual(ran, cohort), 1) - 1,
+        np.where(
+            told[:, np.newaxis],
+            steps_whole - _usual(steps_whole, cohort, told),
+            steps_without - _usual(steps_without, cohort),
+        ),
     )
 
 
@@ -96,20 +98,15 @@ def _labels(ranks: Codes, cohorts: Mapping[int, Sequence[int]]) -> Codes:
     return np.unique(np.array(first, np.int64), return_inverse=True)[1]
 
 
-def _usual(values: Floats, cohort: Codes, told: Flags) -> Floats:
-    """Per step the lower median of each rank's cohort, of members with all records where there are two such."""
+def _usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:
+    """Of each rank's cohort the lower median, of members with all records where there are two such."""
     usual = np.full(values.shape, np.nan)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)
         known = ~np.isnan(values[rows])
-        whole = known & _like(told[rows], values)
-        enough = whole.sum(axis=0) > 1
-        used = np.where(enough, whole, known)
+        whole = known if told is None else known & told[rows].reshape(-1, *(1,) * (values.ndim - 1))
+        used = np.where(whole.sum(axis=0) > 1, whole, known)
         ordered = np.sort(np.where(used, values[rows], np.nan), axis=0)
         middle = np.maximum(used.sum(axis=0) - 1, 0) // 2
         usual[rows] = np.take_along_axis(ordered, middle[np.newaxis], axis=0)
     return usual
-
-
-def _like(flags: Flags, values: Floats) -> Flags:
-    return flags if values.ndim == 2 else flags[:, :, np.newaxis]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -24,7 +23,7 @@ MOST_RANKS: Final = 512
 _MORE: Final = 1.02
 """Times the FLOPs of its cohort above which a rank did more work."""
 
-_DARK: Final = "select distinct rank, coalesce(step, -1) from arrivals where event is null"
+_DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*), avg(1.0 / seen) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
@@ -56,10 +55,8 @@ def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judg
     """The same from profiles that are there already."""
     ranks = {one.rank for one in found}
     cohorts = {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
-    dark: dict[int, set[int]] = defaultdict(set)
-    for rank, step in run.sql(_DARK).fetchall():
-        dark[rank].add(step)
-    comparison = compare(found, cohorts, {rank: frozenset(steps) for rank, steps in dark.items()})
+    dark = frozenset(rank for (rank,) in run.sql(_DARK).fetchall())
+    comparison = compare(found, cohorts, dark)
     last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=_within(asked))).fetchall()}
     evidence = _Evidence(run, asked, cohorts)
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)

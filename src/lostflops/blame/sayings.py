@@ -43,13 +43,13 @@ def latecomers(found: Sequence[Straggler]) -> str:
 def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | None]:
     """By which share of the step the slowest of each step exceeds its cohort, on average; which rank is the slowest
     most often, and in which share of steps."""
-    known = ~np.isnan(comparison.excess)
+    known = ~np.isnan(comparison.by_step)
     if not known.any():
         return None, None, None
-    excess = np.where(known, comparison.excess, -np.inf)
+    excess = np.where(known, comparison.by_step, -np.inf)
     steps = np.flatnonzero(known.any(axis=0))
     slowest = excess[:, steps].argmax(axis=0)
-    shares = excess[slowest, steps] / np.maximum(comparison.wall[slowest, steps], 1)
+    shares = excess[slowest, steps] / np.maximum(comparison.wall[slowest], 1)
     counts = np.bincount(slowest)
     return float(shares.mean()), float(counts.max() / steps.size), int(comparison.ranks[counts.argmax()])
 

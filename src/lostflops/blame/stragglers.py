@@ -90,16 +90,17 @@ def find(
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
-    kept = [one for one in found if _counts(one, float(charged.sum()), _noise(comparison, one.rank))]
+    ranks, waited = comparison.ranks.size, float(charged.sum())
+    kept = [one for one in found if _counts(one, ranks, waited, _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
 
 
-def _counts(one: Straggler, all_charges: float, noise: float) -> bool:
+def _counts(one: Straggler, ranks: int, all_charges: float, noise: float) -> bool:
     """Others waited for it, and not by chance: it is the last too often; or it is behind much of all waiting, and well
     above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove nothing."""
     if all_charges and one.charged < _WAITED_FOR * one.wall * one.steps:
         return False
-    could_tell = one.last.chance**one.last.of < _SIGNIFICANT
+    could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
     stands_out = one.charged >= _MUCH_OF_IT * all_charges and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
     return one.p_value <= _SIGNIFICANT or not could_tell or stands_out or beyond_doubt
@@ -109,14 +110,14 @@ def _noise(comparison: Comparison, rank: int) -> float:
     """What the other ranks' excess over their cohorts typically is in a step; where there are few, what the rank's own
     varies by from step to step."""
     place = comparison.place(rank)
-    values = np.delete(comparison.excess, place, axis=0).ravel()
+    values = np.delete(comparison.by_step, place, axis=0).ravel()
     if comparison.ranks.size < _FEW:
-        values = comparison.excess[place] - np.nanmedian(comparison.excess[place])
+        values = comparison.by_step[place] - np.nanmedian(comparison.by_step[place])
     return _TO_DEVIATION * float(np.nanmedian(np.abs(values))) if (~np.isnan(values)).any() else 0.0
 
 
 def _named(comparison: Comparison) -> list[int]:
-    excess, wall = comparison.mean(comparison.excess), comparison.mean(comparison.wall)
+    excess, wall = comparison.excess, comparison.wall
     alike = np.bincount(comparison.cohort)[comparison.cohort] > 1
     slow = alike & (excess >= SMALLEST * wall)
     return [
@@ -134,10 +135,9 @@ def _straggler(
     evidence: Evidence,
 ) -> Straggler:
     place = comparison.place(rank)
-    excess, wall = comparison.mean(comparison.excess), comparison.mean(comparison.wall)
-    by_line = comparison.mean(comparison.lines)[place]
+    excess, wall, by_line = comparison.excess, comparison.wall, comparison.lines[place]
     line = OWN_LINES[int(by_line.argmax())]
-    own = comparison.excess[place]
+    own = comparison.by_step[place]
     slow = int((own >= SMALLEST * wall[place]).sum())
     steps = int((~np.isnan(own)).sum())
     arrived_last = last.get(rank, Last(0, 0, 1.0))
@@ -162,9 +162,9 @@ def _computing(comparison: Comparison, place: int, more_flops: bool | None) -> s
     """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
     if more_flops:
         return "more_work"
-    longer = comparison.mean(comparison.lines)[place, OWN_LINES.index("compute")]
-    usual = comparison.mean(comparison.own)[place] - comparison.mean(comparison.excess)[place]
-    more = comparison.mean(comparison.pieces)[place]
+    longer = comparison.lines[place, OWN_LINES.index("compute")]
+    usual = comparison.own[place] - comparison.excess[place]
+    more = comparison.pieces[place]
     return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
 
 
