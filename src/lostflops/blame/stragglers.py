@@ -74,8 +74,8 @@ class Straggler:
 class Evidence(Protocol):
     """What is looked up for the ranks that are named, and for no others."""
 
-    def did_more(self, rank: int) -> bool | None:
-        """Whether the rank did more FLOPs than its cohort; None where nothing tells."""
+    def more_flops(self, rank: int) -> float:
+        """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
 
     def lead(self, rank: int) -> float:
         """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
@@ -146,7 +146,7 @@ def _straggler(
         kind="persistent" if slow >= _HALF * steps else "transient",
         charged=round(float(charged[place])),
         line=line,
-        cause=CAUSES.get(line) or _computing(comparison, place, evidence.did_more(rank)),
+        cause=CAUSES.get(line) or _computing(comparison, place, evidence.more_flops(rank)),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
         cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
@@ -158,13 +158,11 @@ def _straggler(
     )
 
 
-def _computing(comparison: Comparison, place: int, more_flops: bool | None) -> str:
+def _computing(comparison: Comparison, place: int, more_flops: float) -> str:
     """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
-    if more_flops:
-        return "more_work"
     longer = comparison.lines[place, OWN_LINES.index("compute")]
     usual = comparison.own[place] - comparison.excess[place]
-    more = comparison.pieces[place]
+    more = max(comparison.pieces[place], more_flops)
     return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
 
 
