@@ -175,7 +175,7 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
         Field("wait_ns", "ns", "waits"),
         Field("lateness_ns", "ns", "lateness"),
         Field("last", "count", "last in"),
-        Field("collectives", "count", "of"),
+        Field("collectives", "count", shown=False),
         Field("charged_ns", "ns", "waited for"),
     )
     rows = []
@@ -200,7 +200,7 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
 
 def _place(order: Mesh, rank: int) -> str:
     place = order.places[order.ranks.index(rank)].tolist()
-    return " ".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
+    return ",".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
 
 
 def _evenness(found: Judgement) -> Pairs:

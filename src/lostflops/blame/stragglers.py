@@ -21,11 +21,13 @@ _HALF: Final = 0.5
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
-_MUCH_OF_IT: Final = 0.25
+_AS_FOR_FEW: Final = 0.25
+"""Of the largest charge."""
 _CLEARLY: Final = 6.0
 _FEW: Final = 4
 _TO_DEVIATION: Final = 1.4826
 """From the median distance of normal values to their standard deviation."""
+_LEAST_CHANCE: Final = 1e-300
 _BEYOND_DOUBT: Final = 0.15
 """Share of the step above which a rank is named without being the last often."""
 
@@ -90,18 +92,19 @@ def find(
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
-    ranks, waited = comparison.ranks.size, float(charged.sum())
-    kept = [one for one in found if _counts(one, ranks, waited, _noise(comparison, one.rank))]
+    ranks, most = comparison.ranks.size, float(charged.max())
+    kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
 
 
-def _counts(one: Straggler, ranks: int, all_charges: float, noise: float) -> bool:
-    """Others waited for it, and not by chance: it is the last too often; or it is behind much of all waiting, and well
-    above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove nothing."""
-    if all_charges and one.charged < _WAITED_FOR * one.wall * one.steps:
+def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:
+    """Others waited for it, and not by chance: it is the last too often; or they waited for it as for few others, and
+    it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove
+    nothing."""
+    if largest and one.charged < _WAITED_FOR * one.wall * one.steps:
         return False
     could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
-    stands_out = one.charged >= _MUCH_OF_IT * all_charges and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
+    stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
     return one.p_value <= _SIGNIFICANT or not could_tell or stands_out or beyond_doubt
 
@@ -184,4 +187,4 @@ def chance(last: Last, ranks: int) -> float:
         )
         for k in range(last.times, last.of + 1)
     )
-    return float(f"{min(1.0, tail * ranks):.6g}")
+    return max(float(f"{min(1.0, tail * ranks):.6g}"), _LEAST_CHANCE)
