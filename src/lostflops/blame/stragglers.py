@@ -25,8 +25,9 @@ _AS_FOR_FEW: Final = 0.25
 """Of the largest charge."""
 _CLEARLY: Final = 6.0
 _FEW: Final = 4
-_TO_DEVIATION: Final = 1.4826
-"""From the median distance of normal values to their standard deviation."""
+_TAIL: Final = 0.9
+_TAIL_DEVIATIONS: Final = 1.645
+"""Standard deviations within which that share of normal values lies; steps of real ranks have long tails."""
 _LEAST_CHANCE: Final = 1e-300
 _BEYOND_DOUBT: Final = 0.15
 """Share of the step above which a rank is named without being the last often."""
@@ -116,7 +117,8 @@ def _noise(comparison: Comparison, rank: int) -> float:
     values = np.delete(comparison.by_step, place, axis=0).ravel()
     if comparison.ranks.size < _FEW:
         values = comparison.by_step[place] - np.nanmedian(comparison.by_step[place])
-    return _TO_DEVIATION * float(np.nanmedian(np.abs(values))) if (~np.isnan(values)).any() else 0.0
+    known = np.abs(values[~np.isnan(values)])
+    return float(np.quantile(known, _TAIL)) / _TAIL_DEVIATIONS if known.size else 0.0
 
 
 def _named(comparison: Comparison) -> list[int]:
