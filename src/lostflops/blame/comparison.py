@@ -30,9 +30,10 @@ _WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LIN
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """By rank, in ns per step: `own` time, `excess` of it beyond the cohort's, `lines` the same by line, `waited` the
-    same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of each step,
-    not-a-number where a rank has no such step: where steps begin differs between ranks, so that only sums are certain.
+    """By rank, in ns per step: `own` time, what of it `computed`, `excess` of it beyond the cohort's, `lines` the same
+    by line, `waited` the same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
+    each step, not-a-number where a rank has no such step: where steps begin differs between ranks, so that only sums
+    are certain.
 
     Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
     compared without `idle.dependency`."""
@@ -42,6 +43,7 @@ class Comparison:
     cohort: Codes
     wall: Floats
     own: Floats
+    computed: Floats
     excess: Floats
     lines: Floats
     waited: Floats
@@ -82,6 +84,7 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
         cohort,
         mean.sum(axis=1),
         whole,
+        own[:, OWN_LINES.index("compute")],
         np.where(told, whole - usual(whole, cohort, told), without - usual(without, cohort)),
         by_line,
         waits - usual(waits, cohort, told),

@@ -27,6 +27,15 @@ _DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*), avg(1.0 / seen) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
+_SLOWER: Final = """
+    with lengths as (
+        select name, sum(dur) filter (rank != {rank}) as weight,
+               quantile_cont(dur, [0.1, 0.9]) filter (rank = {rank}) as ours,
+               quantile_cont(dur, [0.1, 0.9]) filter (rank != {rank}) as theirs
+        from events where kind = 'kernel' and dur > 0 and rank in ({rank}, {others}) {steps} group by name
+    )
+    select sum(weight * (least(ours[1] / theirs[1], ours[2] / theirs[2]) - 1)) / sum(weight) from lengths
+    where ours is not null and theirs is not null"""
 _LEAD: Final = """
     with met as (
         select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
@@ -100,6 +109,13 @@ class _Evidence:
         }
         usual = float(np.median([work.get(one, 0) for one in others])) if others else 0.0
         return work.get(rank, 0) / usual - 1 if usual else 0.0
+
+    def slower_kernels(self, rank: int) -> float:
+        others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
+        if not others:
+            return 0.0
+        query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=_within(self._asked))
+        return float(self._run.sql(query).fetchall()[0][0] or 0.0)
 
     def lead(self, rank: int) -> float:
         query = _LEAD.format(rank=rank, steps=_within(self._asked))

@@ -18,6 +18,7 @@ SMALLEST: Final = 0.03
 _ABOVE_OTHERS: Final = 3.0
 """Times the typical excess of the other ranks."""
 _HALF: Final = 0.5
+_SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
@@ -79,6 +80,9 @@ class Evidence(Protocol):
 
     def more_flops(self, rank: int) -> float:
         """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
+
+    def slower_kernels(self, rank: int) -> float:
+        """By which share kernels of the same name take longer on it, the short ones and the long ones alike."""
 
     def lead(self, rank: int) -> float:
         """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
@@ -151,7 +155,7 @@ def _straggler(
         kind="persistent" if slow >= _HALF * steps else "transient",
         charged=round(float(charged[place])),
         line=line,
-        cause=CAUSES.get(line) or _computing(comparison, place, evidence.more_flops(rank)),
+        cause=CAUSES.get(line) or _computing(comparison, place, evidence),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
         cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
@@ -163,12 +167,16 @@ def _straggler(
     )
 
 
-def _computing(comparison: Comparison, place: int, more_flops: float) -> str:
-    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
+def _computing(comparison: Comparison, place: int, evidence: Evidence) -> str:
+    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels. Where
+    neither tells, as with kernels of one name and all lengths, it is more work if they are more and not slower."""
+    rank = int(comparison.ranks[place])
     longer = comparison.lines[place, OWN_LINES.index("compute")]
-    usual = comparison.own[place] - comparison.excess[place]
-    more = max(comparison.pieces[place], more_flops)
-    return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
+    needed = longer / max(comparison.computed[place] - longer, 1.0)
+    more = max(comparison.pieces[place], evidence.more_flops(rank))
+    if more > _HALF * needed:
+        return "more_work"
+    return "more_work" if more > _SOME * needed > evidence.slower_kernels(rank) else "slow_kernels"
 
 
 def chance(last: Last, ranks: int) -> float:
