@@ -15,7 +15,7 @@ from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
 from lostflops.blame.judgement import Judgement, judge
-from lostflops.blame.sayings import cost_of, latecomers, unevenness
+from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.scope import Scope, scope
@@ -57,7 +57,7 @@ def ranks(
     return Result(
         name="ranks",
         title="Who is late",
-        verdict=_verdict(found),
+        verdict=" ".join(filter(None, (_verdict(found), long_stage(found.comparison, order.stage)))),
         blocks=(
             *([_stragglers(found, len(asked.ranks))] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
@@ -227,6 +227,6 @@ def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all
     if compared < ranks_in_all:
         yield (
             f"Own times were compared of {compared:,} ranks of {ranks_in_all:,}: those that waited least, and a sample "
-            "of those that do the same work."
+            "of those that do the same work. Charges are their waits."
         )
     yield from order.notes

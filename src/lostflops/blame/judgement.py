@@ -41,7 +41,8 @@ _LEAD: Final = """
         select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
         where late_rank = {rank} and arrived is not null and not is_transfer {steps} group by meeting
     )
-    select sum(ns) from met"""
+    select (select sum(ns) from met),
+           (select count(*) from arrivals where rank = {rank} and is_transfer and event is not null {steps})"""
 _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
 
 
@@ -119,4 +120,6 @@ class _Evidence:
 
     def lead(self, rank: int) -> float:
         query = _LEAD.format(rank=rank, steps=_within(self._asked))
-        return float(self._run.sql(query).fetchall()[0][0] or 0)
+        ns, transfers = self._run.sql(query).fetchall()[0]
+        # What a stage takes longer, its whole pipeline does, whoever then arrives last in a collective.
+        return float("inf") if transfers else float(ns or 0)

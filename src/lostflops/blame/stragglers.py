@@ -85,7 +85,8 @@ class Evidence(Protocol):
         """By which share kernels of the same name take longer on it, the short ones and the long ones alike."""
 
     def lead(self, rank: int) -> float:
-        """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
+        """How much earlier collectives would have begun had the rank come with the last of the others, in ns; infinite
+        where nothing bounds it."""
 
 
 def find(
