@@ -60,7 +60,7 @@ def test_workers_end_with_their_parent(long_sources: tuple[str, ...], tmp_path: 
         assert wait_for(lambda: len(living(process.pid)) == 3, 20)
         process.kill()
     try:
-        assert wait_for(lambda: not living(process.pid), 2), f"still running: {living(process.pid)}"
+        assert wait_for(lambda: not living(process.pid), 10), f"still running: {living(process.pid)}"
     finally:
         for left in living(process.pid):
             os.kill(left, signal.SIGKILL)
@@ -87,7 +87,7 @@ def test_ctrl_c_leaves_nothing(long_sources: tuple[str, ...], tmp_path: Path, ex
         _, message = process.communicate(timeout=20)
     assert process.returncode == 130, message.decode()
     assert b"Traceback" not in message
-    assert wait_for(lambda: not living(process.pid), 2), f"still running: {living(process.pid)}"
+    assert wait_for(lambda: not living(process.pid), 10), f"still running: {living(process.pid)}"
     assert kill_harness.state(out) == before
     assert _files(out) == files_before
     assert out.exists() == existed
