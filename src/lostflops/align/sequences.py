@@ -83,7 +83,7 @@ def _distance(values: npt.NDArray[np.float64]) -> float:
     return float(np.median(np.abs(values - np.median(values))))
 
 
-def in_order(a: Sequence, b: Sequence, loosely: bool = False) -> bool:
+def in_order(a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = False) -> bool:
     """Whether both are complete as they stand: the same calls, with ends that differ by one offset throughout. Loosely,
     they may also just run at the same time throughout: calls that follow each other do not, so a hole would show."""
     if len(a) != len(b) or not len(a):
@@ -91,20 +91,25 @@ def in_order(a: Sequence, b: Sequence, loosely: bool = False) -> bool:
     places = np.arange(len(a))
     if not fits(a, b, places, places).all():
         return False
-    shift = line(b.stop, b.stop - a.stop)
+    shift = known or line(b.stop, b.stop - a.stop)
     starts, stops = shift.remove(b.start), shift.remove(b.stop)
-    if bool((np.abs(stops - a.stop) <= _tolerance(a.stop)).all()):
+    apart = np.abs(stops - a.stop)
+    together = np.minimum(stops, a.stop) - np.maximum(starts, a.start)
+    if bool(((apart <= _WIDTHS[0]) | ((apart <= _tolerance(a.stop)) & (together >= 0))).all()):
         return True
-    return loosely and bool(((starts <= a.stop) & (a.start <= stops)).all())
+    before = np.minimum(stops[:-1], a.stop[1:]) - np.maximum(starts[:-1], a.start[1:])
+    after = np.minimum(stops[1:], a.stop[:-1]) - np.maximum(starts[1:], a.start[:-1])
+    nearer = bool((together[1:] >= before).all() and (together[:-1] >= after).all())
+    return loosely and nearer and bool((together >= 0).all())
 
 
 def pair(
     a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = True
 ) -> tuple[Codes, Codes, Shift] | None:
     """Places in `a` and `b` that belong together, and the shift of the clocks; None where nothing fits."""
-    if in_order(a, b, loosely):
+    if in_order(a, b, known, loosely=loosely):
         places = np.arange(len(a))
-        return places, places, line(b.stop, b.stop - a.stop)
+        return places, places, known or line(b.stop, b.stop - a.stop)
     found = [_by_time(a, b, known, by_step) for by_step in (True, False)] if len(a) and len(b) else []
     best = max((one for one in found if one is not None), key=lambda one: one[0].size, default=None)
     if best is None or best[0].size < _ENOUGH * min(len(a), len(b)):
