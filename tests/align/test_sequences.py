@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from lostflops.align.sequences import Sequence, Shift, fits, in_order, line, nearest, pair
 
 EPOCH = 1_700_000_000_000_000_000
+Ends = list[int] | tuple[int, ...]
 SAME_CLOCK = Shift(0.0, 0.0, 0)
 
 
-def sequence(ends: list[int], *, length: int = 10_000, ahead: int = 0, size: int = 100, step: int = -1) -> Sequence:
+def sequence(
+    ends: Ends, *, length: int = 10_000, ahead: int = 0, size: int = 100, step: int = -1, barrier: bool = True
+) -> Sequence:
     stop = np.array(ends, np.int64) + EPOCH + ahead
     same = np.ones(stop.size, np.int64)
-    return Sequence(op=same, size=size * same, step=step * same, start=stop - length, stop=stop)
+    return Sequence(same, size * same, step * same, same == int(barrier), stop - length, stop)
 
 
 def pairs(a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = True) -> list[tuple[int, int]]:
@@ -83,7 +86,7 @@ def test_nearest_is_the_nearest(size: int) -> None:
 
 
 class TestInOrder:
-    ENDS = [100_000, 380_000, 450_000, 810_000]
+    ENDS = (100_000, 380_000, 450_000, 810_000)
 
     def test_the_same_at_any_offset(self) -> None:
         assert in_order(sequence(self.ENDS), sequence(self.ENDS, ahead=-(10**9)))
@@ -99,7 +102,7 @@ class TestInOrder:
         assert not in_order(a, b, loosely=True)
 
     def test_loosely_where_all_run_together(self) -> None:
-        """Ends are 30 µs apart in turns, which is much for calls of this pace, but each call runs beside its partner."""
+        """Ends are 30 µs apart in turns, which is much at this pace; but each call runs beside its partner."""
         a = sequence([100_000, 180_000, 260_000, 340_000], length=50_000)
         b = sequence([130_000, 150_000, 290_000, 310_000], length=50_000)
         assert not in_order(a, b)
@@ -129,7 +132,7 @@ class TestPair:
             kept = np.delete(np.arange(10), lost)
             stop = every[kept] + EPOCH + ahead
             same = np.ones(9, np.int64)
-            return Sequence(same, same, -same, stop - lengths[kept], stop)
+            return Sequence(same, same, -same, same > 0, stop - lengths[kept], stop)
 
         found = pairs(part(1, 0), part(8, 5_000_000))
         assert found == [(0, 0), *((i, i + 1) for i in range(1, 7)), (8, 8)]
@@ -143,10 +146,19 @@ class TestPair:
         ends = [100_000, 380_000, 450_000, 810_000]
         assert pairs(sequence(ends, step=3), sequence(ends, step=4)) == [(i, i) for i in range(4)]
 
+    def test_order_alone_tells_of_what_ends_apart(self) -> None:
+        """Of broadcasts; of barriers only where some clock lets each run at the same time as its partner."""
+        early, late = [10_000, 20_000, 30_000], [3_000_000, 9_000_000, 9_500_000]
+        assert pairs(sequence(early, barrier=False), sequence(late, barrier=False)) == [(0, 0), (1, 1), (2, 2)]
+        assert pairs(sequence(early), sequence(late)) != [(0, 0), (1, 1), (2, 2)]
+        long = sequence([9_000_000, 18_000_000, 27_000_000], length=8_900_000)
+        loose = sequence([3_000_000, 9_900_000, 26_500_000], length=1_000)
+        assert pairs(long, loose) == [(0, 0), (1, 1), (2, 2)]
+
     @settings(deadline=None, derandomize=True, max_examples=200)
     @given(st.data())
     def test_any_losses_offset_and_drift(self, data: st.DataObject) -> None:
-        """Of calls without a pace, up to a third lost on each side: nothing is paired wrongly, and nothing is left out."""
+        """Of calls without a pace, up to a third lost on each side: nothing is paired wrongly or left out."""
         count = data.draw(st.integers(6, 40))
         pauses = data.draw(st.permutations(range(count)))
         ends = np.cumsum(30_000 + 50_000 * np.array(pauses))

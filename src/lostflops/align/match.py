@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.align.calls import RECV, SEND, Calls, Codes, Flags
+from lostflops.align.calls import BARRIERS, RECV, SEND, Calls, Codes, Flags
 from lostflops.align.sequences import Sequence, Shift, pair
 
 _NUMBERED: Final = 0.5
@@ -190,7 +190,8 @@ def _of_one_kind(calls: Calls, table: Codes) -> Codes:
 
 def _sequence(calls: Calls, rows: Codes, one_kind: bool = False) -> Sequence:
     kinds = np.zeros(rows.size, np.int64) if one_kind else calls.op[rows]
-    return Sequence(kinds, calls.size[rows], calls.step[rows], calls.start[rows], calls.stop[rows])
+    barrier = np.array([op in BARRIERS for op in calls.ops] + [False], np.bool_)[calls.op[rows]]
+    return Sequence(kinds, calls.size[rows], calls.step[rows], barrier, calls.start[rows], calls.stop[rows])
 
 
 def _clock(hosts: Mapping[int, str | None], a: int, b: int) -> Shift | None:
