@@ -71,6 +71,22 @@ def test_a_lost_record_leaves_a_hole(ranks: tuple[int, ...], lost: dict[int, str
     assert ordered(found) == expected(sorted(ranks), here)
 
 
+def test_calls_close_to_each_other_that_the_longest_sequence_misses() -> None:
+    """Rank 0 has neither of d and e, which are 15 µs apart; ranks 1 and 2 have one each."""
+    ends = np.cumsum([60, 70, 90, 30, 15, 80, 60, 75, 95, 65]) * 1_000
+    lost = {0: "de", 1: "dfh", 2: "egi"}
+    calls = [
+        Call(rank, end - 5_000, end, name=name)
+        for rank in (0, 1, 2)
+        for name, end in zip("abcdefghij", ends.tolist(), strict=True)
+        if name not in lost[rank]
+    ]
+    for hosts in ({}, dict.fromkeys((0, 1, 2), "host")):
+        found = made(*calls).meetings(hosts=hosts)
+        assert all(len(set(meeting.values())) == 1 for meeting in found)
+        assert len(found) == 8
+
+
 def test_numbers_decide_against_time() -> None:
     """Ends that coincide by chance are no evidence where numbers tell."""
     found = made(

@@ -218,14 +218,16 @@ def _by_time(calls: Calls, rows: Codes, members: Codes, hosts: Mapping[int, str 
 
 
 def _leftovers(calls: Calls, members: int, rest: list[tuple[int, Codes, Shift]]) -> Codes:
-    """Calls that the longest sequence misses, gathered by their ends on its clock."""
+    """Calls that the longest sequence misses, gathered by their ends on its clock if they run at the same time."""
     rows = np.concatenate([np.empty(0, np.int64), *(own for _, own, _ in rest)])
     if not rows.size:
         return np.empty((members, 0), np.int64)
     place = np.concatenate([np.full(own.size, place, np.int64) for place, own, _ in rest])
+    start = np.concatenate([shift.remove(calls.start[own]) for _, own, shift in rest])
     stop = np.concatenate([shift.remove(calls.stop[own]) for _, own, shift in rest])
     order = np.argsort(stop, kind="stable")
     apart = np.diff(stop[order], prepend=stop[order[0]]) > _TOGETHER
+    apart[1:] |= start[order[1:]] > stop[order[:-1]]
     apart[1:] |= calls.op[rows[order[1:]]] != calls.op[rows[order[:-1]]]
     meeting = np.cumsum(apart)
     table = np.full((members, int(meeting[-1]) + 1), -1, np.int64)
