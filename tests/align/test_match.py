@@ -326,6 +326,13 @@ class TestWithoutGroup:
         seconds = [dict.fromkeys((0, 1, 2), f"{name}'") for name in NAMES]
         assert ordered(found) == ordered(expected((0, 1, 2), lost) + seconds)
 
+    def test_a_lane_has_one_partner(self) -> None:
+        """Two lanes of rank 0 do the same nearly at once; rank 1 has one."""
+        calls = [unnamed(call) for call in whole((0, 1))]
+        again = [call.but(lane=8, start=call.start + 3_000, stop=call.stop + 3_000) for call in calls if call.rank == 0]
+        found = made(*calls, *again).meetings()
+        assert [meeting[1] for meeting in found] == list(NAMES)
+
     def test_lanes_that_do_not_fit_are_not_one_group(self) -> None:
         calls = [unnamed(call) for call in whole((0, 1))]
         other = [call.but(op="all_gather", lane=8) if call.rank == 1 else call for call in calls]
