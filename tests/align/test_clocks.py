@@ -278,6 +278,17 @@ def test_the_offset_stays_in_its_bounds() -> None:
     assert offset + room >= 0
 
 
+def test_ends_lie_apart_where_bounds_overrule_them() -> None:
+    """Most ends say that rank 1 is 5,000 ns behind; one short meeting says that it is not."""
+    calls = steady({0: (0, 10_000), 1: (0, 5_000)}, 5) + steady({0: (0, 10), 1: (0, 10)}, 1, group="h")
+    found = told(calls, {0: None, 1: None})
+    _, offset, room = by_rank(found)[1]
+    assert offset is not None
+    assert abs(offset) <= 20
+    assert room <= 40
+    assert found.spread.min() >= 2_400
+
+
 def test_drift_is_found_and_told() -> None:
     clock = TrueClock(-5_000_000, 40_000)
     calls = []

@@ -12,7 +12,7 @@ certain. Ranks of one host share a clock; a rank whose host is not known has one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -204,6 +204,7 @@ def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
     low, high = low[guess.clock], high[guess.clock]
     fine = _both_finite(low, high) & guess.tied
     correction = np.where(fine, np.clip(0.0, np.where(fine, low, 0), np.where(fine, high, 0)), 0.0)
+    offset = guess.offset + np.round(correction).astype(np.int64)
     skew = bounds.skew[guess.clock]
     at_home = guess.clock == home
     widest = np.where(at_home, 0.0, np.maximum(high - correction, correction - low))
@@ -213,10 +214,10 @@ def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
         guess.reference,
         guess.instant,
         tuple(_methods(guess, at_home, fine, bound[guess.clock])),
-        guess.offset + np.round(correction).astype(np.int64),
+        offset,
         np.where(fine, np.ceil(widest + beside), np.inf),
         guess.drift,
-        _spreads(matched, channels, guess),
+        _spreads(matched, channels, replace(guess, offset=offset)),
         guess.clock,
         bounds.counts,
     )
