@@ -135,7 +135,7 @@ def far_off() -> Cluster:
     return Cluster({0: reference, 1: other}, {0: None, 1: None}, calls)
 
 
-@settings(quick, max_examples=400)
+@settings(quick, max_examples=250)
 @example(far_off())
 @given(clusters())
 def test_the_truth_is_in_the_interval(cluster: Cluster) -> None:
