@@ -12,7 +12,7 @@ certain. Ranks of one host share a clock; a rank whose host is not known has one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -30,7 +30,7 @@ COLLECTIVES: Final = "collectives"
 UNTIED: Final = "untied"
 CONTRADICTORY: Final = "contradictory"
 
-_MOST_SWEEPS: Final = 100
+_MOST_SWEEPS: Final = 1_000
 _ROUNDING: Final = 2.0
 _NEVER: Final = np.iinfo(np.int64).max
 _SAMPLE: Final = 33
@@ -195,13 +195,16 @@ def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
     bounds = _Bounds(matched, channels, guess)
     home = int(guess.clock[guess.place(np.array([guess.reference]))[0]]) if guess.ranks.size else 0
     low, high, sound = bounds.follow(home)
+    bound = _both_finite(low, high)
     if not sound:
-        bounds.drop_impossible()
-        low, high, sound = bounds.follow(home)
+        bound = _both_finite(*bounds.follow(home, times_count=False)[:2])
+        bounds.drop_impossible(home)
+        # The estimate satisfies what is left.
+        low, high, _ = bounds.follow(home)
     low, high = low[guess.clock], high[guess.clock]
-    tied = np.isfinite(low) & np.isfinite(high) & guess.tied
-    fine = tied & (low <= high) & sound
+    fine = _both_finite(low, high) & guess.tied
     correction = np.where(fine, np.clip(0.0, np.where(fine, low, 0), np.where(fine, high, 0)), 0.0)
+    offset = guess.offset + np.round(correction).astype(np.int64)
     skew = bounds.skew[guess.clock]
     at_home = guess.clock == home
     widest = np.where(at_home, 0.0, np.maximum(high - correction, correction - low))
@@ -210,24 +213,28 @@ def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
         guess.ranks,
         guess.reference,
         guess.instant,
-        tuple(_methods(guess, at_home, fine, tied)),
-        guess.offset + np.round(correction).astype(np.int64),
+        tuple(_methods(guess, at_home, fine, bound[guess.clock])),
+        offset,
         np.where(fine, np.ceil(widest + beside), np.inf),
         guess.drift,
-        _spreads(matched, channels, guess),
+        _spreads(matched, channels, replace(guess, offset=offset)),
         guess.clock,
         bounds.counts,
     )
 
 
-def _methods(guess: Clocks, at_home: Flags, fine: Flags, tied: Flags) -> Iterator[str]:
-    for rank, home, good, bound in zip(guess.ranks.tolist(), at_home, fine, tied, strict=True):
+def _both_finite(low: Floats, high: Floats) -> Flags:
+    return np.isfinite(low) & np.isfinite(high)
+
+
+def _methods(guess: Clocks, at_home: Flags, fine: Flags, bound: Flags) -> Iterator[str]:
+    for rank, home, good, tied in zip(guess.ranks.tolist(), at_home, fine, bound, strict=True):
         if rank == guess.reference:
             yield REFERENCE
         elif home:
             yield SAME_HOST
         else:
-            yield COLLECTIVES if good else CONTRADICTORY if bound else UNTIED
+            yield COLLECTIVES if good else CONTRADICTORY if tied else UNTIED
 
 
 class _Bounds:
@@ -237,6 +244,7 @@ class _Bounds:
         self._clocks = int(guess.clock.max(initial=-1)) + 1
         self.skew = np.zeros(self._clocks)
         self._drift = np.zeros(self._clocks)
+        # The home clock's too: where the estimate of another one is far off, so are its times from the instant.
         self._drift[guess.clock] = MOST_DRIFT + np.abs(guess.drift)
         self._usable = matched.calls.having(BARRIERS)
         self.counts = np.zeros(guess.ranks.size, np.int64)
@@ -284,13 +292,16 @@ class _Bounds:
                 into.append((meetings[where], clock[which], held + sign * slack))
         return _joined(starts), _joined(ends), first
 
-    def follow(self, home: int) -> tuple[Floats, Floats, bool]:
-        """Least and largest correction of each clock, the home clock's being 0; and whether the bounds agree."""
+    def follow(self, home: int, *, times_count: bool = True) -> tuple[Floats, Floats, bool]:
+        """Least and largest correction of each clock, the home clock's being 0; and whether the bounds agree. If times
+        do not count, the finite ones tell which clocks are bounded at all."""
         low, high = np.full(self._clocks, -np.inf), np.full(self._clocks, np.inf)
         if not self._clocks:
             return low, high, True
         low[home] = high[home] = 0.0
         (at, starter, start), (until, ender, end) = self._starts, self._ends
+        if not times_count:
+            start, end = np.zeros(start.size), np.zeros(end.size)
         for _ in range(_MOST_SWEEPS):
             latest, earliest = np.full(self._meetings, np.inf), np.full(self._meetings, -np.inf)
             np.minimum.at(latest, until, end + high[ender])
@@ -301,18 +312,25 @@ class _Bounds:
             if np.array_equal(new_high, high) and np.array_equal(new_low, low):
                 return low, high, True
             high, low = new_high, new_low
-            if high[home] < 0 or low[home] > 0:
+            if (low > high).any():
                 break
         return low, high, False
 
-    def drop_impossible(self) -> None:
-        """Leave out meetings that the estimate already contradicts: calls that were taken for one and are not."""
+    def drop_impossible(self, home: int) -> None:
+        """Leave out meetings that the estimate already contradicts: calls that were taken for one and are not. A clock
+        that loses half of its own so is left out as well: nobody knows which half was right."""
         latest, earliest = np.full(self._meetings, -np.inf), np.full(self._meetings, np.inf)
         np.maximum.at(latest, self._starts[0], self._starts[2])
         np.minimum.at(earliest, self._ends[0], self._ends[2])
-        possible = latest <= earliest
-        self._starts = _kept(self._starts, possible)
-        self._ends = _kept(self._ends, possible)
+        possible, before = latest <= earliest, self._records()
+        self._starts, self._ends = (_kept(rows, possible[rows[0]]) for rows in (self._starts, self._ends))
+        trusted = 2 * self._records() > before
+        trusted[home] = True
+        self._starts, self._ends = (_kept(rows, trusted[rows[1]]) for rows in (self._starts, self._ends))
+
+    def _records(self) -> Codes:
+        """Of each clock."""
+        return np.bincount(np.concatenate((self._starts[1], self._ends[1])), minlength=self._clocks)
 
 
 def _joined(parts: list[tuple[Codes, Codes, Floats]]) -> tuple[Codes, Codes, Floats]:
@@ -325,8 +343,7 @@ def _joined(parts: list[tuple[Codes, Codes, Floats]]) -> tuple[Codes, Codes, Flo
     )
 
 
-def _kept(rows: tuple[Codes, Codes, Floats], possible: Flags) -> tuple[Codes, Codes, Floats]:
-    chosen = possible[rows[0]]
+def _kept(rows: tuple[Codes, Codes, Floats], chosen: Flags) -> tuple[Codes, Codes, Floats]:
     return rows[0][chosen], rows[1][chosen], rows[2][chosen]
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.align.calls import RECV, SEND, Calls, Codes, Flags
+from lostflops.align.calls import BARRIERS, RECV, SEND, Calls, Codes, Flags
 from lostflops.align.sequences import Sequence, Shift, pair
 
 _NUMBERED: Final = 0.5
@@ -128,6 +128,9 @@ def _by_number(calls: Calls, rows: Codes, members: Codes) -> Codes:
     seq = _filled(calls.rank[rows], calls.seq[rows])
     rows, seq = rows[seq >= 0], seq[seq >= 0]
     repeats = _occurrence(calls.rank[rows], seq)
+    if repeats.any():
+        whole = _as_many_as_any(calls.rank[rows], seq)
+        rows, seq, repeats = rows[whole], seq[whole], repeats[whole]
     key = seq - seq.min() if seq.size else seq
     key = key * (int(repeats.max(initial=0)) + 1) + repeats
     numbers, meeting = np.unique(key, return_inverse=True)
@@ -164,18 +167,33 @@ def _occurrence(rank: Codes, seq: Codes) -> Codes:
     return counts
 
 
+def _as_many_as_any(rank: Codes, seq: Codes) -> Flags:
+    """Calls whose rank has no fewer of their number than another rank: of fewer, nobody knows which were lost.
+
+    >>> _as_many_as_any(np.array([0, 0, 0, 1, 1]), np.array([1, 2, 2, 1, 2])).tolist()
+    [True, True, True, True, False]
+    """
+    numbers, number = np.unique(seq, return_inverse=True)
+    own, counts = np.unique(rank * numbers.size + number, return_inverse=True, return_counts=True)[1:]
+    most = np.zeros(numbers.size, np.int64)
+    np.maximum.at(most, number, counts[own])
+    return np.asarray(counts[own] == most[number])
+
+
 def _of_one_kind(calls: Calls, table: Codes) -> Codes:
-    """Without the calls whose operation is not that of their meeting: a number that was used twice proves nothing."""
+    """Without the calls whose operation is not that of most in their meeting: their number was used twice."""
     kinds = np.where(table >= 0, calls.op[table], -1)
-    most = kinds.max(axis=0)
-    if np.where(table >= 0, kinds != most, False).any():
-        table = np.where(kinds == most, table, -1)
-    return table
+    if not np.where(table >= 0, kinds != kinds.max(axis=0), False).any():
+        return table
+    counts = np.stack([(kinds == op).sum(axis=0) for op in range(len(calls.ops))])
+    most = np.where(counts.any(axis=0), counts.argmax(axis=0), -1)
+    return np.where(kinds == most, table, -1)
 
 
 def _sequence(calls: Calls, rows: Codes, one_kind: bool = False) -> Sequence:
     kinds = np.zeros(rows.size, np.int64) if one_kind else calls.op[rows]
-    return Sequence(kinds, calls.size[rows], calls.step[rows], calls.start[rows], calls.stop[rows])
+    barrier = np.array([op in BARRIERS for op in calls.ops] + [False], np.bool_)[calls.op[rows]]
+    return Sequence(kinds, calls.size[rows], calls.step[rows], barrier, calls.start[rows], calls.stop[rows])
 
 
 def _clock(hosts: Mapping[int, str | None], a: int, b: int) -> Shift | None:
@@ -202,14 +220,16 @@ def _by_time(calls: Calls, rows: Codes, members: Codes, hosts: Mapping[int, str 
 
 
 def _leftovers(calls: Calls, members: int, rest: list[tuple[int, Codes, Shift]]) -> Codes:
-    """Calls that the longest sequence misses, gathered by their ends on its clock."""
+    """Calls that the longest sequence misses, gathered by their ends on its clock if they run at the same time."""
     rows = np.concatenate([np.empty(0, np.int64), *(own for _, own, _ in rest)])
     if not rows.size:
         return np.empty((members, 0), np.int64)
     place = np.concatenate([np.full(own.size, place, np.int64) for place, own, _ in rest])
+    start = np.concatenate([shift.remove(calls.start[own]) for _, own, shift in rest])
     stop = np.concatenate([shift.remove(calls.stop[own]) for _, own, shift in rest])
     order = np.argsort(stop, kind="stable")
     apart = np.diff(stop[order], prepend=stop[order[0]]) > _TOGETHER
+    apart[1:] |= start[order[1:]] > stop[order[:-1]]
     apart[1:] |= calls.op[rows[order[1:]]] != calls.op[rows[order[:-1]]]
     meeting = np.cumsum(apart)
     table = np.full((members, int(meeting[-1]) + 1), -1, np.int64)

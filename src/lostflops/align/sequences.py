@@ -26,11 +26,13 @@ MOST_DRIFT: Final = 200e-6
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Calls of one rank in one channel, in order. Unknown sizes and steps are -1 and fit any."""
+    """Calls of one rank in one channel, in order. Unknown sizes and steps are -1 and fit any; a `barrier` ends nowhere
+    before all have started it."""
 
     op: Codes
     size: Codes
     step: Codes
+    barrier: Flags
     start: Ns
     stop: Ns
 
@@ -83,7 +85,7 @@ def _distance(values: npt.NDArray[np.float64]) -> float:
     return float(np.median(np.abs(values - np.median(values))))
 
 
-def in_order(a: Sequence, b: Sequence, loosely: bool = False) -> bool:
+def in_order(a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = False) -> bool:
     """Whether both are complete as they stand: the same calls, with ends that differ by one offset throughout. Loosely,
     they may also just run at the same time throughout: calls that follow each other do not, so a hole would show."""
     if len(a) != len(b) or not len(a):
@@ -91,24 +93,29 @@ def in_order(a: Sequence, b: Sequence, loosely: bool = False) -> bool:
     places = np.arange(len(a))
     if not fits(a, b, places, places).all():
         return False
-    shift = line(b.stop, b.stop - a.stop)
+    shift = known or line(b.stop, b.stop - a.stop)
     starts, stops = shift.remove(b.start), shift.remove(b.stop)
-    if bool((np.abs(stops - a.stop) <= _tolerance(a.stop)).all()):
+    apart = np.abs(stops - a.stop)
+    together = np.minimum(stops, a.stop) - np.maximum(starts, a.start)
+    if bool(((apart <= _WIDTHS[0]) | ((apart <= _tolerance(a.stop)) & (together >= 0))).all()):
         return True
-    return loosely and bool(((starts <= a.stop) & (a.start <= stops)).all())
+    before = np.minimum(stops[:-1], a.stop[1:]) - np.maximum(starts[:-1], a.start[1:])
+    after = np.minimum(stops[1:], a.stop[:-1]) - np.maximum(starts[1:], a.start[:-1])
+    nearer = bool((together[1:] >= before).all() and (together[:-1] >= after).all())
+    return loosely and nearer and bool((together >= 0).all())
 
 
 def pair(
     a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = True
 ) -> tuple[Codes, Codes, Shift] | None:
     """Places in `a` and `b` that belong together, and the shift of the clocks; None where nothing fits."""
-    if in_order(a, b, loosely):
+    if in_order(a, b, known, loosely=loosely):
         places = np.arange(len(a))
-        return places, places, line(b.stop, b.stop - a.stop)
+        return places, places, known or line(b.stop, b.stop - a.stop)
     found = [_by_time(a, b, known, by_step) for by_step in (True, False)] if len(a) and len(b) else []
     best = max((one for one in found if one is not None), key=lambda one: one[0].size, default=None)
     if best is None or best[0].size < _ENOUGH * min(len(a), len(b)):
-        return _as_listed(a, b) or best
+        return _as_listed(a, b, known) or best
     return best
 
 
@@ -117,12 +124,25 @@ def _tolerance(stops: Ns) -> float:
     return max(float(_WIDTHS[0]), float(np.median(spacing)) / 4 if spacing.size else 0.0)
 
 
-def _as_listed(a: Sequence, b: Sequence) -> tuple[Codes, Codes, Shift] | None:
-    """The same calls in the same order, where times tell nothing (a broadcast may end long before it is received)."""
+def _as_listed(a: Sequence, b: Sequence, known: Shift | None) -> tuple[Codes, Codes, Shift] | None:
+    """The same calls in the same order, where times tell nothing (a broadcast may end long before it is received) and
+    speak not against it."""
     places = np.arange(len(a))
-    if len(a) != len(b) or not fits(a, b, places, places).all():
+    if len(a) != len(b) or not fits(a, b, places, places).all() or not _may_meet(a, b, known):
         return None
-    return places, places, line(b.stop, b.stop - a.stop)
+    return places, places, known or line(b.stop, b.stop - a.stop)
+
+
+def _may_meet(a: Sequence, b: Sequence, known: Shift | None) -> bool:
+    """Whether by any clock each barrier of one runs at the same time as that of the other at its place."""
+    both = a.barrier & b.barrier
+    if not both.any():
+        return True
+    least = int((b.start[both] - a.stop[both]).max())
+    most = int((b.stop[both] - a.start[both]).min())
+    if known is not None:
+        return least - _WIDTHS[0] <= known.offset <= most + _WIDTHS[0]
+    return least <= most + MOST_DRIFT * float(a.stop[-1] - a.start[0])
 
 
 def _by_time(a: Sequence, b: Sequence, known: Shift | None, by_step: bool) -> tuple[Codes, Codes, Shift] | None:
