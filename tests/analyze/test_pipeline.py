@@ -167,7 +167,7 @@ def test_an_unknown_order_has_no_inherent_bubble():
 def test_offsets_of_clocks_are_applied():
     rows = by_hand(lambda stage: microbatch_order("1f1b", stage, 2, 4), 2)
     late = [row | {name: row[name] + 10**9 * row["rank"] for name in ("start", "stop")} for row in rows]
-    clocks = [{"rank": 0, "offset": 0}, {"rank": 1, "offset": -(10**9)}]
+    clocks = [{"rank": 0, "correction": 0}, {"rank": 1, "correction": -(10**9)}]
     with MemoryRun(ranks=[{"rank": 0}, {"rank": 1}], passes=late, clocks=clocks) as run:
         assert pipeline(run).to_json()["bubble"] == of_passes(rows)["bubble"]
     assert of_passes(late)["bubble"]["warm_up"] is None

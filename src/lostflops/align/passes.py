@@ -29,8 +29,8 @@ _TRANSFERS: Final = """
     where op in ('send', 'recv', 'send_recv') and event is not null"""
 _TRANSFER: Final = -1
 _CLOCKS: Final = """
-    select rank, "offset", coalesce(drift, 0) as drift, coalesce(instant, 0) as instant from clocks
-    where "offset" is not null order by rank"""
+    select rank, correction, coalesce(drift, 0) as drift, coalesce(instant, 0) as instant from clocks
+    where correction is not null order by rank"""
 
 
 @dataclass(frozen=True, slots=True)
