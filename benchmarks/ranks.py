@@ -67,9 +67,9 @@ def commit_here(folder: Path, with_alignment: bool) -> None:
         sources = run.manifest.sources
         files = {name: kept for name, kept in run.manifest.files.items() if name not in made}
         if with_alignment:
-            from lostflops.align import align  # noqa: PLC0415
+            from lostflops.ingest.alignment import align_ranks  # noqa: PLC0415
 
-            align(run, files)  # as ingest calls it before it commits
+            align_ranks(run, files, sources)  # as ingest calls it before it commits
         run.commit(sources, files)
 
 

@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lostflops.align.calls import Query, read
-from lostflops.align.clocks import Clocks, clocks
-from lostflops.align.match import Matched, match
+from lostflops.align.clocks import clocks
+from lostflops.align.match import match
 from lostflops.align.waits import BASES, UNKNOWN, Arrivals, arrivals
 from lostflops.store.parquet import ColumnData, TextColumn
 
 Columns = Mapping[str, ColumnData]
+_NUMBERS: Final = tuple(name for name in Arrivals.__slots__ if name != "basis")
 
 
-def aligned(
-    query: Query, collectives: str, sizes: Mapping[str, int], hosts: Mapping[int, str | None]
-) -> tuple[Columns, Columns]:
-    """Columns of `clocks` and of `arrivals`; `collectives` is a relation, `hosts` names every rank of the run."""
-    matched = match(read(query, collectives), sizes, hosts)
-    told = clocks(matched, np.array(sorted(hosts), np.int64), hosts)
-    met = arrivals(matched, told)
-    return _clock_columns(told, matched, met), _arrival_columns(met)
+class Aligned:
+    """Clocks and meetings of a run; `collectives` is a relation, `hosts` names every rank of the run."""
 
+    def __init__(
+        self, query: Query, collectives: str, sizes: Mapping[str, int], hosts: Mapping[int, str | None]
+    ) -> None:
+        self._matched = match(read(query, collectives), sizes, hosts)
+        self._told = clocks(self._matched, np.array(sorted(hosts), np.int64), hosts)
 
-def _clock_columns(told: Clocks, matched: Matched, met: Arrivals) -> Columns:
-    tied = told.tied
-    found = (met.event != UNKNOWN) & (met.seen > 1)
-    alone = np.bincount(told.place(matched.calls.rank[matched.alone]), minlength=told.ranks.size)
-    return {
-        "rank": told.ranks,
-        "reference": np.full(told.ranks.size, told.reference),
-        "method": list(told.method),
-        "correction": np.where(tied, told.offset, UNKNOWN),
-        "uncertainty": _whole(told.uncertainty),
-        "drift": np.where(tied, told.drift * 1e6, np.nan),
-        "spread": _whole(np.where(tied, told.spread, np.inf)),
-        "instant": np.where(tied, told.instant, UNKNOWN),
-        "constraints": told.constraints,
-        "matched": np.bincount(told.place(met.rank[found]), minlength=told.ranks.size),
-        "unmatched": alone,
-    }
+    def clocks(self) -> Columns:
+        told, tied = self._told, self._told.tied
+        return {
+            "rank": told.ranks,
+            "reference": np.full(told.ranks.size, told.reference),
+            "method": list(told.method),
+            "correction": np.where(tied, told.offset, UNKNOWN),
+            "uncertainty": _whole(told.uncertainty),
+            "drift": np.where(tied, told.drift * 1e6, np.nan),
+            "spread": _whole(np.where(tied, told.spread, np.inf)),
+            "instant": np.where(tied, told.instant, UNKNOWN),
+            "constraints": told.constraints,
+            "matched": self._matched_by_rank(),
+            "unmatched": np.bincount(
+                told.place(self._matched.calls.rank[self._matched.alone]), minlength=told.ranks.size
+            ),
+        }
+
+    def arrivals(self) -> Iterator[tuple[list[int], Columns]]:
+        """Stretches of ranks, with their rows."""
+        for part in arrivals(self._matched, self._told):
+            numbers: dict[str, ColumnData] = {name: getattr(part, name) for name in _NUMBERS}
+            columns = {**numbers, "basis": TextColumn(part.basis.astype(np.uint32), BASES)}
+            yield np.unique(part.rank).tolist(), columns
+
+    def _matched_by_rank(self) -> npt.NDArray[np.int64]:
+        counts = np.zeros(self._told.ranks.size, np.int64)
+        for channel in self._matched.channels:
+            seen = channel.rows >= 0
+            counts[self._told.place(channel.members)] += (seen & (seen.sum(axis=0) > 1)).sum(axis=1)
+        return counts
 
 
 def _whole(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
     known = np.isfinite(values)
     return np.where(known, np.where(known, values, 0).astype(np.int64), UNKNOWN)
-
-
-def _arrival_columns(met: Arrivals) -> Columns:
-    numbers: dict[str, ColumnData] = {name: getattr(met, name) for name in Arrivals.__slots__ if name != "basis"}
-    return {**numbers, "basis": TextColumn(met.basis.astype(np.uint32), BASES)}

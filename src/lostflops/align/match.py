@@ -25,6 +25,8 @@ _TOGETHER: Final = 20_000
 """Ends of a call that the longest sequence misses lie within this many ns of each other."""
 _SAME_CLOCK: Final = Shift(0.0, 0.0, 0)
 _LANES: Final = 1 << 24
+ROW: Final = np.int32
+"""Type of rows of calls: ten million of them stand in tables of members and meetings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def _completed(calls: Calls) -> Calls:
     unknown = calls.group < 0
     if not unknown.any() or unknown.all():
         return calls
-    lane = np.unique(calls.rank * _LANES + calls.lane, return_inverse=True)[1]
+    lane = np.unique(calls.rank.astype(np.int64) * _LANES + calls.lane, return_inverse=True)[1]
     transfer = calls.having(frozenset({SEND, RECV}))
     kinds = np.where(unknown, -1, np.where(transfer, calls.op, len(calls.ops)))
     kind = _agreed(lane, kinds)
@@ -129,7 +131,7 @@ def _by_number(calls: Calls, rows: Codes, members: Codes) -> Codes:
     key = seq - seq.min() if seq.size else seq
     key = key * (int(repeats.max(initial=0)) + 1) + repeats
     numbers, meeting = np.unique(key, return_inverse=True)
-    table = np.full((members.size, numbers.size), -1, np.int64)
+    table = np.full((members.size, numbers.size), -1, ROW)
     table[np.searchsorted(members, calls.rank[rows]), meeting] = rows
     return _of_one_kind(calls, table)
 
@@ -185,7 +187,7 @@ def _by_time(calls: Calls, rows: Codes, members: Codes, hosts: Mapping[int, str 
     own = [rows[calls.rank[rows] == member] for member in members.tolist()]
     first = int(np.argmax([one.size for one in own]))
     longest = _sequence(calls, own[first])
-    table = np.full((members.size, own[first].size), -1, np.int64)
+    table = np.full((members.size, own[first].size), -1, ROW)
     table[first] = own[first]
     rest: list[tuple[int, Codes, Shift]] = []
     for place, mine in enumerate(own):

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.align.calls import Calls, Codes, Flags, Ns
-from lostflops.align.clocks import Clocks, Floats
+from lostflops.align.calls import ROWS_AT_ONCE, Calls, Codes, Flags, Ns
+from lostflops.align.clocks import Clocks
 from lostflops.align.match import Channel, Matched
 
 BASES: Final = (None, "clock", "shortest")
@@ -43,69 +43,96 @@ class Arrivals:
     basis: Codes
 
 
-def arrivals(matched: Matched, clocks: Clocks) -> Arrivals:
-    parts = list(_parts(matched, clocks))
+def arrivals(matched: Matched, clocks: Clocks) -> Iterator[Arrivals]:
+    """Stretches of ranks one after the other: ten million rows are never all in memory."""
+    meetings, first = [], 0
+    for channel in matched.channels:
+        meetings.append(_Meetings(matched.calls, channel, clocks, first))
+        first += channel.rows.shape[1]
+    rows = np.bincount(clocks.place(matched.calls.rank), minlength=clocks.ranks.size)
+    stretch = np.cumsum(rows) // ROWS_AT_ONCE
+    parts: dict[int, list[tuple[_Meetings, Codes]]] = {number: [] for number in np.unique(stretch).tolist()}
+    for one in meetings:
+        own = stretch[one.places]
+        for number in np.unique(own).tolist():
+            parts[number].append((one, np.flatnonzero(own == number)))
+    for members in parts.values():
+        yield _joined([one.rows(chosen) for one, chosen in members])
+
+
+def _joined(parts: list[tuple[npt.NDArray[Any], ...]]) -> Arrivals:
     if not parts:
         none = np.empty(0, np.int64)
         return Arrivals(none, none, none, np.empty(0, np.bool_), *(none,) * 7)
-    columns = [np.concatenate([part[i] for part in parts]) for i in range(len(Arrivals.__slots__))]
-    del parts
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return Arrivals(*(column[order] for column in columns))
 
 
-def _parts(matched: Matched, clocks: Clocks) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    meetings = 0
-    for channel in matched.channels:
-        yield _of(matched.calls, channel, clocks, meetings)
-        meetings += channel.rows.shape[1]
+class _Meetings:
+    """Meetings of one channel: who was last in each, when, and whether anybody waited."""
 
+    def __init__(self, calls: Calls, channel: Channel, clocks: Clocks, first: int) -> None:
+        self._calls, self._channel, self._clocks, self._first = calls, channel, clocks, first
+        self.places = clocks.place(channel.members)
+        self._tied = bool(clocks.tied[self.places].all())
+        seen = channel.rows >= 0
+        self._seen = seen.sum(axis=0)
+        self._step = np.where(seen, calls.step[channel.rows], -1).max(axis=0)
+        everyone = np.arange(channel.members.size)
+        if self._tied:
+            arrived = np.where(seen, self._arrived(everyone), UNKNOWN)
+            self._late = arrived.argmax(axis=0)
+            self._last = arrived.max(axis=0)
+        else:
+            length = np.where(seen, self._length(everyone), np.iinfo(np.int64).max)
+            self._late = length.argmin(axis=0)
+            self._last = length.min(axis=0)
+        waited = (self._wait(everyone) > 0).any(axis=0)
+        self._named = np.where(waited, channel.members[self._late], UNKNOWN)
 
-def _of(calls: Calls, channel: Channel, clocks: Clocks, first: int) -> tuple[npt.NDArray[Any], ...]:
-    rows, places = channel.rows, clocks.place(channel.members)
-    seen = rows >= 0
-    start, stop = calls.start[rows], calls.stop[rows]
-    place = np.broadcast_to(places[:, np.newaxis], rows.shape)
-    tied = clocks.tied[places]
-    if tied.all():
-        arrived = clocks.told(place, start)
-        wait, late = _by_clock(arrived, stop - start, seen, clocks.spread[places])
-    else:
-        arrived = np.where(tied[:, np.newaxis], clocks.told(place, start), UNKNOWN)
-        wait, late = _by_length(stop - start, seen)
-    waited = np.where(seen, wait, 0).max(axis=0) > 0
-    step = np.where(seen, calls.step[rows], -1).max(axis=0)
+    def rows(self, members: Codes) -> tuple[npt.NDArray[Any], ...]:
+        """Columns of `arrivals` for some members, one after the other."""
+        calls, channel, count = self._calls, self._channel, self._seen.size
+        rows = channel.rows[members]
+        seen = rows >= 0
+        tied = self._clocks.tied[self.places[members]][:, np.newaxis]
 
-    def of_meeting(values: Codes) -> Codes:
-        return np.tile(values, channel.members.size)
+        def of_meeting(values: Codes) -> Codes:
+            return np.tile(values, members.size)
 
-    def where_seen(values: Codes) -> Codes:
-        return np.where(seen, values, UNKNOWN).ravel()
+        def where_seen(values: Codes) -> Codes:
+            return np.where(seen, values, UNKNOWN).ravel()
 
-    return (
-        np.repeat(channel.members, rows.shape[1]),
-        where_seen(calls.event[rows]),
-        of_meeting(first + np.arange(rows.shape[1])),
-        np.full(rows.size, channel.is_p2p),
-        of_meeting(np.where(step >= 0, step, UNKNOWN)),
-        np.full(rows.size, channel.expected if channel.expected > 0 else UNKNOWN),
-        of_meeting(seen.sum(axis=0)),
-        where_seen(arrived),
-        where_seen(wait),
-        of_meeting(np.where(waited, channel.members[late], UNKNOWN)),
-        np.where(seen, _CLOCK if tied.all() else _SHORTEST, 0).ravel(),
-    )
+        return (
+            np.repeat(channel.members[members], count),
+            where_seen(calls.event[rows]),
+            of_meeting(self._first + np.arange(count)),
+            np.full(rows.size, channel.is_p2p),
+            of_meeting(np.where(self._step >= 0, self._step, UNKNOWN)),
+            np.full(rows.size, channel.expected if channel.expected > 0 else UNKNOWN),
+            of_meeting(self._seen),
+            where_seen(np.where(tied, self._arrived(members), UNKNOWN)),
+            where_seen(self._wait(members)),
+            of_meeting(self._named),
+            np.where(seen, _CLOCK if self._tied else _SHORTEST, 0).ravel(),
+        )
 
+    def _arrived(self, members: Codes) -> Ns:
+        rows = self._channel.rows[members]
+        place = np.broadcast_to(self.places[members][:, np.newaxis], rows.shape)
+        return self._clocks.told(place, self._calls.start[rows])
 
-def _by_clock(arrived: Ns, length: Ns, seen: Flags, spread: Floats) -> tuple[Ns, Codes]:
-    """Waits, and the place of the last to arrive in each meeting."""
-    late = np.where(seen, arrived, UNKNOWN).argmax(axis=0)
-    last = arrived[late, np.arange(late.size)]
-    wait = np.minimum(last - arrived, length)
-    told = last - arrived > _RESOLUTION * (spread[:, np.newaxis] + spread[late])
-    return np.where(told, wait, 0), late
+    def _length(self, members: Codes) -> Ns:
+        rows = self._channel.rows[members]
+        return self._calls.stop[rows] - self._calls.start[rows]
 
-
-def _by_length(length: Ns, seen: Flags) -> tuple[Ns, Codes]:
-    late = np.where(seen, length, np.iinfo(np.int64).max).argmin(axis=0)
-    return length - length[late, np.arange(late.size)], late
+    def _wait(self, members: Codes) -> Ns:
+        """How long each waited in each meeting; 0 where it was not seen, or too short to tell."""
+        seen, length = self._channel.rows[members] >= 0, self._length(members)
+        if not self._tied:
+            return np.where(seen, length - self._last, 0)
+        spread = self._clocks.spread[self.places]
+        behind = self._last - self._arrived(members)
+        told = seen & (behind > _RESOLUTION * (spread[members][:, np.newaxis] + spread[self._late]))
+        return np.where(told, np.minimum(behind, length), 0)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.align.answers import clock_notes, clock_of
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
 from lostflops.ledger.record import UNKNOWN_GROUP
 from lostflops.ledger.scope import scope
@@ -59,14 +60,15 @@ def comm(
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
     rows = run.sql(query).fetchall() if spans else []
+    clock = clock_of(run)
     tables = _groups(groups), _collectives(rows, limit)
     return Result(
         name="comm",
         title="Communication",
         verdict=_verdict(total, wall, waited, rows),
         blocks=tables if rows or total.comm else (),
-        more=() if rows or total.comm else tables,
-        notes=tuple(_notes(rows)),
+        more=(clock,) if rows or total.comm else (clock, *tables),
+        notes=(*_notes(rows), *(clock_notes(run, clock) if rows else ())),
     )
 
 
@@ -83,8 +85,6 @@ def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
             f"{counted(calls - matched, 'call')} of {calls:,} could not be matched with other ranks: their transfer "
             "may hold waiting."
         )
-    if rows:
-        yield "A wait ends when the last rank that was seen arrives: lostflops ranks says for whom."
 
 
 def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, ...]]) -> str:

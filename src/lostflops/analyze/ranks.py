@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
 from lostflops.blame.judgement import Judgement, judge
@@ -19,7 +20,6 @@ from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.scope import Scope, scope
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
-from lostflops.units import counted, format_ns
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import WindowKind
@@ -53,7 +53,7 @@ def ranks(
     order = recognise(run, mesh)
     found = judge(run, asked, order, progress)
     lateness = _lateness(run, asked)
-    clock = _clock(run)
+    clock = clock_of(run)
     return Result(
         name="ranks",
         title="Who is late",
@@ -175,7 +175,7 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
         Field("wait_ns", "ns", "waits"),
         Field("lateness_ns", "ns", "lateness"),
         Field("last", "count", "last in"),
-        Field("collectives", "count", "of"),
+        Field("collectives", "count", shown=False),
         Field("charged_ns", "ns", "waited for"),
     )
     rows = []
@@ -200,29 +200,7 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
 
 def _place(order: Mesh, rank: int) -> str:
     place = order.places[order.ranks.index(rank)].tolist()
-    return " ".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
-
-
-def _clock(run: Run) -> Section:
-    rows = run.sql(
-        "select rank, correction, uncertainty, drift, method, spread, reference from clocks order by rank"
-    ).fetchall()
-    methods = {row[4] for row in rows}
-    items = (
-        Pair(
-            "method", "collectives" if "collectives" in methods else "same host" if "same host" in methods else "none"
-        ),
-        Pair("reference", rows[0][6] if rows else None),
-    )
-    fields = (
-        Field("rank"),
-        Field("offset_ns", "ns"),
-        Field("uncertainty_ns", "ns"),
-        Field("drift_ppm"),
-        Field("method"),
-        Field("spread_ns", "ns"),
-    )
-    return Section("clock", "Clocks", items, Table("ranks", "", fields, tuple(row[:6] for row in rows)))
+    return ",".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
 
 
 def _evenness(found: Judgement) -> Pairs:
@@ -244,7 +222,7 @@ def _mesh(order: Mesh) -> Pairs:
 
 
 def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all: int) -> Iterator[str]:
-    yield from _clock_notes(run, clock)
+    yield from clock_notes(run, clock)
     compared = found.comparison.ranks.size
     if compared < ranks_in_all:
         yield (
@@ -252,32 +230,3 @@ def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all
             "of those that do the same work."
         )
     yield from order.notes
-
-
-def _clock_notes(run: Run, clock: Section) -> Iterator[str]:
-    rows = clock.table.rows
-    tied = [row for row in rows if row[4] == "collectives"]
-    lost = [row[0] for row in rows if row[4] in ("untied", "contradictory")]
-    reference = clock.items[1].value
-    if tied:
-        widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
-        yield (
-            f"One clock, that of rank {reference}: {counted(len(tied), 'rank')} tied to it by collectives, certainly "
-            f"within {format_ns(widest)}; ends typically lie {format_ns(spread)} apart, and no shorter wait is told."
-        )
-    elif len(rows) > 1 and not lost:
-        yield "The ranks share the clock of their host."
-    if lost:
-        listed = ", ".join(map(str, lost[:8])) + (" ..." if len(lost) > 8 else "")
-        yield (
-            f"Nothing ties the clock of rank {listed} to the others: their waits are what calls took longer than the "
-            "shortest."
-        )
-    missing, alone = run.sql(
-        "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
-    ).fetchall()[0]
-    if missing or alone:
-        yield (
-            f"{counted(missing, 'record')} of collectives missing on a rank that took part, {alone:,} found on no "
-            "other rank: waits for a missing record are not told."
-        )

@@ -1,7 +1,6 @@
 """Where did the time of the run go, and how much of it did the model's FLOPs take?
 
-Every nanosecond of every rank's window stands on one line; the lines sum to the ranks' wall time. Until ranks are
-matched with each other, communication that nothing hides stands on `comm.transfer`, waiting for late ranks included.
+Every nanosecond of every rank's window stands on one line; the lines sum to the ranks' wall time.
 """
 
 from __future__ import annotations
@@ -10,6 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from lostflops.align.answers import clock_notes, clock_of
+from lostflops.align.mesh import recognise
+from lostflops.blame.judgement import judged
+from lostflops.blame.sayings import latecomers
+from lostflops.blame.stragglers import Straggler
 from lostflops.ledger.accounts import Progress, ledgers
 from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, grouped
 from lostflops.ledger.mfu import Claims, waterfall
@@ -45,6 +49,8 @@ def report(
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
     accelerated = _accelerated(run, total.on_thread)
+    found = judged(run, asked, recognise(run), total.profiles).stragglers if len(total.profiles) > 1 else ()
+    clock = clock_of(run)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
@@ -54,7 +60,8 @@ def report(
         name="report",
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
-        + _verdict(asked, total, fall.value),
+        + _verdict(asked, total, fall.value)
+        + (f" {latecomers(found)}" if found else ""),
         blocks=(
             fall,
             _ledger(total),
@@ -64,13 +71,18 @@ def report(
             *([_throughput(total, said)] if total.step_count else []),
             _quality(run, asked, total),
         ),
-        notes=tuple(_notes(asked, total, accelerated, _records_launches(run, asked))),
+        notes=(
+            *_notes(asked, total, accelerated, _records_launches(run, asked)),
+            *(clock_notes(run, clock) if total.comm and len(total.ranks) > 1 else ()),
+        ),
         more=(
             *breakdowns.values(),
             *([] if total.comm else [_overlap(total)]),
             *([] if total.step_count else [_throughput(total, said)]),
             _window(asked, total),
             _ranks(total),
+            _slowest(found),
+            clock,
         ),
     )
 
@@ -201,6 +213,12 @@ def _ranks(total: RunLedger) -> Table:
     return Table("ranks", "Ranks", fields, rows)
 
 
+def _slowest(found: Sequence[Straggler]) -> Table:
+    fields = (Field("rank"), Field("kind"), Field("line"), Field("cause"), Field("charged_ns", "ns"))
+    rows = tuple((one.rank, one.kind, one.line, one.cause, one.charged) for one in found)
+    return Table("stragglers", "Stragglers", fields, rows)
+
+
 def _overlap(total: RunLedger) -> Pairs:
     return Pairs(
         "overlap",
@@ -291,8 +309,6 @@ def _notes(asked: Scope, total: RunLedger, accelerated: int, records_launches: b
             else "the format records no launches, and cannot tell why a device was idle."
         )
         yield f"{format_share(total.share('unexplained'))} is unexplained: {why}"
-    if len(total.ranks) > 1 and total.lines["comm.transfer"]:
-        yield "comm.transfer includes waiting for late ranks: it is not yet split from transfer"
 
 
 def _records_launches(run: Run, asked: Scope) -> bool:

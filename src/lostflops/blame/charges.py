@@ -1,51 +1,116 @@
-"""Whose fault a wait is: charged to the last to arrive, and passed on where that one had been held up itself."""
+"""Whose fault a wait is: charged to the last to arrive, and passed on where that one had been held up itself.
+
+A rank is late to one kind of group because it waited in another: for its tensor-parallel peers before the gradients are
+reduced, for the stage before it before it can send on. Kinds of groups are told by their shape, so that the same kind
+can be compared between the ranks of a cohort.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from lostflops.blame.comparison import Codes, Comparison, Floats
+from lostflops.blame.comparison import Codes, Comparison, Flags, Floats, usual
 from lostflops.ledger.profile import Profile
 
-_MOST_HOPS = 64
+_MOST_HOPS: Final = 64
+_RANGE: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$")
 
 
 def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequence[int]) -> Floats:
     """Exposed waiting of all ranks by the rank that it is charged to, in the order of the comparison's ranks.
 
     A rank that is no origin passes on what it inherited, to those that it waited for: the part of its lateness that it
-    spent waiting beyond its cohort.
+    spent waiting, beyond its cohort, in groups of another kind, or in transfers.
     """
-    waiter, late, ns = _waits(profiles, comparison.ranks)
-    charge = np.zeros(comparison.ranks.size)
-    np.add.at(charge, late, ns)
-    if not origins:
-        return charge
-    passed_on = _inherited(comparison)
-    passed_on[[comparison.place(rank) for rank in origins]] = 0.0
-    total = np.zeros(charge.size)
-    np.add.at(total, waiter, ns)
-    share = ns / np.maximum(total[waiter], 1)
-    passed_on[total == 0] = 0.0
+    waits = _waits(profiles, comparison.ranks)
+    kinds = int(waits.kind.max(initial=-1)) + 1
+    charge = np.zeros((comparison.ranks.size, max(kinds, 1)))
+    np.add.at(charge, (waits.late, waits.kind), waits.ns)
+    if not origins or not waits.ns.size:
+        return np.asarray(charge.sum(axis=1))
+    beyond = _beyond(waits, comparison, charge.shape)
+    share, keep = _ways(waits, beyond, comparison)
+    keep[[comparison.place(rank) for rank in origins]] = 1.0
     for _ in range(_MOST_HOPS):
-        moving = charge * passed_on
+        moving = charge * (1 - keep)
         if moving.sum() < 1:
             break
-        charge -= moving
-        np.add.at(charge, late, moving[waiter] * share)
-    return charge
+        charge *= keep
+        _pass_on(charge, moving, waits, beyond, share)
+    return np.asarray(charge.sum(axis=1))
 
 
-def _waits(profiles: Sequence[Profile], ranks: Codes) -> tuple[Codes, Codes, Floats]:
-    """Places of who waited and for whom, and how long; of ranks that are compared."""
-    rows = [(one.rank, late, ns) for one in profiles for late, ns in one.waited.items() if ns]
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    table = table[np.isin(table[:, 1], ranks)]
-    return np.searchsorted(ranks, table[:, 0]), np.searchsorted(ranks, table[:, 1]), table[:, 2].astype(np.float64)
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Places of who waited and for whom, in which kind of group, and how long."""
+
+    waiter: Codes
+    late: Codes
+    kind: Codes
+    ns: Floats
+    transfers: Flags
+    """Which kinds are transfers."""
 
 
-def _inherited(comparison: Comparison) -> Floats:
-    waited, own = np.maximum(comparison.waited, 0.0), np.maximum(comparison.excess, 0.0)
-    return np.asarray(waited / np.maximum(waited + own, 1.0))
+def _waits(profiles: Sequence[Profile], ranks: Codes) -> _Waits:
+    known = set(ranks.tolist())
+    rows = [(one.rank, wait) for one in profiles for wait in one.waited if wait.ns and wait.late in known]
+    names = list(dict.fromkeys((kind_of(wait.group), wait.is_transfer) for _, wait in rows))
+    numbers = {name: number for number, name in enumerate(names)}
+    return _Waits(
+        np.searchsorted(ranks, np.array([rank for rank, _ in rows], np.int64)),
+        np.searchsorted(ranks, np.array([wait.late for _, wait in rows], np.int64)),
+        np.array([numbers[kind_of(wait.group), wait.is_transfer] for _, wait in rows], np.int64),
+        np.array([wait.ns for _, wait in rows], np.float64),
+        np.array([is_transfer for _, is_transfer in names], np.bool_),
+    )
+
+
+def kind_of(group: str) -> str:
+    """What groups that play the same part have in common: how many ranks, and how far apart.
+
+    >>> kind_of("5@0-7"), kind_of("12@1-7/2"), kind_of("3@0,5,6"), kind_of("unknown group")
+    ('8/1', '4/2', '0,5,6', 'unknown group')
+    """
+    match = _RANGE.search(group)
+    if match is None:
+        return group.rpartition("@")[2]
+    first, last, stride = int(match[1]), int(match[2]), int(match[3] or 1)
+    return f"{(last - first) // stride + 1}/{stride}"
+
+
+def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Floats:
+    """By rank and kind the share of its waiting that is beyond its cohort's."""
+    total = np.zeros(shape)
+    np.add.at(total, (waits.waiter, waits.kind), waits.ns)
+    excess = np.maximum(total - usual(total, comparison.cohort), 0.0)
+    return np.asarray(excess / np.maximum(total, 1.0))
+
+
+def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats, Floats]:
+    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps."""
+    inherited = waits.ns * beyond[waits.waiter, waits.kind]
+    total = np.zeros(beyond.shape)
+    np.add.at(total, (waits.waiter, waits.kind), inherited)
+    elsewhere = total.sum(axis=1, keepdims=True) - np.where(waits.transfers, 0.0, total)
+    own = np.maximum(comparison.excess * comparison.counts, 0.0)[:, np.newaxis]
+    return inherited, np.asarray((own + 1.0) / (own + elsewhere + 1.0))
+
+
+def _pass_on(charge: Floats, moving: Floats, waits: _Waits, beyond: Floats, inherited: Floats) -> None:
+    """Give what ranks do not keep to those that they waited for, in kinds that the charge did not come from."""
+    kinds = beyond.shape[1]
+    for kind in range(kinds):
+        usable = waits.transfers[waits.kind] | (waits.kind != kind)
+        weight = np.where(usable, inherited, 0.0)
+        total = np.zeros(beyond.shape[0])
+        np.add.at(total, waits.waiter, weight)
+        amount = moving[waits.waiter, kind] * weight / np.maximum(total[waits.waiter], 1e-9)
+        np.add.at(charge, (waits.late, waits.kind), amount)
+        lost = np.where(total > 0, 0.0, moving[:, kind])
+        charge[:, kind] += lost

@@ -47,6 +47,8 @@ class Comparison:
     waited: Floats
     pieces: Floats
     by_step: Floats
+    counts: Codes
+    """Steps of each rank."""
 
     def place(self, rank: int) -> int:
         return int(np.searchsorted(self.ranks, rank))
@@ -70,7 +72,7 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
     ran = np.nansum(pieces, axis=1) / counts
     own, waits = mean[:, _OWN], mean[:, _WAITING].sum(axis=1)
     whole, without = own.sum(axis=1), own[:, _NOT_QUEUED].sum(axis=1)
-    by_line = own - _usual(own, cohort, told)
+    by_line = own - usual(own, cohort, told)
     by_line[:, _QUEUED] = np.where(told, by_line[:, _QUEUED], 0.0)
     steps_whole = lines[:, :, _OWN].sum(axis=2)
     steps_without = lines[:, :, _OWN][:, :, _NOT_QUEUED].sum(axis=2)
@@ -80,15 +82,16 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
         cohort,
         mean.sum(axis=1),
         whole,
-        np.where(told, whole - _usual(whole, cohort, told), without - _usual(without, cohort)),
+        np.where(told, whole - usual(whole, cohort, told), without - usual(without, cohort)),
         by_line,
-        waits - _usual(waits, cohort, told),
-        ran / np.maximum(_usual(ran, cohort), 1) - 1,
+        waits - usual(waits, cohort, told),
+        ran / np.maximum(usual(ran, cohort), 1) - 1,
         np.where(
             told[:, np.newaxis],
-            steps_whole - _usual(steps_whole, cohort, told),
-            steps_without - _usual(steps_without, cohort),
+            steps_whole - usual(steps_whole, cohort, told),
+            steps_without - usual(steps_without, cohort),
         ),
+        counts,
     )
 
 
@@ -98,9 +101,9 @@ def _labels(ranks: Codes, cohorts: Mapping[int, Sequence[int]]) -> Codes:
     return np.unique(np.array(first, np.int64), return_inverse=True)[1]
 
 
-def _usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:
+def usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:
     """Of each rank's cohort the lower median, of members with all records where there are two such."""
-    usual = np.full(values.shape, np.nan)
+    found = np.full(values.shape, np.nan)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)
         known = ~np.isnan(values[rows])
@@ -108,5 +111,5 @@ def _usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:
         used = np.where(whole.sum(axis=0) > 1, whole, known)
         ordered = np.sort(np.where(used, values[rows], np.nan), axis=0)
         middle = np.maximum(used.sum(axis=0) - 1, 0) // 2
-        usual[rows] = np.take_along_axis(ordered, middle[np.newaxis], axis=0)
-    return usual
+        found[rows] = np.take_along_axis(ordered, middle[np.newaxis], axis=0)
+    return found

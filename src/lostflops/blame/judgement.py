@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_RANKS: Final = 512
 """Up to so many ranks all are compared; of more, those that waited least beside a sample of their cohorts."""
-_MORE: Final = 1.02
-"""Times the FLOPs of its cohort above which a rank did more work."""
+_OTHERS: Final = 3
+"""Ranks of the cohort whose FLOPs are counted."""
 
 _DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
@@ -92,15 +92,14 @@ class _Evidence:
     def __init__(self, run: Run, asked: Scope, cohorts: Mapping[int, Sequence[int]]) -> None:
         self._run, self._asked, self._cohorts = run, asked, cohorts
 
-    def did_more(self, rank: int) -> bool | None:
-        other = next((one for one in self._cohorts[rank] if one != rank), None)
-        if other is None:
-            return None
+    def more_flops(self, rank: int) -> float:
+        others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
         work = {
             ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
-            for ledger in ledgers(self._run, replace(self._asked, ranks=(rank, other)))
+            for ledger in ledgers(self._run, replace(self._asked, ranks=(rank, *others)))
         }
-        return work[rank] > _MORE * work[other] if work.get(rank) and work.get(other) else None
+        usual = float(np.median([work.get(one, 0) for one in others])) if others else 0.0
+        return work.get(rank, 0) / usual - 1 if usual else 0.0
 
     def lead(self, rank: int) -> float:
         query = _LEAD.format(rank=rank, steps=_within(self._asked))

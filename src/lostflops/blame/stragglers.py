@@ -21,11 +21,14 @@ _HALF: Final = 0.5
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
-_MUCH_OF_IT: Final = 0.25
+_AS_FOR_FEW: Final = 0.25
+"""Of the largest charge."""
 _CLEARLY: Final = 6.0
 _FEW: Final = 4
-_TO_DEVIATION: Final = 1.4826
-"""From the median distance of normal values to their standard deviation."""
+_TAIL: Final = 0.9
+_TAIL_DEVIATIONS: Final = 1.645
+"""Standard deviations within which that share of normal values lies; steps of real ranks have long tails."""
+_LEAST_CHANCE: Final = 1e-300
 _BEYOND_DOUBT: Final = 0.15
 """Share of the step above which a rank is named without being the last often."""
 
@@ -74,8 +77,8 @@ class Straggler:
 class Evidence(Protocol):
     """What is looked up for the ranks that are named, and for no others."""
 
-    def did_more(self, rank: int) -> bool | None:
-        """Whether the rank did more FLOPs than its cohort; None where nothing tells."""
+    def more_flops(self, rank: int) -> float:
+        """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
 
     def lead(self, rank: int) -> float:
         """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
@@ -90,18 +93,19 @@ def find(
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
-    ranks, waited = comparison.ranks.size, float(charged.sum())
-    kept = [one for one in found if _counts(one, ranks, waited, _noise(comparison, one.rank))]
+    ranks, most = comparison.ranks.size, float(charged.max())
+    kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
 
 
-def _counts(one: Straggler, ranks: int, all_charges: float, noise: float) -> bool:
-    """Others waited for it, and not by chance: it is the last too often; or it is behind much of all waiting, and well
-    above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove nothing."""
-    if all_charges and one.charged < _WAITED_FOR * one.wall * one.steps:
+def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:
+    """Others waited for it, and not by chance: it is the last too often; or they waited for it as for few others, and
+    it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove
+    nothing."""
+    if largest and one.charged < _WAITED_FOR * one.wall * one.steps:
         return False
     could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
-    stands_out = one.charged >= _MUCH_OF_IT * all_charges and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
+    stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
     return one.p_value <= _SIGNIFICANT or not could_tell or stands_out or beyond_doubt
 
@@ -113,7 +117,8 @@ def _noise(comparison: Comparison, rank: int) -> float:
     values = np.delete(comparison.by_step, place, axis=0).ravel()
     if comparison.ranks.size < _FEW:
         values = comparison.by_step[place] - np.nanmedian(comparison.by_step[place])
-    return _TO_DEVIATION * float(np.nanmedian(np.abs(values))) if (~np.isnan(values)).any() else 0.0
+    known = np.abs(values[~np.isnan(values)])
+    return float(np.quantile(known, _TAIL)) / _TAIL_DEVIATIONS if known.size else 0.0
 
 
 def _named(comparison: Comparison) -> list[int]:
@@ -146,7 +151,7 @@ def _straggler(
         kind="persistent" if slow >= _HALF * steps else "transient",
         charged=round(float(charged[place])),
         line=line,
-        cause=CAUSES.get(line) or _computing(comparison, place, evidence.did_more(rank)),
+        cause=CAUSES.get(line) or _computing(comparison, place, evidence.more_flops(rank)),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
         cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
@@ -158,13 +163,11 @@ def _straggler(
     )
 
 
-def _computing(comparison: Comparison, place: int, more_flops: bool | None) -> str:
+def _computing(comparison: Comparison, place: int, more_flops: float) -> str:
     """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
-    if more_flops:
-        return "more_work"
     longer = comparison.lines[place, OWN_LINES.index("compute")]
     usual = comparison.own[place] - comparison.excess[place]
-    more = comparison.pieces[place]
+    more = max(comparison.pieces[place], more_flops)
     return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
 
 
@@ -186,4 +189,4 @@ def chance(last: Last, ranks: int) -> float:
         )
         for k in range(last.times, last.of + 1)
     )
-    return float(f"{min(1.0, tail * ranks):.6g}")
+    return max(float(f"{min(1.0, tail * ranks):.6g}"), _LEAST_CHANCE)

@@ -87,8 +87,10 @@ def report(
 
 
 def _next_verb(found: dict[str, Any]) -> str:
-    """The verb that looks into the largest loss."""
+    """The verb that looks into the largest loss, or into who is late."""
+    if found["stragglers"]:
+        return "ranks"
     largest = found["losses"][0]["line"] if found["losses"] else "compute"
     if largest.startswith("comm."):
-        return "comm"
+        return "comm" if largest == "comm.transfer" else "ranks"
     return "steps" if largest.startswith("idle.") and found["window"]["steps"] else "kernels"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import duckdb
 
-from lostflops.align.aligned import Columns, aligned
+from lostflops.align.aligned import Aligned, Columns
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import ParquetWriter, scan
-from lostflops.store.tables import ARRIVALS, CLOCKS, COLLECTIVES, GROUPS
+from lostflops.store.tables import ARRIVALS, CLOCKS, COLLECTIVES, GROUPS, Table
 
 Files = dict[str, list[DataFile]]
 
@@ -18,19 +18,25 @@ Files = dict[str, list[DataFile]]
 def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None:
     """Write tables `clocks` and `arrivals` anew; `files` is changed to name them."""
     hosts = {int(str(row["rank"])): _text(row["host"]) for row in rank_rows(list(sources))}
-    columns = _columns(run, files, hosts)
+    found = _aligned(run, files, hosts)
     writer = ParquetWriter()
+
+    def written(table: Table, name: str, ranks: list[int], columns: Columns) -> DataFile:
+        path = run.staging / table.name / f"{name}.parquet"
+        writer.write(table, columns, path)
+        return DataFile(path=run.relative(path), format="", ranks=ranks)
+
     try:
-        for table, rows in zip((CLOCKS, ARRIVALS), columns, strict=True):
-            path = run.staging / table.name / "all.parquet"
-            writer.write(table, rows, path)
-            files[table.name] = [DataFile(path=run.relative(path), format="", ranks=sorted(hosts))]
+        files[CLOCKS.name] = [written(CLOCKS, "all", sorted(hosts), found.clocks())]
+        files[ARRIVALS.name] = [
+            written(ARRIVALS, f"ranks-{ranks[0]:06d}", ranks, columns) for ranks, columns in found.arrivals() if ranks
+        ]
     finally:
         writer.close()
 
 
-def _columns(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> tuple[Columns, Columns]:
-    with duckdb.connect() as connection:
+def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
+    with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
         for table in (COLLECTIVES, GROUPS):
             paths = [run.folder / file.path for file in files.get(table.name, [])]
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
@@ -39,7 +45,7 @@ def _columns(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> tupl
                 rows += f" UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
             connection.execute(f"CREATE VIEW {table.name} AS {rows}")
         sizes = dict(connection.sql("SELECT group_id, max(size) FROM groups GROUP BY 1").fetchall())
-        return aligned(lambda sql: connection.sql(sql).fetchnumpy(), COLLECTIVES.name, sizes, hosts)
+        return Aligned(lambda sql: connection.sql(sql).fetchnumpy(), COLLECTIVES.name, sizes, hosts)
 
 
 def _text(value: object) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,15 +19,24 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 
+class Waited(NamedTuple):
+    """Exposed waiting in a group, for one rank."""
+
+    group: str
+    late: int
+    is_transfer: bool
+    ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """`lines` has a row per step and a column per line of the ledger; a window of the whole trace is one step, -1.
-    `waited` is exposed waiting by the rank it was for; `pieces` are the kernels that compute, or ops on a CPU rank."""
+    `pieces` are the kernels that compute, or ops on a CPU rank."""
 
     rank: int
     steps: Codes
     lines: Ns
-    waited: dict[int, int]
+    waited: tuple[Waited, ...]
     pieces: Codes
 
 
@@ -45,12 +54,21 @@ def profile(record: Record, made: Partition) -> Profile:
     return Profile(record.rank, steps, lines, _waited(record, made), _pieces(record, chosen.start, chosen.stop))
 
 
-def _waited(record: Record, made: Partition) -> dict[int, int]:
-    late, found = record.communication.late, {}
-    shares = sum(ns for line, ns in communication_shares(record, made.lines) if line != "comm.transfer")
-    for rank in np.unique(late[late >= 0]).tolist():
-        found[rank] = int(np.sum(shares, where=late == rank))
-    return found
+def _waited(record: Record, made: Partition) -> tuple[Waited, ...]:
+    calls = record.communication
+    shares = np.zeros(calls.start.size, np.int64)
+    for line, ns in communication_shares(record, made.lines):
+        shares += 0 if line == "comm.transfer" else ns
+    rows = np.flatnonzero((calls.late >= 0) & (shares > 0))
+    keys, which = np.unique(
+        np.stack((calls.group[rows], calls.late[rows], calls.transfer[rows])), axis=1, return_inverse=True
+    )
+    total = np.zeros(keys.shape[1], np.int64)
+    np.add.at(total, which.ravel(), shares[rows])
+    return tuple(
+        Waited(record.collectives.name(group), late, bool(is_transfer), ns)
+        for (group, late, is_transfer), ns in zip(keys.T.tolist(), total.tolist(), strict=True)
+    )
 
 
 def _pieces(record: Record, start: Ns, stop: Ns) -> Codes:

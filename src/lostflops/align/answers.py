@@ -1,0 +1,69 @@
+"""The common clock as answers state it: method, reference and uncertainty, in figures and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.align.clocks import COLLECTIVES, CONTRADICTORY, SAME_HOST, UNTIED
+from lostflops.results import Field, Pair, Section, Table
+from lostflops.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_MOST_LISTED: Final = 8
+_NONE: Final = "none"
+
+
+def clock_of(run: Run) -> Section:
+    rows = run.sql(
+        "select rank, correction, uncertainty, drift, method, spread, reference from clocks order by rank"
+    ).fetchall()
+    methods = {row[4] for row in rows}
+    items = (
+        Pair("method", next((method for method in (COLLECTIVES, SAME_HOST) if method in methods), _NONE)),
+        Pair("reference", rows[0][6] if rows else None),
+    )
+    fields = (
+        Field("rank"),
+        Field("offset_ns", "ns"),
+        Field("uncertainty_ns", "ns"),
+        Field("drift_ppm"),
+        Field("method"),
+        Field("spread_ns", "ns"),
+    )
+    return Section("clock", "Clocks", items, Table("ranks", "", fields, tuple(row[:6] for row in rows)))
+
+
+def clock_notes(run: Run, clock: Section) -> Iterator[str]:
+    """How far arrivals of different ranks can be compared, and what is missing for it."""
+    rows = clock.table.rows
+    if not rows:
+        yield "The run holds no common clock: ingest its traces again to tell waits from transfers."
+        return
+    tied = [row for row in rows if row[4] == COLLECTIVES]
+    lost = [row[0] for row in rows if row[4] in (UNTIED, CONTRADICTORY)]
+    if tied:
+        widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
+        yield (
+            f"One clock, that of rank {clock.items[1].value}: {counted(len(tied), 'rank')} tied to it by collectives, "
+            f"certainly within {format_ns(widest)}; ends typically lie {format_ns(spread)} apart, and no wait much "
+            "shorter than that is told."
+        )
+    elif len(rows) > 1 and not lost:
+        yield "The ranks share the clock of their host."
+    if lost:
+        listed = ", ".join(map(str, lost[:_MOST_LISTED])) + (" ..." if len(lost) > _MOST_LISTED else "")
+        yield (
+            f"No collective ties the clock of rank {listed} to that of rank {clock.items[1].value}: waits in their "
+            "groups are what calls took longer than the shortest."
+        )
+    missing, alone = run.sql(
+        "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
+    ).fetchall()[0]
+    if missing or alone:
+        yield (
+            f"{counted(missing, 'record')} of collectives missing on a rank that took part, {alone:,} found on no "
+            "other rank: waits for a missing record are not told."
+        )
