@@ -36,12 +36,14 @@ def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequen
     beyond = _beyond(waits, comparison, charge.shape)
     share, keep = _ways(waits, beyond, comparison)
     keep[[comparison.place(rank) for rank in origins]] = 1.0
+    received = charge.copy()
     for _ in range(_MOST_HOPS):
-        moving = charge * (1 - keep)
+        moving = received * (1 - keep)
         if moving.sum() < 1:
             break
-        charge *= keep
-        _pass_on(charge, moving, waits, beyond, share)
+        received = np.zeros(charge.shape)
+        _pass_on(received, moving, waits, beyond, share)
+        charge += received - moving
     return np.asarray(charge.sum(axis=1))
 
 
@@ -93,13 +95,18 @@ def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Fl
 
 
 def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats, Floats]:
-    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps."""
+    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps: what it
+    inherited explains no more of its lateness, which is what the one waited that waited most for it."""
     inherited = waits.ns * beyond[waits.waiter, waits.kind]
     total = np.zeros(beyond.shape)
     np.add.at(total, (waits.waiter, waits.kind), inherited)
     elsewhere = total.sum(axis=1, keepdims=True) - np.where(waits.transfers, 0.0, total)
     own = np.maximum(comparison.excess * comparison.counts, 0.0)[:, np.newaxis]
-    return inherited, np.asarray((own + 1.0) / (own + elsewhere + 1.0))
+    lateness = np.zeros(beyond.shape)
+    np.maximum.at(lateness, (waits.late, waits.kind), waits.ns)
+    return inherited, np.asarray(
+        (np.maximum(own, lateness - elsewhere) + 1.0) / (np.maximum(own + elsewhere, lateness) + 1.0)
+    )
 
 
 def _pass_on(charge: Floats, moving: Floats, waits: _Waits, beyond: Floats, inherited: Floats) -> None:

@@ -124,7 +124,7 @@ def _noise(comparison: Comparison, rank: int) -> float:
 def _named(comparison: Comparison) -> list[int]:
     excess, wall = comparison.excess, comparison.wall
     alike = np.bincount(comparison.cohort)[comparison.cohort] > 1
-    slow = alike & (excess >= SMALLEST * wall)
+    slow = alike & (excess > 0) & (excess >= SMALLEST * wall)
     return [
         int(comparison.ranks[place])
         for place in np.flatnonzero(slow).tolist()
