@@ -18,6 +18,8 @@ from lostflops.blame.comparison import Codes, Comparison, Flags, Floats, usual
 from lostflops.ledger.profile import Profile
 
 _MOST_HOPS: Final = 64
+_MOST_CARRIERS: Final = 16
+_HALF: Final = 0.5
 _RANGE: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$")
 
 
@@ -28,11 +30,35 @@ def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequen
     spent waiting, beyond its cohort, in groups of another kind, or in transfers.
     """
     waits = _waits(profiles, comparison.ranks)
-    kinds = int(waits.kind.max(initial=-1)) + 1
-    charge = np.zeros((comparison.ranks.size, max(kinds, 1)))
+    charge = _direct(waits, comparison)
+    if origins and waits.ns.size:
+        _settle(charge, waits, comparison, origins)
+    return np.asarray(charge.sum(axis=1))
+
+
+def carriers(profiles: Sequence[Profile], comparison: Comparison, origins: Sequence[int], rank: int) -> list[int]:
+    """The rank, one of the origins, and of those that others waited for most the ones that had it from there."""
+    waits = _waits(profiles, comparison.ranks)
+    charge, found, place = _direct(waits, comparison), [rank], comparison.place(rank)
+    largest = np.argsort(-charge.sum(axis=1), kind="stable")[:_MOST_CARRIERS]
+    for other in largest[(largest != place) & (charge[largest].sum(axis=1) > 0)].tolist():
+        own = np.where(np.arange(charge.shape[0])[:, np.newaxis] == other, charge, 0.0)
+        whole = own.sum()
+        _settle(own, waits, comparison, origins)
+        if own[place].sum() > _HALF * whole:
+            found.append(int(comparison.ranks[other]))
+    return found
+
+
+def _direct(waits: _Waits, comparison: Comparison) -> Floats:
+    """What others waited for each rank, by kind of group."""
+    charge = np.zeros((comparison.ranks.size, max(waits.transfers.size, 1)))
     np.add.at(charge, (waits.late, waits.kind), waits.ns)
-    if not origins or not waits.ns.size:
-        return np.asarray(charge.sum(axis=1))
+    return charge
+
+
+def _settle(charge: Floats, waits: _Waits, comparison: Comparison, origins: Sequence[int]) -> None:
+    """Pass charges on until all lie with whom they are due."""
     beyond = _beyond(waits, comparison, charge.shape)
     share, keep = _ways(waits, beyond, comparison)
     keep[[comparison.place(rank) for rank in origins]] = 1.0
@@ -44,7 +70,6 @@ def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequen
         received = np.zeros(charge.shape)
         _pass_on(received, moving, waits, beyond, share)
         charge += received - moving
-    return np.asarray(charge.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

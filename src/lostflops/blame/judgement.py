@@ -29,10 +29,12 @@ _LAST: Final = """
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
 _LEAD: Final = """
     with met as (
-        select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
-        where late_rank = {rank} and arrived is not null and not is_transfer {steps} group by meeting
-    )
-    select sum(ns) from met"""
+        select group_id, max(arrived) - max(arrived) filter (rank != late_rank) as ns
+        from arrivals left join collectives using (rank, event)
+        where late_rank in ({ranks}) and arrived is not null and not is_transfer {steps} group by meeting, group_id
+    ),
+    led as (select sum(ns) as ns from met group by group_id)
+    select max(ns) from led"""
 _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
 
 
@@ -62,8 +64,8 @@ def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judg
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
 
 
-def _within(asked: Scope) -> str:
-    return f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
+def _within(asked: Scope, table: str = "") -> str:
+    return f"and {table}step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
 
 
 def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
@@ -101,6 +103,6 @@ class _Evidence:
         usual = float(np.median([work.get(one, 0) for one in others])) if others else 0.0
         return work.get(rank, 0) / usual - 1 if usual else 0.0
 
-    def lead(self, rank: int) -> float:
-        query = _LEAD.format(rank=rank, steps=_within(self._asked))
+    def lead(self, ranks: Sequence[int]) -> float:
+        query = _LEAD.format(ranks=", ".join(map(str, ranks)), steps=_within(self._asked, "arrivals."))
         return float(self._run.sql(query).fetchall()[0][0] or 0)

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from lostflops.blame.charges import charges
-from lostflops.blame.comparison import OWN_LINES, Comparison, Floats
+from lostflops.blame.charges import carriers, charges
+from lostflops.blame.comparison import OWN_LINES, Comparison
 from lostflops.ledger.profile import Profile
 
 SMALLEST: Final = 0.03
@@ -80,8 +80,9 @@ class Evidence(Protocol):
     def more_flops(self, rank: int) -> float:
         """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
 
-    def lead(self, rank: int) -> float:
-        """How much earlier collectives would have begun had the rank come with the last of the others, in ns."""
+    def lead(self, ranks: Sequence[int]) -> float:
+        """How much earlier the collectives of a group would have begun had each of the ranks come with the last of the
+        others, in ns; of the group where that is most."""
 
 
 def find(
@@ -92,7 +93,11 @@ def find(
         return []
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
-    found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
+    found = []
+    for rank in named:
+        lead = evidence.lead(carriers(profiles, comparison, named, rank))
+        waits = float(charged[comparison.place(rank)]), lead
+        found.append(_straggler(comparison, rank, waits, last.get(rank, Last(0, 0, 1.0)), evidence))
     ranks, most = comparison.ranks.size, float(charged.max())
     kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
@@ -133,32 +138,29 @@ def _named(comparison: Comparison) -> list[int]:
 
 
 def _straggler(
-    comparison: Comparison,
-    rank: int,
-    charged: Floats,
-    last: Mapping[int, Last],
-    evidence: Evidence,
+    comparison: Comparison, rank: int, waits: tuple[float, float], last: Last, evidence: Evidence
 ) -> Straggler:
+    """`waits` are what others waited for it, and how much earlier they would have met without it."""
+    charged, lead = waits
     place = comparison.place(rank)
     excess, wall, by_line = comparison.excess, comparison.wall, comparison.lines[place]
     line = OWN_LINES[int(by_line.argmax())]
     own = comparison.by_step[place]
     slow = int((own >= SMALLEST * wall[place]).sum())
     steps = int((~np.isnan(own)).sum())
-    arrived_last = last.get(rank, Last(0, 0, 1.0))
     return Straggler(
         rank=rank,
         kind="persistent" if slow >= _HALF * steps else "transient",
-        charged=round(float(charged[place])),
+        charged=round(charged),
         line=line,
         cause=CAUSES.get(line) or _computing(comparison, place, evidence.more_flops(rank)),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
-        cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
+        cost=round(min(float(excess[place]), lead / max(steps, 1))),
         slow_steps=slow,
         steps=steps,
-        last=arrived_last,
-        p_value=chance(arrived_last, comparison.ranks.size),
+        last=last,
+        p_value=chance(last, comparison.ranks.size),
         wall=float(wall[place]),
     )
 
