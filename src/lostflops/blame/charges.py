@@ -120,8 +120,8 @@ def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Fl
 
 
 def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats, Floats]:
-    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps: what it
-    inherited explains no more of its lateness, which is what the one waited that waited most for it."""
+    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps: what
+    it inherited explains no more of its lateness, which is what the one waited that waited most for it."""
     inherited = waits.ns * beyond[waits.waiter, waits.kind]
     total = np.zeros(beyond.shape)
     np.add.at(total, (waits.waiter, waits.kind), inherited)

@@ -31,9 +31,9 @@ _WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LIN
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """By rank, in ns per step: `own` time, `excess` of it beyond the cohort's, `lines` the same by line, `waited` the
-    same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of each step: where steps
-    begin differs between ranks, so that only sums are certain. Steps that not all of a cohort recorded are left out,
-    not-a-number in `by_step`; so are ranks without any.
+    same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of each step: where
+    steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort recorded are left
+    out, not-a-number in `by_step`; so are ranks without any.
 
     Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
     compared without `idle.dependency`."""

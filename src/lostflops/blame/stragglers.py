@@ -72,6 +72,8 @@ class Straggler:
     last: Last
     p_value: float
     wall: float
+    in_steps: bool = True
+    """Whether steps were told apart, or all that was recorded is one."""
 
 
 class Evidence(Protocol):
@@ -162,7 +164,12 @@ def _straggler(
         last=last,
         p_value=chance(last, comparison.ranks.size),
         wall=float(wall[place]),
+        in_steps=in_steps(comparison),
     )
+
+
+def in_steps(comparison: Comparison) -> bool:
+    return bool((comparison.steps >= 0).any())
 
 
 def _computing(comparison: Comparison, place: int, more_flops: float) -> str:

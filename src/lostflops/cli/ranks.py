@@ -38,6 +38,8 @@ def ranks(
             limit=limit,
             progress=progress,
         )
-    late = result.to_json()["stragglers"]
-    following = command("report", run, "--rank", str(late[0]["rank"])) if late else command("comm", run)
+    found = result.to_json()
+    following = command("pipeline" if "pp" in found["mesh"] else "comm", run)
+    if late := found["stragglers"]:
+        following = command("report", run, "--rank", str(late[0]["rank"]))
     show(replace(result, next_command=following), as_json)
