@@ -86,7 +86,7 @@ class _Waits:
 
 def _waits(profiles: Sequence[Profile], ranks: Codes) -> _Waits:
     known = set(ranks.tolist())
-    rows = [(one.rank, wait) for one in profiles for wait in one.waited if wait.ns and wait.late in known]
+    rows = [(one.rank, wait) for one in profiles for wait in one.waited if wait.ns and {one.rank, wait.late} <= known]
     names = list(dict.fromkeys((kind_of(wait.group), wait.is_transfer) for _, wait in rows))
     numbers = {name: number for number, name in enumerate(names)}
     return _Waits(
