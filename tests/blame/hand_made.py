@@ -38,7 +38,7 @@ def profile(
 
 def one_cohort(profiles: Iterable[Profile]) -> dict[int, list[int]]:
     ranks = [one.rank for one in profiles]
-    return {rank: ranks for rank in ranks}
+    return dict.fromkeys(ranks, ranks)
 
 
 def compared(

@@ -64,6 +64,16 @@ def test_a_rank_that_misses_the_long_step_is_not_the_yardstick():
     assert found.by_step[:, 1:].tolist() == [[0, 0], [0, 0]]
 
 
+def test_the_last_step_of_a_rank_is_no_yardstick_where_others_go_on():
+    """It ends with its last event, and lacks the pause that the others have behind it."""
+    whole, cut = {"compute": 700, "idle.python": 300}, {"compute": 700}
+    found = compared([profile(0, [whole] * 4), profile(1, [whole, whole, cut]), profile(2, [whole, whole, cut])])
+    assert found.excess.tolist() == [0, 0, 0]
+    assert np.isnan(found.by_step).sum(axis=1).tolist() == [2, 2, 2]
+    same = compared([profile(0, [whole, whole, cut]), profile(1, [whole, whole, whole])])
+    assert same.excess.tolist() == [0, 100]
+
+
 def test_without_a_step_in_common_means_are_compared():
     found = compared([profile(0, BASE), profile(1, SLOW, numbers=[7, 8, 9])])
     assert found.excess.tolist() == [0, 200]

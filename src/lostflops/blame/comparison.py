@@ -105,11 +105,15 @@ def _labels(ranks: Codes, cohorts: Mapping[int, Sequence[int]]) -> Codes:
 
 
 def _in_common(known: Flags, cohort: Codes) -> Flags:
-    """Of the steps that each rank has those that its whole cohort has; all where that is none."""
+    """Of the steps that each rank has those that its whole cohort has; all where that is none. A step lasts until the
+    next, but the last of a rank only until its last event: it is left out where others go on."""
     kept = known.copy()
+    last = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1) if known.size else np.empty(0, np.int64)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)
         shared = known[rows].all(axis=0)
+        if last[rows].min() < last[rows].max() and shared.sum() > 1:
+            shared[last[rows].min()] = False
         kept[rows] &= shared | ~shared.any()
     return kept
 

@@ -34,7 +34,7 @@ def ranks(
             opened,
             window=window_kind(window),
             steps=step or (),
-            mesh=parse(mesh) if mesh else None,
+            mesh=None if mesh is None else parse(mesh),
             limit=limit,
             progress=progress,
         )
