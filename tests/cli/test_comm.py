@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from cli.mini_traces import BUSY, CALM, CPU_RANK, NCCL, SGEMM, collective, kernel, launch, make_run, op, step
+from lostflops.testing import Generated, Straggler, SyntheticCluster, store
+from report_checks import COMM
 
 FOUR = "[0, 1, 2, 3]"
 MILLION = 1_000_000
@@ -39,7 +41,7 @@ def answer(lostflops: Any, *words: str | Path) -> dict[str, Any]:
 def test_json(lostflops, golden: Path) -> None:
     """4 MB in 25 us between 2 ranks, whose factor is 1; compute hides 5 us of it, of 25 that it could."""
     found = answer(lostflops, golden)
-    assert found.keys() == {"schema", "title", "verdict", "notes", "groups", "collectives"}
+    assert found.keys() == {"schema", "title", "verdict", "notes", "groups", "collectives", "clock"}
     assert found["schema"] == "lostflops.comm/1"
     assert found["groups"] == [
         {
@@ -201,3 +203,48 @@ def test_no_communication(lostflops, tmp_path: Path) -> None:
 def test_json_has_the_same_keys_without_communication(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, make_run(tmp_path, CALM))
     assert (found["groups"], found["collectives"]) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
+    """Four ranks of one host that average gradients; rank 2 comes late."""
+    cluster = SyntheticCluster(ranks=4, stragglers=(Straggler(2, "slow_kernels", factor=1.5),)).generate()
+    return store(cluster, tmp_path_factory.mktemp("waiting") / "run", host_names=True), cluster
+
+
+def test_wait_and_transfer(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, cluster = waiting
+    met = cluster.truth.collectives
+    waits = sum(max(one.arrivals.values()) - arrived for one in met for arrived in one.arrivals.values())
+    transfers = sum(4 * one.transfer for one in met)
+    rows = answer(lostflops, run)["collectives"]
+    assert sum(row["wait_ns"] for row in rows) == pytest.approx(waits, rel=0.02)
+    assert sum(row["transfer_ns"] for row in rows) == pytest.approx(transfers, rel=0.05)
+    for row in rows:
+        assert row["wait_ns"] + row["transfer_ns"] == row["ns"]
+        assert row["algbw_gbs"] == row["bytes"] * row["count"] / row["transfer_ns"]
+        assert row["busbw_gbs"] == 1.5 * row["algbw_gbs"]
+        assert row["busbw_with_wait_gbs"] < row["busbw_gbs"] <= row["fastest_busbw_gbs"]
+
+
+def test_the_late_rank_does_not_wait(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, _ = waiting
+    late, early = (answer(lostflops, run, "--rank", rank)["collectives"] for rank in ("2", "1"))
+    assert sum(row["wait_ns"] for row in late) < 0.01 * sum(row["wait_ns"] for row in early)
+
+
+def test_exposed_waiting_is_said(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, cluster = waiting
+    waited, exposed = (sum(cluster.truth.lines[line] for line in lines) for lines in (COMM[1:], COMM))
+    verdict = answer(lostflops, run)["verdict"]
+    said = float(verdict.rpartition(" all time, ")[2].partition("%")[0])
+    assert said == pytest.approx(100 * waited / exposed, abs=2)
+    assert "could not be matched" not in lostflops("comm", run).out
+
+
+def test_all_groups_are_in_json(lostflops, tmp_path: Path) -> None:
+    """The screen shows the first twenty."""
+    groups = [collective("allreduce", 10, 10, group=str(number)) for number in range(23)]
+    run = make_run(tmp_path, [kernel(n, 20 * n, 10, NCCL, 20, **metadata) for n, metadata in enumerate(groups)])
+    assert len(answer(lostflops, run)["groups"]) == 23
+    assert "... and 3 more" in lostflops("comm", run).out

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.mini_traces import BUSY, CALM, CPU_RANK, kernel, launch, make_flight_run, make_run, op, step
+from lostflops import Run
 from lostflops.testing import Clock, Kernel, Model, Straggler, SyntheticCluster, store
 
 MODEL = Model(layers=2, kernels=(Kernel(100_000, (512, 512, 512)), Kernel(30_000)), buckets=1)
@@ -131,6 +132,17 @@ def test_nobody_is_late(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, made(tmp_path))
     assert found["stragglers"] == []
     assert found["verdict"].startswith("No rank is late: of 4 ranks")
+
+
+def test_where_nobody_waits_nobody_is_the_last(lostflops, tmp_path: Path) -> None:
+    """Ranks that do exactly the same arrive together."""
+    run = made(tmp_path, noise=0.0)
+    assert [(row["last"], row["collectives"], row["charged_ns"]) for row in answer(lostflops, run)["ranks"]] == [
+        (0, 0, 0)
+    ] * 4
+    with Run.open(run) as opened:
+        assert opened.sql("select distinct late_rank, wait from arrivals").fetchall() == [(None, 0)]
+        assert opened.sql("select distinct step from arrivals order by 1").fetchall() == [(10,), (11,), (12,)]
 
 
 def test_text(lostflops, slow: Path) -> None:
