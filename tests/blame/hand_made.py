@@ -49,15 +49,17 @@ def compared(
 
 @dataclass
 class Found:
-    """Evidence as a test states it, and what was asked for."""
+    """Evidence as a test states it, by rank."""
 
     flops: Mapping[int, float] = field(default_factory=dict)
     leads: Mapping[int, float] = field(default_factory=dict)
-    asked: list[tuple[int, ...]] = field(default_factory=list)
+    slower: Mapping[int, float] = field(default_factory=dict)
 
     def more_flops(self, rank: int) -> float:
         return self.flops.get(rank, 0.0)
 
-    def lead(self, ranks: Sequence[int]) -> float:
-        self.asked.append(tuple(ranks))
-        return max(self.leads.get(rank, 0.0) for rank in ranks)
+    def slower_kernels(self, rank: int) -> float:
+        return self.slower.get(rank, 0.0)
+
+    def lead(self, rank: int) -> float:
+        return self.leads.get(rank, 0.0)

@@ -36,7 +36,7 @@ def test_text(lostflops, staged):
     outcome = lostflops("pipeline", staged)
     assert (outcome.code, outcome.err) == (0, "")
     assert "25.0% is inherent to 1F1B with 2 stages and 3 microbatches" in " ".join(outcome.out.split())
-    assert "lostflops report" in outcome.out
+    assert "lostflops ranks" in outcome.out
 
 
 def test_the_mesh_may_be_stated(lostflops, staged):

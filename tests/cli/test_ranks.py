@@ -123,9 +123,7 @@ def test_a_slow_rank_of_a_stage(lostflops, tmp_path: Path) -> None:
 
 def test_an_even_pipeline_accuses_nobody(lostflops, staged: Path) -> None:
     assert answer(lostflops, staged)["stragglers"] == []
-    out = lostflops("ranks", staged).out
-    assert out.splitlines()[-1] == f"Next: lostflops pipeline {staged}"
-    assert "Stages are not compared with each other here" in out
+    assert lostflops("ranks", staged).out.splitlines()[-1] == f"Next: lostflops pipeline {staged}"
 
 
 def test_nobody_is_late(lostflops, tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def test_the_device_of_megatron_rank_0_takes_its_queue_up_late(real_run: RealRun
         ahead = dict(
             opened.sql(
                 "select e.rank, median(e.start - l.start) from events e join events l "
-                "on e.rank = l.rank and e.correlation = l.correlation where e.kind = 'compute' and l.kind = 'runtime' group by e.rank"
+                "on e.rank = l.rank and e.correlation = l.correlation "
+                "where e.kind = 'kernel' and l.kind = 'runtime' group by e.rank"
             ).fetchall()
         )
     assert (first["rank"], first["cause"]["line"], first["cause"]["name"]) == (0, "idle.dependency", "device_queue")
@@ -111,7 +112,7 @@ def test_the_one_slow_worker_of_the_published_job(real_run: RealRun) -> None:
     assert waits / 2 < first["charged_ns"] < waits
     saved = 1 - 1 / truth["blocking_slowdown"]
     wall = first["step"]["excess_ns"] / found["ranks"][0]["excess"]
-    assert first["cost"]["step_ns"] / wall == pytest.approx(saved, abs=0.05)
+    assert saved < first["cost"]["step_ns"] / wall < saved + 0.1
 
 
 def test_a_long_stage_is_no_late_rank(real_run: RealRun) -> None:
@@ -120,7 +121,7 @@ def test_a_long_stage_is_no_late_rank(real_run: RealRun) -> None:
     found = judged(real_run, f"{PUBLISHED}/trace-ST.parquet")
     assert found["stragglers"] == []
     assert found["verdict"].startswith("No rank is late")
-    assert any("lostflops pipeline" in note for note in found["notes"])
+    assert "Stage 3 has" in found["verdict"]
     with Run.open(made(real_run, f"{PUBLISHED}/trace-ST.parquet")) as run:
         stages = pipeline(run).to_json()["stages"]
     assert max(stages, key=lambda row: row["vs_mean"])["stage"] == 3

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 
 DELAYS = STEPS * round(DELAY * 1e9)
 """Nanoseconds by which the slow rank is late in all steps together."""
-CAUSES = {"backward_sleep": "idle.python", "backward_matmul": "compute"}
+CAUSES = {"backward_sleep": "idle.host", "backward_matmul": "compute"}
+"""A hook that sleeps does so inside its autograd node, which is an op of the host."""
 HOSTS = ("alpha", "beta")
 BETA = (2, 3)
 AHEAD, PPM = 731_000_000, 20

@@ -15,7 +15,7 @@ from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
 from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
-from lostflops.blame.sayings import cost_of, latecomers, unevenness
+from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES
@@ -59,7 +59,7 @@ def ranks(
     return Result(
         name="ranks",
         title="Who is late",
-        verdict=_verdict(found),
+        verdict=" ".join(filter(None, (_verdict(found), long_stage(found.comparison, order.stage)))),
         blocks=(
             *([_stragglers(found, len(asked.ranks))] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
@@ -230,10 +230,8 @@ def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all
     if ranks_in_all > MOST_RANKS:
         yield (
             f"Own times were compared of {compared:,} ranks of {ranks_in_all:,}: those that waited least, and a sample "
-            "of those that do the same work."
+            "of those that do the same work. Charges are their waits."
         )
     elif 0 < compared < ranks_in_all:
         yield f"{counted(ranks_in_all - compared, 'rank')} of {ranks_in_all:,} recorded no time in this window."
-    if any(kind == "pp" for kind, _ in order.dimensions):
-        yield "Stages are not compared with each other here: lostflops pipeline does that."
     yield from order.notes

@@ -18,8 +18,6 @@ from lostflops.blame.comparison import Codes, Comparison, Flags, Floats, usual
 from lostflops.ledger.profile import Profile
 
 _MOST_HOPS: Final = 64
-_MOST_CARRIERS: Final = 16
-_HALF: Final = 0.5
 _RANGE: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$")
 
 
@@ -34,20 +32,6 @@ def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequen
     if origins and waits.ns.size:
         _settle(charge, waits, comparison, origins)
     return np.asarray(charge.sum(axis=1))
-
-
-def carriers(profiles: Sequence[Profile], comparison: Comparison, origins: Sequence[int], rank: int) -> list[int]:
-    """The rank, one of the origins, and of those that others waited for most the ones that had it from there."""
-    waits = _waits(profiles, comparison.ranks)
-    charge, found, place = _direct(waits, comparison), [rank], comparison.place(rank)
-    largest = np.argsort(-charge.sum(axis=1), kind="stable")[:_MOST_CARRIERS]
-    for other in largest[(largest != place) & (charge[largest].sum(axis=1) > 0)].tolist():
-        own = np.where(np.arange(charge.shape[0])[:, np.newaxis] == other, charge, 0.0)
-        whole = own.sum()
-        _settle(own, waits, comparison, origins)
-        if own[place].sum() > _HALF * whole:
-            found.append(int(comparison.ranks[other]))
-    return found
 
 
 def _direct(waits: _Waits, comparison: Comparison) -> Floats:

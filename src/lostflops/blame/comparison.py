@@ -30,10 +30,10 @@ _WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LIN
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """By rank, in ns per step: `own` time, `excess` of it beyond the cohort's, `lines` the same by line, `waited` the
-    same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of each step: where
-    steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort recorded are left
-    out, not-a-number in `by_step`; so are ranks without any.
+    """By rank, in ns per step: `own` time, what of it `computed`, `excess` of it beyond the cohort's, `lines` the same
+    by line, `waited` the same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
+    each step: where steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort
+    recorded are left out, not-a-number in `by_step`; so are ranks without any.
 
     Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
     compared without `idle.dependency`."""
@@ -43,6 +43,7 @@ class Comparison:
     cohort: Codes
     wall: Floats
     own: Floats
+    computed: Floats
     excess: Floats
     lines: Floats
     waited: Floats
@@ -85,6 +86,7 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
         cohort,
         mean.sum(axis=1),
         whole,
+        own[:, OWN_LINES.index("compute")],
         np.where(told, whole - usual(whole, cohort, told), without - usual(without, cohort)),
         by_line,
         waits - usual(waits, cohort, told),
@@ -111,7 +113,7 @@ def _in_common(known: Flags, cohort: Codes) -> Flags:
     last = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1) if known.size else np.empty(0, np.int64)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)
-        shared = known[rows].all(axis=0)
+        shared = np.asarray(known[rows].all(axis=0))
         if last[rows].min() < last[rows].max() and shared.sum() > 1:
             shared[last[rows].min()] = False
         kept[rows] &= shared | ~shared.any()

@@ -27,14 +27,22 @@ _DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*), avg(1.0 / seen) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
+_SLOWER: Final = """
+    with lengths as (
+        select name, sum(dur) filter (rank != {rank}) as weight,
+               quantile_cont(dur, [0.1, 0.9]) filter (rank = {rank}) as ours,
+               quantile_cont(dur, [0.1, 0.9]) filter (rank != {rank}) as theirs
+        from events where kind = 'kernel' and dur > 0 and rank in ({rank}, {others}) {steps} group by name
+    )
+    select sum(weight * (least(ours[1] / theirs[1], ours[2] / theirs[2]) - 1)) / sum(weight) from lengths
+    where ours is not null and theirs is not null"""
 _LEAD: Final = """
     with met as (
-        select group_id, max(arrived) - max(arrived) filter (rank != late_rank) as ns
-        from arrivals left join collectives using (rank, event)
-        where late_rank in ({ranks}) and arrived is not null and not is_transfer {steps} group by meeting, group_id
-    ),
-    led as (select sum(ns) as ns from met group by group_id)
-    select max(ns) from led"""
+        select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
+        where late_rank = {rank} and arrived is not null and not is_transfer {steps} group by meeting
+    )
+    select (select sum(ns) from met),
+           (select count(*) from arrivals where rank = {rank} and is_transfer and event is not null {steps})"""
 _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
 
 
@@ -64,8 +72,8 @@ def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judg
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
 
 
-def _within(asked: Scope, table: str = "") -> str:
-    return f"and {table}step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
+def _within(asked: Scope) -> str:
+    return f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
 
 
 def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
@@ -103,6 +111,15 @@ class _Evidence:
         usual = float(np.median([work.get(one, 0) for one in others])) if others else 0.0
         return work.get(rank, 0) / usual - 1 if usual else 0.0
 
-    def lead(self, ranks: Sequence[int]) -> float:
-        query = _LEAD.format(ranks=", ".join(map(str, ranks)), steps=_within(self._asked, "arrivals."))
-        return float(self._run.sql(query).fetchall()[0][0] or 0)
+    def slower_kernels(self, rank: int) -> float:
+        others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
+        if not others:
+            return 0.0
+        query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=_within(self._asked))
+        return float(self._run.sql(query).fetchall()[0][0] or 0.0)
+
+    def lead(self, rank: int) -> float:
+        query = _LEAD.format(rank=rank, steps=_within(self._asked))
+        ns, transfers = self._run.sql(query).fetchall()[0]
+        # What a stage takes longer, its whole pipeline does, whoever then arrives last in a collective.
+        return float("inf") if transfers else float(ns or 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,6 +21,8 @@ CAUSE_WORDS: Final = {
     "copies": "it copies more",
 }
 _MOST_NAMED: Final = 3
+_LONG: Final = 1.1
+"""Times the mean above which a stage is named."""
 
 
 def latecomers(found: Sequence[Straggler]) -> str:
@@ -36,7 +38,7 @@ def latecomers(found: Sequence[Straggler]) -> str:
     if first.charged:
         says += f" Others waited {format_ns(first.charged)} for it"
         share = format_share(first.cost / first.wall)
-        says += f"; without it {whole} would be {share} shorter." if first.cost else "."
+        says += f"; without it {whole} would be at most {share} shorter." if first.cost else "."
     if len(found) > 1:
         names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
         says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
@@ -55,6 +57,20 @@ def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | N
     shares = excess[slowest, steps] / np.maximum(comparison.wall[slowest], 1)
     counts = np.bincount(slowest)
     return float(shares.mean()), float(counts.max() / steps.size), int(comparison.ranks[counts.argmax()])
+
+
+def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
+    """Which pipeline stage has much more time of its own than the others; empty when none has."""
+    stages = np.array([stage(rank) for rank in comparison.ranks.tolist()])
+    own = {one: float(np.median(comparison.own[stages == one])) for one in np.unique(stages).tolist()}
+    longest = max(own, key=lambda one: own[one], default=0)
+    times = own[longest] / max(float(np.mean(list(own.values()))), 1.0) if len(own) > 1 else 1.0
+    if times < _LONG:
+        return ""
+    return (
+        f"Stage {longest} has {times:.2f} times the time of its own of the mean stage: lostflops pipeline says what "
+        "that costs."
+    )
 
 
 def unevenness(comparison: Comparison) -> str:

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from lostflops.blame.charges import carriers, charges
-from lostflops.blame.comparison import OWN_LINES, Comparison
+from lostflops.blame.charges import charges
+from lostflops.blame.comparison import OWN_LINES, Comparison, Floats
 from lostflops.ledger.profile import Profile
 
 SMALLEST: Final = 0.03
@@ -18,6 +18,7 @@ SMALLEST: Final = 0.03
 _ABOVE_OTHERS: Final = 3.0
 """Times the typical excess of the other ranks."""
 _HALF: Final = 0.5
+_SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
@@ -82,9 +83,12 @@ class Evidence(Protocol):
     def more_flops(self, rank: int) -> float:
         """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
 
-    def lead(self, ranks: Sequence[int]) -> float:
-        """How much earlier the collectives of a group would have begun had each of the ranks come with the last of the
-        others, in ns; of the group where that is most."""
+    def slower_kernels(self, rank: int) -> float:
+        """By which share kernels of the same name take longer on it, the short ones and the long ones alike."""
+
+    def lead(self, rank: int) -> float:
+        """How much earlier collectives would have begun had the rank come with the last of the others, in ns; infinite
+        where nothing bounds it."""
 
 
 def find(
@@ -95,11 +99,7 @@ def find(
         return []
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
-    found = []
-    for rank in named:
-        lead = evidence.lead(carriers(profiles, comparison, named, rank))
-        waits = float(charged[comparison.place(rank)]), lead
-        found.append(_straggler(comparison, rank, waits, last.get(rank, Last(0, 0, 1.0)), evidence))
+    found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
     ranks, most = comparison.ranks.size, float(charged.max())
     kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
     return sorted(kept, key=lambda one: (-one.charged, -one.excess))
@@ -140,29 +140,32 @@ def _named(comparison: Comparison) -> list[int]:
 
 
 def _straggler(
-    comparison: Comparison, rank: int, waits: tuple[float, float], last: Last, evidence: Evidence
+    comparison: Comparison,
+    rank: int,
+    charged: Floats,
+    last: Mapping[int, Last],
+    evidence: Evidence,
 ) -> Straggler:
-    """`waits` are what others waited for it, and how much earlier they would have met without it."""
-    charged, lead = waits
     place = comparison.place(rank)
     excess, wall, by_line = comparison.excess, comparison.wall, comparison.lines[place]
     line = OWN_LINES[int(by_line.argmax())]
     own = comparison.by_step[place]
     slow = int((own >= SMALLEST * wall[place]).sum())
     steps = int((~np.isnan(own)).sum())
+    arrived_last = last.get(rank, Last(0, 0, 1.0))
     return Straggler(
         rank=rank,
         kind="persistent" if slow >= _HALF * steps else "transient",
-        charged=round(charged),
+        charged=round(float(charged[place])),
         line=line,
-        cause=CAUSES.get(line) or _computing(comparison, place, evidence.more_flops(rank)),
+        cause=CAUSES.get(line) or _computing(comparison, place, evidence),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
-        cost=round(min(float(excess[place]), lead / max(steps, 1))),
+        cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
         slow_steps=slow,
         steps=steps,
-        last=last,
-        p_value=chance(last, comparison.ranks.size),
+        last=arrived_last,
+        p_value=chance(arrived_last, comparison.ranks.size),
         wall=float(wall[place]),
         in_steps=in_steps(comparison),
     )
@@ -172,12 +175,16 @@ def in_steps(comparison: Comparison) -> bool:
     return bool((comparison.steps >= 0).any())
 
 
-def _computing(comparison: Comparison, place: int, more_flops: float) -> str:
-    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels."""
+def _computing(comparison: Comparison, place: int, evidence: Evidence) -> str:
+    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels. Where
+    neither tells, as with kernels of one name and all lengths, it is more work if they are more and not slower."""
+    rank = int(comparison.ranks[place])
     longer = comparison.lines[place, OWN_LINES.index("compute")]
-    usual = comparison.own[place] - comparison.excess[place]
-    more = max(comparison.pieces[place], more_flops)
-    return "more_work" if more > _HALF * longer / max(usual, 1.0) else "slow_kernels"
+    needed = longer / max(comparison.computed[place] - longer, 1.0)
+    more = max(comparison.pieces[place], evidence.more_flops(rank))
+    if more > _HALF * needed:
+        return "more_work"
+    return "more_work" if more > _SOME * needed > evidence.slower_kernels(rank) else "slow_kernels"
 
 
 def chance(last: Last, ranks: int) -> float:

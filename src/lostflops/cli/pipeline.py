@@ -21,4 +21,4 @@ def pipeline(run: RunArgument, *, mesh: MeshOption = None, as_json: JsonOption =
     sizes = None if mesh is None else parse(mesh)
     with Run.open(run) as opened:
         result = analyse(opened, mesh=sizes)
-    show(replace(result, next_command=command("report", run, "--by", "rank")), as_json)
+    show(replace(result, next_command=command("ranks", run)), as_json)
