@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from cli.mini_traces import BUSY, CALM, CPU_RANK, NCCL, SGEMM, collective, kernel, launch, make_run, op, step
+from lostflops.testing import Generated, Straggler, SyntheticCluster, store
+from report_checks import COMM
 
 FOUR = "[0, 1, 2, 3]"
 MILLION = 1_000_000
@@ -39,7 +41,7 @@ def answer(lostflops: Any, *words: str | Path) -> dict[str, Any]:
 def test_json(lostflops, golden: Path) -> None:
     """4 MB in 25 us between 2 ranks, whose factor is 1; compute hides 5 us of it, of 25 that it could."""
     found = answer(lostflops, golden)
-    assert found.keys() == {"schema", "title", "verdict", "notes", "groups", "collectives"}
+    assert found.keys() == {"schema", "title", "verdict", "notes", "groups", "collectives", "clock"}
     assert found["schema"] == "lostflops.comm/1"
     assert found["groups"] == [
         {
@@ -60,10 +62,13 @@ def test_json(lostflops, golden: Path) -> None:
             "bytes": 4_000_000,
             "count": 1,
             "ns": 25_000,
-            "median_ns": 25_000,
-            "shortest_ns": 25_000,
+            "wait_ns": None,
+            "transfer_ns": 25_000,
+            "median_transfer_ns": 25_000,
+            "shortest_transfer_ns": 25_000,
             "algbw_gbs": 160.0,
             "busbw_gbs": 160.0,
+            "fastest_busbw_gbs": 160.0,
             "algbw_with_wait_gbs": 160.0,
             "busbw_with_wait_gbs": 160.0,
         }
@@ -74,10 +79,11 @@ def test_text(lostflops, golden: Path) -> None:
     lines = lostflops("comm", golden).out.splitlines()
     assert lines[1].startswith("Communication takes 25.0 us; compute hides 20.0% of it, the rest is 6.4% of all")
     assert any(line.split() == ["0@0-1", "1", "25.0", "us", "5.00", "us", "20.0", "us", "20.0%"] for line in lines)
-    row = ["all_reduce", "0@0-1", "4.00", "MB", "1", "25.0", "us", "160", "160"]
+    row = ["all_reduce", "0@0-1", "4.00", "MB", "1", "-", "25.0", "us", "160"]
     assert any(line.split() == row for line in lines)
-    assert "Note: Times include waiting for late ranks; the fastest call waited least." in lines
-    assert lines[-1] == f"Next: lostflops report {golden} --by rank"
+    said = " ".join(lines)
+    assert "1 call of 1 could not be matched with other ranks: their transfer may hold waiting." in said
+    assert lines[-1] == f"Next: lostflops ranks {golden}"
 
 
 def test_bandwidths_of_each_operation(lostflops, tmp_path: Path) -> None:
@@ -93,13 +99,15 @@ def test_bandwidths_of_each_operation(lostflops, tmp_path: Path) -> None:
 
 
 def test_the_fastest_call_and_all_calls(lostflops, tmp_path: Path) -> None:
-    """Calls of 100, 50 and 60 us: the fastest moves 4 MB at 80 GB/s, all of them 12 MB at 57.1."""
+    """Calls of 100, 50 and 60 us that met nobody: the fastest moves 4 MB at 80 GB/s, all of them 12 MB at 57.1."""
     metadata = collective("allreduce", MILLION, MILLION, ranks=FOUR)
     calls = ((0, 100), (200, 50), (300, 60))
     events = [kernel(start, start, duration, NCCL, 20, **metadata) for start, duration in calls]
     (row,) = answer(lostflops, make_run(tmp_path, events))["collectives"]
-    assert (row["count"], row["ns"], row["median_ns"], row["shortest_ns"]) == (3, 210_000, 60_000, 50_000)
-    assert (row["algbw_gbs"], row["busbw_gbs"]) == (80.0, 120.0)
+    assert (row["count"], row["ns"], row["wait_ns"]) == (3, 210_000, None)
+    assert (row["transfer_ns"], row["median_transfer_ns"], row["shortest_transfer_ns"]) == (210_000, 60_000, 50_000)
+    assert row["fastest_busbw_gbs"] == 120.0
+    assert row["algbw_gbs"] == row["algbw_with_wait_gbs"]
     assert row["algbw_with_wait_gbs"] == pytest.approx(12_000_000 / 210_000)
     assert row["busbw_with_wait_gbs"] == pytest.approx(1.5 * 12_000_000 / 210_000)
 
@@ -130,7 +138,7 @@ def test_a_collective_known_by_its_name_only(lostflops, tmp_path: Path) -> None:
     (row,) = answer(lostflops, make_run(tmp_path, [kernel(1, 0, 10, NCCL)]))["collectives"]
     assert (row["op"], row["group"], row["group_size"], row["bytes"]) == ("all_reduce", "unknown group", None, None)
     rates = [row[name] for name in row if name.endswith("_gbs")]
-    assert rates == [None] * 4
+    assert rates == [None] * 5
 
 
 def test_groups_overlap_and_do_not_add_up(lostflops, tmp_path: Path) -> None:
@@ -169,9 +177,9 @@ def test_only_what_starts_in_the_window(lostflops, tmp_path: Path) -> None:
 def test_limit(lostflops, tmp_path: Path) -> None:
     events = [kernel(n, 20 * n, 10, NCCL, 20, **collective("allreduce", n + 1, n + 1)) for n in range(25)]
     run = make_run(tmp_path, events)
-    assert len(answer(lostflops, run)["collectives"]) == 20
-    assert len(answer(lostflops, run, "--limit", "30")["collectives"]) == 25
+    assert len(answer(lostflops, run, "--limit", "3")["collectives"]) == 25
     assert "... and 5 more" in lostflops("comm", run).out
+    assert "... and 22 more" in lostflops("comm", run, "--limit", "3").out
     assert lostflops("comm", run, "--limit", "0").code == 2
 
 
@@ -188,10 +196,55 @@ def test_gloo(lostflops, tmp_path: Path) -> None:
 def test_no_communication(lostflops, tmp_path: Path) -> None:
     run = make_run(tmp_path, CALM)
     assert answer(lostflops, run)["verdict"] == "No communication ran in this window."
-    assert lostflops("comm", run).out.splitlines()[-1].startswith("Next: lostflops report")
+    assert lostflops("comm", run).out.splitlines()[-1].startswith("Next: lostflops ranks")
     assert lostflops("comm", make_run(tmp_path / "cpu", [op("aten::mm", 0, 5)], device="")).code == 0
 
 
 def test_json_has_the_same_keys_without_communication(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, make_run(tmp_path, CALM))
     assert (found["groups"], found["collectives"]) == ([], [])
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
+    """Four ranks of one host that average gradients; rank 2 comes late."""
+    cluster = SyntheticCluster(ranks=4, stragglers=(Straggler(2, "slow_kernels", factor=1.5),)).generate()
+    return store(cluster, tmp_path_factory.mktemp("waiting") / "run", host_names=True), cluster
+
+
+def test_wait_and_transfer(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, cluster = waiting
+    met = cluster.truth.collectives
+    waits = sum(max(one.arrivals.values()) - arrived for one in met for arrived in one.arrivals.values())
+    transfers = sum(4 * one.transfer for one in met)
+    rows = answer(lostflops, run)["collectives"]
+    assert sum(row["wait_ns"] for row in rows) == pytest.approx(waits, rel=0.02)
+    assert sum(row["transfer_ns"] for row in rows) == pytest.approx(transfers, rel=0.05)
+    for row in rows:
+        assert row["wait_ns"] + row["transfer_ns"] == row["ns"]
+        assert row["algbw_gbs"] == row["bytes"] * row["count"] / row["transfer_ns"]
+        assert row["busbw_gbs"] == 1.5 * row["algbw_gbs"]
+        assert row["busbw_with_wait_gbs"] < row["busbw_gbs"] <= row["fastest_busbw_gbs"]
+
+
+def test_the_late_rank_does_not_wait(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, _ = waiting
+    late, early = (answer(lostflops, run, "--rank", rank)["collectives"] for rank in ("2", "1"))
+    assert sum(row["wait_ns"] for row in late) < 0.01 * sum(row["wait_ns"] for row in early)
+
+
+def test_exposed_waiting_is_said(lostflops, waiting: tuple[Path, Generated]) -> None:
+    run, cluster = waiting
+    waited, exposed = (sum(cluster.truth.lines[line] for line in lines) for lines in (COMM[1:], COMM))
+    verdict = answer(lostflops, run)["verdict"]
+    said = float(verdict.rpartition(" all time, ")[2].partition("%")[0])
+    assert said == pytest.approx(100 * waited / exposed, abs=2)
+    assert "could not be matched" not in lostflops("comm", run).out
+
+
+def test_all_groups_are_in_json(lostflops, tmp_path: Path) -> None:
+    """The screen shows the first twenty."""
+    groups = [collective("allreduce", 10, 10, group=str(number)) for number in range(23)]
+    run = make_run(tmp_path, [kernel(n, 20 * n, 10, NCCL, 20, **metadata) for n, metadata in enumerate(groups)])
+    assert len(answer(lostflops, run)["groups"]) == 23
+    assert "... and 3 more" in lostflops("comm", run).out

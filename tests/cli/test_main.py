@@ -17,6 +17,7 @@ FLAGS = {
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},
+    "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},

@@ -11,12 +11,14 @@ from lostflops.results import (
     Field,
     Finding,
     Findings,
+    HeatMap,
     Line,
     Lines,
     Pair,
     Pairs,
     Prediction,
     Result,
+    Section,
     Table,
 )
 
@@ -40,6 +42,16 @@ RESULTS = {
         "lines", "Lines", "v", (Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40),)
     ),
     "findings": Result("findings", "Findings", "v", (Findings("f", "F", (FINDING,)),)),
+    "heat map": Result(
+        "heat", "Heat", "v", (HeatMap("h", HOSTILE, ((HOSTILE, (0.0, None, 4.0) * 30),), "ns", HOSTILE),)
+    ),
+    "no heat": Result("heat", "Heat", "v", (HeatMap("h", "H", (), "ns", "nothing"),)),
+    "section": Result(
+        "section",
+        "Section",
+        "v",
+        (Section("s", "S", (Pair("method", HOSTILE),), Table("t", "", (Field("a"),), ((1,),))),),
+    ),
     "hostile": Result("hostile", HOSTILE, HOSTILE, notes=(HOSTILE,)),
 }
 
@@ -116,3 +128,52 @@ def test_the_next_command_is_never_folded_and_never_in_json() -> None:
 )
 def test_format_value(value, unit, shown: str) -> None:
     assert format_value(value, unit) == shown
+
+
+def heat(*rows: tuple[str, tuple[float | None, ...]]) -> Result:
+    return Result("heat", "Heat", "v", (HeatMap("h", "H", rows, "ns", "lateness"),))
+
+
+def test_a_heat_map_has_a_shade_for_each_value() -> None:
+    result = heat(("0-3", (0.0, 1_000.0, None, 4_000.0)), ("4-7", (2_000.0, 3_000.0, -5.0, 0.0)))
+    lines = render("terminal", result).splitlines()
+    assert lines[4:6] == ["  0-3  ·░?█", "  4-7  ▒▓··"]
+    assert lines[6].strip() == "lateness; █ is 4.00 us"
+    assert json.loads(render("json", result))["h"] == [
+        {"row": "0-3", "values": [0.0, 1_000.0, None, 4_000.0]},
+        {"row": "4-7", "values": [2_000.0, 3_000.0, -5.0, 0.0]},
+    ]
+
+
+def test_a_heat_map_without_blocks_where_they_cannot_be_written() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    renderer("terminal").write(heat(("0-4", (0.0, 1.0, 2.0, 3.0, 4.0))), stream)
+    stream.seek(0)
+    assert "  0-4  .-+*#" in stream.read().splitlines()
+
+
+def test_a_heat_map_of_nothing_is_pale() -> None:
+    lines = render("terminal", heat(("0-1", (0.0, 0.0)), ("2-3", (None, None)))).splitlines()
+    assert lines[4:6] == ["  0-1  ··", "  2-3  ??"]
+
+
+def test_a_section_is_one_object() -> None:
+    table = Table("ranks", "", (Field("rank"), Field("offset_ns", "ns", "offset")), ((0, 0), (1, 1_500)))
+    result = Result("r", "R", "v", (Section("clock", "Clocks", (Pair("method", "same host"),), table),))
+    assert json.loads(render("json", result))["clock"] == {
+        "method": "same host",
+        "ranks": [{"rank": 0, "offset_ns": 0}, {"rank": 1, "offset_ns": 1_500}],
+    }
+    text = render("terminal", result)
+    assert "method  same host" in text
+    assert re.search(r"1 +1\.50 us", text)
+
+
+@pytest.mark.parametrize(("most", "left_out", "more"), [(None, 0, 0), (10, 0, 0), (3, 0, 2), (3, 4, 6), (None, 4, 4)])
+def test_people_see_the_first_rows_and_programs_all(most: int | None, left_out: int, more: int) -> None:
+    rows = tuple((f"row {number}",) for number in range(5))
+    result = Result("t", "T", "v", (Table("t", "", (Field("name"),), rows, left_out, most),))
+    text = render("terminal", result)
+    assert text.count("row ") == min(most or 5, 5)
+    assert (f"... and {more} more" in text) == (more > 0)
+    assert len(json.loads(render("json", result))["t"]) == 5

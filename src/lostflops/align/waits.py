@@ -20,7 +20,8 @@ from lostflops.align.match import Channel, Matched
 
 BASES: Final = (None, "clock", "shortest")
 _CLOCK, _SHORTEST = 1, 2
-UNKNOWN: Final = np.iinfo(np.int64).min
+UNKNOWN: Final = np.int64(np.iinfo(np.int64).min)
+"""Of 64 bits wherever it stands: a plain number is cut to those of the column, and becomes 0 in one of 32."""
 _RESOLUTION: Final = 3
 """Times the typical distance of ends that a wait must exceed."""
 

@@ -115,7 +115,7 @@ def _groups(groups: dict[str, list[Overlap]]) -> Table:
         Field("efficiency", "share", "overlap"),
     )
     ordered = tuple(sorted(rows, key=lambda row: -row[4]))
-    return Table("groups", "By process group", fields, ordered[:MOST_ROWS], max(len(ordered) - MOST_ROWS, 0))
+    return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)
 
 
 def bus_factor(op: str, size: int | None) -> float | None:

@@ -14,12 +14,14 @@ import numpy as np
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
-from lostflops.blame.judgement import Judgement, judge
+from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
+from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.scope import Scope, scope
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
+from lostflops.units import counted
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import WindowKind
@@ -78,7 +80,7 @@ def _verdict(found: Judgement) -> str:
     ranks_seen = found.comparison.ranks.size
     if ranks_seen < 2:
         return (
-            "Cannot tell: the run holds the time of one rank only."
+            "Cannot tell: only one rank recorded any time in this window, and there is no other to compare it with."
             if ranks_seen
             else "Cannot tell: no rank recorded any time."
         )
@@ -102,7 +104,7 @@ def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
         Field("excess_ns", "ns", "excess", within="cause"),
         Field("p_value", "rate", "p"),
         Field("excess_ns", "ns", shown=False, within="step"),
-        Field("step_ns", "ns", "costs a step", within="cost"),
+        Field("step_ns", "ns", "costs", within="cost"),
         Field("rank_hours", shown=False, within="cost"),
         Field("slow_steps", shown=False, within="step"),
         Field("steps", shown=False, within="step"),
@@ -195,7 +197,8 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
                 round(float(charged[place])),
             )
         )
-    return Table("ranks", "Ranks, time per step, most waited for first", fields, tuple(rows), most_shown=limit)
+    title = f"Ranks{', time per step' if in_steps(comparison) else ''}, most waited for first"
+    return Table("ranks", title, fields, tuple(rows), most_shown=limit)
 
 
 def _place(order: Mesh, rank: int) -> str:
@@ -224,9 +227,11 @@ def _mesh(order: Mesh) -> Pairs:
 def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all: int) -> Iterator[str]:
     yield from clock_notes(run, clock)
     compared = found.comparison.ranks.size
-    if compared < ranks_in_all:
+    if ranks_in_all > MOST_RANKS:
         yield (
             f"Own times were compared of {compared:,} ranks of {ranks_in_all:,}: those that waited least, and a sample "
             "of those that do the same work. Charges are their waits."
         )
+    elif 0 < compared < ranks_in_all:
+        yield f"{counted(ranks_in_all - compared, 'rank')} of {ranks_in_all:,} recorded no time in this window."
     yield from order.notes

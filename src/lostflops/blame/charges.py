@@ -28,21 +28,32 @@ def charges(profiles: Sequence[Profile], comparison: Comparison, origins: Sequen
     spent waiting, beyond its cohort, in groups of another kind, or in transfers.
     """
     waits = _waits(profiles, comparison.ranks)
-    kinds = int(waits.kind.max(initial=-1)) + 1
-    charge = np.zeros((comparison.ranks.size, max(kinds, 1)))
+    charge = _direct(waits, comparison)
+    if origins and waits.ns.size:
+        _settle(charge, waits, comparison, origins)
+    return np.asarray(charge.sum(axis=1))
+
+
+def _direct(waits: _Waits, comparison: Comparison) -> Floats:
+    """What others waited for each rank, by kind of group."""
+    charge = np.zeros((comparison.ranks.size, max(waits.transfers.size, 1)))
     np.add.at(charge, (waits.late, waits.kind), waits.ns)
-    if not origins or not waits.ns.size:
-        return np.asarray(charge.sum(axis=1))
+    return charge
+
+
+def _settle(charge: Floats, waits: _Waits, comparison: Comparison, origins: Sequence[int]) -> None:
+    """Pass charges on until all lie with whom they are due."""
     beyond = _beyond(waits, comparison, charge.shape)
     share, keep = _ways(waits, beyond, comparison)
     keep[[comparison.place(rank) for rank in origins]] = 1.0
+    received = charge.copy()
     for _ in range(_MOST_HOPS):
-        moving = charge * (1 - keep)
+        moving = received * (1 - keep)
         if moving.sum() < 1:
             break
-        charge *= keep
-        _pass_on(charge, moving, waits, beyond, share)
-    return np.asarray(charge.sum(axis=1))
+        received = np.zeros(charge.shape)
+        _pass_on(received, moving, waits, beyond, share)
+        charge += received - moving
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ class _Waits:
 
 def _waits(profiles: Sequence[Profile], ranks: Codes) -> _Waits:
     known = set(ranks.tolist())
-    rows = [(one.rank, wait) for one in profiles for wait in one.waited if wait.ns and wait.late in known]
+    rows = [(one.rank, wait) for one in profiles for wait in one.waited if wait.ns and {one.rank, wait.late} <= known]
     names = list(dict.fromkeys((kind_of(wait.group), wait.is_transfer) for _, wait in rows))
     numbers = {name: number for number, name in enumerate(names)}
     return _Waits(
@@ -93,13 +104,18 @@ def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Fl
 
 
 def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats, Floats]:
-    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps."""
+    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps: what
+    it inherited explains no more of its lateness, which is what the one waited that waited most for it."""
     inherited = waits.ns * beyond[waits.waiter, waits.kind]
     total = np.zeros(beyond.shape)
     np.add.at(total, (waits.waiter, waits.kind), inherited)
     elsewhere = total.sum(axis=1, keepdims=True) - np.where(waits.transfers, 0.0, total)
     own = np.maximum(comparison.excess * comparison.counts, 0.0)[:, np.newaxis]
-    return inherited, np.asarray((own + 1.0) / (own + elsewhere + 1.0))
+    lateness = np.zeros(beyond.shape)
+    np.maximum.at(lateness, (waits.late, waits.kind), waits.ns)
+    return inherited, np.asarray(
+        (np.maximum(own, lateness - elsewhere) + 1.0) / (np.maximum(own + elsewhere, lateness) + 1.0)
+    )
 
 
 def _pass_on(charge: Floats, moving: Floats, waits: _Waits, beyond: Floats, inherited: Floats) -> None:

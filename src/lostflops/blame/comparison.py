@@ -32,8 +32,8 @@ _WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LIN
 class Comparison:
     """By rank, in ns per step: `own` time, what of it `computed`, `excess` of it beyond the cohort's, `lines` the same
     by line, `waited` the same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
-    each step, not-a-number where a rank has no such step: where steps begin differs between ranks, so that only sums
-    are certain.
+    each step: where steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort
+    recorded are left out, not-a-number in `by_step`; so are ranks without any.
 
     Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
     compared without `idle.dependency`."""
@@ -58,7 +58,7 @@ class Comparison:
 
 def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], dark: frozenset[int]) -> Comparison:
     """`cohorts` of each rank; `dark` are ranks that miss records of collectives."""
-    profiles = sorted(profiles, key=lambda one: one.rank)
+    profiles = sorted((one for one in profiles if one.steps.size), key=lambda one: one.rank)
     ranks = np.array([one.rank for one in profiles], np.int64)
     steps = np.unique(np.concatenate([np.empty(0, np.int64), *(one.steps for one in profiles)]))
     lines = np.full((ranks.size, steps.size, len(LINES)), np.nan)
@@ -69,6 +69,8 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
         lines[place, at] = one.lines
         pieces[place, at] = one.pieces
     cohort = _labels(ranks, cohorts)
+    apart = ~_in_common(~np.isnan(pieces), cohort)
+    lines[apart], pieces[apart] = np.nan, np.nan
     counts = np.maximum((~np.isnan(pieces)).sum(axis=1), 1)
     mean = np.nansum(lines, axis=1) / counts[:, np.newaxis]
     ran = np.nansum(pieces, axis=1) / counts
@@ -102,6 +104,20 @@ def _labels(ranks: Codes, cohorts: Mapping[int, Sequence[int]]) -> Codes:
     """A number for each cohort; ranks that share one have the same."""
     first = [min(cohorts.get(rank, (rank,))) for rank in ranks.tolist()]
     return np.unique(np.array(first, np.int64), return_inverse=True)[1]
+
+
+def _in_common(known: Flags, cohort: Codes) -> Flags:
+    """Of the steps that each rank has those that its whole cohort has; all where that is none. A step lasts until the
+    next, but the last of a rank only until its last event: it is left out where others go on."""
+    kept = known.copy()
+    last = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1) if known.size else np.empty(0, np.int64)
+    for label in range(int(cohort.max(initial=-1)) + 1):
+        rows = np.flatnonzero(cohort == label)
+        shared = np.asarray(known[rows].all(axis=0))
+        if last[rows].min() < last[rows].max() and shared.sum() > 1:
+            shared[last[rows].min()] = False
+        kept[rows] &= shared | ~shared.any()
+    return kept
 
 
 def usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.blame.comparison import Comparison
-from lostflops.blame.stragglers import SMALLEST, Straggler
+from lostflops.blame.stragglers import SMALLEST, Straggler, in_steps
 from lostflops.units import counted, format_ns, format_share
 
 CAUSE_WORDS: Final = {
@@ -28,18 +28,17 @@ _LONG: Final = 1.1
 def latecomers(found: Sequence[Straggler]) -> str:
     """Who is late, why, and what it costs."""
     first = found[0]
+    often, each, whole = "", "", "what was recorded"
+    if first.in_steps:
+        often, each, whole = f" in {first.slow_steps} of {counted(first.steps, 'step')}", " per step", "a step"
     says = (
-        f"Rank {first.rank} is late in {first.slow_steps} of {counted(first.steps, 'step')}: "
-        f"{CAUSE_WORDS[first.cause]} ({first.line}, {format_ns(round(first.line_excess / first.steps))} per step "
-        "beyond its cohort)."
+        f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, "
+        f"{format_ns(round(first.line_excess / first.steps))}{each} beyond its cohort)."
     )
     if first.charged:
         says += f" Others waited {format_ns(first.charged)} for it"
-        says += (
-            f"; without it a step would be at most {format_share(first.cost / first.wall)} shorter."
-            if first.cost
-            else "."
-        )
+        share = format_share(first.cost / first.wall)
+        says += f"; without it {whole} would be at most {share} shorter." if first.cost else "."
     if len(found) > 1:
         names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
         says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
@@ -76,15 +75,16 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
 
 def unevenness(comparison: Comparison) -> str:
     """What is to say when no rank stands out."""
-    if np.bincount(comparison.cohort).max() < 2:
+    if np.bincount(comparison.cohort).max(initial=0) < 2:
         return "Cannot tell: every rank does work of its own, so there is no other to compare it with."
     slowest, often, rank = cost_of(comparison)
     assert slowest is not None
     assert often is not None
     if slowest < SMALLEST or comparison.steps.size < 2:
+        whole = "a step" if in_steps(comparison) else "what was recorded"
         return (
             f"No rank is late: of {counted(comparison.ranks.size, 'rank')} the slowest has {format_share(slowest)} "
-            "of a step more time of its own than those that do the same work."
+            f"of {whole} more time of its own than those that do the same work."
         )
     return (
         f"No single rank is late, but work is uneven: the slowest of each step has {format_share(slowest)} of it more "

@@ -73,6 +73,8 @@ class Straggler:
     last: Last
     p_value: float
     wall: float
+    in_steps: bool = True
+    """Whether steps were told apart, or all that was recorded is one."""
 
 
 class Evidence(Protocol):
@@ -129,7 +131,7 @@ def _noise(comparison: Comparison, rank: int) -> float:
 def _named(comparison: Comparison) -> list[int]:
     excess, wall = comparison.excess, comparison.wall
     alike = np.bincount(comparison.cohort)[comparison.cohort] > 1
-    slow = alike & (excess >= SMALLEST * wall)
+    slow = alike & (excess > 0) & (excess >= SMALLEST * wall)
     return [
         int(comparison.ranks[place])
         for place in np.flatnonzero(slow).tolist()
@@ -165,7 +167,12 @@ def _straggler(
         last=arrived_last,
         p_value=chance(arrived_last, comparison.ranks.size),
         wall=float(wall[place]),
+        in_steps=in_steps(comparison),
     )
+
+
+def in_steps(comparison: Comparison) -> bool:
+    return bool((comparison.steps >= 0).any())
 
 
 def _computing(comparison: Comparison, place: int, evidence: Evidence) -> str:

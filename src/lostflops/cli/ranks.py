@@ -34,10 +34,12 @@ def ranks(
             opened,
             window=window_kind(window),
             steps=step or (),
-            mesh=parse(mesh) if mesh else None,
+            mesh=None if mesh is None else parse(mesh),
             limit=limit,
             progress=progress,
         )
-    late = result.to_json()["stragglers"]
-    following = command("report", run, "--rank", str(late[0]["rank"])) if late else command("comm", run)
+    found = result.to_json()
+    following = command("pipeline" if "pp" in found["mesh"] else "comm", run)
+    if late := found["stragglers"]:
+        following = command("report", run, "--rank", str(late[0]["rank"]))
     show(replace(result, next_command=following), as_json)

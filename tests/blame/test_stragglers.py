@@ -1,0 +1,211 @@
+"""Who is named, why, and how sure: on profiles whose answer is plain."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blame.hand_made import Found, compared, profile
+from lostflops.blame.sayings import cost_of, latecomers, unevenness
+from lostflops.blame.stragglers import Last, chance, find
+
+BASE = {"compute": 700, "comm.transfer": 100, "comm.wait": 200}
+NEVER = Last(0, 30, 0.25)
+
+
+def named(profiles, last=None, evidence=None, **how):
+    return find(compared(profiles, **how), profiles, last or {}, evidence or Found())
+
+
+def job(size, *slow, line="compute", by=200, waited=True):
+    """Ranks of which some have more on a line; the others wait as much less, evenly for the slow ones."""
+    return [
+        profile(rank, {**BASE, line: BASE.get(line, 0) + by, "comm.wait": 0})
+        if rank in slow
+        else profile(rank, BASE, {late: 600 // len(slow) for late in slow} if waited and slow else ())
+        for rank in range(size)
+    ]
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 64])
+def test_a_slow_rank_among_equals(size):
+    (found,) = named(job(size, size - 1))
+    assert (found.rank, found.kind, found.line, found.cause) == (size - 1, "persistent", "compute", "slow_kernels")
+    assert (found.excess, found.line_excess, found.charged) == (200, 600, 600 * (size - 1))
+    assert (found.slow_steps, found.steps, found.wall) == (3, 3, 1000)
+
+
+def test_two_slow_ranks_largest_charge_first():
+    profiles = job(8, 2, 5)
+    profiles[0] = profile(0, BASE, {5: 600})
+    assert [(one.rank, one.charged) for one in named(profiles)] == [(5, 2100), (2, 1500)]
+
+
+def test_nobody_is_late():
+    assert named(job(8)) == []
+    assert unevenness(compared(job(8))).startswith("No rank is late: of 8 ranks the slowest has 0.0% of a step more")
+
+
+def test_alone_nobody_is_late():
+    assert named(job(1, 0)) == []
+    assert unevenness(compared(job(1, 0))).startswith("Cannot tell")
+    apart = {0: [0], 1: [1]}
+    assert find(compared(job(2, 1), apart), job(2, 1), {}, Found()) == []
+    assert unevenness(compared(job(2, 1), apart)).startswith("Cannot tell: every rank does work of its own")
+
+
+@pytest.mark.parametrize("profiles", [[], [profile(0, [])], [profile(r, {}) for r in range(4)], [profile(0, {})]])
+def test_nothing_recorded(profiles):
+    assert named(profiles) == []
+    slowest, _, _ = cost_of(compared(profiles))
+    assert not slowest
+    assert unevenness(compared(profiles))
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("compute", "slow_kernels"),
+        ("idle.data", "late_data"),
+        ("idle.alloc", "allocation"),
+        ("idle.host", "host_stall"),
+        ("idle.python", "host_stall"),
+        ("idle.sync", "host_stall"),
+        ("idle.compile", "host_stall"),
+        ("idle.dependency", "device_queue"),
+        ("copy", "copies"),
+    ],
+)
+def test_each_cause(line, cause):
+    (found,) = named(job(4, 1, line=line))
+    assert (found.line, found.cause, found.line_excess) == (line, cause, 600)
+    assert f"({line}, 200 ns per step beyond its cohort)" in latecomers([found])
+
+
+def test_the_line_that_exceeds_most():
+    profiles = job(4, 1, line="idle.host", by=150)
+    more = {**BASE, "idle.host": 150, "idle.data": 149, "comm.wait": 0}
+    profiles[1] = profile(1, more)
+    (found,) = named(profiles)
+    assert (found.line, found.excess, found.line_excess) == ("idle.host", 299, 450)
+
+
+def test_more_kernels_are_more_work():
+    profiles = job(4, 1)
+    profiles[1] = profile(1, {**BASE, "compute": 900, "comm.wait": 0}, pieces=129)
+    assert named(profiles)[0].cause == "more_work"
+    profiles[1] = profile(1, {**BASE, "compute": 900, "comm.wait": 0}, pieces=105)
+    assert named(profiles)[0].cause == "slow_kernels"
+
+
+def test_more_flops_in_as_many_kernels_are_more_work():
+    assert named(job(4, 1), evidence=Found(flops={1: 0.28}))[0].cause == "more_work"
+    assert named(job(4, 1), evidence=Found(flops={1: 0.02}))[0].cause == "slow_kernels"
+
+
+def test_late_in_some_steps():
+    slow = {**BASE, "idle.python": 1000}
+    others = [profile(rank, [BASE] * 8, {3: 900}) for rank in range(3)]
+    for hit, kind in ((1, "transient"), (3, "transient"), (4, "persistent"), (8, "persistent")):
+        (found,) = named([*others, profile(3, [slow] * hit + [BASE] * (8 - hit))])
+        assert (found.rank, found.kind, found.slow_steps, found.steps) == (3, kind, hit, 8)
+        assert found.line_excess == 1000 * hit
+
+
+def test_nobody_waited_for_it():
+    """More time of its own, that others waited for somebody else: it did not hold them up."""
+    profiles = [profile(rank, BASE, {2: 600}) for rank in range(3)]
+    profiles.append(profile(3, {**BASE, "compute": 800}))
+    assert named(profiles) == []
+
+
+def test_what_may_be_chance_is_not_named():
+    """A little slower than the others, and not the last more often than any."""
+    profiles = job(4, 1, by=40)
+    profiles[0] = profile(0, BASE, {2: 10_000})
+    assert named(profiles, {1: NEVER}) == []
+    assert [one.rank for one in named(profiles, {1: Last(25, 30, 0.25)})] == [1]
+    assert [one.rank for one in named(profiles, {1: Last(1, 1, 0.25)})] == [1], "one collective proves nothing"
+
+
+def test_an_excess_beyond_doubt_needs_no_proof():
+    assert [one.rank for one in named(job(4, 1, by=400), {1: NEVER})] == [1]
+
+
+def test_small_excess_is_none():
+    """3% of the step, and three times what the others differ by."""
+    assert named(job(4, 1, by=24)) == []
+    assert [one.rank for one in named(job(4, 1, by=25))] == [1]
+    noisy = [profile(rank, {**BASE, "compute": 700 + 50 * rank}, {3: 100}) for rank in range(4)]
+    assert named(noisy) == []
+
+
+def test_missing_records_accuse_nobody():
+    profiles = job(4, 1, line="idle.dependency")
+    assert [one.rank for one in named(profiles)] == [1]
+    assert named(profiles, dark=[1]) == []
+
+
+def test_cost_is_no_more_than_the_excess():
+    for lead, cost in ((0, 0), (300, 100), (6000, 200)):
+        (found,) = named(job(4, 1), evidence=Found(leads={1: lead}))
+        assert found.cost == cost
+        assert ("a step would be" in latecomers([found])) == (cost > 0)
+
+
+def test_the_window_of_a_trace_has_no_steps():
+    lines = {**BASE, "idle.host": 300, "comm.wait": 0}
+    profiles = [profile(0, [lines], numbers=[-1]), *(profile(r, [BASE], {0: 300}, numbers=[-1]) for r in (1, 2))]
+    (found,) = named(profiles, evidence=Found(leads={0: 300}))
+    assert (found.rank, found.steps, found.in_steps) == (0, 1, False)
+    assert "step" not in latecomers([found])
+    assert "step" not in unevenness(compared([profile(r, [BASE], numbers=[-1]) for r in range(2)]))
+
+
+def test_others_that_are_late_are_named_shortly():
+    found = named(job(16, 1, 2, 3, 4, 5))
+    assert latecomers(found).endswith("Also late: rank 2 (compute), rank 3 (compute), rank 4 (compute) and others.")
+    assert latecomers(found[:2]).endswith("Also late: rank 2 (compute).")
+
+
+def test_uneven_work():
+    """In each step another rank has more to do."""
+    rows = [[{**BASE, "compute": 900 if step == rank else 700} for step in range(4)] for rank in range(4)]
+    profiles = [profile(rank, steps) for rank, steps in enumerate(rows)]
+    assert named(profiles) == []
+    assert cost_of(compared(profiles)) == (pytest.approx(200 / 1050), 0.25, 0)
+    assert "No single rank is late, but work is uneven" in unevenness(compared(profiles))
+
+
+@given(st.integers(1, 200), st.data(), st.integers(2, 64), st.integers(1, 4096))
+def test_chance_is_the_exact_binomial_sum(of, data, size, ranks):
+    times = data.draw(st.integers(0, of))
+    p = Fraction(1, size)
+    exact = sum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in range(times, of + 1)) * ranks
+    found = chance(Last(times, of, 1 / size), ranks)
+    assert 0 < found <= 1
+    assert found == pytest.approx(max(float(min(exact, Fraction(1))), 1e-300), rel=1e-5, abs=1e-300)
+
+
+def test_chance_without_collectives_or_of_one_rank():
+    assert chance(Last(0, 0, 1.0), 8) == 1
+    assert chance(Last(5, 5, 1.0), 1) == 1
+
+
+@given(st.permutations(range(8)), st.integers(1, 1000))
+def test_names_and_units_do_not_matter(order, factor):
+    """Who is slow is found whatever its number; times of another unit change no name."""
+    plain = named(job(8, 3, 6), {3: Last(9, 30, 0.125), 6: Last(9, 30, 0.125)})
+    rows = {rank: {**BASE, "compute": 900, "comm.wait": 0} if rank in (3, 6) else BASE for rank in range(8)}
+    profiles = []
+    for rank, name in enumerate(order):
+        steps = {line: ns * factor for line, ns in rows[rank].items()}
+        waited = {} if rank in (3, 6) else {order[3]: 300 * factor, order[6]: 300 * factor}
+        profiles.append(profile(name, steps, waited))
+    found = named(profiles, {order[3]: Last(9, 30, 0.125), order[6]: Last(9, 30, 0.125)})
+    assert sorted(one.rank for one in found) == sorted((order[3], order[6]))
+    for one in found:
+        assert (one.excess, one.charged, one.line) == (200 * factor, plain[0].charged * factor, "compute")
+        assert (one.p_value, one.kind, one.cause) == (plain[0].p_value, plain[0].kind, plain[0].cause)
