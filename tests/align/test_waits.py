@@ -21,12 +21,12 @@ def table(calls: list[Call], hosts: Hosts, sizes: dict[str, int] | None = None) 
     """Rows of table `arrivals`, unknown values as None; `name` is that of the call."""
     listed = made(*calls)
     matched = match(listed.calls, sizes or {}, hosts)
-    met = arrivals(matched, clocks(matched, np.array(sorted(hosts), np.int64), hosts))
     names = dict(zip(listed.calls.event.tolist(), listed.names, strict=True))
     rows = []
-    for values in zip(*(getattr(met, name).tolist() for name in Arrivals.__slots__), strict=True):
-        row = {n: None if v == UNKNOWN else v for n, v in zip(Arrivals.__slots__, values, strict=True)}
-        rows.append(row | {"basis": BASES[row["basis"]], "name": names.get(row["event"])})
+    for met in arrivals(matched, clocks(matched, np.array(sorted(hosts), np.int64), hosts)):
+        for values in zip(*(getattr(met, name).tolist() for name in Arrivals.__slots__), strict=True):
+            row = {n: None if v == UNKNOWN else v for n, v in zip(Arrivals.__slots__, values, strict=True)}
+            rows.append(row | {"basis": BASES[row["basis"]], "name": names.get(row["event"])})
     return rows
 
 
