@@ -25,6 +25,7 @@ _SIGNIFICANT: Final = 0.05
 _AS_FOR_FEW: Final = 0.25
 """Of the largest charge."""
 _CLEARLY: Final = 6.0
+_ENOUGH: Final = 8
 _FEW: Final = 4
 _TAIL: Final = 0.9
 _TAIL_DEVIATIONS: Final = 1.645
@@ -112,18 +113,25 @@ def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:
     if largest and one.charged < _WAITED_FOR * one.wall * one.steps:
         return False
     could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
-    stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess * math.sqrt(one.steps) >= _CLEARLY * noise
+    stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
-    return one.p_value <= _SIGNIFICANT or not could_tell or stands_out or beyond_doubt
+    few_prove_nothing = largest > 0 and not could_tell
+    return one.p_value <= _SIGNIFICANT or few_prove_nothing or stands_out or beyond_doubt
 
 
 def _noise(comparison: Comparison, rank: int) -> float:
-    """What the other ranks' excess over their cohorts typically is in a step; where there are few, what the rank's own
-    varies by from step to step."""
-    place = comparison.place(rank)
+    """What the excess of the other ranks typically is; of few, what it is in a step, and of very few, what the rank's
+    own varies by from step to step."""
+    place, ranks = comparison.place(rank), comparison.ranks.size
+    if ranks >= _ENOUGH:
+        return _deviation(np.delete(comparison.excess, place))
     values = np.delete(comparison.by_step, place, axis=0).ravel()
-    if comparison.ranks.size < _FEW:
+    if ranks < _FEW:
         values = comparison.by_step[place] - np.nanmedian(comparison.by_step[place])
+    return _deviation(values) / math.sqrt(max(comparison.counts[place], 1))
+
+
+def _deviation(values: Floats) -> float:
     known = np.abs(values[~np.isnan(values)])
     return float(np.quantile(known, _TAIL)) / _TAIL_DEVIATIONS if known.size else 0.0
 
