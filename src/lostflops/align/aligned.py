@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.align.calls import Query, read
-from lostflops.align.clocks import clocks
-from lostflops.align.match import match
+from lostflops.align.clocks import Clocks, clocks
+from lostflops.align.match import Matched, match
 from lostflops.align.waits import BASES, UNKNOWN, Arrivals, arrivals
 from lostflops.store.parquet import ColumnData, TextColumn
 
@@ -24,8 +25,12 @@ class Aligned:
     def __init__(
         self, query: Query, collectives: str, sizes: Mapping[str, int], hosts: Mapping[int, str | None]
     ) -> None:
+        ranks = np.array(sorted(hosts), np.int64)
         self._matched = match(read(query, collectives), sizes, hosts)
-        self._told = clocks(self._matched, np.array(sorted(hosts), np.int64), hosts)
+        self._told = clocks(self._matched, ranks, hosts)
+        if not all(channel.is_numbered for channel in self._matched.channels):
+            self._matched = _again(self._matched, self._told, sizes)
+            self._told = clocks(self._matched, ranks, hosts)
 
     def clocks(self) -> Columns:
         told, tied = self._told, self._told.tied
@@ -58,6 +63,19 @@ class Aligned:
             seen = channel.rows >= 0
             counts[self._told.place(channel.members)] += (seen & (seen.sum(axis=0) > 1)).sum(axis=1)
         return counts
+
+
+def _again(matched: Matched, told: Clocks, sizes: Mapping[str, int]) -> Matched:
+    """Match once more with all stamps on the common clock: what two ranks alone could not tell, all together can."""
+    calls = matched.calls
+    place = told.place(calls.rank)
+    tied = told.tied[place]
+    start, stop = (np.where(tied, told.told(place, times), times) for times in (calls.start, calls.stop))
+    one_clock = {
+        rank: "common" if is_tied else None for rank, is_tied in zip(told.ranks.tolist(), told.tied, strict=True)
+    }
+    found = match(replace(calls, start=start, stop=stop), sizes, one_clock)
+    return replace(found, calls=replace(found.calls, start=calls.start, stop=calls.stop))
 
 
 def _whole(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -33,6 +33,10 @@ CONTRADICTORY: Final = "contradictory"
 _MOST_SWEEPS: Final = 1_000
 _ROUNDING: Final = 2.0
 _NEVER: Final = np.iinfo(np.int64).max
+_MOST_REFINED: Final = 2_000_000
+_MOST_MOVES: Final = 32
+_LEAST_MOVE: Final = 1_000.0
+_PAIR: Final = 2
 _SAMPLE: Final = 33
 """Members of a large group whose ends tell when a meeting ended."""
 
@@ -192,9 +196,13 @@ def _at(shifts: dict[int, Shift], own: Codes, instant: int) -> tuple[Ns, Floats]
 
 
 def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
-    bounds = _Bounds(matched, channels, guess)
     home = int(guess.clock[guess.place(np.array([guess.reference]))[0]]) if guess.ranks.size else 0
+    bounds = _Bounds(matched, channels, guess)
     low, high, sound = bounds.follow(home)
+    if not sound:
+        guess = _refined(matched, channels, guess, home)
+        bounds = _Bounds(matched, channels, guess)
+        low, high, sound = bounds.follow(home)
     bound = _both_finite(low, high)
     if not sound:
         bound = _both_finite(*bounds.follow(home, times_count=False)[:2])
@@ -221,6 +229,43 @@ def _certified(matched: Matched, channels: _Members, guess: Clocks) -> Clocks:
         guess.clock,
         bounds.counts,
     )
+
+
+def _refined(matched: Matched, channels: _Members, guess: Clocks, home: int) -> Clocks:
+    """The estimate with clocks moved to where most of their meetings want them, the worst first: one that was placed by
+    calls that are none would make all its meetings look impossible."""
+    if len(matched.calls) > _MOST_REFINED:
+        return guess
+    for _ in range(_MOST_MOVES):
+        wanted = _wanted(matched, channels, guess)
+        wanted[home] = 0.0
+        worst = int(np.abs(wanted).argmax())
+        if abs(wanted[worst]) < _LEAST_MOVE:
+            break
+        move = np.where(guess.clock == worst, round(wanted[worst]), 0)
+        guess = replace(guess, offset=guess.offset + move)
+    return guess
+
+
+def _wanted(matched: Matched, channels: _Members, guess: Clocks) -> Floats:
+    """By which the median of each clock's ends misses those of the ranks it met."""
+    clocks_of: list[Codes] = [np.empty(0, np.int64)]
+    misses: list[Floats] = [np.empty(0)]
+    for channel, places in channels:
+        seen = (channel.rows >= 0) & guess.tied[places][:, np.newaxis]
+        seen &= seen.sum(axis=0) > 1
+        place = np.broadcast_to(places[:, np.newaxis], seen.shape)
+        times = np.where(seen, guess.told(place, matched.calls.stop[channel.rows]) - guess.instant, np.nan)
+        # Of two the middle lies between them: what is missed is twice the way there.
+        miss = (_middle_of(times.T) - times) * np.where(seen.sum(axis=0) == _PAIR, 2, 1)
+        clocks_of.append(guess.clock[place[seen]])
+        misses.append(miss[seen])
+    own, values = np.concatenate(clocks_of), np.concatenate(misses)
+    order = np.lexsort((values, own))
+    counts = np.bincount(own, minlength=int(guess.clock.max(initial=-1)) + 1)
+    first = np.cumsum(counts) - counts
+    middle = np.where(counts > 0, values[order][np.minimum(first + counts // 2, max(values.size - 1, 0))], 0.0)
+    return np.asarray(middle)
 
 
 def _both_finite(low: Floats, high: Floats) -> Flags:

@@ -38,6 +38,8 @@ class Channel:
     rows: Codes
     expected: int
     is_p2p: bool = False
+    is_numbered: bool = False
+    """Whether numbers tell which calls belong together, or only time does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,9 @@ def _channels(calls: Calls, sizes: Mapping[str, int], hosts: Mapping[int, str | 
         members = np.unique(calls.rank[rows])
         if members.size > 1:
             expected = sizes.get(calls.groups[calls.group[rows[0]]], -1)
-            table = (
-                _by_number(calls, rows, members) if _numbered(calls, rows) else _by_time(calls, rows, members, hosts)
-            )
-            yield Channel(members, table, expected)
+            numbered = _numbered(calls, rows)
+            table = _by_number(calls, rows, members) if numbered else _by_time(calls, rows, members, hosts)
+            yield Channel(members, table, expected, is_numbered=numbered)
     yield from _nameless(calls, np.flatnonzero(~transfer & (calls.group < 0)), hosts)
 
 
