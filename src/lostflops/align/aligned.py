@@ -27,10 +27,9 @@ class Aligned:
     ) -> None:
         ranks = np.array(sorted(hosts), np.int64)
         self._matched = match(read(query, collectives), sizes, hosts)
-        self._told = clocks(self._matched, ranks, hosts)
         if not all(channel.is_numbered for channel in self._matched.channels):
-            self._matched = _again(self._matched, self._told, sizes)
-            self._told = clocks(self._matched, ranks, hosts)
+            self._matched = _again(self._matched, _surest(self._matched, ranks, hosts), sizes)
+        self._told = clocks(self._matched, ranks, hosts)
 
     def clocks(self) -> Columns:
         told, tied = self._told, self._told.tied
@@ -63,6 +62,18 @@ class Aligned:
             seen = channel.rows >= 0
             counts[self._told.place(channel.members)] += (seen & (seen.sum(axis=0) > 1)).sum(axis=1)
         return counts
+
+
+def _surest(matched: Matched, ranks: npt.NDArray[np.int64], hosts: Mapping[int, str | None]) -> Clocks:
+    """Clocks by the calls that are surest to belong together, as long as they tie all ranks."""
+    for chosen in (
+        [channel for channel in matched.channels if channel.is_numbered],
+        [channel for channel in matched.channels if not channel.is_p2p],
+    ):
+        told = clocks(replace(matched, channels=tuple(chosen)), ranks, hosts) if chosen else None
+        if told is not None and told.tied.all():
+            return told
+    return clocks(matched, ranks, hosts)
 
 
 def _again(matched: Matched, told: Clocks, sizes: Mapping[str, int]) -> Matched:
