@@ -14,7 +14,7 @@ import numpy as np
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
-from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
+from lostflops.blame.judgement import MOST_RANKS, Judgement, judge, within
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
@@ -90,8 +90,7 @@ def _verdict(found: Judgement) -> str:
 
 
 def _lateness(run: Run, asked: Scope) -> dict[int, float]:
-    chosen = f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
-    return dict(run.sql(_LATENESS.format(steps=chosen)).fetchall())
+    return dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
 
 
 def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
