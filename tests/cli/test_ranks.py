@@ -151,6 +151,8 @@ def test_text(lostflops, slow: Path) -> None:
     assert lines[0] == "Who is late"
     assert lines[1].startswith("Rank 2 is late in 3 of 3 steps: the same kernels take longer (compute,")
     assert any(line.strip().startswith("0-3  ··█·") for line in lines)
+    assert "Stragglers: waits and excess of all steps, costs per step" in lines
+    assert "Ranks, time per step (waited for: all steps), most waited for first" in lines
     assert lines[-1] == f"Next: lostflops report {slow} --rank 2"
 
 
@@ -184,6 +186,9 @@ def test_the_window_of_the_trace(lostflops, slow: Path) -> None:
     found = answer(lostflops, slow, "--window", "trace")
     assert [row["rank"] for row in found["stragglers"]] == [2]
     assert "step" not in found["verdict"]
+    assert {"Stragglers", "Ranks, most waited for first"} <= set(
+        lostflops("ranks", slow, "--window", "trace").out.splitlines()
+    )
 
 
 def test_collectives_outside_all_steps_do_not_count(lostflops, tmp_path: Path) -> None:

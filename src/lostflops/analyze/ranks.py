@@ -129,7 +129,8 @@ def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
         )
         for one in found.stragglers
     )
-    return Table("stragglers", "Stragglers", fields, rows)
+    bases = ": waits and excess of all steps, costs per step" if in_steps(found.comparison) else ""
+    return Table("stragglers", f"Stragglers{bases}", fields, rows)
 
 
 def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
@@ -196,7 +197,8 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
                 round(float(charged[place])),
             )
         )
-    title = f"Ranks{', time per step' if in_steps(comparison) else ''}, most waited for first"
+    bases = ", time per step (waited for: all steps)" if in_steps(comparison) else ""
+    title = f"Ranks{bases}, most waited for first"
     return Table("ranks", title, fields, tuple(rows), most_shown=limit)
 
 
