@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from lostflops.align.match import match
+from lostflops.align.match import _as_many_as_any, match
 from made_calls import Call, Made, Meeting, made
 
 AHEAD = {0: 0, 1: 700_000_000, 2: -300_000_000, 3: 55_000}
@@ -44,6 +44,13 @@ def expected(ranks: Iterable[int], lost: dict[int, str]) -> list[Meeting]:
 
 def ordered(meetings: list[Meeting]) -> list[Meeting]:
     return sorted(meetings, key=lambda meeting: sorted(meeting.values()))
+
+
+def test_numbers_of_ranks_of_32_bits_do_not_wrap() -> None:
+    """Products of rank and count of numbers that are equal in 32 bits: 0, and 4 times 2^30."""
+    rank = np.array([0, 0, 0, 0, 2**30, 2**30, 2**30, 2**30], np.int32)
+    seq = np.array([1, 2, 3, 4, 1, 2, 3, 3], np.int64)
+    assert _as_many_as_any(rank, seq).tolist() == [True, True, False, True, True, True, True, True]
 
 
 LOSSES = {

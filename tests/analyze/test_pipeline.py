@@ -174,6 +174,21 @@ def test_offsets_of_clocks_are_applied():
     assert of_passes(late)["bubble"]["warm_up"] is None
 
 
+def test_clocks_that_count_from_different_origins():
+    """Hosts that were started years apart: passes of a rank take as long as before."""
+    once = by_hand(lambda stage: microbatch_order("1f1b", stage, 4, 4), 4)
+    years = 10**17
+    rows = [
+        row | {"step": step, "start": at + row["start"], "stop": at + row["stop"]}
+        for step in range(60)
+        for row in once
+        for at in [step * 100_000 + row["rank"] % 2 * years]
+    ]
+    found = of_passes(sorted(rows, key=lambda row: row["rank"]))["stages"]
+    assert [row["forward_ns"] for row in found] == pytest.approx([1000] * 4, abs=32)
+    assert [row["backward_ns"] for row in found] == pytest.approx([2000] * 4, abs=32)
+
+
 def test_a_mesh_that_contradicts_the_passes_is_refused():
     rows = by_hand(lambda stage: microbatch_order("1f1b", stage, 4, 4), 4)
     assert of_passes(rows, mesh={"pp": 4})["bubble"]["stages"] == 4

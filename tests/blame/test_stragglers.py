@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blame.hand_made import Found, compared, profile
+from lostflops.blame.charges import charges
 from lostflops.blame.sayings import cost_of, latecomers, unevenness
 from lostflops.blame.stragglers import Last, chance, find
+from lostflops.ledger.profile import Waited
 
 BASE = {"compute": 700, "comm.transfer": 100, "comm.wait": 200}
 NEVER = Last(0, 30, 0.25)
@@ -128,6 +130,21 @@ def test_what_may_be_chance_is_not_named():
     assert named(profiles, {1: NEVER}) == []
     assert [one.rank for one in named(profiles, {1: Last(25, 30, 0.25)})] == [1]
     assert [one.rank for one in named(profiles, {1: Last(1, 1, 0.25)})] == [1], "one collective proves nothing"
+
+
+def test_who_does_not_count_passes_its_charge_on():
+    """Rank 0 is a little slower than rank 2, which may be chance, and late to it because it waited for rank 1."""
+    varied, even = ([{**BASE, "compute": 700 + more} for more in by] for by in ((0, 0, 120), (0, 60, -60)))
+    profiles = [
+        profile(0, varied, [Waited("1@0-1", 1, False, 600)]),
+        profile(1, {**BASE, "compute": 900, "comm.wait": 0}),
+        profile(2, even, [Waited("2@0-2/2", 0, False, 180)]),
+        profile(3, BASE, [Waited("2@1-3/2", 1, False, 2700)]),
+    ]
+    comparison = compared(profiles, {0: [0, 2], 2: [0, 2], 1: [1, 3], 3: [1, 3]})
+    (found,) = find(comparison, profiles, {0: Last(1, 30, 0.5), 1: Last(29, 30, 0.5)}, Found())
+    assert found.rank == 1
+    assert found.charged == round(float(charges(profiles, comparison, [1])[1])) > 600 + 2700
 
 
 def test_an_excess_beyond_doubt_needs_no_proof():

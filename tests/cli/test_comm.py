@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cli.mini_traces import BUSY, CALM, CPU_RANK, NCCL, SGEMM, collective, kernel, launch, make_run, op, step
+from lostflops.ingest import ingest
 from lostflops.testing import Generated, Straggler, SyntheticCluster, store
 from report_checks import COMM
 
@@ -239,7 +240,22 @@ def test_exposed_waiting_is_said(lostflops, waiting: tuple[Path, Generated]) -> 
     verdict = answer(lostflops, run)["verdict"]
     said = float(verdict.rpartition(" all time, ")[2].partition("%")[0])
     assert said == pytest.approx(100 * waited / exposed, abs=2)
-    assert "could not be matched" not in lostflops("comm", run).out
+    said = lostflops("comm", run).out
+    assert "could not be matched" not in said
+    assert "lacks the record" not in said
+
+
+def test_members_that_are_not_in_the_run_may_be_the_late_ones(lostflops, tmp_path: Path) -> None:
+    """Two ranks of four, that both wait for the third: nothing tells their waits from transfers."""
+    cluster = SyntheticCluster(ranks=4, stragglers=(Straggler(2, "slow_kernels", factor=1.5),)).generate()
+    ingest(cluster.traces.write(tmp_path / "traces", host_names=True)[:2], tmp_path / "run", workers=1)
+    found = answer(lostflops, tmp_path / "run")
+    calls = sum(row["count"] for row in found["collectives"])
+    assert sum(row["transfer_ns"] for row in found["collectives"]) > 2 * sum(
+        one.transfer for one in cluster.truth.collectives
+    )
+    says = f"Of {calls} calls of {calls} the run lacks the record of a member"
+    assert any(note.startswith(says) for note in found["notes"])
 
 
 def test_all_groups_are_in_json(lostflops, tmp_path: Path) -> None:

@@ -135,6 +135,14 @@ def test_a_dump_that_is_not_there_is_a_suspect(lostflops, dumps: Path) -> None:
     assert [(row["rank"], row["why"], row["waiting"]) for row in found["culprits"]] == [(1, "no dump", 2)]
 
 
+def test_limit(lostflops, dumps: Path) -> None:
+    for rank in (1, 2):
+        (dumps / f"fr_rank_{rank}.json").unlink()
+    found = json.loads(lostflops("hang", dumps, "--limit", "1", "--json").out)
+    assert [(row["rank"], row["why"]) for row in found["culprits"]] == [(1, "no dump"), (2, "no dump")]
+    assert "... and 1 more" in lostflops("hang", dumps, "--limit", "1").out
+
+
 def test_a_run_without_dumps_says_how_to_get_them(lostflops, tmp_path: Path) -> None:
     outcome = lostflops("hang", make_run(tmp_path, CALM))
     assert outcome.code == 2

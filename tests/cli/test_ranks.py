@@ -9,6 +9,7 @@ import pytest
 
 from cli.mini_traces import BUSY, CALM, CPU_RANK, kernel, launch, make_flight_run, make_run, op, step
 from lostflops import Run
+from lostflops.ingest import ingest
 from lostflops.testing import Clock, Kernel, Model, Straggler, SyntheticCluster, store
 
 MODEL = Model(layers=2, kernels=(Kernel(100_000, (512, 512, 512)), Kernel(30_000)), buckets=1)
@@ -150,6 +151,8 @@ def test_text(lostflops, slow: Path) -> None:
     assert lines[0] == "Who is late"
     assert lines[1].startswith("Rank 2 is late in 3 of 3 steps: the same kernels take longer (compute,")
     assert any(line.strip().startswith("0-3  ··█·") for line in lines)
+    assert "Stragglers: waits and excess of all steps, costs per step" in lines
+    assert "Ranks, time per step (waited for: all steps), most waited for first" in lines
     assert lines[-1] == f"Next: lostflops report {slow} --rank 2"
 
 
@@ -183,6 +186,24 @@ def test_the_window_of_the_trace(lostflops, slow: Path) -> None:
     found = answer(lostflops, slow, "--window", "trace")
     assert [row["rank"] for row in found["stragglers"]] == [2]
     assert "step" not in found["verdict"]
+    assert {"Stragglers", "Ranks, most waited for first"} <= set(
+        lostflops("ranks", slow, "--window", "trace").out.splitlines()
+    )
+
+
+def test_collectives_outside_all_steps_do_not_count(lostflops, tmp_path: Path) -> None:
+    """The last step is not marked: what runs in it is recorded, and in no step."""
+    generated = SyntheticCluster(ranks=4, model=MODEL, stragglers=(SLOW,)).generate()
+    traces = generated.traces.write(tmp_path / "traces")
+    for path in traces:
+        trace = json.loads(path.read_text())
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("name") != "ProfilerStep#12"]
+        path.write_text(json.dumps(trace))
+    ingest(traces, tmp_path / "run", workers=1)
+    found = answer(lostflops, tmp_path / "run")
+    assert found == answer(lostflops, tmp_path / "run", "--step", "10", "--step", "11")
+    assert {row["collectives"] for row in found["ranks"]} == {2}
+    assert {row["collectives"] for row in answer(lostflops, tmp_path / "run", "--window", "trace")["ranks"]} == {3}
 
 
 def test_limit(lostflops, slow: Path) -> None:

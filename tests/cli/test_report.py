@@ -34,6 +34,7 @@ from cli.mini_traces import (
     op,
     step,
 )
+from lostflops.testing import LostRecords, SyntheticCluster, store
 from report_checks import LINES, check_report, line_sums
 
 VERBS = ("report", "steps", "kernels", "comm")
@@ -245,6 +246,14 @@ def test_one_step(lostflops, golden: Path) -> None:
     )
     both = answer(lostflops, "report", golden, "--step", "11", "--step", "10")
     assert both["ranks"] == answer(lostflops, "report", golden)["ranks"]
+
+
+def test_a_transfer_known_by_its_stream_is_one(lostflops, tmp_path: Path) -> None:
+    """A third of the transfers between two stages lost what tells a send from a receive."""
+    cluster = SyntheticCluster(ranks=2, pipeline_parallel=2, microbatches=4, lost=LostRecords(metadata=0.3)).generate()
+    sums = line_sums(answer(lostflops, "report", store(cluster, tmp_path / "run", host_names=True)))
+    assert sums["comm.wait"] == 0
+    assert sums["comm.bubble"] == cluster.truth.lines["comm.bubble"] > 0
 
 
 def test_the_window_of_the_trace(lostflops, tmp_path: Path) -> None:

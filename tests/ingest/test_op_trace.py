@@ -171,6 +171,17 @@ def test_an_interleaved_schedule_sends_from_the_last_stage_to_the_first(traces):
     assert traces.ask("select rank, op, peer from collectives order by rank") == [(0, "recv", 8), (8, "send", 0)]
 
 
+def test_a_rank_between_the_ends_is_in_no_embedding_group(traces):
+    """Some programs time the call on every stage."""
+    rows = [(0, stage, stage, 1, "embedding-grads-all-reduce", 0.0, 0.5, 0, -1, -1, -1) for stage in range(3)]
+    ingest([write(traces.folder / "trace.parquet", rows)], traces.run, workers=1)
+    assert traces.ask("select rank, group_id from collectives order by rank") == [
+        (0, "embedding@0-2/2"),
+        (1, None),
+        (2, "embedding@0-2/2"),
+    ]
+
+
 def test_ranks_at_one_place_have_neither_groups_nor_peers(traces):
     twin = [(0, 1, 9, *row[3:]) for row in step_ops(8, 7)]
     ingest([write(traces.folder / "trace.parquet", whole((7,)) + twin)], traces.run, workers=1)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _MOST_LISTED: Final = 8
 _NONE: Final = "none"
+_LOST: Final = {
+    UNTIED: "No collective ties the clock of rank {} to that of rank {}",
+    CONTRADICTORY: "Collectives contradict each other about the clock of rank {} and that of rank {}",
+}
 
 
 def clock_of(run: Run) -> Section:
@@ -43,22 +47,23 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
         yield "The run holds no common clock: ingest its traces again to tell waits from transfers."
         return
     tied = [row for row in rows if row[4] == COLLECTIVES]
-    lost = [row[0] for row in rows if row[4] in (UNTIED, CONTRADICTORY)]
+    lost = {method: [row[0] for row in rows if row[4] == method] for method in _LOST}
     if tied:
         widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
         yield (
             f"One clock, that of rank {clock.items[1].value}: {counted(len(tied), 'rank')} tied to it by collectives, "
-            f"certainly within {format_ns(widest)}; ends typically lie {format_ns(spread)} apart, and no wait much "
-            "shorter than that is told."
+            f"certainly within {format_ns(widest)}; their ends typically lie up to {format_ns(spread)} apart, and "
+            "waits below three times that of both ranks count as transfer."
         )
-    elif len(rows) > 1 and not lost:
+    elif len(rows) > 1 and not any(lost.values()):
         yield "The ranks share the clock of their host."
-    if lost:
-        listed = ", ".join(map(str, lost[:_MOST_LISTED])) + (" ..." if len(lost) > _MOST_LISTED else "")
-        yield (
-            f"No collective ties the clock of rank {listed} to that of rank {clock.items[1].value}: waits in their "
-            "groups are what calls took longer than the shortest."
-        )
+    for method, ranks in lost.items():
+        if ranks:
+            listed = ", ".join(map(str, ranks[:_MOST_LISTED])) + (" ..." if len(ranks) > _MOST_LISTED else "")
+            yield (
+                f"{_LOST[method].format(listed, clock.items[1].value)}: waits in their groups are what calls took "
+                "longer than the shortest."
+            )
     missing, alone = run.sql(
         "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
     ).fetchall()[0]

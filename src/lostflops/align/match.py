@@ -175,7 +175,7 @@ def _as_many_as_any(rank: Codes, seq: Codes) -> Flags:
     [True, True, True, True, False]
     """
     numbers, number = np.unique(seq, return_inverse=True)
-    own, counts = np.unique(rank * numbers.size + number, return_inverse=True, return_counts=True)[1:]
+    own, counts = np.unique(rank.astype(np.int64) * numbers.size + number, return_inverse=True, return_counts=True)[1:]
     most = np.zeros(numbers.size, np.int64)
     np.maximum.at(most, number, counts[own])
     return np.asarray(counts[own] == most[number])

@@ -71,7 +71,9 @@ def _apart(found: Passes) -> Passes:
     new = np.ones(len(found), np.bool_)
     new[1:] = (found.rank[1:] != found.rank[:-1]) | (found.step[1:] != found.step[:-1])
     part = np.cumsum(new)
-    reach = found.stop - found.start.min() + part * (np.ptp(found.stop) + np.ptp(found.start) + 1)
+    # From the start of each part: clocks of two ranks may be months apart.
+    since = found.stop - found.start[new][part - 1]
+    reach = since + part * (np.ptp(since) + 1)
     shift = found.stop - reach
     before = np.concatenate((reach[:1] * 0, np.maximum.accumulate(reach)[:-1])) + shift
     start = np.where(new, found.start, np.maximum(found.start, before))

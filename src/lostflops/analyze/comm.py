@@ -30,12 +30,14 @@ _QUERY: Final = """
     seen as (
         select coalesce(op, 'unknown') as op, coalesce(group_id, '{unknown}') as group_id, group_size, dtype,
                case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end as bytes,
-               c.stop - c.start as dur, a.wait, c.stop - c.start - coalesce(a.wait, 0) as transfer
+               c.stop - c.start as dur, a.wait, c.stop - c.start - coalesce(a.wait, 0) as transfer,
+               a.seen < coalesce(a.expected, a.seen) as is_partial
         from collectives c join windows w on c.rank = w.rank and c.start >= w.start and c.start < w.stop
         left join arrivals a on c.rank = a.rank and c.event = a.event
     )
     select op, group_id, group_size, dtype, bytes, count(*), sum(dur)::bigint, sum(wait)::bigint,
-           sum(transfer)::bigint, median(transfer)::bigint, min(transfer), count(wait)
+           sum(transfer)::bigint, median(transfer)::bigint, min(transfer), count(wait),
+           count(*) filter (is_partial)
     from seen group by all order by sum(dur) desc, op, group_id"""
 
 
@@ -84,6 +86,11 @@ def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         yield (
             f"{counted(calls - matched, 'call')} of {calls:,} could not be matched with other ranks: their transfer "
             "may hold waiting."
+        )
+    if partial := sum(row[12] for row in rows):
+        yield (
+            f"Of {counted(partial, 'call')} of {calls:,} the run lacks the record of a member: their transfer may hold "
+            "waiting for it."
         )
 
 
@@ -135,7 +142,7 @@ def bus_factor(op: str, size: int | None) -> float | None:
 
 def _collectives(found: Sequence[tuple[Any, ...]], limit: int) -> Table:
     rows = []
-    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, _ in found:
+    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, *_ in found:
         overall, moving, fastest = (_rate(sent, count, ns), _rate(sent, count, transfer), _rate(sent, 1, shortest))
         factor = bus_factor(op, size)
         bus = [None if rate is None or factor is None else rate * factor for rate in (moving, fastest, overall)]

@@ -192,7 +192,7 @@ def _mismatches(found: Blame, limit: int) -> Table:
 
 
 def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[Value, ...]], limit: int) -> Table:
-    return Table(name, title, fields, tuple(rows[:limit]), max(len(rows) - limit, 0))
+    return Table(name, title, fields, tuple(rows), most_shown=limit)
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.charges import charges
-from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
+from lostflops.blame.judgement import MOST_RANKS, Judgement, judge, within
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
@@ -90,8 +90,7 @@ def _verdict(found: Judgement) -> str:
 
 
 def _lateness(run: Run, asked: Scope) -> dict[int, float]:
-    chosen = f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
-    return dict(run.sql(_LATENESS.format(steps=chosen)).fetchall())
+    return dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
 
 
 def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
@@ -130,7 +129,8 @@ def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
         )
         for one in found.stragglers
     )
-    return Table("stragglers", "Stragglers", fields, rows)
+    bases = ": waits and excess of all steps, costs per step" if in_steps(found.comparison) else ""
+    return Table("stragglers", f"Stragglers{bases}", fields, rows)
 
 
 def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
@@ -197,7 +197,8 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
                 round(float(charged[place])),
             )
         )
-    title = f"Ranks{', time per step' if in_steps(comparison) else ''}, most waited for first"
+    bases = ", time per step (waited for: all steps)" if in_steps(comparison) else ""
+    title = f"Ranks{bases}, most waited for first"
     return Table("ranks", title, fields, tuple(rows), most_shown=limit)
 
 

@@ -14,6 +14,7 @@ from lostflops.blame.stragglers import Last, Straggler, find
 from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.profile import Profile, profiles
 from lostflops.ledger.scope import Scope
+from lostflops.ledger.windows import WindowKind
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -67,19 +68,24 @@ def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judg
     cohorts = {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
     dark = frozenset(rank for (rank,) in run.sql(_DARK).fetchall())
     comparison = compare(found, cohorts, dark)
-    last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=_within(asked))).fetchall()}
+    last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=within(asked))).fetchall()}
     evidence = _Evidence(run, asked, cohorts)
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
 
 
-def _within(asked: Scope) -> str:
-    return f"and step in ({', '.join(map(str, asked.steps))})" if asked.steps else ""
+def within(asked: Scope) -> str:
+    """Of `arrivals` or `events` those in the window; all where nothing is known to belong to a step."""
+    if asked.steps:
+        return f"and step in ({', '.join(map(str, asked.steps))})"
+    if asked.kind is WindowKind.TRACE:
+        return ""
+    return "and (step is not null or not exists (from arrivals where step is not null))"
 
 
 def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
     if len(asked.ranks) <= MOST_RANKS:
         return asked.ranks
-    waits = dict(run.sql(_WAITS.format(steps=_within(asked))).fetchall())
+    waits = dict(run.sql(_WAITS.format(steps=within(asked))).fetchall())
     cohorts: dict[tuple[int, ...], list[int]] = {}
     seen: set[int] = set()
     for rank in asked.ranks:
@@ -115,11 +121,11 @@ class _Evidence:
         others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
         if not others:
             return 0.0
-        query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=_within(self._asked))
+        query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=within(self._asked))
         return float(self._run.sql(query).fetchall()[0][0] or 0.0)
 
     def lead(self, rank: int) -> float:
-        query = _LEAD.format(rank=rank, steps=_within(self._asked))
+        query = _LEAD.format(rank=rank, steps=within(self._asked))
         ns, transfers = self._run.sql(query).fetchall()[0]
         # What a stage takes longer, its whole pipeline does, whoever then arrives last in a collective.
         return float("inf") if transfers else float(ns or 0)

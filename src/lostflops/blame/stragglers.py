@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -103,7 +103,10 @@ def find(
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
     ranks, most = comparison.ranks.size, float(charged.max())
     kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
-    return sorted(kept, key=lambda one: (-one.charged, -one.excess))
+    # Who was named and does not count passes on what it inherited.
+    due = charges(profiles, comparison, [one.rank for one in kept])
+    final = [replace(one, charged=round(float(due[comparison.place(one.rank)]))) for one in kept]
+    return sorted(final, key=lambda one: (-one.charged, -one.excess))
 
 
 def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:

@@ -140,7 +140,8 @@ class OpRank:
         if not self._layout.is_certain:
             return {}
         names = sorted({name for code in used if (name := self._types.roles[code].group) is not None})
-        return {name: self._layout.members(name, self._rank) for name in names}
+        members = {name: self._layout.members(name, self._rank) for name in names}
+        return {name: own for name, own in members.items() if self._rank in own}
 
     def _write_groups(self, groups: Mapping[str, list[int]]) -> None:
         columns: dict[str, ColumnData] = {

@@ -306,7 +306,7 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     collectives = _Batch(
         run,
         f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
-        "coalesce(op in ('send', 'recv'), false) as transfer "
+        "coalesce(is_transfer, op in ('send', 'recv'), false) as transfer "
         "from collectives left join arrivals using (rank, event) "
         f"where {chosen} and event is not null",
         ranks,

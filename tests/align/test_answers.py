@@ -1,0 +1,28 @@
+"""What is said about the common clock."""
+
+from __future__ import annotations
+
+from lostflops.align.answers import clock_notes, clock_of
+from memory_run import MemoryRun
+
+
+def notes(*methods: str, **known: int) -> list[str]:
+    rows = [{"rank": rank, "reference": 0, "method": method, **known} for rank, method in enumerate(methods)]
+    with MemoryRun(clocks=rows) as run:
+        return list(clock_notes(run, clock_of(run)))
+
+
+def test_what_cannot_be_told_from_a_transfer() -> None:
+    (note,) = notes("reference", "collectives", uncertainty=90_000, spread=4_000)
+    assert "certainly within 90.0 us" in note
+    assert "up to 4.00 us apart, and waits below three times that of both ranks count as transfer" in note
+
+
+def test_ranks_without_an_offset_and_why() -> None:
+    untied, contradictory = notes("reference", "untied", "contradictory", "untied")
+    assert untied.startswith("No collective ties the clock of rank 1, 3 to that of rank 0: waits in their groups")
+    assert contradictory.startswith("Collectives contradict each other about the clock of rank 2 and that of rank 0:")
+
+
+def test_one_host() -> None:
+    assert notes("reference", "same host") == ["The ranks share the clock of their host."]
