@@ -23,10 +23,9 @@ _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
 _AS_FOR_FEW: Final = 0.25
-"""Of the largest charge."""
+"""Of the largest charge of a rank that may be late."""
 _CLEARLY: Final = 6.0
 _ENOUGH: Final = 8
-_FEW: Final = 4
 _TAIL: Final = 0.9
 _TAIL_DEVIATIONS: Final = 1.645
 """Standard deviations within which that share of normal values lies; steps of real ranks have long tails."""
@@ -101,20 +100,24 @@ def find(
     named = _named(comparison)
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
-    ranks, most = comparison.ranks.size, float(charged.max())
-    kept = [one for one in found if _counts(one, ranks, most, _noise(comparison, one.rank))]
+    ranks, most = comparison.ranks.size, max((one.charged for one in found), default=0)
+    waits_are_told = bool(charged.any())
+    kept = [
+        one
+        for one in found
+        if (one.charged >= _WAITED_FOR * one.wall * one.steps or not waits_are_told)
+        and _counts(one, ranks, most, _noise(comparison, one.rank))
+    ]
     # Who was named and does not count passes on what it inherited.
     due = charges(profiles, comparison, [one.rank for one in kept])
     final = [replace(one, charged=round(float(due[comparison.place(one.rank)]))) for one in kept]
     return sorted(final, key=lambda one: (-one.charged, -one.excess))
 
 
-def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:
-    """Others waited for it, and not by chance: it is the last too often; or they waited for it as for few others, and
-    it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove
+def _counts(one: Straggler, ranks: int, largest: int, noise: float) -> bool:
+    """It is late not by chance: it is the last too often; or others waited for it about as much as for any that is late,
+    and it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove
     nothing."""
-    if largest and one.charged < _WAITED_FOR * one.wall * one.steps:
-        return False
     could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
     stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
@@ -123,14 +126,11 @@ def _counts(one: Straggler, ranks: int, largest: float, noise: float) -> bool:
 
 
 def _noise(comparison: Comparison, rank: int) -> float:
-    """What the excess of the other ranks typically is; of few, what it is in a step, and of very few, what the rank's
-    own varies by from step to step."""
-    place, ranks = comparison.place(rank), comparison.ranks.size
-    if ranks >= _ENOUGH:
+    """What the excess of the other ranks typically is; of few, what it is in single steps."""
+    place = comparison.place(rank)
+    if comparison.ranks.size >= _ENOUGH:
         return _deviation(np.delete(comparison.excess, place))
     values = np.delete(comparison.by_step, place, axis=0).ravel()
-    if ranks < _FEW:
-        values = comparison.by_step[place] - np.nanmedian(comparison.by_step[place])
     return _deviation(values) / math.sqrt(max(comparison.counts[place], 1))
 
 
