@@ -124,9 +124,11 @@ def test_nobody_waited_for_it():
 
 
 def test_what_may_be_chance_is_not_named():
-    """A little slower than the others, and not the last more often than any."""
+    """A little slower than the others, which vary by as much, and not the last more often than any."""
     profiles = job(4, 1, by=40)
-    profiles[0] = profile(0, BASE, {2: 10_000})
+    for rank, by in ((2, (0, 60, -60)), (3, (-60, 0, 60))):
+        profiles[rank] = profile(rank, [{**BASE, "compute": BASE["compute"] + more} for more in by])
+    profiles[0] = profile(0, BASE, {1: 600, 2: 10_000})
     assert named(profiles, {1: NEVER}) == []
     assert [one.rank for one in named(profiles, {1: Last(25, 30, 0.25)})] == [1]
     assert [one.rank for one in named(profiles, {1: Last(1, 1, 0.25)})] == [1], "one collective proves nothing"

@@ -115,9 +115,9 @@ def find(
 
 
 def _counts(one: Straggler, ranks: int, largest: int, noise: float) -> bool:
-    """It is late not by chance: it is the last too often; or others waited for it about as much as for any that is late,
-    and it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives prove
-    nothing."""
+    """It is late not by chance: it is the last too often; or others waited for it about as much as for any that is
+    late, and it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives
+    prove nothing."""
     could_tell = chance(Last(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
     stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
