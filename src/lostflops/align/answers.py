@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.align.clocks import COLLECTIVES, CONTRADICTORY, SAME_HOST, UNTIED
 from lostflops.results import Field, Pair, Section, Table
-from lostflops.units import counted, format_ns
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -56,7 +56,7 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
             "waits below three times that of both ranks count as transfer."
         )
     elif len(rows) > 1 and not any(lost.values()):
-        yield "The ranks share the clock of their host."
+        yield "The ranks share the clock of their host; waits below three times what ends lie apart count as transfer."
     for method, ranks in lost.items():
         if ranks:
             listed = ", ".join(map(str, ranks[:_MOST_LISTED])) + (" ..." if len(ranks) > _MOST_LISTED else "")
@@ -64,6 +64,14 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
                 f"{_LOST[method].format(listed, clock.items[1].value)}: waits in their groups are what calls took "
                 "longer than the shortest."
             )
+    ((by_ends, waited),) = run.sql(
+        "select coalesce(sum(wait) filter (basis = 'ends'), 0), coalesce(sum(wait), 0) from arrivals"
+    ).fetchall()
+    if by_ends:
+        yield (
+            f"{format_share(by_ends / waited)} of all waiting is in waits shorter than the clocks are certain to: it "
+            "rests on collectives ending everywhere at about the same time."
+        )
     missing, alone = run.sql(
         "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
     ).fetchall()[0]

@@ -33,6 +33,8 @@ CONTRADICTORY: Final = "contradictory"
 _MOST_SWEEPS: Final = 1_000
 _ROUNDING: Final = 2.0
 _NEVER: Final = np.iinfo(np.int64).max
+_TRUSTED: Final = 0.75
+"""Share of a clock's records that must not contradict each other."""
 _MOST_REFINED: Final = 2_000_000
 _MOST_MOVES: Final = 32
 _LEAST_MOVE: Final = 1_000.0
@@ -363,13 +365,13 @@ class _Bounds:
 
     def drop_impossible(self, home: int) -> None:
         """Leave out meetings that the estimate already contradicts: calls that were taken for one and are not. A clock
-        that loses half of its own so is left out as well: nobody knows which half was right."""
+        that loses a quarter of its own so is left out as well: nobody knows which were right."""
         latest, earliest = np.full(self._meetings, -np.inf), np.full(self._meetings, np.inf)
         np.maximum.at(latest, self._starts[0], self._starts[2])
         np.minimum.at(earliest, self._ends[0], self._ends[2])
         possible, before = latest <= earliest, self._records()
         self._starts, self._ends = (_kept(rows, possible[rows[0]]) for rows in (self._starts, self._ends))
-        trusted = 2 * self._records() > before
+        trusted = self._records() > _TRUSTED * before
         trusted[home] = True
         self._starts, self._ends = (_kept(rows, trusted[rows[1]]) for rows in (self._starts, self._ends))
 

@@ -18,8 +18,8 @@ from lostflops.align.calls import ROWS_AT_ONCE, Calls, Codes, Flags, Ns
 from lostflops.align.clocks import Clocks
 from lostflops.align.match import Channel, Matched
 
-BASES: Final = (None, "clock", "shortest")
-_CLOCK, _SHORTEST = 1, 2
+BASES: Final = (None, "clock", "ends", "shortest")
+_CLOCK, _ENDS, _SHORTEST = 1, 2, 3
 UNKNOWN: Final = np.int64(np.iinfo(np.int64).min)
 """Of 64 bits wherever it stands: a plain number is cut to those of the column, and becomes 0 in one of 32."""
 _RESOLUTION: Final = 3
@@ -116,8 +116,17 @@ class _Meetings:
             where_seen(np.where(tied, self._arrived(members), UNKNOWN)),
             where_seen(self._wait(members)),
             of_meeting(self._named),
-            np.where(seen, _CLOCK if self._tied else _SHORTEST, 0).ravel(),
+            np.where(seen, self._basis(members), 0).ravel(),
         )
+
+    def _basis(self, members: Codes) -> Codes:
+        """What each wait rests on: the clock alone only where it is longer than two clocks may be apart."""
+        if not self._tied:
+            return np.full((members.size, self._seen.size), _SHORTEST)
+        open_by, clock = self._clocks.uncertainty[self.places], self._clocks.clock[self.places]
+        apart = clock[members][:, np.newaxis] != clock[self._late]
+        doubt = np.where(apart, open_by[members][:, np.newaxis] + open_by[self._late], 0.0)
+        return np.where(self._wait(members) > doubt, _CLOCK, np.where(apart, _ENDS, _CLOCK))
 
     def _arrived(self, members: Codes) -> Ns:
         rows = self._channel.rows[members]

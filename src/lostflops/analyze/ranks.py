@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 12
 _WIDEST: Final = 64
 _MOST_CELLS: Final = 2048
+_APART: Final = 3
+"""Times what ends lie apart that a lateness must exceed, as a wait must."""
 _WAITING: Final = [LINES.index("comm.wait"), LINES.index("comm.bubble")]
 _NS_PER_HOUR: Final = 3.6e12
 
@@ -54,21 +56,22 @@ def ranks(
     asked = scope(run, window, (), steps)
     order = recognise(run, mesh)
     found = judge(run, asked, order, progress)
-    lateness = _lateness(run, asked)
     clock = clock_of(run)
+    lateness = _lateness(run, asked, clock)
+    told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
     return Result(
         name="ranks",
         title="Who is late",
         verdict=" ".join(filter(None, (_verdict(found), long_stage(found.comparison, order.stage)))),
         blocks=(
-            *([_stragglers(found, len(asked.ranks))] if found.stragglers else []),
+            *([_stragglers(found, len(asked.ranks), told)] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
-            _table(order, found, lateness, limit),
+            _table(order, found, lateness, limit=limit, told=told),
         ),
         notes=tuple(_notes(run, order, found, clock, len(asked.ranks))),
         more=(
             clock,
-            *([] if found.stragglers else [_stragglers(found, len(asked.ranks))]),
+            *([] if found.stragglers else [_stragglers(found, len(asked.ranks), told)]),
             *([] if lateness else [_heat_map(order, lateness)]),
             _evenness(found),
             _mesh(order),
@@ -89,11 +92,16 @@ def _verdict(found: Judgement) -> str:
     return unevenness(found.comparison)
 
 
-def _lateness(run: Run, asked: Scope) -> dict[int, float]:
-    return dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
+def _lateness(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
+    """Mean lateness of each rank; 0 where it is within what the ends of its collectives lie apart."""
+    spread = {row[0]: int(row[5] or 0) for row in clock.table.rows}
+    usual = float(np.median(list(spread.values()))) if spread else 0.0
+    found: dict[int, float] = dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
+    return {rank: ns if abs(ns) > _APART * (spread.get(rank, 0) + usual) else 0.0 for rank, ns in found.items()}
 
 
-def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
+def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:
+    """What waits tell is unknown where no collective was found on two ranks."""
     fields = (
         Field("rank"),
         Field("kind"),
@@ -114,18 +122,18 @@ def _stragglers(found: Judgement, ranks_in_all: int) -> Table:
         (
             one.rank,
             one.kind,
-            one.charged,
+            one.charged if told else None,
             one.line,
             one.cause,
             one.line_excess,
-            one.p_value,
+            one.p_value if told else None,
             one.excess,
-            one.cost,
-            one.cost * one.steps * ranks_in_all / _NS_PER_HOUR,
+            one.cost if told else None,
+            one.cost * one.steps * ranks_in_all / _NS_PER_HOUR if told else None,
             one.slow_steps,
             one.steps,
-            one.last.times,
-            one.last.of,
+            one.last.times if told else None,
+            one.last.of if told else None,
         )
         for one in found.stragglers
     )
@@ -143,11 +151,20 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
         members = known[first : first + width * block]
         cells = [members[i : i + block] for i in range(0, len(members), block)]
         values = [[max(0.0, lateness[rank]) for rank in cell if rank in lateness] for cell in cells]
-        name = f"{members[0]}" if len(members) == 1 else f"{members[0]}-{members[-1]}"
+        name = _named(members)
         rows.append((name, tuple(max(cell, default=None) for cell in values)))
     legend = "mean lateness behind the median arrival in collectives, by rank"
     legend += f" (the most of {block} each)" if block > 1 else ""
     return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend)
+
+
+def _named(members: Sequence[int]) -> str:
+    """
+    >>> _named([3]), _named([0, 1, 2]), _named([0, 4, 8])
+    ('3', '0-2', '0-8/4')
+    """
+    stride = members[1] - members[0] if len(members) > 1 else 1
+    return f"{members[0]}" + (f"-{members[-1]}" if len(members) > 1 else "") + (f"/{stride}" if stride > 1 else "")
 
 
 def _row_width(order: Mesh) -> int:
@@ -164,7 +181,7 @@ def _arranged(order: Mesh) -> str:
     return f"Arrivals ({shape}, fastest first)" if shape else "Arrivals"
 
 
-def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: int) -> Table:
+def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], *, limit: int, told: bool) -> Table:
     comparison = found.comparison
     charged = charges(found.profiles, comparison, [one.rank for one in found.stragglers])
     own, wall, excess = comparison.own, comparison.wall, comparison.excess
@@ -190,11 +207,10 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], limit: 
                 _place(order, rank),
                 round(float(own[place])),
                 round(float(excess[place] / wall[place]), 6) + 0.0 if wall[place] else None,
-                round(float(waited[rank])),
+                round(float(waited[rank])) if told else None,
                 round(lateness[rank]) if rank in lateness else None,
-                last.times if last else 0,
-                last.of if last else 0,
-                round(float(charged[place])),
+                *((last.times if last else 0, last.of if last else 0) if told else (None, None)),
+                round(float(charged[place])) if told else None,
             )
         )
     bases = ", time per step (waited for: all steps)" if in_steps(comparison) else ""

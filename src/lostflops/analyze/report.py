@@ -49,7 +49,9 @@ def report(
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
     accelerated = _accelerated(run, total.on_thread)
-    found = judged(run, asked, recognise(run), total.profiles).stragglers if len(total.profiles) > 1 else ()
+    # Some ranks alone do not tell who the others wait for.
+    everybody = len(total.profiles) > 1 and not ranks
+    found = judged(run, asked, recognise(run), total.profiles).stragglers if everybody else ()
     clock = clock_of(run)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),

@@ -80,7 +80,12 @@ def unevenness(comparison: Comparison) -> str:
     slowest, often, rank = cost_of(comparison)
     assert slowest is not None
     assert often is not None
-    if slowest < SMALLEST or comparison.steps.size < 2:
+    if slowest >= SMALLEST and comparison.steps.size < 2:
+        return (
+            f"Cannot tell: the slowest of {counted(comparison.ranks.size, 'rank')} has {format_share(slowest)} more "
+            "time of its own than those that do the same work, but one step does not tell habit from chance."
+        )
+    if slowest < SMALLEST:
         whole = "a step" if in_steps(comparison) else "what was recorded"
         return (
             f"No rank is late: of {counted(comparison.ranks.size, 'rank')} the slowest has {format_share(slowest)} "

@@ -11,12 +11,14 @@ import numpy as np
 
 from lostflops.blame.charges import charges
 from lostflops.blame.comparison import OWN_LINES, Comparison, Floats
+from lostflops.ledger.lines import COMM_LINES, LINES
 from lostflops.ledger.profile import Profile
 
 SMALLEST: Final = 0.03
 """Share of the step that a rank's own time must exceed its cohort's by."""
 _ABOVE_OTHERS: Final = 3.0
 """Times the typical excess of the other ranks."""
+_TALKING: Final = [LINES.index(line) for line in COMM_LINES]
 _HALF: Final = 0.5
 _SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
@@ -97,7 +99,7 @@ def find(
     """Largest charge first."""
     if not comparison.ranks.size:
         return []
-    named = _named(comparison)
+    named = [rank for rank in _named(comparison) if _works_with_others(profiles, rank)]
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
     ranks, most = comparison.ranks.size, max((one.charged for one in found), default=0)
@@ -112,6 +114,12 @@ def find(
     due = charges(profiles, comparison, [one.rank for one in kept])
     final = [replace(one, charged=round(float(due[comparison.place(one.rank)]))) for one in kept]
     return sorted(final, key=lambda one: (-one.charged, -one.excess))
+
+
+def _works_with_others(profiles: Sequence[Profile], rank: int) -> bool:
+    """Ranks that do not communicate are not late for anybody."""
+    talking = {one.rank for one in profiles if one.lines[:, _TALKING].any()}
+    return rank in talking and len(talking) > 1
 
 
 def _counts(one: Straggler, ranks: int, largest: int, noise: float) -> bool:

@@ -307,8 +307,9 @@ ARRIVALS = Table(
         Column(
             "basis",
             "VARCHAR",
-            "What the wait rests on: `clock` (arrivals on the common clock) or `shortest` (what the call took longer "
-            "than the shortest on any rank).",
+            "What the wait rests on: `clock` (arrivals on the common clock), `ends` (the same, but it is shorter than "
+            "the clocks are certain to: it rests on collectives ending everywhere at once) or `shortest` (what the "
+            "call took longer than the shortest on any rank).",
         ),
     ),
 )
