@@ -173,3 +173,20 @@ class TestPair:
         right = [(kept[0][i], kept[1][j]) for i, j in found]
         assert all(one == other for one, other in right)
         assert len(right) == both.size
+
+
+def test_calls_that_begin_together_in_either_order() -> None:
+    """Two threads take up a large and a small one at once; on one rank the small one is first in the last step. Ends of
+    all lie far apart, as on a busy host."""
+    rng = np.random.default_rng(1)
+    begun = np.repeat(10**8 * np.arange(1, 9), 2) + np.tile([0, 2_000], 8) + EPOCH
+    sizes = np.tile([300, 100], 8)
+
+    def busy(order: list[int]) -> Sequence:
+        stop = begun + 30 * 10**6 + rng.integers(0, 8 * 10**6, 16)
+        own = np.ones(16, np.int64)
+        return Sequence(own, sizes[order], -own, own == 1, begun, stop[order])
+
+    swapped = [*range(14), 15, 14]
+    expected = [(i, swapped.index(i)) for i in range(16)]
+    assert pairs(busy(list(range(16))), busy(swapped), SAME_CLOCK) == expected

@@ -39,6 +39,9 @@ class Sequence:
     def __len__(self) -> int:
         return int(self.start.size)
 
+    def at(self, places: Codes) -> Sequence:
+        return Sequence(*(getattr(self, name)[places] for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:
@@ -112,11 +115,34 @@ def pair(
     if in_order(a, b, known, loosely=loosely):
         places = np.arange(len(a))
         return places, places, known or line(b.stop, b.stop - a.stop)
+    alike = _each_alike(a, b, known, loosely=loosely)
+    if alike is not None:
+        return alike
     found = [_by_time(a, b, known, by_step) for by_step in (True, False)] if len(a) and len(b) else []
     best = max((one for one in found if one is not None), key=lambda one: one[0].size, default=None)
     if best is None or best[0].size < _ENOUGH * min(len(a), len(b)):
         return _as_listed(a, b, known) or best
     return best
+
+
+def _each_alike(a: Sequence, b: Sequence, known: Shift | None, *, loosely: bool) -> tuple[Codes, Codes, Shift] | None:
+    """Both complete, if calls of each operation and size are taken by themselves: two that threads of the host take up
+    at the same time may begin in either order."""
+    kinds = np.unique(np.stack((np.concatenate((a.op, b.op)), np.concatenate((a.size, b.size)))), axis=1)
+    if kinds.shape[1] < 2 or (kinds[1] < 0).any():
+        return None
+    places: list[tuple[Codes, Codes]] = []
+    for op, size in kinds.T.tolist():
+        i, j = (np.flatnonzero((one.op == op) & (one.size == size)) for one in (a, b))
+        if not in_order(a.at(i), b.at(j), known, loosely=loosely):
+            return None
+        places.append((i, j))
+    i, j = (np.concatenate(one) for one in zip(*places, strict=True))
+    order = np.argsort(i, kind="stable")
+    i, j = i[order], j[order]
+    shift = known or line(b.stop[j], b.stop[j] - a.stop[i])
+    meet = (shift.remove(b.start[j]) <= a.stop[i]) & (a.start[i] <= shift.remove(b.stop[j]))
+    return (i, j, shift) if meet.all() else None
 
 
 def _tolerance(stops: Ns) -> float:
