@@ -297,8 +297,7 @@ class _Bounds:
         self.counts = np.zeros(guess.ranks.size, np.int64)
         parts = [part for part in (self._of(matched.calls, guess, *one) for one in channels) if part is not None]
         for clock, starts, ends in parts:
-            if starts.shape[0] == ends.shape[0]:
-                np.maximum.at(self.skew, clock, np.where(starts > ends, starts - ends, 0.0).max(axis=1, initial=0.0))
+            np.maximum.at(self.skew, clock, np.where(starts > ends, starts - ends, 0.0).max(axis=1, initial=0.0))
         self._starts, self._ends, self._meetings = self._flat(parts)
 
     def _of(self, calls: Calls, guess: Clocks, channel: Channel, places: Codes) -> tuple[Codes, Floats, Floats] | None:

@@ -22,7 +22,7 @@ BASES: Final = (None, "clock", "ends", "shortest")
 _CLOCK, _ENDS, _SHORTEST = 1, 2, 3
 UNKNOWN: Final = np.int64(np.iinfo(np.int64).min)
 """Of 64 bits wherever it stands: a plain number is cut to those of the column, and becomes 0 in one of 32."""
-_RESOLUTION: Final = 3
+RESOLUTION: Final = 3
 """Times the typical distance of ends that a wait must exceed."""
 
 
@@ -144,5 +144,5 @@ class _Meetings:
             return np.where(seen, length - self._last, 0)
         spread = self._clocks.spread[self.places]
         behind = self._last - self._arrived(members)
-        told = seen & (behind > _RESOLUTION * (spread[members][:, np.newaxis] + spread[self._late]))
+        told = seen & (behind > RESOLUTION * (spread[members][:, np.newaxis] + spread[self._late]))
         return np.where(told, np.minimum(behind, length), 0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
+from lostflops.ledger.lines import WAIT_LINES
 from lostflops.ledger.record import UNKNOWN_GROUP
 from lostflops.ledger.scope import scope
 from lostflops.results import Field, Result, Table
@@ -58,7 +59,7 @@ def comm(
             groups[name].append(own)
         total += ledger.overlap
         wall += ledger.window.wall
-        waited += ledger.lines["comm.wait"] + ledger.lines["comm.bubble"]
+        waited += sum(ledger.lines[line] for line in WAIT_LINES)
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
     rows = run.sql(query).fetchall() if spans else []

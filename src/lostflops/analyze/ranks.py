@@ -13,12 +13,13 @@ import numpy as np
 
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
+from lostflops.align.waits import RESOLUTION
 from lostflops.blame.charges import charges
 from lostflops.blame.judgement import MOST_RANKS, Judgement, judge, within
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
-from lostflops.ledger.lines import LINES
+from lostflops.ledger.lines import LINES, WAIT_LINES
 from lostflops.ledger.scope import Scope, scope
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.units import counted
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 12
 _WIDEST: Final = 64
 _MOST_CELLS: Final = 2048
-_APART: Final = 3
-"""Times what ends lie apart that a lateness must exceed, as a wait must."""
-_WAITING: Final = [LINES.index("comm.wait"), LINES.index("comm.bubble")]
+_WAITING: Final = [LINES.index(line) for line in WAIT_LINES]
 _NS_PER_HOUR: Final = 3.6e12
 
 _LATENESS: Final = """
@@ -97,7 +96,7 @@ def _lateness(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
     spread = {row[0]: int(row[5] or 0) for row in clock.table.rows}
     usual = float(np.median(list(spread.values()))) if spread else 0.0
     found: dict[int, float] = dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
-    return {rank: ns if abs(ns) > _APART * (spread.get(rank, 0) + usual) else 0.0 for rank, ns in found.items()}
+    return {rank: ns if abs(ns) > RESOLUTION * (spread.get(rank, 0) + usual) else 0.0 for rank, ns in found.items()}
 
 
 def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:

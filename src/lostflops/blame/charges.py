@@ -52,7 +52,7 @@ def _settle(charge: Floats, waits: _Waits, comparison: Comparison, origins: Sequ
         if moving.sum() < 1:
             break
         received = np.zeros(charge.shape)
-        _pass_on(received, moving, waits, beyond, share)
+        _pass_on(received, moving, waits, share)
         charge += received - moving
 
 
@@ -118,15 +118,13 @@ def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats
     )
 
 
-def _pass_on(charge: Floats, moving: Floats, waits: _Waits, beyond: Floats, inherited: Floats) -> None:
+def _pass_on(charge: Floats, moving: Floats, waits: _Waits, inherited: Floats) -> None:
     """Give what ranks do not keep to those that they waited for, in kinds that the charge did not come from."""
-    kinds = beyond.shape[1]
-    for kind in range(kinds):
+    for kind in range(charge.shape[1]):
         usable = waits.transfers[waits.kind] | (waits.kind != kind)
         weight = np.where(usable, inherited, 0.0)
-        total = np.zeros(beyond.shape[0])
+        total = np.zeros(charge.shape[0])
         np.add.at(total, waits.waiter, weight)
         amount = moving[waits.waiter, kind] * weight / np.maximum(total[waits.waiter], 1e-9)
         np.add.at(charge, (waits.late, waits.kind), amount)
-        lost = np.where(total > 0, 0.0, moving[:, kind])
-        charge[:, kind] += lost
+        charge[:, kind] += np.where(total > 0, 0.0, moving[:, kind])

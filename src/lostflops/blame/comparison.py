@@ -25,13 +25,12 @@ OWN_LINES: Final = tuple(line for line in LINES if line not in (*COMM_LINES, "id
 _OWN: Final = np.array([line in OWN_LINES for line in LINES])
 _QUEUED: Final = OWN_LINES.index("idle.dependency")
 _NOT_QUEUED: Final = np.arange(len(OWN_LINES)) != _QUEUED
-_WAITING: Final = np.array([line in ("comm.wait", "comm.bubble") for line in LINES])
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """By rank, in ns per step: `own` time, what of it `computed`, `excess` of it beyond the cohort's, `lines` the same
-    by line, `waited` the same of waiting; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
+    by line; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
     each step: where steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort
     recorded are left out, not-a-number in `by_step`; so are ranks without any.
 
@@ -46,7 +45,6 @@ class Comparison:
     computed: Floats
     excess: Floats
     lines: Floats
-    waited: Floats
     pieces: Floats
     by_step: Floats
     counts: Codes
@@ -74,7 +72,7 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
     counts = np.maximum((~np.isnan(pieces)).sum(axis=1), 1)
     mean = np.nansum(lines, axis=1) / counts[:, np.newaxis]
     ran = np.nansum(pieces, axis=1) / counts
-    own, waits = mean[:, _OWN], mean[:, _WAITING].sum(axis=1)
+    own = mean[:, _OWN]
     whole, without = own.sum(axis=1), own[:, _NOT_QUEUED].sum(axis=1)
     by_line = own - usual(own, cohort, told)
     by_line[:, _QUEUED] = np.where(told, by_line[:, _QUEUED], 0.0)
@@ -89,7 +87,6 @@ def compare(profiles: Sequence[Profile], cohorts: Mapping[int, Sequence[int]], d
         own[:, OWN_LINES.index("compute")],
         np.where(told, whole - usual(whole, cohort, told), without - usual(without, cohort)),
         by_line,
-        waits - usual(waits, cohort, told),
         ran / np.maximum(usual(ran, cohort), 1) - 1,
         np.where(
             told[:, np.newaxis],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_RANKS: Final = 512
 """Up to so many ranks all are compared; of more, those that waited least beside a sample of their cohorts."""
 _OTHERS: Final = 3
-"""Ranks of the cohort whose FLOPs are counted."""
+"""Ranks of the cohort that a named one is compared with in detail."""
 
 _DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
@@ -108,8 +108,11 @@ class _Evidence:
     def __init__(self, run: Run, asked: Scope, cohorts: Mapping[int, Sequence[int]]) -> None:
         self._run, self._asked, self._cohorts = run, asked, cohorts
 
+    def _others(self, rank: int) -> list[int]:
+        return [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
+
     def more_flops(self, rank: int) -> float:
-        others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
+        others = self._others(rank)
         work = {
             ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
             for ledger in ledgers(self._run, replace(self._asked, ranks=(rank, *others)))
@@ -118,7 +121,7 @@ class _Evidence:
         return work.get(rank, 0) / usual - 1 if usual else 0.0
 
     def slower_kernels(self, rank: int) -> float:
-        others = [one for one in self._cohorts[rank] if one != rank][:_OTHERS]
+        others = self._others(rank)
         if not others:
             return 0.0
         query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=within(self._asked))

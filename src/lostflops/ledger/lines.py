@@ -24,6 +24,7 @@ DEFINITIONS: Final = {
 }
 LINES: Final = tuple(DEFINITIONS)
 COMM_LINES: Final = ("comm.transfer", "comm.wait", "comm.bubble")
+WAIT_LINES: Final = ("comm.wait", "comm.bubble")
 BUSY_LINES: Final = ("compute", *COMM_LINES, "copy")
 """What a device does anything in."""
 IDLE_LINES: Final = tuple(line for line in LINES if line.startswith("idle."))
