@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lostflops.align.clocks import Clocks, clocks
+from lostflops.align.clocks import clocks
+from lostflops.align.common_clock import Clocks
 from lostflops.align.match import match
 from made_calls import Call, made
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.align.calls import Query, read
-from lostflops.align.clocks import Clocks, clocks
+from lostflops.align.clocks import clocks
+from lostflops.align.common_clock import Clocks
 from lostflops.align.match import Matched, match
 from lostflops.align.waits import BASES, UNKNOWN, Arrivals, arrivals
 from lostflops.store.parquet import ColumnData, TextColumn

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.align.calls import ROWS_AT_ONCE, Calls, Codes, Flags, Ns
-from lostflops.align.clocks import Clocks
+from lostflops.align.common_clock import Clocks
 from lostflops.align.match import Channel, Matched
 
 BASES: Final = (None, "clock", "ends", "shortest")
