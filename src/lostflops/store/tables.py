@@ -94,6 +94,12 @@ EVENTS = Table(
             "VARCHAR",
             "Innermost user annotation around it, steps aside: on the same thread, or around its launch.",
         ),
+        Column(
+            "module",
+            "VARCHAR",
+            "Qualified name of the innermost module around it, where the collector annotated modules: of a backward op "
+            "that of its forward op, of a device event that of its launch.",
+        ),
         Column("source", "VARCHAR", "Source line, as `file.py(12): function`, where recorded."),
         Column("sequence", "BIGINT", "Autograd sequence number: a backward op carries that of its forward op."),
         Column("forward_thread", "INTEGER", "Autograd's number of the thread that ran the forward op."),
@@ -314,6 +320,130 @@ ARRIVALS = Table(
     ),
 )
 
+_ATTEMPT = Column("attempt", "INTEGER", "Number of the attempt, from 0; see `attempts`.")
+
+ATTEMPTS = Table(
+    "attempts",
+    "Attempts of a job that the collector recorded: an elastic restart, or a job that is started again, begins one.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("session", "VARCHAR", "Identifies the process that was this rank in this attempt."),
+        Column("world_size", "INTEGER", "Ranks of the attempt."),
+        Column("local_rank", "INTEGER", "Place of the rank on its host."),
+        Column("restart", "INTEGER", "Restarts before it, as torchrun counts them."),
+        Column("start", "BIGINT", "When the collector began, by the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "When the last record was made.", "ns"),
+        Column("ended", "BOOLEAN", "The process ended on its own; false where it was killed or still runs."),
+        Column("records", "BIGINT", "Records that arrived."),
+        Column("dropped", "BIGINT", "Records that the collector lost: its ring was full, or a write failed."),
+    ),
+)
+
+TIMINGS = Table(
+    "timings",
+    "Every training step as the collector's hooks saw it on the training thread, profiled or not.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("step", "INTEGER", "Number of the step, from 0: an optimizer's step, or what `lostflops.step()` ends."),
+        Column("start", "BIGINT", "Start, by the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End; the next step begins there.", "ns"),
+        Column("data", "BIGINT", "Waiting for the next batch.", "ns"),
+        Column("forward", "BIGINT", "From the outermost module's call to the backward pass.", "ns"),
+        Column("backward", "BIGINT", "Inside backward passes.", "ns"),
+        Column("optimizer", "BIGINT", "Inside the optimizers' steps.", "ns"),
+        Column("outside", "BIGINT", "The rest: stop - start less the four before.", "ns"),
+        Column("device_time", "BIGINT", "From edge to edge on the accelerator, by its events; null on a CPU.", "ns"),
+        Column("microbatches", "INTEGER", "Backward passes in the step."),
+        Column("samples", "BIGINT", "Samples of its batches, where their first dimension shows them."),
+        Column("tokens", "BIGINT", "Tokens of its batches, where they hold token ids."),
+        Column(
+            "peak_memory",
+            "BIGINT",
+            "Most memory that was allocated so far: the device's, on a CPU the process's.",
+            "bytes",
+        ),
+        Column("own", "BIGINT", "Time that the collector took on the training thread.", "ns"),
+        Column("skipped", "BOOLEAN", "The update was skipped because gradients were not finite."),
+        Column("compiled", "BOOLEAN", "Something was compiled in it."),
+        Column("profiled", "BOOLEAN", "A deep window was recorded over it, or being prepared or ended in it."),
+    ),
+)
+
+ENQUEUES = Table(
+    "enqueues",
+    "When each rank enqueued each collective on its host, as the c10d Flight Recorder's ring tells.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("record", "BIGINT", "Number of the entry in the ring."),
+        Column("group_id", "VARCHAR", "Process group; see `groups`."),
+        Column("seq", "BIGINT", "Sequence number within the group, of collectives and of transfers each."),
+        Column("op", "VARCHAR", "Operation, named as in `collectives`."),
+        Column("is_p2p", "BOOLEAN", "A point-to-point transfer."),
+        Column("bytes_in", "BIGINT", "Size of the inputs.", "bytes"),
+        Column("bytes_out", "BIGINT", "Size of the outputs.", "bytes"),
+        Column(
+            "created",
+            "BIGINT",
+            "When the host enqueued it. An accelerator takes it up later, so it shows a late host, never a wait.",
+            "ns",
+        ),
+    ),
+)
+
+PARAMETERS = Table(
+    "parameters",
+    "Parameters of the trained model, in the order in which the model gives them.",
+    (
+        _RANK,
+        Column("position", "INTEGER", "0, 1, 2, ... in the order of the model."),
+        Column("name", "VARCHAR", "Qualified name."),
+        Column("module", "VARCHAR", "Class of the module that holds it."),
+        Column("shape", "VARCHAR", "Whole shape as JSON, also where this rank holds a shard."),
+        Column("local_shape", "VARCHAR", "Shape of what this rank holds, as JSON."),
+        Column("dtype", "VARCHAR", "Element type."),
+        Column("bytes", "BIGINT", "Size of what this rank holds.", "bytes"),
+        Column("trainable", "BOOLEAN", "It requires a gradient."),
+        Column("bucket", "INTEGER", "DDP bucket that reduces its gradient; null elsewhere."),
+        Column("unit", "VARCHAR", "Qualified name of the FSDP unit that gathers it; null elsewhere."),
+    ),
+)
+
+JOB = Table(
+    "job",
+    "What the collector read once per attempt: versions, settings on its list, process groups, buckets, units, mesh.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("key", "VARCHAR", "What it is, e.g. `torch`, `environment`, `ddp`, `fsdp`, `mesh`."),
+        Column("value", "VARCHAR", "Its value as JSON."),
+    ),
+)
+
+CLOCK_SAMPLES = Table(
+    "clock_samples",
+    "Readings of clocks: a rank's own two, and wall clocks that travelled through the job's store.",
+    (
+        _RANK,
+        Column("wall", "BIGINT", "Unix time of the rank's host.", "ns"),
+        Column("monotonic", "BIGINT", "Its monotonic clock at the same moment.", "ns"),
+        Column("peer", "INTEGER", "Rank whose reading arrived at that moment; null for a reading of its own."),
+        Column("peer_wall", "BIGINT", "What that rank's clock showed when it sent: it was then, or earlier.", "ns"),
+    ),
+)
+
+SAMPLES = Table(
+    "samples",
+    "Python stacks of the training thread, about 100 a second while a deep window was open.",
+    (
+        _RANK,
+        Column("time", "BIGINT", "When the stack was read, by the clock of the rank's host.", "ns"),
+        Column("stack", "VARCHAR", "Frames from the outermost, as `function file.py:12`, joined by `;`."),
+    ),
+)
+
 STATS = Table(
     "stats",
     "Everything that was dropped, repaired, guessed or missing, counted.",
@@ -340,6 +470,13 @@ TABLES: tuple[Table, ...] = (
     PASSES,
     CLOCKS,
     ARRIVALS,
+    ATTEMPTS,
+    TIMINGS,
+    ENQUEUES,
+    PARAMETERS,
+    JOB,
+    CLOCK_SAMPLES,
+    SAMPLES,
     STATS,
 )
 
