@@ -1,0 +1,23 @@
+"""The collector takes its place in a process: hooks are set, and nothing is written until the process trains."""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+from lostflops.collect import current
+from lostflops.collect.hooks import install
+from lostflops.collect.recorder import Recorder
+from lostflops.collect.settings import Settings, from_environment
+
+
+def attach(settings: Settings | None = None) -> Recorder | None:
+    """Record this process as `settings` say, else as the environment does; once."""
+    chosen = settings or from_environment()
+    if current.recorder is not None or chosen is None:
+        return current.recorder
+    recorder = current.recorder = Recorder(chosen)
+    install(recorder)
+    os.register_at_fork(after_in_child=recorder.abandon)
+    atexit.register(recorder.close)
+    return recorder

@@ -1,0 +1,39 @@
+"""How many samples and tokens a batch holds, where its shape shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_DEPTH: Final = 3
+_TOKENS: Final = ("input_ids", "tokens", "token_ids")
+
+
+def batch_size(batch: Any) -> tuple[int | None, int | None]:
+    """Samples and tokens; None where the batch does not show them.
+
+    Tokens are those of a tensor that is named so, or of a batch that begins with a matrix of integers.
+    """
+    tensors = list(_tensors(batch, "", _DEPTH))
+    if not tensors:
+        return None, None
+    named = [tensor for name, tensor in tensors if name in _TOKENS]
+    first = named[0] if named else tensors[0][1]
+    samples = int(first.shape[0]) if first.dim() else None
+    is_tokens = first.dim() == 2 and first.shape[1] > 1 and (named or _is_integer(first))
+    return samples, int(first.numel()) if is_tokens else None
+
+
+def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if hasattr(value, "dim") and hasattr(value, "numel") and hasattr(value, "shape"):
+        yield name, value
+    elif depth and isinstance(value, Mapping):
+        for key, member in value.items():
+            yield from _tensors(member, str(key), depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for member in value[:8]:
+            yield from _tensors(member, name, depth - 1)
+
+
+def _is_integer(tensor: Any) -> bool:
+    return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex) and tensor.element_size() >= 4

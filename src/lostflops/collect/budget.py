@@ -1,0 +1,36 @@
+"""What the collector may cost, and what it gives up when it costs more."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+ALL, NO_RING, EDGES_ONLY, OFF = range(4)
+_STRETCH: Final = 20
+_LEAST: Final = 2_000_000_000
+"""Steps and ns over which a share is measured before anything is decided."""
+
+
+class Budget:
+    """Own time against step time, stretch by stretch; each stretch past the budget gives up one thing more."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self.level = ALL
+        self._steps = self._time = self._own = self._background = 0
+
+    def account(self, step: int, time: int, own: int, background: int) -> dict[str, Any] | None:
+        """Add a step that no window disturbed; `background` is the CPU time of our threads so far. Returns what to record."""
+        if self._steps == 0:
+            self._background = background
+        self._steps += 1
+        self._time += time
+        self._own += own
+        if self._steps < _STRETCH or self._time < _LEAST:
+            return None
+        share = (self._own + background - self._background) / self._time
+        reason = None
+        if share > self._share and self.level < OFF:
+            self.level += 1
+            reason = f"took {share:.2%} of {self._steps} steps, more than {self._share:.2%}"
+        self._steps = self._time = self._own = 0
+        return {"kind": "overhead", "step": step, "own_share": share, "level": self.level, "reason": reason}

@@ -1,0 +1,60 @@
+"""Time on the accelerator between edges, by events that are asked whether they are over and never waited for."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+_MOST_PENDING: Final = 64
+
+
+class DeviceTime:
+    """`mark` on the training thread, `poll` on any: durations come when the device has passed both ends.
+
+    A mark says which phase begins there, or -1 for none; a step's edges are marks with its number.
+    """
+
+    def __init__(self, make_event: Any) -> None:
+        self._make_event = make_event
+        self._marks: deque[tuple[Any, int, int | None]] = deque()
+        self._step: dict[str, int] = {}
+        self._is_whole = False
+        self.lost = 0
+
+    def mark(self, phase: int, ended_step: int | None = None) -> None:
+        if len(self._marks) >= _MOST_PENDING * 8:
+            self._marks.clear()
+            self.lost += 1
+            self._is_whole = False
+        event = self._make_event()
+        event.record()
+        self._marks.append((event, phase, ended_step))
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Records of the steps that the device has finished."""
+        found = []
+        while len(self._marks) >= 2 and self._marks[1][0].query():
+            begin, phase, _ = self._marks.popleft()
+            end, _, ended_step = self._marks[0]
+            lasted = round(begin.elapsed_time(end) * 1e6)
+            for key in ("time", *_PHASE_KEYS.get(phase, ())):
+                self._step[key] = self._step.get(key, 0) + lasted
+            if ended_step is not None:
+                if self._is_whole:
+                    found.append({"kind": "device_step", "step": ended_step, **self._step})
+                self._step, self._is_whole = {}, True
+        return found
+
+
+_PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("optimizer",)}
+
+
+def device_time() -> DeviceTime | None:
+    """None where the job has no accelerator, or its events cannot tell time."""
+    import torch  # noqa: PLC0415
+
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or not accelerator.is_available():
+        return None
+    device = accelerator.current_accelerator()
+    return DeviceTime(lambda: torch.Event(device, enable_timing=True))

@@ -1,0 +1,121 @@
+"""When this rank enqueued each collective: the ring of PyTorch's Flight Recorder, read now and then.
+
+Reading holds Python's lock, some 10 us for each entry of the ring. If every rank did so at a time of its own, each stall
+would hold up all of them; so ranks read at the same step numbers, and their stalls coincide.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+_BUDGET_SHARE: Final = 0.25
+"""Share of the budget that reading may take."""
+_ROUNDS: Final = tuple(1 << power for power in range(20))
+
+
+class FlightRing:
+    def __init__(self, overhead: float) -> None:
+        self._share = max(1e-6, overhead * _BUDGET_SHARE)
+        self._dump = _dump_function()
+        self._last = -1
+        self._known: set[str] = set()
+        self._cost = 0
+        self.is_due = False
+
+    def edge(self, step: int, step_time: int) -> None:
+        """A read is due every so many steps, a power of two: ranks whose steps differ a little agree, or every other time."""
+        enough = self._cost / self._share
+        every = next((steps for steps in _ROUNDS if steps * step_time >= enough), _ROUNDS[-1])
+        if step % max(16, every) == 0:
+            self.is_due = True
+
+    def read(self) -> dict[str, Any] | None:
+        """A record of what was enqueued since the last reading."""
+        self.is_due = False
+        if self._dump is None:
+            return None
+        began = time.monotonic_ns()
+        dump = pickle.loads(self._dump())  # noqa: S301 - made by this very process
+        fresh = [entry for entry in dump.get("entries", ()) if entry["record_id"] > self._last]
+        self._cost = time.monotonic_ns() - began
+        if not fresh:
+            return None
+        lost = fresh[0]["record_id"] - self._last - 1
+        self._last = fresh[-1]["record_id"]
+        return {
+            "kind": "collectives",
+            "entries": [_entry(entry) for entry in fresh],
+            "groups": self._new_groups(),
+            "lost": lost,
+        }
+
+    def _new_groups(self) -> dict[str, Any]:
+        new = {name: group for name, group in process_groups().items() if name not in self._known}
+        self._known |= new.keys()
+        return new
+
+
+def process_groups() -> dict[str, Any]:
+    """Description and members of the groups that this rank is in, by PyTorch's name."""
+    import torch.distributed as dist  # noqa: PLC0415
+
+    if not dist.is_available() or not dist.is_initialized():
+        return {}
+    world = dist.distributed_c10d._world  # noqa: SLF001 - nothing public lists them
+    return {
+        name: {
+            "description": getattr(group, "group_desc", None),
+            "ranks": sorted(world.pg_group_ranks.get(group, {})),
+            "backend": dist.get_backend(group),
+        }
+        for group, name in list(world.pg_names.items())
+    }
+
+
+def _entry(entry: dict[str, Any]) -> list[Any]:
+    is_p2p = bool(entry["is_p2p"])
+    return [
+        entry["record_id"],
+        entry["process_group"][0],
+        entry["p2p_seq_id" if is_p2p else "collective_seq_id"],
+        entry["profiling_name"],
+        is_p2p,
+        _bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
+        _bytes(entry.get("output_sizes"), entry.get("output_dtypes")),
+        entry["time_created_ns"],
+    ]
+
+
+_WIDTHS: Final = {
+    "Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "ComplexHalf": 4,
+    "Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1,
+    "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1,
+}  # fmt: skip
+
+
+def _bytes(sizes: Any, dtypes: Any) -> int | None:
+    """None where a type is not known."""
+    total = 0
+    for shape, dtype in zip(sizes or (), dtypes or (), strict=False):
+        if dtype not in _WIDTHS:
+            return None
+        elements = _WIDTHS[dtype]
+        for extent in shape:
+            elements *= extent
+        total += elements
+    return total
+
+
+def _dump_function() -> Callable[[], bytes] | None:
+    try:
+        from torch._C import _distributed_c10d as c10d  # noqa: PLC0415 - absent where torch has no distributed
+    except ImportError:
+        return None
+    for name in ("_dump_fr_trace", "_dump_nccl_trace"):
+        dump = getattr(c10d, name, None)
+        if dump is not None:
+            return lambda: dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+    return None

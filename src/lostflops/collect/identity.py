@@ -1,0 +1,46 @@
+"""Who this process is in its job; from the process group where there is one, else from what launchers set."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def identity() -> dict[str, Any]:
+    is_member = dist.is_available() and dist.is_initialized()
+    rank = dist.get_rank() if is_member else _number("RANK", 0)
+    device, device_name = _device()
+    return {
+        "rank": rank,
+        "world_size": dist.get_world_size() if is_member else _number("WORLD_SIZE", 1),
+        "local_rank": _number("LOCAL_RANK", 0 if "RANK" in os.environ else rank),
+        "local_world_size": _number("LOCAL_WORLD_SIZE", None),
+        "restart": _number("TORCHELASTIC_RESTART_COUNT", 0),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "backend": dist.get_backend() if is_member else None,
+        "device": device,
+        "device_name": device_name,
+        "script": Path(sys.argv[0]).name if sys.argv else None,
+    }
+
+
+def _number(name: str, default: int | None) -> Any:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else default
+
+
+def _device() -> tuple[str, str | None]:
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or not accelerator.is_available():
+        return "cpu", None
+    kind = accelerator.current_accelerator().type
+    module = getattr(torch, kind, None)
+    name = module.get_device_name() if hasattr(module, "get_device_name") else None
+    return kind, name

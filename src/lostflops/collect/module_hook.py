@@ -1,0 +1,27 @@
+"""A hook on a module that leaves no trace of itself in copies and saved files of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+
+class ModuleHook:
+    """Calls `function(module)` and gives the module's call nothing back.
+
+    Hooks are part of a module: they are copied and pickled with it. A copy of this one does nothing, and a pickle of it
+    holds a function of the standard library that does nothing, so that the file loads where Lostflops is not installed.
+    """
+
+    def __init__(self, function: Callable[[Any], None]) -> None:
+        self._function = function
+
+    def __call__(self, module: Any, *_: Any) -> None:
+        self._function(module)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+    def __deepcopy__(self, _: Any) -> Any:
+        return nullcontext().__exit__

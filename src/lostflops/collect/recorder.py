@@ -1,0 +1,285 @@
+"""The state of this process as the collector sees it: what hooks tell, what is written, what it costs.
+
+Everything that hooks call is caught here: an exception is counted and told in the capture, and the program never sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops._version import __version__
+from lostflops.capture import VERSION
+from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
+from lostflops.collect.settings import Settings
+from lostflops.collect.steps import PHASES, Step, StepClock
+from lostflops.collect.writer import Writer
+
+_MOST_ERRORS: Final = 20
+_FACTS_AFTER: Final = 1
+"""The step after which the job is described: DDP has rebuilt its buckets by then."""
+_CLOCK_EVERY: Final = 60_000_000_000
+
+
+class Recorder:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.is_off = False
+        self.rank, self.world_size, self.local_rank = 0, 1, 0
+        self.host = socket.gethostname()
+        self.session = uuid.uuid4().hex[:16]
+        self.clock = StepClock(self._step_ended)
+        self.writer: Writer | None = None
+        self.windows: Any = None
+        self.optimizers: list[Any] = []
+        self._thread = threading.main_thread().ident
+        self._is_thread_known = False
+        self._budget = Budget(settings.overhead)
+        self._ring: Any = None
+        self._device: Any = None
+        self._offset = time.time_ns() - time.monotonic_ns()
+        self._roots: list[Any] | None = None
+        self._errors = 0
+        self._compilations = 0
+        self._is_disturbed = False
+        self._clock_read = 0
+        self._not_own = 0
+        self._process = os.getpid()
+
+    # What hooks call, on the training thread.
+
+    def enter(self, phase: int) -> None:
+        if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
+            return
+        now = time.monotonic_ns()
+        try:
+            self.clock.enter(phase, now)
+            if self._device is not None:
+                self._device.mark(phase)
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
+        self.clock.step.own += time.monotonic_ns() - now
+
+    def leave(self) -> None:
+        if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
+            return
+        now = time.monotonic_ns()
+        try:
+            self.clock.leave(now)
+            if self._device is not None:
+                self._device.mark(-1)
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
+        self.clock.step.own += time.monotonic_ns() - now
+
+    def guarded(self, action: Callable[[int], None]) -> None:
+        """Run `action(now)` if this is the training thread of a process that records; its time is our own."""
+        if self.is_off or threading.get_ident() != self._thread:
+            return
+        now = time.monotonic_ns()
+        self._not_own = 0
+        try:
+            action(now)
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
+        self.clock.step.own += time.monotonic_ns() - now - self._not_own
+
+    def training(self) -> None:
+        """A backward pass or an optimizer's step begins on this thread: the process trains."""
+        if self._is_thread_known or self.is_off:
+            return
+        self._is_thread_known = True
+        self._thread = threading.get_ident()
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001
+            self.is_off = True
+            _debug(error)
+
+    # What parts of the collector call.
+
+    def put(self, record: dict[str, Any]) -> None:
+        if self.writer is not None:
+            self.writer.put(record)
+
+    def note(self, what: str, reason: str, count: int = 1) -> None:
+        self.put({"kind": "note", "what": what, "count": count, "reason": reason})
+
+    def wall(self, monotonic: int | None = None) -> int:
+        return (time.monotonic_ns() if monotonic is None else monotonic) + self._offset
+
+    def roots(self) -> list[Any]:
+        from lostflops.collect.model_facts import outermost_modules  # noqa: PLC0415
+
+        if self._roots is None:
+            self._roots = outermost_modules(self.optimizers)
+        return self._roots
+
+    def failed(self, error: Exception) -> None:
+        """Count an error of our own; too many of them and we stop."""
+        _debug(error)
+        self._errors += 1
+        if self._errors >= _MOST_ERRORS:
+            self.is_off = True
+        self.note("collector_errors", f"{type(error).__name__} in {_place_of(error)}")
+
+    def abandon(self) -> None:
+        """In a forked child: a recording belongs to the parent alone."""
+        if self._is_thread_known:
+            self.is_off = True
+            self.writer = self.windows = None
+        else:
+            self._thread = threading.main_thread().ident
+            self._process = os.getpid()
+            self.session = uuid.uuid4().hex[:16]
+
+    def close(self) -> None:
+        """At exit: what is still known, then the end."""
+        if self.writer is None or os.getpid() != self._process:
+            return
+        self.is_off = True
+        for last in (self.windows.close, self._read_ring, self._poll_device):
+            try:
+                last()
+            except Exception as error:  # noqa: BLE001
+                self.failed(error)
+        self.put({"kind": "end", "wall": self.wall(), "reason": "exit"})
+        self.writer.close()
+
+    # How it works inside.
+
+    def _begin(self) -> None:
+        from lostflops.collect.device_time import device_time  # noqa: PLC0415
+        from lostflops.collect.flight_ring import FlightRing  # noqa: PLC0415
+        from lostflops.collect.identity import identity  # noqa: PLC0415
+        from lostflops.collect.windows import Windows  # noqa: PLC0415
+
+        found = identity()
+        self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
+        self._ring, self._device = FlightRing(self.settings.overhead), device_time()
+        writer = Writer(self.settings.folder, self.rank, self.session, self._chores)
+        self.writer = writer
+        now = time.monotonic_ns()
+        self.put(
+            {"kind": "session", "version": VERSION, "host": self.host, "pid": os.getpid(), "wall": self.wall(now),
+             "monotonic": now, "lostflops": __version__, **found}
+        )  # fmt: skip
+        self.windows = Windows(self)
+        writer.start()
+
+    def _step_ended(self, step: Step) -> None:
+        if self.writer is None:
+            return
+        compiled = self._compiled()
+        self.put(self._step_record(step, compiled))
+        if compiled:
+            self.windows.compiled(step.number)
+        if not (compiled or self._is_disturbed) and step.number > 1:
+            told = self._budget.account(step.number, step.stop - step.start, step.own, self.writer.own)
+            self._obey(told)
+        if self._device is not None:
+            self._device.mark(-1, step.number)
+        if self._budget.level < NO_RING:
+            self._ring.edge(step.number, step.stop - step.start)
+        began = time.monotonic_ns()
+        self._once(step.number)
+        before = self.windows.is_profiling
+        self.windows.edge(step.number + 1)
+        self._is_disturbed = before or self.windows.is_profiling
+        self._not_own = time.monotonic_ns() - began
+
+    def _once(self, step: int) -> None:
+        """What is done once, after the first steps, which nobody measures."""
+        from lostflops.collect import hooks, model_facts  # noqa: PLC0415
+
+        if step == 0:
+            hooks.watch_modules(self, self.roots())
+        if step == _FACTS_AFTER:
+            for record in model_facts.records(self.roots()):
+                self.put(record)
+
+    def _step_record(self, step: Step, compiled: bool) -> dict[str, Any]:
+        return {
+            "kind": "step",
+            "step": step.number,
+            "start": self.wall(step.start),
+            "stop": self.wall(step.stop),
+            **dict(zip(PHASES, step.phases, strict=True)),
+            "microbatches": step.microbatches,
+            "samples": step.samples,
+            "tokens": step.tokens,
+            "peak_memory": _peak_memory(),
+            "own": step.own,
+            "skipped": step.skipped,
+            "compiled": compiled,
+            "profiled": self._is_disturbed,
+        }
+
+    def _obey(self, told: dict[str, Any] | None) -> None:
+        if told is None:
+            return
+        self.put(told)
+        if told["level"] >= OFF:
+            self.is_off = True
+
+    def _compiled(self) -> bool:
+        """Whether dynamo has compiled anything since the last step; it is never imported for that."""
+        utils = sys.modules.get("torch._dynamo.utils")
+        counters = getattr(utils, "counters", None) or {}
+        seen = sum(counters["stats"].values()) if "stats" in counters else 0
+        compiled = seen > self._compilations
+        self._compilations = seen
+        return compiled
+
+    def _chores(self) -> None:
+        """On the writer's thread, between two frames."""
+        try:
+            if self._ring.is_due and self._budget.level < NO_RING:
+                self._read_ring()
+            self._poll_device()
+            self.windows.poll()
+            now = time.monotonic_ns()
+            if now - self._clock_read > _CLOCK_EVERY:
+                self._clock_read = now
+                self.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
+
+    def _read_ring(self) -> None:
+        record = self._ring.read()
+        if record is not None:
+            self.put(record)
+
+    def _poll_device(self) -> None:
+        for record in self._device.poll() if self._device is not None else ():
+            self.put(record)
+
+
+def _peak_memory() -> int | None:
+    """Of the accelerator in use, else of the process."""
+    torch = sys.modules["torch"]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    import resource  # noqa: PLC0415
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _place_of(error: Exception) -> str:
+    """File and line where it was raised; never its message, which may hold anything."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "?"
+
+
+def _debug(error: Exception) -> None:
+    if os.environ.get("LOSTFLOPS_DEBUG"):
+        print(f"lostflops: {error!r} in {_place_of(error)}", file=sys.stderr)

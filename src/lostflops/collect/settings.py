@@ -1,0 +1,59 @@
+"""What the collector is asked to do, and the environment variable that carries it to every process of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "LOSTFLOPS_COLLECT"
+OPTIONS: Final = ("shapes", "flops", "memory", "stack", "modules", "samples")
+"""What a deep window can record beside times."""
+DEFAULT_OPTIONS: Final = frozenset({"shapes", "modules", "samples"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    folder: Path
+    """Where this process writes: the capture of the run, or a spool of its host."""
+    steps: str = "auto"
+    """Steps of the deep window: `auto`, `none` or `FIRST:COUNT`."""
+    repeat: int = 0
+    """A further window every so many steps; 0 for never."""
+    ranks: str = "all"
+    """Ranks that record windows: `all`, `hosts` or numbers, such as `0,8`."""
+    options: frozenset[str] = DEFAULT_OPTIONS
+    overhead: float = 0.01
+    """Share of the step time that the collector may take."""
+
+    def to_text(self) -> str:
+        return json.dumps(
+            {
+                "folder": str(self.folder),
+                "steps": self.steps,
+                "repeat": self.repeat,
+                "ranks": self.ranks,
+                "options": sorted(self.options),
+                "overhead": self.overhead,
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Settings:
+        found = json.loads(text)
+        return cls(
+            Path(found["folder"]),
+            found["steps"],
+            found["repeat"],
+            found["ranks"],
+            frozenset(found["options"]),
+            found["overhead"],
+        )
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings | None:
+    text = environment.get(VARIABLE)
+    return Settings.from_text(text) if text else None

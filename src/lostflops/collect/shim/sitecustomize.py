@@ -1,0 +1,82 @@
+"""Found first on the path of a recorded command: gives way to the user's own sitecustomize, and waits for torch."""
+
+import importlib
+import os
+import sys
+
+
+def _load_lostflops(package):
+    """The package from where this file lies, without making anything else there importable."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(
+        "lostflops", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+    )
+    module = module_from_spec(spec)
+    sys.modules["lostflops"] = module
+    spec.loader.exec_module(module)
+
+
+def _attach(package):
+    try:
+        if "lostflops" not in sys.modules:
+            _load_lostflops(package)
+        from lostflops.collect.attach import attach
+
+        attach()
+    except Exception as error:  # training goes on, whatever becomes of the recording
+        if os.environ.get("LOSTFLOPS_DEBUG"):
+            print(f"lostflops: not recording: {error!r}", file=sys.stderr)
+
+
+class _TorchFinder:
+    """Runs the collector once `import torch` is through; finds nothing itself."""
+
+    def __init__(self, package):
+        self._package = package
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or path is not None:
+            return None
+        sys.meta_path.remove(self)
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
+            os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                self._watch(spec.loader)
+                return spec
+        return None
+
+    def _watch(self, loader):
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def exec_module(module):
+            del loader.exec_module
+            execute(module)
+            _attach(self._package)
+
+        loader.exec_module = exec_module
+
+
+def _give_way(here):
+    """Run the sitecustomize that would have been found without us; its errors are its own."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        if ours is not None:
+            sys.modules.setdefault("sitecustomize", ours)
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if os.environ.get("LOSTFLOPS_COLLECT"):
+    sys.meta_path.insert(0, _TorchFinder(os.path.dirname(os.path.dirname(_HERE))))
+_give_way(_HERE)

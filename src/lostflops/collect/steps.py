@@ -1,0 +1,138 @@
+"""Steps and their phases, told from what hooks see on the training thread. Knows no torch and reads no clock.
+
+Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts. The
+forward phase lasts from a module's call until the backward pass begins, so that the loss belongs to it; where something
+else follows, an evaluation for instance, until the call returns.
+
+A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
+stepped again; that is known after one round, whose end is told afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+DATA, FORWARD, BACKWARD, OPTIMIZER = range(4)
+PHASES: Final = ("data", "forward", "backward", "optimizer")
+
+
+@dataclass(slots=True)
+class Step:
+    """What is known of a step so far; times in ns of the monotonic clock."""
+
+    number: int = 0
+    start: int = -1
+    stop: int = -1
+    phases: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    microbatches: int = 0
+    samples: int | None = None
+    tokens: int | None = None
+    own: int = 0
+    skipped: bool = False
+
+    def copy(self) -> Step:
+        copied = Step(self.number, self.start, self.stop, list(self.phases))
+        copied.microbatches, copied.samples, copied.tokens = self.microbatches, self.samples, self.tokens
+        copied.own, copied.skipped = self.own, self.skipped
+        return copied
+
+
+class StepClock:
+    """`on_step` gets every finished step, on the thread that ended it."""
+
+    def __init__(self, on_step: Callable[[Step], None]) -> None:
+        self._on_step = on_step
+        self.step = Step()
+        self.is_explicit = False
+        """The program ends its steps itself; optimizers no longer do."""
+        self._depth = 0
+        self._phase = -1
+        self._entered = 0
+        self._forward_left = -1
+        self._stepped: list[int] = []
+        self._closing: int | None = None
+        self._tentative: Step | None = None
+
+    def enter(self, phase: int, now: int) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            return
+        if self.step.start < 0:
+            self.step.start = now
+        if phase == BACKWARD and self._forward_left >= 0:
+            self.step.phases[FORWARD] += now - self._forward_left
+        self._forward_left = -1
+        self._phase, self._entered = phase, now
+
+    def leave(self, now: int) -> None:
+        if self._depth == 0:
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        self.step.phases[self._phase] += now - self._entered
+        if self._phase == BACKWARD:
+            self.step.microbatches += 1
+        if self._phase == FORWARD:
+            self._forward_left = now
+        self._phase = -1
+
+    def batch(self, samples: int | None, tokens: int | None) -> None:
+        if samples is not None:
+            self.step.samples = (self.step.samples or 0) + samples
+        if tokens is not None:
+            self.step.tokens = (self.step.tokens or 0) + tokens
+
+    def optimizer_begins(self, optimizer: int, now: int) -> None:
+        """Before `enter(OPTIMIZER)`, of the outermost optimizer."""
+        if self._depth == 0 and not self.is_explicit and optimizer in self._stepped:
+            self._close_afterwards()
+        self.enter(OPTIMIZER, now)
+
+    def optimizer_ended(self, optimizer: int, now: int, *, skipped: bool = False) -> None:
+        self.leave(now)
+        if self._depth or self.is_explicit:
+            return
+        self.step.skipped = self.step.skipped or skipped
+        self._stepped.append(optimizer)
+        if optimizer == self._closing:
+            self.end(now)
+        else:
+            self._tentative = self.step.copy()
+            self._tentative.stop = now
+
+    def end(self, now: int) -> None:
+        """The step ends here; what a phase that is still open took so far belongs to it."""
+        if self._depth:
+            self.step.phases[self._phase] += now - self._entered
+            self._entered = now
+        self._finish(self.step, now, Step(self.step.number + 1, now))
+        self._forward_left = -1
+
+    def _close_afterwards(self) -> None:
+        """The round is over: the step ended with the last optimizer's, and what came since belongs to the next."""
+        ended = self._tentative
+        assert ended is not None
+        following = self.step
+        following.number, following.start = ended.number + 1, ended.stop
+        following.phases = [now - then for now, then in zip(following.phases, ended.phases, strict=True)]
+        following.microbatches -= ended.microbatches
+        following.samples = _difference(following.samples, ended.samples)
+        following.tokens = _difference(following.tokens, ended.tokens)
+        following.own -= ended.own
+        following.skipped = False
+        self._closing = self._stepped[-1]
+        self._finish(ended, ended.stop, following)
+
+    def _finish(self, ended: Step, now: int, following: Step) -> None:
+        ended.stop = now
+        self.step = following
+        self._stepped.clear()
+        self._tentative = None
+        self._on_step(ended)
+
+
+def _difference(now: int | None, then: int | None) -> int | None:
+    return None if now is None or now == (then or 0) else now - (then or 0)

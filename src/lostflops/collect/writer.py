@@ -1,0 +1,104 @@
+"""Records to disk: a bounded ring, one thread, frames with checksums. The training thread never waits for a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops.capture import frame_bytes, rank_file
+
+RING: Final = 10_000
+PAUSE: Final = 0.5
+"""Seconds between two frames."""
+_LAST_WAIT: Final = 3.0
+"""Seconds that an exit waits for the disk."""
+
+
+class Writer:
+    """Takes records from any thread; `chores` are called between frames, on the writer's thread."""
+
+    def __init__(self, folder: Path, rank: int, session: str, chores: Callable[[], None]) -> None:
+        self.path, self._file = _open(folder, rank)
+        self._rank, self._session, self._chores = rank, session, chores
+        self._ring: deque[dict[str, Any]] = deque()
+        self._written = 0
+        self.dropped = 0
+        self._own = 0
+        self._wake, self._closing = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="lostflops", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def acknowledged(self) -> int:
+        """Records that the operating system has: they survive the process."""
+        return self._written
+
+    @property
+    def own(self) -> int:
+        """CPU time of the thread, in ns."""
+        return self._own
+
+    def put(self, record: dict[str, Any]) -> None:
+        if len(self._ring) >= RING:
+            self.dropped += 1
+            return
+        self._ring.append(record)
+
+    def close(self) -> None:
+        """Write what is left, as long as the disk answers in time."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(_LAST_WAIT)
+
+    def hurry(self) -> None:
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(PAUSE)
+            self._wake.clear()
+            if not self._closing:
+                self._chores()
+            self._write()
+            self._own = time.thread_time_ns()
+        os.close(self._file)
+
+    def _write(self) -> None:
+        records = [self._ring.popleft() for _ in range(len(self._ring))]
+        if not records:
+            return
+        try:
+            frame = frame_bytes(self._rank, self._session, self._written, self.dropped, records)
+            if os.write(self._file, frame) == len(frame):
+                self._written += len(records)
+                return
+        except (OSError, ValueError, TypeError, MemoryError):
+            pass
+        self.dropped += len(records)
+
+
+def _open(folder: Path, rank: int) -> tuple[Path, int]:
+    """The rank's file, locked: a second process of the same rank gets one of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = rank_file(folder, rank)
+    for number in count(2):
+        file = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            # A record lock, which forked workers do not inherit: it ends with this process.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            os.close(file)
+            own = rank_file(folder / f"beside-{number}", rank)
+            own.parent.mkdir(exist_ok=True)
+            continue
+        return own, file
+    raise AssertionError
