@@ -58,7 +58,7 @@ def ingest_with_progress(
     from lostflops.ingest import ingest as engine
     from lostflops.store.run import Run
 
-    with _progress_bar() as progress:
+    with progress_bar() as progress:
         summary = engine(sources, out, workers=workers, replace=replace, progress=progress)
     with Run.open(out) as run:
         return _summarise(summary, out, quality(run))
@@ -111,7 +111,7 @@ def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Resul
 
 
 @contextmanager
-def _progress_bar() -> "Iterator[Callable[[Progress], None] | None]":
+def progress_bar() -> "Iterator[Callable[[Progress], None] | None]":
     """A bar with MB/s and time left when stderr is a terminal, else nothing."""
     if not sys.stderr.isatty():
         yield None

@@ -8,11 +8,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, hang, info, ingest, kernels, pipeline, ranks, report, sql, steps
+from lostflops.cli import comm, demo, hang, info, ingest, kernels, pipeline, ranks, report, run, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (demo, demo.demo),
+    (run, run.run),
     (ingest, ingest.ingest),
     (info, info.info),
     (report, report.report),
@@ -49,7 +50,8 @@ def build() -> typer.Typer:
     )
     app.callback()(root)
     for module, function in COMMANDS:
-        app.command(function.__name__, epilog=f"\b\nExample:\n  {module.EXAMPLE}")(function)
+        context = getattr(module, "CONTEXT", None)
+        app.command(function.__name__, epilog=f"\b\nExample:\n  {module.EXAMPLE}", context_settings=context)(function)
     return app
 
 

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -14,10 +14,10 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def show(result: "Result", as_json: bool) -> None:
+def show(result: "Result", as_json: bool, stream: TextIO | None = None) -> None:
     from lostflops.report import renderer
 
-    renderer("json" if as_json else "terminal").write(result, sys.stdout)
+    renderer("json" if as_json else "terminal").write(result, stream or sys.stdout)
 
 
 def command(*words: str | Path) -> str:

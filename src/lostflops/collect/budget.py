@@ -19,7 +19,10 @@ class Budget:
         self._steps = self._time = self._own = self._background = 0
 
     def account(self, step: int, time: int, own: int, background: int) -> dict[str, Any] | None:
-        """Add a step that no window disturbed; `background` is the CPU time of our threads so far. Returns what to record."""
+        """Add a step that no window disturbed; `background` is the CPU time of our threads so far.
+
+        Returns what to record.
+        """
         if self._steps == 0:
             self._background = background
         self._steps += 1

@@ -51,7 +51,7 @@ _PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("opti
 
 def device_time() -> DeviceTime | None:
     """None where the job has no accelerator, or its events cannot tell time."""
-    import torch  # noqa: PLC0415
+    import torch
 
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None or not accelerator.is_available():

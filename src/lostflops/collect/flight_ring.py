@@ -1,7 +1,7 @@
 """When this rank enqueued each collective: the ring of PyTorch's Flight Recorder, read now and then.
 
-Reading holds Python's lock, some 10 us for each entry of the ring. If every rank did so at a time of its own, each stall
-would hold up all of them; so ranks read at the same step numbers, and their stalls coincide.
+Reading holds Python's lock, some 10 us for each entry of the ring. If every rank did so at a time of its own, each
+stall would hold up all of them; so ranks read at the same step numbers, and their stalls coincide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class FlightRing:
         self.is_due = False
 
     def edge(self, step: int, step_time: int) -> None:
-        """A read is due every so many steps, a power of two: ranks whose steps differ a little agree, or every other time."""
+        """A read is due every so many steps, a power of two.
+
+        Ranks whose steps differ a little agree, or every other time.
+        """
         enough = self._cost / self._share
         every = next((steps for steps in _ROUNDS if steps * step_time >= enough), _ROUNDS[-1])
         if step % max(16, every) == 0:
@@ -60,7 +63,7 @@ class FlightRing:
 
 def process_groups() -> dict[str, Any]:
     """Description and members of the groups that this rank is in, by PyTorch's name."""
-    import torch.distributed as dist  # noqa: PLC0415
+    import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():
         return {}
@@ -111,7 +114,7 @@ def _bytes(sizes: Any, dtypes: Any) -> int | None:
 
 def _dump_function() -> Callable[[], bytes] | None:
     try:
-        from torch._C import _distributed_c10d as c10d  # noqa: PLC0415 - absent where torch has no distributed
+        from torch._C import _distributed_c10d as c10d
     except ImportError:
         return None
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):

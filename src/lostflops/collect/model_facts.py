@@ -158,7 +158,5 @@ def _meshes() -> list[dict[str, Any]]:
     if kind is None:
         return []
     found = [mesh for mesh in gc.get_objects() if type(mesh) is kind]
-    shapes = {
-        json.dumps({"names": list(mesh.mesh_dim_names or ()), "ranks": mesh.mesh.tolist()}) for mesh in found
-    }
+    shapes = {json.dumps({"names": list(mesh.mesh_dim_names or ()), "ranks": mesh.mesh.tolist()}) for mesh in found}
     return [json.loads(text) for text in sorted(shapes)]

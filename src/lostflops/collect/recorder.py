@@ -1,11 +1,13 @@
 """The state of this process as the collector sees it: what hooks tell, what is written, what it costs.
 
-Everything that hooks call is caught here: an exception is counted and told in the capture, and the program never sees it.
+Everything that hooks call is caught here: an exception is counted and told in the capture, and the program never sees
+it.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
 import threading
@@ -23,7 +25,7 @@ from lostflops.collect.steps import PHASES, Step, StepClock
 from lostflops.collect.writer import Writer
 
 _MOST_ERRORS: Final = 20
-_FACTS_AFTER: Final = 1
+_FACTS_AFTER: Final = 3
 """The step after which the job is described: DDP has rebuilt its buckets by then."""
 _CLOCK_EVERY: Final = 60_000_000_000
 
@@ -44,6 +46,7 @@ class Recorder:
         self._budget = Budget(settings.overhead)
         self._ring: Any = None
         self._device: Any = None
+        self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
         self._roots: list[Any] | None = None
         self._errors = 0
@@ -51,6 +54,7 @@ class Recorder:
         self._is_disturbed = False
         self._clock_read = 0
         self._not_own = 0
+        self._is_described = False
         self._process = os.getpid()
 
     # What hooks call, on the training thread.
@@ -116,7 +120,7 @@ class Recorder:
         return (time.monotonic_ns() if monotonic is None else monotonic) + self._offset
 
     def roots(self) -> list[Any]:
-        from lostflops.collect.model_facts import outermost_modules  # noqa: PLC0415
+        from lostflops.collect.model_facts import outermost_modules
 
         if self._roots is None:
             self._roots = outermost_modules(self.optimizers)
@@ -145,7 +149,7 @@ class Recorder:
         if self.writer is None or os.getpid() != self._process:
             return
         self.is_off = True
-        for last in (self.windows.close, self._read_ring, self._poll_device):
+        for last in (self.windows.close, self._last_words):
             try:
                 last()
             except Exception as error:  # noqa: BLE001
@@ -156,14 +160,15 @@ class Recorder:
     # How it works inside.
 
     def _begin(self) -> None:
-        from lostflops.collect.device_time import device_time  # noqa: PLC0415
-        from lostflops.collect.flight_ring import FlightRing  # noqa: PLC0415
-        from lostflops.collect.identity import identity  # noqa: PLC0415
-        from lostflops.collect.windows import Windows  # noqa: PLC0415
+        from lostflops.collect.device_time import device_time
+        from lostflops.collect.flight_ring import FlightRing
+        from lostflops.collect.identity import identity
+        from lostflops.collect.windows import Windows
 
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring, self._device = FlightRing(self.settings.overhead), device_time()
+        self._peak_memory = _device_memory if found["device"] == "cuda" else _process_memory
         writer = Writer(self.settings.folder, self.rank, self.session, self._chores)
         self.writer = writer
         now = time.monotonic_ns()
@@ -197,13 +202,25 @@ class Recorder:
 
     def _once(self, step: int) -> None:
         """What is done once, after the first steps, which nobody measures."""
-        from lostflops.collect import hooks, model_facts  # noqa: PLC0415
+        from lostflops.collect import hooks
 
         if step == 0:
             hooks.watch_modules(self, self.roots())
         if step == _FACTS_AFTER:
-            for record in model_facts.records(self.roots()):
-                self.put(record)
+            self._describe()
+
+    def _describe(self) -> None:
+        from lostflops.collect.model_facts import records
+
+        self._is_described = True
+        for record in records(self.roots()):
+            self.put(record)
+
+    def _last_words(self) -> None:
+        if not self._is_described:
+            self._describe()
+        self._read_ring()
+        self._poll_device()
 
     def _step_record(self, step: Step, compiled: bool) -> dict[str, Any]:
         return {
@@ -215,7 +232,7 @@ class Recorder:
             "microbatches": step.microbatches,
             "samples": step.samples,
             "tokens": step.tokens,
-            "peak_memory": _peak_memory(),
+            "peak_memory": self._peak_memory(),
             "own": step.own,
             "skipped": step.skipped,
             "compiled": compiled,
@@ -262,13 +279,11 @@ class Recorder:
             self.put(record)
 
 
-def _peak_memory() -> int | None:
-    """Of the accelerator in use, else of the process."""
-    torch = sys.modules["torch"]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
-    import resource  # noqa: PLC0415
+def _device_memory() -> int:
+    return int(sys.modules["torch"].cuda.max_memory_allocated())
 
+
+def _process_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -1,8 +1,8 @@
 """Steps and their phases, told from what hooks see on the training thread. Knows no torch and reads no clock.
 
-Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts. The
-forward phase lasts from a module's call until the backward pass begins, so that the loss belongs to it; where something
-else follows, an evaluation for instance, until the call returns.
+Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts.
+The forward phase lasts from a module's call until the backward pass begins, so that the loss belongs to it; where
+something else follows, an evaluation for instance, until the call returns.
 
 A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
 stepped again; that is known after one round, whose end is told afterwards.

@@ -3,28 +3,31 @@
 import importlib
 import os
 import sys
+from typing import Any
 
 
-def _load_lostflops(package):
+def _load_lostflops(package: str) -> None:
     """The package from where this file lies, without making anything else there importable."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location(
         "lostflops", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
     )
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules["lostflops"] = module
     spec.loader.exec_module(module)
 
 
-def _attach(package):
+def _attach(package: str) -> None:
     try:
         if "lostflops" not in sys.modules:
             _load_lostflops(package)
         from lostflops.collect.attach import attach
 
         attach()
-    except Exception as error:  # training goes on, whatever becomes of the recording
+    except Exception as error:  # noqa: BLE001 - training goes on, whatever becomes of the recording
         if os.environ.get("LOSTFLOPS_DEBUG"):
             print(f"lostflops: not recording: {error!r}", file=sys.stderr)
 
@@ -32,10 +35,10 @@ def _attach(package):
 class _TorchFinder:
     """Runs the collector once `import torch` is through; finds nothing itself."""
 
-    def __init__(self, package):
+    def __init__(self, package: str) -> None:
         self._package = package
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch" or path is not None:
             return None
         sys.meta_path.remove(self)
@@ -49,12 +52,12 @@ class _TorchFinder:
                 return spec
         return None
 
-    def _watch(self, loader):
+    def _watch(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
         if execute is None:
             return
 
-        def exec_module(module):
+        def exec_module(module: Any) -> None:
             del loader.exec_module
             execute(module)
             _attach(self._package)
@@ -62,7 +65,7 @@ class _TorchFinder:
         loader.exec_module = exec_module
 
 
-def _give_way(here):
+def _give_way(here: str) -> None:
     """Run the sitecustomize that would have been found without us; its errors are its own."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     ours = sys.modules.pop("sitecustomize", None)

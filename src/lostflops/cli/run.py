@@ -1,0 +1,253 @@
+"""`lostflops run`: a command is recorded as it runs, and reported on when it has ended."""
+
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+
+if TYPE_CHECKING:
+    from lostflops.collect.gather import Gatherer
+    from lostflops.collect.settings import Settings
+
+EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
+CONTEXT = {"allow_interspersed_args": False}
+_DEFAULT = "lostflops-run"
+_EXPORT_PATIENCE = 120
+_LOCK_PATIENCE = 60
+
+
+def run(
+    words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="RUN", help=f"Folder of the run; {_DEFAULT} where not given."),
+    ] = None,
+    steps: Annotated[
+        str,
+        typer.Option("--steps", metavar="WHEN", help="Steps to profile: auto, none, or FIRST:COUNT (counted from 0)."),
+    ] = "auto",
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=0, metavar="N", help="Profile again every N steps; 0 for once.")
+    ] = 0,
+    ranks: Annotated[
+        str, typer.Option("--ranks", metavar="WHICH", help="Ranks to profile: all, hosts (one each), or 0,8,16.")
+    ] = "all",
+    options: Annotated[
+        str,
+        typer.Option("--with", metavar="WHAT", help="What to profile: shapes, flops, memory, stack, modules, samples."),
+    ] = "shapes,modules,samples",
+    overhead: Annotated[
+        str, typer.Option("--overhead", metavar="SHARE", help="Most of the step time that recording may take.")
+    ] = "1%",
+    spool: Annotated[
+        Path | None,
+        typer.Option(
+            "--spool",
+            metavar="DIR",
+            help="Local folder for the ranks of this host; one file per host then goes to RUN. By itself where RUN lies on a network.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a command and record the PyTorch training in it, without changing it.
+
+    Its output, exit code and signals stay as they are. When it ends, the report goes to stderr.
+    """
+    from lostflops.collect.command import recorded_environment, run_command
+    from lostflops.collect.settings import Settings
+
+    folder = (out or _free(Path(_DEFAULT))).resolve()
+    capture = folder / "capture"
+    wanted = Settings(capture, _steps(steps), repeat, _ranks(ranks), _options(options), _share(overhead))
+    gatherer = None
+    environment = dict(os.environ)
+    if _is_made(capture):
+        wanted, gatherer = _with_spool(wanted, capture, spool)
+        environment = recorded_environment(environment, wanted)
+    try:
+        status = run_command(words, environment, gatherer.gather if gatherer else lambda: None)
+    except FileNotFoundError:
+        _tell(f"no command {words[0]!r}. What stands behind -- is run as it is.")
+        sys.exit(127)
+    except PermissionError:
+        _tell(f"{words[0]} may not be executed.")
+        sys.exit(126)
+    _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
+    _leave_as(status)
+
+
+def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", as_json: bool) -> None:
+    capture = folder / "capture"
+    if not any(settings.folder.glob("**/*.capture")):
+        _tell(
+            "nothing was recorded: no process of the command trained with PyTorch (an optimizer's step or a backward pass). "
+            f"To find out why: {command('doctor')}"
+        )
+        return
+    _wait_for_exports(settings.folder)
+    if gatherer is not None:
+        gatherer.finish()
+    _ingest(capture, folder)
+    _report(folder, as_json)
+
+
+def _ingest(capture: Path, folder: Path) -> None:
+    from lostflops.cli.ingest import progress_bar
+    from lostflops.errors import RunBusy
+    from lostflops.ingest import ingest
+
+    deadline = time.monotonic() + _LOCK_PATIENCE
+    while True:
+        try:
+            with progress_bar() as progress:
+                ingest([capture], folder, progress=progress)
+            return
+        except RunBusy:
+            # Another host of the job adds its ranks.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+def _report(folder: Path, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from lostflops.analyze.report import report
+    from lostflops.analyze.steps import steps
+    from lostflops.store.run import Run
+
+    with Run.open(folder) as opened:
+        found = report(opened)
+        show(replace(found, next_command=command("ranks", folder)), as_json, sys.stderr)
+        if not as_json:
+            show(replace(steps(opened), next_command=None), False, sys.stderr)
+
+
+def _wait_for_exports(folder: Path) -> None:
+    """Traces are written by processes of their own, which hold a lock until they are through."""
+    import fcntl
+
+    deadline = time.monotonic() + _EXPORT_PATIENCE
+    for path in sorted(folder.glob("*.lock")):
+        with path.open("rb") as lock:
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.1)
+
+
+def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":
+    from dataclasses import replace
+
+    from lostflops.collect.gather import Gatherer, is_shared
+
+    if spool is None and not is_shared(capture):
+        return wanted, None
+    local = Path(tempfile.mkdtemp(prefix="lostflops-", dir=spool))
+    return replace(wanted, folder=local), Gatherer(local, capture, socket.gethostname())
+
+
+def _is_made(capture: Path) -> bool:
+    """Whether there is a place to record to; the command runs in any case."""
+    try:
+        (capture / "windows").mkdir(parents=True, exist_ok=True)
+        if os.access(capture, os.W_OK | os.X_OK):
+            return True
+        reason = "may not be written"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    _tell(f"{capture} cannot be used ({reason}): the command runs unrecorded.")
+    return False
+
+
+def _free(folder: Path) -> Path:
+    """The first of `folder`, `folder-2`, `folder-3`, ... that is not there yet."""
+    number, found = 1, folder
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
+
+
+def _steps(text: str) -> str:
+    from lostflops.errors import UsageError
+
+    if text not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", text):
+        raise UsageError(f"--steps {text!r} is none of auto, none and FIRST:COUNT, such as 20:3.")
+    return text
+
+
+def _ranks(text: str) -> str:
+    from lostflops.errors import UsageError
+
+    if text not in ("all", "hosts") and not re.fullmatch(r"\d+(,\d+)*", text):
+        raise UsageError(f"--ranks {text!r} is none of all, hosts and numbers, such as 0,8.")
+    return text
+
+
+def _options(text: str) -> frozenset[str]:
+    from lostflops.collect.settings import OPTIONS
+    from lostflops.errors import UsageError
+
+    found = frozenset(filter(None, (word.strip() for word in text.split(","))))
+    if unknown := found - set(OPTIONS):
+        raise UsageError(f"--with {', '.join(sorted(unknown))}: there is only {', '.join(OPTIONS)}.")
+    return found
+
+
+def _share(text: str) -> float:
+    """
+    >>> _share("1%"), _share("0.02")
+    (0.01, 0.02)
+    """
+    from lostflops.errors import UsageError
+
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UsageError(f"--overhead {text!r} is no share of the step time, such as 1%.")
+    return share
+
+
+def _fail_open(last: Callable[[], None]) -> None:
+    """The command's own end is what counts: whatever goes wrong here is told, and changes nothing."""
+    from lostflops.errors import LostflopsError
+
+    try:
+        last()
+    except LostflopsError as error:
+        _tell(str(error))
+    except KeyboardInterrupt:
+        _tell("interrupted.")
+    except Exception as error:  # noqa: BLE001
+        _tell(f"the recording could not be read: {error!r}. The capture is kept.")
+
+
+def _leave_as(status: int) -> NoReturn:
+    """End as the command did: with its exit code, or by its signal."""
+    sys.stderr.flush()
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _tell(message: str) -> None:
+    print(f"lostflops: {message}", file=sys.stderr)
