@@ -28,6 +28,7 @@ _LOCK_PATIENCE = 60
 
 def run(
     words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run.", show_default=False)],
+    *,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="RUN", help=f"Folder of the run; {_DEFAULT} where not given."),
@@ -54,7 +55,7 @@ def run(
         typer.Option(
             "--spool",
             metavar="DIR",
-            help="Local folder for the ranks of this host; one file per host then goes to RUN. By itself where RUN lies on a network.",
+            help="Local folder for this host's ranks; one file per host then goes to RUN. By itself where RUN is shared.",
             show_default=False,
         ),
     ] = None,
@@ -91,8 +92,8 @@ def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", a
     capture = folder / "capture"
     if not any(settings.folder.glob("**/*.capture")):
         _tell(
-            "nothing was recorded: no process of the command trained with PyTorch (an optimizer's step or a backward pass). "
-            f"To find out why: {command('doctor')}"
+            "nothing was recorded: no process of the command trained with PyTorch (a backward pass, an optimizer's step)."
+            f" To find out why: {command('doctor')}"
         )
         return
     _wait_for_exports(settings.folder)
@@ -131,7 +132,7 @@ def _report(folder: Path, as_json: bool) -> None:
         found = report(opened)
         show(replace(found, next_command=command("ranks", folder)), as_json, sys.stderr)
         if not as_json:
-            show(replace(steps(opened), next_command=None), False, sys.stderr)
+            show(replace(steps(opened), next_command=""), False, sys.stderr)
 
 
 def _wait_for_exports(folder: Path) -> None:

@@ -1,12 +1,11 @@
 """One writer per host: what the ranks of this host wrote to its spool goes into one file of the capture.
 
-On a shared file system ten thousand files that grow are a burden, one for each host is not. Ranks know nothing of it: they
-write to a local folder, and the process that launched them carries whole frames and traces up, and requests down.
+On a shared file system ten thousand files that grow are a burden, one for each host is not. Ranks know nothing of it:
+they write to a local folder, and the process that launched them carries whole frames and traces up, requests down.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -57,7 +56,7 @@ def _copy(source: Path, target: Path) -> None:
     """In one step, as readers of the target expect."""
     temporary = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, temporary)
-    os.replace(temporary, target)
+    temporary.replace(target)
 
 
 _SHARED: Final = frozenset(

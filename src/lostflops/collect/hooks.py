@@ -158,5 +158,6 @@ def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable
 
 def _unseen_by_dynamo(*functions: Callable[..., Any]) -> None:
     skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)  # noqa: SLF001 - what torch.compiler.disable costs an import of dynamo
-    for function in functions if skip is not None else ():
-        skip(function.__code__)
+    if skip is not None:
+        for function in functions:
+            skip(function.__code__)

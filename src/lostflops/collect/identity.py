@@ -41,6 +41,5 @@ def _device() -> tuple[str, str | None]:
     if accelerator is None or not accelerator.is_available():
         return "cpu", None
     kind = accelerator.current_accelerator().type
-    module = getattr(torch, kind, None)
-    name = module.get_device_name() if hasattr(module, "get_device_name") else None
-    return kind, name
+    name = getattr(getattr(torch, kind, None), "get_device_name", None)
+    return kind, name() if name is not None else None

@@ -20,13 +20,19 @@ _WRAPPERS: Final = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoi
 ENVIRONMENT: Final = (
     "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_MAX_RESTARTS", "OMP_NUM_THREADS", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
-    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_AVOID_RECORD_STREAMS",
-    "TORCH_NCCL_ENABLE_TIMING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_AVOID_RECORD_STREAMS", "TORCH_NCCL_ENABLE_TIMING",
+    "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE",
     "NCCL_P2P_LEVEL", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
     "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC",
 )  # fmt: skip
 """The environment variables that are recorded; no other is ever read."""
 _LONGEST_VALUE: Final = 100
+_DDP: Final = (
+    "bucket_sizes", "rebuilt_bucket_sizes", "bucket_cap_bytes", "find_unused_parameters", "gradient_as_bucket_view",
+    "static_graph", "broadcast_buffers", "has_rebuilt_buckets", "num_parameter_tensors", "total_parameter_size_bytes",
+    "comm_hook",
+)  # fmt: skip
 
 
 def outermost_modules(optimizers: Iterable[Any]) -> list[torch.nn.Module]:
@@ -115,10 +121,7 @@ def _ddp_modules(roots: list[torch.nn.Module]) -> list[Any]:
 def _ddp(module: Any) -> dict[str, Any]:
     """What DDP logs about itself, as far as it is on the list."""
     logged = module._get_ddp_logging_data()  # noqa: SLF001 - the documented way to read it
-    wanted = ("bucket_sizes", "rebuilt_bucket_sizes", "bucket_cap_bytes", "find_unused_parameters", "gradient_as_bucket_view",
-              "static_graph", "broadcast_buffers", "has_rebuilt_buckets", "num_parameter_tensors", "total_parameter_size_bytes",
-              "initial_bucket_sizes", "comm_hook")  # fmt: skip
-    return {key: json.loads(json.dumps(logged[key], default=str)) for key in wanted if key in logged}
+    return {key: json.loads(json.dumps(logged[key], default=str)) for key in _DDP if key in logged}
 
 
 def _ddp_buckets(roots: list[torch.nn.Module]) -> dict[int, int]:

@@ -1,4 +1,7 @@
-"""Found first on the path of a recorded command: gives way to the user's own sitecustomize, and waits for torch."""
+"""Found first on the path of a recorded command: gives way to the user's own sitecustomize, and waits for torch.
+
+Every Python process of the command runs this at its start, so it imports next to nothing.
+"""
 
 import importlib
 import os
