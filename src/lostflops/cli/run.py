@@ -55,7 +55,7 @@ def run(
         typer.Option(
             "--spool",
             metavar="DIR",
-            help="Local folder for this host's ranks; one file per host then goes to RUN. By itself where RUN is shared.",
+            help="Local folder for this host's ranks; one file a host then goes to RUN. By itself where RUN is shared.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +92,7 @@ def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", a
     capture = folder / "capture"
     if not any(settings.folder.glob("**/*.capture")):
         _tell(
-            "nothing was recorded: no process of the command trained with PyTorch (a backward pass, an optimizer's step)."
+            "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
         )
         return
