@@ -1,0 +1,70 @@
+"""One writer per host: frames travel whole, traces once, requests down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lostflops.capture import WindowRequest, frame_bytes, host_file, rank_file, read_frames, request_file, trace_file
+from lostflops.collect.gather import Gatherer, is_shared
+
+
+def frame(rank: int, first: int) -> bytes:
+    return frame_bytes(rank, f"s{rank}", first, 0, [{"kind": "note", "what": "x", "count": first, "reason": ""}])
+
+
+def test_whole_frames_of_all_ranks_go_into_the_file_of_the_host(tmp_path: Path) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    gatherer = Gatherer(spool, capture, "node 7")
+    whole = [frame(rank, 0) for rank in (0, 1)]
+    torn = frame(0, 1)
+    rank_file(spool, 0).write_bytes(whole[0] + torn[:30])
+    rank_file(spool, 1).write_bytes(whole[1])
+    gatherer.gather()
+    gatherer.gather()
+    frames, damaged = read_frames(host_file(capture, "node 7"))
+    assert [(f.rank, f.first) for f in frames] == [(0, 0), (1, 0)]
+    assert damaged == 0
+    with rank_file(spool, 0).open("ab") as file:
+        file.write(torn[30:])
+    gatherer.finish()
+    frames, damaged = read_frames(host_file(capture, "node 7"))
+    assert [(f.rank, f.first) for f in frames] == [(0, 0), (1, 0), (0, 1)]
+    assert damaged == 0
+    assert not spool.exists()
+
+
+def test_a_torn_frame_between_two_attempts_does_not_hide_the_second(tmp_path: Path) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    gatherer = Gatherer(spool, capture, "n")
+    rank_file(spool, 3).write_bytes(frame(3, 0) + frame(3, 1)[:40])
+    gatherer.gather()
+    with rank_file(spool, 3).open("ab") as file:
+        file.write(frame(3, 2))
+    gatherer.finish()
+    frames, _ = read_frames(host_file(capture, "n"))
+    assert [f.first for f in frames] == [0, 2]
+
+
+def test_traces_go_up_and_requests_come_down(tmp_path: Path) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    (capture / "windows").mkdir(parents=True)
+    spool.mkdir()
+    trace_file(spool, 2, 1).write_bytes(b"trace")
+    request_file(capture, 1).write_bytes(WindowRequest(1, 40, 3).to_bytes())
+    Gatherer(spool, capture, "n").gather()
+    assert trace_file(capture, 2, 1).read_bytes() == b"trace"
+    assert not trace_file(spool, 2, 1).exists()
+    assert WindowRequest.from_bytes(request_file(spool, 1).read_bytes()) == WindowRequest(1, 40, 3)
+
+
+def test_file_systems_of_the_network_are_known(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nhost:/x {tmp_path}/net nfs4 rw 0 0\n")
+    (tmp_path / "net").mkdir()
+    assert is_shared(tmp_path / "net" / "run", mounts)
+    assert not is_shared(tmp_path / "network", mounts)
+    assert not is_shared(tmp_path, tmp_path / "none")
