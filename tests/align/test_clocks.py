@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lostflops.align.clocks import clocks
-from lostflops.align.common_clock import Clocks
+from lostflops.align.common_clock import Clocks, Readings
 from lostflops.align.match import match
 from made_calls import Call, made
 
@@ -405,3 +405,39 @@ class TestContradictions:
         good = steady({0: (0, 10), 1: (0, 10)}, 9)
         bad = steady({0: (0, 10), 1: (50_000, 50_010)}, 1, group="h")
         assert by_rank(told(good + bad, {0: None, 1: None}))[1][:2] == ("collectives", 0)
+
+
+# -- readings that travelled -------------------------------------------------------------------------------------------
+
+
+def test_readings_bound_a_clock_that_lateness_leaves_open() -> None:
+    """Rank 1 is 40 ms late in every collective, which leaves its clock open by 40 ms; two messages do not."""
+    hosts: Hosts = {0: "a", 1: "b"}
+    ahead, ms = 5_000_000_000, 1_000_000
+    calls = [
+        call
+        for k in range(20)
+        for start in (EPOCH + k * 100 * ms,)
+        for call in meeting(k, {0: (start, start + 50 * ms), 1: (start + ahead + 40 * ms, start + ahead + 50 * ms)})
+    ]
+    matched, ranks = match(made(*calls).calls, {}, hosts), np.array([0, 1], np.int64)
+    without = clocks(matched, ranks, hosts)
+    middle = EPOCH + 1000 * ms
+    readings = Readings(
+        rank=np.array([1, 0]),
+        arrived=np.array([middle + ahead + ms // 2, middle + ms]),
+        sender=np.array([0, 1]),
+        sent=np.array([middle, middle + ahead]),
+    )
+    bounded = clocks(matched, ranks, hosts, readings)
+    assert without.uncertainty[1] > 9 * ms
+    assert bounded.uncertainty[1] < 2 * ms
+    assert abs(int(bounded.offset[1]) + ahead) <= bounded.uncertainty[1]
+
+
+def test_readings_of_ranks_that_nothing_else_ties_or_that_share_a_clock_change_nothing() -> None:
+    hosts: Hosts = {0: "a", 1: "a", 2: "b"}
+    calls = [call for k in range(5) for call in meeting(k, {0: (k * 100, k * 100 + 9), 1: (k * 100, k * 100 + 9)})]
+    matched, ranks = match(made(*calls).calls, {}, hosts), np.array([0, 1, 2], np.int64)
+    readings = Readings(np.array([1, 2, 7]), np.array([50, 50, 1]), np.array([0, 0, 0]), np.array([10**9, 40, 1]))
+    assert clocks(matched, ranks, hosts, readings).method == clocks(matched, ranks, hosts).method

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lostflops.align.calls import Query, read
 from lostflops.align.clocks import clocks
-from lostflops.align.common_clock import Clocks
+from lostflops.align.common_clock import Clocks, Readings
 from lostflops.align.match import Matched, match
 from lostflops.align.waits import BASES, UNKNOWN, Arrivals, arrivals
 from lostflops.store.parquet import ColumnData, TextColumn
@@ -24,13 +24,18 @@ class Aligned:
     """Clocks and meetings of a run; `collectives` is a relation, `hosts` names every rank of the run."""
 
     def __init__(
-        self, query: Query, collectives: str, sizes: Mapping[str, int], hosts: Mapping[int, str | None]
+        self,
+        query: Query,
+        collectives: str,
+        sizes: Mapping[str, int],
+        hosts: Mapping[int, str | None],
+        readings: Readings | None = None,
     ) -> None:
         ranks = np.array(sorted(hosts), np.int64)
         self._matched = match(read(query, collectives), sizes, hosts)
         if not all(channel.is_numbered for channel in self._matched.channels):
             self._matched = _again(self._matched, _surest(self._matched, ranks, hosts), sizes)
-        self._told = clocks(self._matched, ranks, hosts)
+        self._told = clocks(self._matched, ranks, hosts, readings)
 
     def clocks(self) -> Columns:
         told, tied = self._told, self._told.tied

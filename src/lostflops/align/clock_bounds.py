@@ -2,8 +2,8 @@
 
 Between the latest start and the earliest end of each meeting there is an instant that all of them share, and
     start_j + offset_j <= instant <= end_i + offset_i
-bounds the difference of any two offsets. Bounds are followed through all meetings to the reference: shortest paths in a
-graph of clocks and meetings.
+bounds the difference of any two offsets; so does a message, which arrives after it was sent. Bounds are followed
+through all meetings to the reference: shortest paths in a graph of clocks and meetings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.align.calls import BARRIERS, Calls, Codes, Flags
-from lostflops.align.common_clock import Clocks, Floats, Members
+from lostflops.align.common_clock import Clocks, Floats, Members, Readings
 from lostflops.align.match import Channel, Matched
 from lostflops.align.sequences import MOST_DRIFT
 
@@ -26,7 +26,7 @@ _TRUSTED: Final = 0.75
 class Bounds:
     """Latest starts and earliest ends of each clock in each meeting, as corrections of the estimate see them."""
 
-    def __init__(self, matched: Matched, channels: Members, guess: Clocks) -> None:
+    def __init__(self, matched: Matched, channels: Members, guess: Clocks, readings: Readings) -> None:
         self._clocks = int(guess.clock.max(initial=-1)) + 1
         self.skew = np.zeros(self._clocks)
         self._drift = np.zeros(self._clocks)
@@ -35,6 +35,7 @@ class Bounds:
         self._usable = matched.calls.having(BARRIERS)
         self.counts = np.zeros(guess.ranks.size, np.int64)
         parts = [part for part in (self._of(matched.calls, guess, *one) for one in channels) if part is not None]
+        parts += self._of_readings(readings, guess)
         for clock, starts, ends in parts:
             np.maximum.at(self.skew, clock, np.where(starts > ends, starts - ends, 0.0).max(axis=1, initial=0.0))
         self._starts, self._ends, self._meetings = self._flat(parts)
@@ -57,6 +58,23 @@ class Bounds:
         clock = guess.clock[places][order]
         edges = np.flatnonzero(np.diff(clock, prepend=-1))
         return clock[edges], np.maximum.reduceat(starts[order], edges), np.minimum.reduceat(ends[order], edges)
+
+    def _of_readings(self, readings: Readings, guess: Clocks) -> list[tuple[Codes, Floats, Floats]]:
+        """A reading is a transfer of which only the sender's start and the receiver's end are known."""
+        known = np.isin(readings.rank, guess.ranks) & np.isin(readings.sender, guess.ranks)
+        to, of = guess.place(readings.rank[known]), guess.place(readings.sender[known])
+        arrived = guess.told(to, readings.arrived[known]) - guess.instant
+        sent = guess.told(of, readings.sent[known]) - guess.instant
+        binds = guess.tied[to] & guess.tied[of] & (guess.clock[to] != guess.clock[of])
+        np.add.at(self.counts, to[binds], 1)
+        return [
+            (
+                np.array([guess.clock[of[i]], guess.clock[to[i]]]),
+                np.array([[float(sent[i])], [-np.inf]]),
+                np.array([[np.inf], [float(arrived[i])]]),
+            )
+            for i in np.flatnonzero(binds).tolist()
+        ]
 
     def _flat(
         self, parts: list[tuple[Codes, Floats, Floats]]

@@ -16,7 +16,7 @@ import numpy as np
 from lostflops.align.calls import Calls, Codes, Flags
 from lostflops.align.clock_bounds import Bounds
 from lostflops.align.clock_estimate import SAMPLE, at, estimate, refined
-from lostflops.align.common_clock import Clocks, Floats, Members, middle_of
+from lostflops.align.common_clock import Clocks, Floats, Members, Readings, middle_of
 from lostflops.align.match import Matched
 
 REFERENCE: Final = "reference"
@@ -26,7 +26,7 @@ UNTIED: Final = "untied"
 CONTRADICTORY: Final = "contradictory"
 
 
-def clocks(matched: Matched, ranks: Codes, hosts: Mapping[int, str | None]) -> Clocks:
+def clocks(matched: Matched, ranks: Codes, hosts: Mapping[int, str | None], readings: Readings | None = None) -> Clocks:
     """`ranks` in ascending order."""
     own = _clock_of(ranks, hosts)
     channels = Members(matched, ranks)
@@ -49,7 +49,7 @@ def clocks(matched: Matched, ranks: Codes, hosts: Mapping[int, str | None]) -> C
         own,
         np.zeros(ranks.size, np.int64),
     )
-    return _certified(matched, channels, guess)
+    return _certified(matched, channels, guess, readings or Readings.none())
 
 
 def _clock_of(ranks: Codes, hosts: Mapping[int, str | None]) -> Codes:
@@ -78,13 +78,13 @@ def _middle(calls: Calls, reference: int) -> int:
     return int((int(calls.start[rows].min()) + int(calls.stop[rows].max())) // 2)
 
 
-def _certified(matched: Matched, channels: Members, guess: Clocks) -> Clocks:
+def _certified(matched: Matched, channels: Members, guess: Clocks, readings: Readings) -> Clocks:
     home = int(guess.clock[guess.place(np.array([guess.reference]))[0]]) if guess.ranks.size else 0
-    bounds = Bounds(matched, channels, guess)
+    bounds = Bounds(matched, channels, guess, readings)
     low, high, sound = bounds.follow(home)
     if not sound:
         guess = refined(matched, channels, guess, home)
-        bounds = Bounds(matched, channels, guess)
+        bounds = Bounds(matched, channels, guess, readings)
         low, high, sound = bounds.follow(home)
     bound = _both_finite(low, high)
     if not sound:

@@ -44,6 +44,21 @@ class Clocks:
         return times + offset + np.round(grown).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Clocks that were read and sent: at `arrived` on a rank's clock there was what `sent` shows on the sender's, or
+    the sender's clock was past it already."""
+
+    rank: Codes
+    arrived: Ns
+    sender: Codes
+    sent: Ns
+
+    @classmethod
+    def none(cls) -> Readings:
+        return cls(*(np.empty(0, np.int64) for _ in range(4)))
+
+
 class Members:
     """Channels with the places of their members among the ranks."""
 

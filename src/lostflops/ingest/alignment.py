@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import duckdb
 
 from lostflops.align.aligned import Aligned, Columns
+from lostflops.align.common_clock import Readings
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import ParquetWriter, scan
-from lostflops.store.tables import ARRIVALS, CLOCKS, COLLECTIVES, GROUPS, Table
+from lostflops.store.tables import ARRIVALS, CLOCK_SAMPLES, CLOCKS, COLLECTIVES, GROUPS, Table
 
 Files = dict[str, list[DataFile]]
 
@@ -37,7 +38,7 @@ def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None
 
 def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
-        for table in (COLLECTIVES, GROUPS):
+        for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES):
             paths = [run.folder / file.path for file in files.get(table.name, [])]
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
             rows = f"SELECT {declared} WHERE false"
@@ -45,7 +46,16 @@ def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Alig
                 rows += f" UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
             connection.execute(f"CREATE VIEW {table.name} AS {rows}")
         sizes = dict(connection.sql("SELECT group_id, max(size) FROM groups GROUP BY 1").fetchall())
-        return Aligned(lambda sql: connection.sql(sql).fetchnumpy(), COLLECTIVES.name, sizes, hosts)
+        return Aligned(
+            lambda sql: connection.sql(sql).fetchnumpy(), COLLECTIVES.name, sizes, hosts, _readings(connection)
+        )
+
+
+def _readings(connection: duckdb.DuckDBPyConnection) -> Readings:
+    rows = connection.sql(
+        "SELECT rank::BIGINT AS rank, wall, peer::BIGINT AS peer, peer_wall FROM clock_samples WHERE peer IS NOT NULL"
+    ).fetchnumpy()
+    return Readings(rows["rank"], rows["wall"], rows["peer"], rows["peer_wall"])
 
 
 def _text(value: object) -> str | None:
