@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -27,7 +28,7 @@ _LOCK_PATIENCE = 60
 
 
 def run(
-    words: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run.", show_default=False)],
+    words: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run; behind --.", show_default=False)],
     *,
     out: Annotated[
         Path | None,
@@ -73,7 +74,8 @@ def run(
     wanted = Settings(capture, _steps(steps), repeat, _ranks(ranks), _options(options), _share(overhead))
     gatherer = None
     environment = dict(os.environ)
-    if _is_made(capture):
+    is_recorded = _is_made(capture)
+    if is_recorded:
         wanted, gatherer = _with_spool(wanted, capture, spool)
         environment = recorded_environment(environment, wanted)
     try:
@@ -84,7 +86,8 @@ def run(
     except PermissionError:
         _tell(f"{words[0]} may not be executed.")
         sys.exit(126)
-    _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
+    if is_recorded:
+        _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
     _leave_as(status)
 
 
@@ -95,6 +98,7 @@ def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", a
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
         )
+        _remove_empty(folder)
         return
     _wait_for_exports(settings.folder)
     if gatherer is not None:
@@ -172,6 +176,13 @@ def _is_made(capture: Path) -> bool:
         reason = error.strerror or str(error)
     _tell(f"{capture} cannot be used ({reason}): the command runs unrecorded.")
     return False
+
+
+def _remove_empty(folder: Path) -> None:
+    """Take away the folders that were made for nothing."""
+    for path in (folder / "capture" / "windows", folder / "capture", folder):
+        with suppress(OSError):
+            path.rmdir()
 
 
 def _free(folder: Path) -> Path:

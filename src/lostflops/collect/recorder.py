@@ -128,11 +128,14 @@ class Recorder:
 
     def failed(self, error: Exception) -> None:
         """Count an error of our own; too many of them and we stop."""
-        _debug(error)
-        self._errors += 1
-        if self._errors >= _MOST_ERRORS:
+        try:
+            self._errors += 1
+            if self._errors >= _MOST_ERRORS:
+                self.is_off = True
+            _debug(error)
+            self.note("collector_errors", f"{type(error).__name__} in {_place_of(error)}")
+        except Exception:  # noqa: BLE001 - no memory even for that
             self.is_off = True
-        self.note("collector_errors", f"{type(error).__name__} in {_place_of(error)}")
 
     def abandon(self) -> None:
         """In a forked child: a recording belongs to the parent alone."""
