@@ -1,22 +1,212 @@
-"""Deep windows."""
+"""Deep windows: a few steps recorded by torch's profiler, on the same steps of all ranks.
 
-from typing import Any
+    planned -> started -> stopped -> exported       or skipped, or failed, each with its reason
+
+The step before a window is the profiler's warm-up. A window opens and closes between two steps, on the training thread; its
+trace is written by another process. Whatever goes wrong ends the window, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final
+
+from lostflops.capture import WindowRequest
+from lostflops.collect.clock_exchange import ClockExchange
+from lostflops.collect.open_window import OpenWindow
+from lostflops.collect.other_profilers import others
+from lostflops.collect.profiling import is_another_active
+from lostflops.collect.sampler import Sampler
+from lostflops.collect.traces import Traces
+from lostflops.collect.window_plan import REPEATS, Moves, Place, Requests, planned, repeated
+
+_NEVER: Final = 1 << 62
+_LONGEST_DRAIN: Final = 2
+"""Steps that a device may need to do what a window's last step queued."""
 
 
 class Windows:
-    is_profiling = False
-
     def __init__(self, recorder: Any) -> None:
-        pass
+        self._recorder, settings = recorder, recorder.settings
+        others()
+        self._place = Place(recorder.rank, recorder.local_rank)
+        self._moves, self._requests = Moves(settings.folder), Requests(settings.folder)
+        self._traces = Traces(settings.folder, recorder.rank, self._tell)
+        self._clocks = ClockExchange(recorder)
+        self.sampler = Sampler(recorder.put, recorder.wall)
+        self._base = planned(settings.steps, settings.ranks)
+        self._is_auto = settings.steps == "auto"
+        self._has_begun = False
+        """Window 0 is open, or was."""
+        self._plan: list[WindowRequest] = []
+        self._inbox: deque[WindowRequest] = deque()
+        self._open: OpenWindow | None = None
+        self._step = self._next = 0
+        if self._base is not None:
+            self._add(self._base)
 
-    def edge(self, step: int) -> None:
-        pass
-
-    def poll(self) -> None:
-        pass
+    @property
+    def is_profiling(self) -> bool:
+        return self._open is not None
 
     def compiled(self, step: int) -> None:
-        pass
+        self._moves.compiled(step)
+
+    def edge(self, step: int) -> None:
+        """On the training thread: `step` is about to begin."""
+        self._step = step
+        if step < self._next and self._open is None and not self._inbox:
+            return
+        try:
+            self._turn(step)
+        except Exception as error:  # noqa: BLE001 - of any kind, and none may reach the program
+            self._failed(error)
+
+    def poll(self) -> None:
+        """On the collector's thread: new requests, and traces that have been written."""
+        self._traces.poll()
+        try:
+            self._look()
+        except (OSError, ValueError) as error:
+            self._recorder.note("window_requests", f"a request cannot be read: {type(error).__name__}")
+
+    def _look(self) -> None:
+        request = self._requests.look()
+        if request is not None:
+            self._inbox.append(request)
+        if self._is_auto and self._has_begun:
+            moved = self._moves.look()
+            if moved is not None:
+                self._recorder.note("window_moved", f"window 0 went to step {moved.first} after it had begun here")
+                self._inbox.append(moved)
 
     def close(self) -> None:
-        pass
+        """At exit: a window that is open is kept as far as it got."""
+        if self._open is not None:
+            self._end(f"the program ended in step {self._step}", is_exit=True)
+        for request in self._plan:
+            if request.window < REPEATS and self._place.is_asked(request.ranks):
+                self._tell(request, "skipped", "the program ended before")
+        self._plan.clear()
+        self._traces.close()
+
+    def _turn(self, step: int) -> None:
+        while self._inbox:
+            self._add(self._inbox.popleft())
+        window = self._open
+        if window is not None:
+            self._go_on(window, step)
+        if self._open is None:
+            self._begin_due(step)
+        self._next = min((self._attention(request) for request in self._plan), default=_NEVER)
+
+    def _attention(self, request: WindowRequest) -> int:
+        """The edge at which there is something to do for it."""
+        return request.first - (2 if self._is_movable(request) and self._recorder.rank == 0 else 1)
+
+    def _is_movable(self, request: WindowRequest) -> bool:
+        return self._is_auto and request.window == 0
+
+    def _add(self, request: WindowRequest) -> None:
+        try:
+            is_asked = self._place.is_asked(request.ranks)
+        except ValueError:
+            self._tell(request, "skipped", f"cannot tell which ranks {request.ranks[:50]!r} are")
+            return
+        if is_asked or self._is_movable(request):
+            self._plan = [known for known in self._plan if known.window != request.window] + [request]
+            self._next = min(self._next, self._attention(request))
+            if is_asked:
+                self._tell(request, "planned")
+
+    def _begin_due(self, step: int) -> None:
+        for request in sorted(self._plan, key=lambda found: found.first):
+            if self._is_movable(request) and step == request.first - 2 and self._recorder.rank == 0:
+                self._moves.decide(request, step)
+            if step >= request.first - 1 and self._open is None:
+                self._begin_or_move(request, step)
+            elif step >= request.first:
+                self._drop(request, "skipped", "another window was open")
+
+    def _begin_or_move(self, request: WindowRequest, step: int) -> None:
+        moved = self._moves.look() if self._is_movable(request) else None
+        if moved is not None and moved.first - 1 > step:
+            self._add(moved)
+            return
+        if step > request.first:
+            self._drop(request, "skipped", f"learned at step {step}: too late")
+        elif not self._place.is_asked(request.ranks):
+            self._forget(request)
+        elif is_another_active():
+            self._drop(request, "skipped", "another profiler is active")
+        else:
+            self._forget(request)
+            self._has_begun = self._has_begun or request.window == 0
+            self._open = OpenWindow(self._recorder, request, self.sampler)
+            others().occupy(self._give_way)
+            self._open.prepare()
+            if step == request.first:
+                self._go_on(self._open, step)
+
+    def _go_on(self, window: OpenWindow, step: int) -> None:
+        request, last = window.request, window.request.first + window.request.steps
+        if others().is_waiting:
+            self._end("another profiler started")
+        elif step == request.first:
+            window.start(step)
+            self._tell(request, "started", cost=window.cost)
+        elif step < last:
+            window.next_step(step)
+        elif window.is_drained or step >= last + _LONGEST_DRAIN:
+            self._end(None)
+
+    def _give_way(self) -> None:
+        """The program starts a profiler of its own, on this thread."""
+        try:
+            self._end("another profiler started")
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
+
+    def _end(self, reason: str | None, *, is_exit: bool = False) -> None:
+        window = self._open
+        assert window is not None
+        result = window.stop()
+        self._open = None
+        others().free()
+        if result is None:
+            self._tell(window.request, "skipped" if reason else "failed", reason or "there was nothing to stop")
+            return
+        self._tell(window.request, "stopped", reason, cost=window.cost)
+        self._traces.write(window.request, result)
+        if not is_exit:
+            self._clocks.begin(window.request.window)
+
+    def _forget(self, request: WindowRequest) -> None:
+        """It is over for the plan, and a repetition follows."""
+        self._plan.remove(request)
+        every, base = self._recorder.settings.repeat, self._base
+        if every > 0 and base is not None and not 0 < request.window < REPEATS:
+            over = max(self._step, request.first + request.steps)
+            self._add(repeated(base, (over - base.first) // every + 1, every))
+
+    def _drop(self, request: WindowRequest, state: str, reason: str) -> None:
+        self._tell(request, state, reason)
+        self._forget(request)
+
+    def _failed(self, error: Exception) -> None:
+        window, self._open = self._open, None
+        reason = f"{type(error).__name__} in the collector"
+        self._recorder.note("windows_failed", reason)
+        if window is not None:
+            window.abandon()
+            others().free()
+            self._tell(window.request, "failed", reason)
+
+    def _tell(
+        self, request: WindowRequest, state: str, reason: str | None = None, *, cost: int = 0, file: str | None = None
+    ) -> None:
+        self._recorder.put(
+            {"kind": "window", "window": request.window, "first": request.first, "steps": request.steps, "state": state,
+             "time": self._recorder.wall(time.monotonic_ns()), "reason": reason, "cost": cost, "file": file}
+        )  # fmt: skip

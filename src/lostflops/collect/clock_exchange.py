@@ -1,0 +1,100 @@
+"""Wall clocks of hosts, sent to each other through the job's store, so that offsets between hosts have bounds.
+
+Rank 0 sets a key with its time; the first rank of each other host waits for it, notes when it arrived and sets a key of
+its own, for which rank 0 waits. A reading that arrived was made before: each is a bound, two opposite ones hold the offset
+between them. It happens after a window, on a thread of its own, over a connection of its own: a store that is gone or a
+host that died costs that thread a few seconds and the run a note.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Final
+
+_PAUSE: Final = 1.0
+"""Until rank 0 begins: the others' windows end a little earlier or later, and who waits already measures best."""
+_PATIENCE: Final = 15.0
+_STAGGER: Final = 0.002
+_EVERY_NS: Final = 60_000_000_000
+_KEY: Final = "lostflops/clock"
+
+
+class ClockExchange:
+    def __init__(self, recorder: Any, local_world_size: int | None = None) -> None:
+        self._recorder = recorder
+        found = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+        self._local_world_size = local_world_size or found or recorder.world_size
+        self._last = -_EVERY_NS
+        self._thread: threading.Thread | None = None
+
+    def begin(self, window: int, store: Any = None) -> None:
+        """After a window: both of our own clocks, then those of the other hosts on a thread of its own."""
+        now = time.monotonic_ns()
+        self._recorder.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
+        if not self._is_due(now):
+            return
+        self._last = now
+        self._thread = threading.Thread(target=self._run, args=(window, store), name="lostflops-clock", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _is_due(self, now: int) -> bool:
+        recorder = self._recorder
+        has_hosts = 0 < self._local_world_size < recorder.world_size
+        is_first = has_hosts and recorder.rank % self._local_world_size == 0
+        is_busy = self._thread is not None and self._thread.is_alive()
+        return is_first and not is_busy and now - self._last >= _EVERY_NS
+
+    def _run(self, window: int, store: Any) -> None:
+        try:
+            own = _connection(store)
+            if own is not None:
+                self._exchange(own, window)
+        except Exception as error:  # noqa: BLE001 - the store's errors are of many kinds
+            self._recorder.note("clock_exchange", f"the job's store did not answer: {type(error).__name__}")
+
+    def _exchange(self, store: Any, window: int) -> None:
+        recorder, size = self._recorder, self._local_world_size
+        prefix = f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{window}"
+        if recorder.rank == 0:
+            time.sleep(_PAUSE)
+            self._send(store, f"{prefix}/0")
+            deadline = time.monotonic() + _PATIENCE
+            for peer in range(size, recorder.world_size, size):
+                self._receive(store, f"{prefix}/{peer}", peer, max(deadline - time.monotonic(), 0.01))
+        elif self._receive(store, f"{prefix}/0", 0, _PATIENCE):
+            time.sleep(min(recorder.rank // size * _STAGGER, _PATIENCE / 2))
+            self._send(store, f"{prefix}/{recorder.rank}")
+
+    def _send(self, store: Any, key: str) -> None:
+        store.set(key, str(self._recorder.wall()))
+
+    def _receive(self, store: Any, key: str, peer: int, timeout: float) -> bool:
+        try:
+            store.wait([key], timedelta(seconds=timeout))
+        except Exception as error:  # noqa: BLE001 - a timeout has another class in each version
+            self._recorder.note("clock_exchange", f"rank {peer} sent no clock: {type(error).__name__}")
+            return False
+        now = time.monotonic_ns()
+        record = {"kind": "clock", "wall": self._recorder.wall(now), "monotonic": now}
+        self._recorder.put({**record, "peer": peer, "peer_wall": int(store.get(key))})
+        return True
+
+
+def _connection(given: Any) -> Any:
+    """A connection of our own to the job's store; None where there is none, or it cannot be copied."""
+    import torch.distributed as dist
+
+    store = given
+    if store is None:
+        if not dist.is_available() or not dist.is_initialized():
+            return None
+        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - there is no other way to it
+    clone = getattr(store, "clone", None)
+    return clone() if clone is not None else None

@@ -1,0 +1,134 @@
+"""Names of modules in a trace: while a window is open, each call of a module's forward is a range of its own.
+
+Ranges begin and end in forward hooks, per thread: a checkpoint calls forwards again inside the backward pass, on a
+thread of the autograd engine. There are no backward hooks, which would change the graph. A compiled region is one
+module: nothing below it is touched, so that nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from lostflops.collect.module_hook import ModuleHook
+from lostflops.collect.untraced import untraced
+
+PREFIX: Final = "lostflops.module: "
+ROOT: Final = "(root)"
+_INNER: Final = ("module", "_fsdp_wrapped_module")
+"""Where a wrapper holds the module it wraps; the wrapper's call stands for both."""
+_CHECKPOINTED: Final = "_checkpoint_wrapped_module"
+_Range = Any
+
+
+class ModuleRanges:
+    """Attach at a window's start, detach at its end, both between two steps."""
+
+    def __init__(self, roots: list[torch.nn.Module]) -> None:
+        self._names: dict[int, tuple[torch.nn.Module, str]] = {}
+        for module, name in (found for root in roots for found in _named(root, "")):
+            self._names.setdefault(id(module), (module, PREFIX + name))
+        self._local = threading.local()
+        self._handles: list[Any] = []
+        self._compiled: list[tuple[Any, Callable[..., Any]]] = []
+
+    def attach(self) -> None:
+        begins, ends = ModuleHook(self._begins), ModuleHook(self._ends)
+        untraced(ModuleHook.__call__, ModuleRanges._begins, ModuleRanges._ends, with_callees=True)
+        for module, name in self._names.values():
+            if _is_compiled_in_place(module):
+                self._wrap(module, name)
+            else:
+                self._handles.append(module.register_forward_pre_hook(begins, prepend=True))
+                self._handles.append(module.register_forward_hook(ends, always_call=True))
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        for module, original in self._compiled:
+            module._compiled_call_impl = original  # noqa: SLF001 - what module.compile() sets
+        self._handles, self._compiled = [], []
+        for _, left in reversed(self._open()):
+            left.__exit__(None, None, None)
+        self._open().clear()
+
+    def _open(self) -> list[tuple[int, _Range]]:
+        try:
+            found: list[tuple[int, _Range]] = self._local.open
+        except AttributeError:
+            found = self._local.open = []
+        return found
+
+    def _begins(self, module: torch.nn.Module) -> None:
+        if torch.compiler.is_compiling() or id(module) not in self._names:
+            return
+        entered = _range(self._names[id(module)][1])
+        entered.__enter__()
+        self._open().append((id(module), entered))
+
+    def _ends(self, module: torch.nn.Module) -> None:
+        if torch.compiler.is_compiling():
+            return
+        stack, key = self._open(), id(module)
+        if not any(held == key for held, _ in stack):
+            return
+        held = 0
+        while held != key:
+            held, entered = stack.pop()
+            entered.__exit__(None, None, None)
+
+    def _wrap(self, module: Any, name: str) -> None:
+        original = module._compiled_call_impl  # noqa: SLF001
+
+        def compiled_call(*arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(*arguments, **named)
+            with _range(name):
+                return original(*arguments, **named)
+
+        untraced(compiled_call)
+        module._compiled_call_impl = compiled_call  # noqa: SLF001
+        self._compiled.append((module, original))
+
+
+def _range(name: str) -> _Range:
+    """A tenth of what `record_function` costs; in the trace it is an op, not an annotation."""
+    fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)  # noqa: SLF001
+    return fast(name) if fast is not None else torch.autograd.profiler.record_function(name)
+
+
+def _named(module: torch.nn.Module, name: str) -> Iterator[tuple[torch.nn.Module, str]]:
+    """A module and all below it that can be told apart from outside, by names without those of wrappers."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return
+    checkpointed = module._modules.get(_CHECKPOINTED)  # noqa: SLF001 - the recomputation calls the inner one
+    if checkpointed is not None:
+        yield from _named(checkpointed, name)
+        return
+    yield module, name or ROOT
+    if _is_compiled(module):
+        return
+    inner = _wrapped(module)
+    for key, child in (inner if inner is not None else module).named_children():
+        yield from _named(child, f"{name}.{key}" if name else key)
+
+
+def _wrapped(module: torch.nn.Module) -> torch.nn.Module | None:
+    """What a wrapper holds, through wrappers of wrappers; a compiled module among them stays one."""
+    if type(module).__name__ not in ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"):
+        return None
+    inner = next((module._modules[key] for key in _INNER if module._modules.get(key) is not None), None)  # noqa: SLF001
+    if inner is None or _is_compiled(inner):
+        return torch.nn.Module()
+    return _wrapped(inner) or inner
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" or _is_compiled_in_place(module)
+
+
+def _is_compiled_in_place(module: torch.nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None

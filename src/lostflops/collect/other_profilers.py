@@ -1,0 +1,92 @@
+"""Whether the program itself uses torch's profiler.
+
+There is one recording at a time in a process: a second one takes the first one's place, and stopping the first then
+crashes. So ours gives way before another begins, and none of ours begins as long as another is prepared or runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from torch.autograd import profiler as torch_profiler
+
+_Profile: Final = torch_profiler.profile
+ORIGINAL_PREPARE: Final[Callable[[Any], None]] = _Profile._prepare_trace  # noqa: SLF001 - where all profilers begin
+ORIGINAL_START: Final[Callable[[Any], None]] = _Profile._start_trace  # noqa: SLF001
+_PATIENCE: Final = 30.0
+
+
+class OtherProfilers:
+    """Profilers of the program that are prepared or run, and our own that has to give way to them."""
+
+    def __init__(self) -> None:
+        self._active: weakref.WeakSet[Any] = weakref.WeakSet(_running())
+        self._give_way: Callable[[], None] | None = None
+        self._thread = 0
+        self._is_free = threading.Event()
+        self.is_waiting = False
+        """A profiler on another thread waits until ours has stopped."""
+        self.is_lost = False
+        """It waited too long and took our recording's place, which must not be stopped any more."""
+        _wrap("_prepare_trace", before=self._begins)
+        _wrap("__exit__", after=self._ended)
+
+    @property
+    def are_active(self) -> bool:
+        return len(self._active) > 0
+
+    def occupy(self, give_way: Callable[[], None]) -> None:
+        """Ours begins on this thread; `give_way` stops it, on this thread too."""
+        self._thread = threading.get_ident()
+        self._is_free.clear()
+        self._give_way = give_way
+
+    def free(self) -> None:
+        self._give_way = None
+        self.is_waiting = False
+        self._is_free.set()
+
+    def _begins(self, profile: Any) -> None:
+        give_way = self._give_way
+        if give_way is not None and threading.get_ident() == self._thread:
+            give_way()
+        elif give_way is not None:
+            self.is_waiting = True
+            self.is_lost = not self._is_free.wait(_PATIENCE)
+        self._active.add(profile)
+
+    def _ended(self, profile: Any) -> None:
+        self._active.discard(profile)
+
+
+@functools.cache
+def others() -> OtherProfilers:
+    """Known from the first call on, which should come before the program's first profiler."""
+    return OtherProfilers()
+
+
+def _running() -> list[Any]:
+    """Profilers that were prepared before anybody watched."""
+    found = [thing for thing in gc.get_objects() if type(thing) is _Profile]
+    return [profile for profile in found if getattr(profile, "entered", False) and profile.kineto_results is None]
+
+
+def _wrap(name: str, before: Callable[[Any], None] | None = None, after: Callable[[Any], None] | None = None) -> None:
+    original = getattr(_Profile, name)
+
+    @functools.wraps(original)
+    def wrapped(self: Any, *arguments: Any) -> Any:
+        if before is not None:
+            before(self)
+        try:
+            return original(self, *arguments)
+        finally:
+            if after is not None:
+                after(self)
+
+    setattr(_Profile, name, wrapped)

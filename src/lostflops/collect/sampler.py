@@ -1,0 +1,97 @@
+"""Python stacks of the training thread, about 100 a second, while a window is open.
+
+A frame is its function, file and line; never a value, and of a file's path only what stands behind an entry of `sys.path`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import PurePath
+from types import CodeType, FrameType
+from typing import Any, Final
+
+_PERIOD: Final = 0.01
+_BATCH: Final = 100
+_DEEPEST: Final = 200
+
+
+class Sampler:
+    def __init__(self, put: Callable[[dict[str, Any]], None], wall: Callable[[], int]) -> None:
+        self._put, self._wall = put, wall
+        self._numbers: dict[str, int] = {}
+        self._labels: dict[tuple[CodeType, int], str] = {}
+        self._fresh: dict[str, str] = {}
+        self._samples: list[list[int]] = []
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.own_ns = 0
+        """CPU time that sampling has taken so far."""
+
+    def start(self, sampled: int) -> None:
+        """Sample the thread of that identity, on a thread of our own, until `stop`."""
+        self._is_over = over = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(sampled, over), name="lostflops-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns at once; the last samples are put by the sampling thread."""
+        self._is_over.set()
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self, sampled: int, over: threading.Event) -> None:
+        before = time.thread_time_ns()
+        while not over.wait(_PERIOD):
+            frame = sys._current_frames().get(sampled)  # noqa: SLF001 - the documented way
+            if frame is not None and not over.is_set():
+                self._samples.append([self._wall(), self._number(frame)])
+            del frame
+            if len(self._samples) >= _BATCH:
+                self._flush()
+            now = time.thread_time_ns()
+            self.own_ns += now - before
+            before = now
+        self._flush()
+
+    def _number(self, frame: FrameType) -> int:
+        stack = self._stack(frame)
+        if stack not in self._numbers:
+            self._numbers[stack] = len(self._numbers)
+            self._fresh[str(self._numbers[stack])] = stack
+        return self._numbers[stack]
+
+    def _stack(self, frame: FrameType | None) -> str:
+        labels: list[str] = []
+        while frame is not None and len(labels) < _DEEPEST:
+            key = (frame.f_code, frame.f_lineno)
+            if key not in self._labels:
+                self._labels[key] = f"{_function(frame.f_code)} {place(frame.f_code.co_filename)}:{frame.f_lineno}"
+            labels.append(self._labels[key])
+            frame = frame.f_back
+        return ";".join(reversed(labels))
+
+    def _flush(self) -> None:
+        if self._samples:
+            self._put({"kind": "stacks", "names": self._fresh, "samples": self._samples})
+            self._fresh, self._samples = {}, []
+
+
+def place(file: str, roots: list[str] | None = None) -> str:
+    """A file's path from its entry of `sys.path` on, else its name alone; `;` and blanks would split a stack.
+
+    >>> place("/venv/lib/torch/nn/linear.py", ["/venv", "/venv/lib"]), place("/home/me/train.py", ["/venv/lib"])
+    ('torch/nn/linear.py', 'train.py')
+    """
+    entries = [entry.rstrip("/") for entry in (sys.path if roots is None else roots)]
+    held = [entry for entry in entries if entry and file.startswith(f"{entry}/")]
+    relative = file[len(max(held, key=len)) + 1 :] if held else PurePath(file).name
+    return "".join("_" if character in "; " else character for character in relative)
+
+
+def _function(code: CodeType) -> str:
+    return code.co_qualname.replace(" ", "_").replace(";", "_")

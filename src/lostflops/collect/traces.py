@@ -1,0 +1,61 @@
+"""What becomes of a window's trace: written by another process, told when it is there, written at exit if need be."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lostflops.capture import WindowRequest, trace_file
+from lostflops.collect import export
+
+Tell = Callable[..., None]
+"""`tell(request, state, reason, cost=, file=)` puts a record of a window."""
+
+
+class Traces:
+    def __init__(self, folder: Path, rank: int, tell: Tell) -> None:
+        self._folder, self._rank, self._tell = folder, rank, tell
+        self._begun: list[tuple[WindowRequest, Path]] = []
+        self._held: list[tuple[WindowRequest, Path, Any]] = []
+
+    def write(self, request: WindowRequest, result: Any) -> None:
+        """Begin to write it; `result` is what the profiler recorded."""
+        trace, began = trace_file(self._folder, self._rank, request.window), time.monotonic_ns()
+        try:
+            if export.begin(result.save, trace):
+                self._begun.append((request, trace))
+            else:
+                self._held.append((request, trace, result))
+        except OSError as error:
+            self._tell(request, "failed", _words(error), cost=time.monotonic_ns() - began)
+
+    def poll(self) -> None:
+        """Tell of those that have been written since."""
+        for entry in list(self._begun):
+            request, trace = entry
+            if export.is_pending(trace):
+                continue
+            self._begun.remove(entry)
+            if trace.exists():
+                self._tell(request, "exported", None, file=trace.name)
+            else:
+                self._tell(request, "failed", export.failure(trace))
+
+    def close(self) -> None:
+        """At exit: what no process could be made for is written by this one."""
+        for request, trace, result in self._held:
+            try:
+                result.save(os.fsencode(export.plain_file(trace)))
+                export.finish(export.plain_file(trace), trace)
+                self._tell(request, "exported", "at exit: no process could be made", file=trace.name)
+            except OSError as error:
+                self._tell(request, "failed", _words(error))
+        self._held.clear()
+        self.poll()
+
+
+def _words(error: OSError) -> str:
+    return f"the trace cannot be written: {error.strerror or type(error).__name__}"
