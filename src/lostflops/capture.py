@@ -162,13 +162,13 @@ class FrameReader:
         rank, length, checksum = self._header()
         start = self._place + _HEADER.size
         payload = self._buffer[start : start + length]
-        if length > _LARGEST or _checksum(rank, payload) != checksum:
+        frame = _decoded(rank, payload) if length <= _LARGEST and _checksum(rank, payload) == checksum else None
+        if frame is None:
             self._skip()
             return None
         self._place = start + length
         self._in_damage = False
-        document = json.loads(payload)
-        return Frame(rank, document["session"], document["first"], document["dropped"], document["records"])
+        return frame
 
     def _skip(self) -> None:
         self._note_damage(True)
@@ -186,6 +186,21 @@ def read_frames(path: Path) -> tuple[list[Frame], int]:
     frames = list(reader.feed(path.read_bytes()))
     frames += reader.finish()
     return frames, reader.damaged
+
+
+def _decoded(rank: int, payload: bytes) -> Frame | None:
+    """None where the payload is not what a frame holds, whoever wrote it."""
+    try:
+        document: Any = json.loads(payload)
+        if b"\\ud" in payload:  # half a surrogate pair is valid JSON and no text
+            document = json.loads(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+        session, first, dropped, records = (document[key] for key in ("session", "first", "dropped", "records"))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(session, str) or not isinstance(records, list):
+        return None
+    counts = all(type(count) is int and 0 <= count < 1 << 62 for count in (first, dropped))
+    return Frame(rank, session, first, dropped, records) if counts else None
 
 
 def _checksum(rank: int, payload: bytes) -> int:

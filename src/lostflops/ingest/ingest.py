@@ -11,12 +11,16 @@ from itertools import count, groupby, islice
 from pathlib import Path
 
 import duckdb
+from msgspec import structs
 
 from lostflops.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
+from lostflops.ingest.capture_join import complete_captures
+from lostflops.ingest.captures import belong_together, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
+from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome, Task, TaskFile
@@ -81,9 +85,10 @@ def _ingest(
 ) -> IngestSummary:
     began = time.monotonic()
     with RunWriter(out) as run:
-        old = run.manifest
-        found, skipped = find_sources(sources, old.sources)
-        unchanged, fresh = _split_unchanged(found, old)
+        before = run.manifest.sources
+        found, skipped = find_sources(sources, before)
+        old = _without_superseded(run.manifest, found)
+        unchanged, fresh = _split_unchanged(found, old, before)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
         _refuse_known_conflicts(fresh, unchanged, old, replace)
         tasks = _tasks(fresh, run.staging, workers)
@@ -97,15 +102,16 @@ def _ingest(
         if not read and not unchanged:
             raise BrokenSource(f"none of {len(found)} files can be read. The first: {skipped[0][1]}")
         kept = _kept_sources(old, read, replace)
-        if read:
+        if read or len(old.sources) < len(before):
             files = _files(run, old, kept, outcomes)
             complete_ranks(run, files, {source.rank for source in read})
+            complete_captures(run, files)
             align_ranks(run, files, kept + read)
             run.commit(kept + read, files)
-    replaced = {_place(source) for source in old.sources} & {_place(source) for source in read}
+    replaced = {_place(source) for source in before} & {_place(source) for source in read}
     return IngestSummary(
         run=run.folder,
-        ranks_added=tuple(sorted({source.rank for source in read} - {source.rank for source in old.sources})),
+        ranks_added=tuple(sorted({source.rank for source in read} - {source.rank for source in before})),
         ranks_replaced=tuple(sorted({rank for _, rank in replaced})),
         ranks_unchanged=tuple(sorted({source.rank for source in unchanged})),
         events=sum(source.events for source in read),
@@ -119,8 +125,26 @@ def _place(source: Source) -> tuple[str, int]:
     return place(source.format, source.rank)
 
 
-def _split_unchanged(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
-    """Files that the run holds already, and files to read; where path or time differ, the content decides."""
+def _without_superseded(manifest: Manifest, found: Sequence[Found]) -> Manifest:
+    """The run as if it had never had the traces in whose place a capture folder gives those of another window."""
+    gone = superseded([source.path for source in found], manifest.sources)
+    return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
+
+
+def _split_unchanged(
+    found: Sequence[Found], old: Manifest, before: Sequence[Source]
+) -> tuple[list[Source], list[Found]]:
+    """Files that the run holds already, and files to read."""
+    unchanged, fresh = _compared(found, old)
+    gone = {source.path for source in before} - {source.path for source in old.sources}
+    captures = [source.path for source in fresh if source.format == capture.NAME]
+    again = belong_together(unchanged, captures, gone)
+    fresh += [source for source in found if str(source.path) in again]
+    return [source for source in unchanged if source.path not in again], fresh
+
+
+def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
+    """Files that did not change, and others; where path or time differ, the content decides."""
     by_path: dict[str, list[Source]] = {}
     for source in old.sources:
         by_path.setdefault(source.path, []).append(source)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+from lostflops.capture import FOLDER
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.readers import READERS
+from lostflops.ingest.captures import is_request, other_windows
+from lostflops.ingest.readers import READERS, capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
 
@@ -39,30 +41,37 @@ def find_sources(
     """
     before = {source.path: source for source in known_sources}
     found: dict[Path, Found] = {}
-    skipped: list[tuple[str, str]] = []
-    for argument in arguments:
-        for path, is_named in _expand(str(argument)):
-            if path in found:
-                continue
-            source = before.get(str(path))
-            if source is not None and source.is_unchanged(path):
-                found[path] = Found(path, source.format, RankClaim(source.rank, source.rank_source), is_named)
-                continue
-            known = _recognise(path)
-            if known is not None:
-                found[path] = Found(path, known, READERS[known].rank_claim(path), is_named)
-            elif is_named:
-                raise UnknownFormat(
-                    f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). "
-                    "Give the trace that torch.profiler exported, or a Flight Recorder dump."
-                )
-            else:
-                skipped.append((str(path), "no reader recognises it"))
+    listed, skipped = _listed(arguments)
+    for path, is_named in listed.items():
+        source = before.get(str(path))
+        if source is not None and source.is_unchanged(path):
+            found[path] = Found(path, source.format, RankClaim(source.rank, source.rank_source), is_named)
+            continue
+        known = _recognise(path)
+        if known is not None:
+            found[path] = Found(path, known, READERS[known].rank_claim(path), is_named)
+        elif is_named:
+            raise UnknownFormat(
+                f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). "
+                "Give the trace that torch.profiler exported, or a Flight Recorder dump."
+            )
+        else:
+            skipped.append((str(path), "no reader recognises it"))
     if not found:
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
         )
     return sorted(found.values(), key=lambda source: source.path), skipped
+
+
+def _listed(arguments: Sequence[str | Path]) -> tuple[dict[Path, bool], list[tuple[str, str]]]:
+    """Files to look at, and whether they were named; of a capture folder the traces of one window, and those left."""
+    listed: dict[Path, bool] = {}
+    for argument in arguments:
+        for path, is_named in _expand(str(argument)):
+            listed[path] = listed.get(path, False) or is_named
+    gone, left = other_windows([path for path, is_named in listed.items() if not is_named])
+    return {path: is_named for path, is_named in listed.items() if path not in gone}, left
 
 
 def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
@@ -79,6 +88,8 @@ def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
+    if is_run(folder):
+        folder /= FOLDER
     for parent, folders, files in os.walk(folder):
         if is_run(Path(parent)):  # its parts are no traces
             folders.clear()
@@ -86,7 +97,9 @@ def _files_below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
-            if path.suffix not in _NO_TRACE and not name.startswith(".") and path.is_file():
+            if path.suffix in _NO_TRACE or name.startswith(".") or is_request(path):
+                continue
+            if path.is_file():
                 yield path.resolve()
 
 
@@ -113,9 +126,11 @@ def place(source_format: str, rank: int) -> tuple[str, int]:
 
 def refuse_conflict(owners: dict[tuple[str, int], Path], source_format: str, rank: int, path: Path) -> None:
     """Note that a file is a rank's; raise when another one has its place already."""
-    other = owners.setdefault(place(source_format, rank), path)
-    if other != path:
+    # A rank that moves to another host is in the captures of both.
+    owner = path.parent if source_format == capture.NAME else path
+    other = owners.setdefault(place(source_format, rank), owner)
+    if other != owner:
         raise RankConflict(
-            f"two files claim rank {rank}: {other} and {path}. "
+            f"two files claim rank {rank}: {other} and {owner}. "
             "Leave one out, or ingest them into two runs; --replace puts a new file in the place of an old one."
         )

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lostflops._version import __version__
+from lostflops.capture import FOLDER
 from lostflops.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.manifest import DataFile, Manifest, Source
@@ -21,6 +22,7 @@ _LOCK = ".lock"
 _NEW_MANIFEST = f".{manifests.FILE_NAME}.new"
 _OURS = re.compile(
     rf"{re.escape(_LOCK)}|{re.escape(_NEW_MANIFEST)}"
+    rf"|{FOLDER}/.+"
     rf"|{DATA}/\d{{6,}}/(?:{'|'.join(table.name for table in TABLES)})/[^/]+\.parquet"
 )
 MOST_SINGLE_RANKS = 256
@@ -92,7 +94,7 @@ class RunWriter:
         self.staging.mkdir(parents=True, exist_ok=True)
 
     def _refuse_foreign(self) -> None:
-        """A folder that is no run must hold nothing but what an interrupted ingest left."""
+        """A folder that is no run must hold nothing but a capture, and what an interrupted ingest left."""
         if not self.folder.is_dir() or (self.folder / manifests.FILE_NAME).exists():
             return
         for path in sorted(self.folder.rglob("*")):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from lostflops.capture import FOLDER
 from lostflops.errors import BrokenRun, NotARun, RunError, RunTooNew
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
@@ -82,8 +83,9 @@ def load(folder: Path) -> Manifest:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
+        traces = folder / FOLDER if (folder / FOLDER).is_dir() else "TRACES"
         raise NotARun(
-            f"{folder} holds no run (no {FILE_NAME}). Make one: lostflops ingest TRACES -o {folder}"
+            f"{folder} holds no run (no {FILE_NAME}). Make one: lostflops ingest {traces} -o {folder}"
         ) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None

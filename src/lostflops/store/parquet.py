@@ -70,10 +70,10 @@ class ParquetWriter:
             self._drop_texts()
         _make_durable(path)
 
-    def merge(self, parts: Sequence[Path], path: Path, where: str = "true") -> None:
+    def merge(self, parts: Sequence[Path], path: Path, where: str = "true", columns: str = "*") -> None:
         """Rows of several files of one table, in their order, as one file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = f"SELECT * FROM {scan(parts, union_by_name=True)} WHERE {where}"
+        rows = f"SELECT {columns} FROM {scan(parts, union_by_name=True)} WHERE {where}"
         self._connection.execute(f"COPY ({rows}) TO '{_quoted(path)}' ({_OPTIONS})")
         _make_durable(path)
 

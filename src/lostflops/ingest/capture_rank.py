@@ -1,0 +1,263 @@
+"""One rank's records become its rows; what was read is handed on in batches, so memory does not follow the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from lostflops.capture import Frame
+from lostflops.ingest import capture_records as records
+from lostflops.ingest.capture_stats import CaptureStats
+from lostflops.ingest.group_ids import group_id
+from lostflops.ingest.ops import canonical_op
+from lostflops.store.parts import PartWriter
+from lostflops.store.tables import (
+    ATTEMPTS,
+    CLOCK_SAMPLES,
+    ENQUEUES,
+    GROUPS,
+    JOB,
+    PARAMETERS,
+    SAMPLES,
+    STATS,
+    TIMINGS,
+    Table,
+)
+
+_BATCH: Final = 10_000
+_MOST_AWAITED: Final = 8_192
+"""Steps that are held back for the time of their device, which comes later."""
+_PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
+_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "skipped", "compiled", "profiled")
+_SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
+
+
+@dataclass(slots=True)
+class _Session:
+    """One process that was the rank."""
+
+    name: str
+    attempt: int
+    expected: int = 0
+    told: records.Session | None = None
+    start: int | None = None
+    stop: int | None = None
+    ended: bool = False
+    arrived: int = 0
+    dropped: int = 0
+    group_ids: dict[str, str] = field(default_factory=dict)
+    stacks: dict[str, str] = field(default_factory=dict)
+
+    def seen_at(self, *times: int | None) -> None:
+        for time in times:
+            if time is not None:
+                self.start = time if self.start is None else min(self.start, time)
+                self.stop = time if self.stop is None else max(self.stop, time)
+
+
+class RankCapture:
+    """Take its frames in order, then finish. Sessions are numbered as they come, from `first_attempt`."""
+
+    def __init__(self, rank: int, parts: PartWriter, first_attempt: int = 0) -> None:
+        self.rank = rank
+        self.rows: Counter[str] = Counter()
+        self.stats = CaptureStats()
+        self._parts = parts
+        self._first = first_attempt
+        self._sessions: dict[str, _Session] = {}
+        self._pending: dict[str, list[dict[str, Any]]] = {}
+        self._awaited: dict[tuple[int, int], dict[str, Any]] = {}
+        self._parameters: list[records.Parameter] = []
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._take: dict[type, Callable[[_Session, Any], None]] = {
+            records.Session: self._session,
+            records.Step: self._step,
+            records.DeviceStep: self._device_step,
+            records.Collectives: self._collectives,
+            records.Parameters: self._model,
+            records.Fact: self._fact,
+            records.Clock: self._clock,
+            records.Window: self._window,
+            records.Stacks: self._stacks,
+            records.Note: self._note,
+            records.Overhead: self._overhead,
+            records.End: self._end,
+        }
+
+    @property
+    def told(self) -> records.Session | None:
+        """What its newest process told about itself."""
+        return next((one.told for one in reversed(self._sessions.values()) if one.told is not None), None)
+
+    def take(self, frame: Frame) -> None:
+        number = self._first + len(self._sessions)
+        session = self._sessions.setdefault(frame.session, _Session(frame.session, number))
+        session.dropped = max(session.dropped, frame.dropped)
+        self.stats.add("records_missing", max(0, frame.first - session.expected))
+        known = max(0, session.expected - frame.first)
+        fresh = frame.records[known:]
+        self.stats.add("repeated_records", len(frame.records) - len(fresh))
+        session.expected = max(session.expected, frame.first + len(frame.records))
+        for record in fresh:
+            session.arrived += 1
+            found = records.typed(record)
+            if isinstance(found, str):
+                self.stats.add(found, 1, records.kind_of(record))
+            else:
+                self._take[type(found)](session, found)
+
+    def finish(self) -> None:
+        self._release(len(self._awaited))
+        for session in self._sessions.values():
+            self._attempt(session)
+        for position, parameter in enumerate(self._parameters):
+            row = {name: getattr(parameter, name) for name in parameter.__struct_fields__}
+            for name in ("shape", "local_shape"):
+                row[name] = None if row[name] is None else _json(row[name])
+            self._put(PARAMETERS, {"position": position, **row})
+        for group in self._groups.values():
+            self._put(GROUPS, group)
+        for what, effect, count, reason in self.stats.rows():
+            self._put(STATS, {"format": "capture", "what": what, "effect": effect, "count": count, "reason": reason})
+        for name in list(self._pending):
+            self._hand_on(name)
+
+    def _session(self, session: _Session, told: records.Session) -> None:
+        session.told = told
+        session.seen_at(told.wall)
+        for key in _SAID_ONCE:
+            if (value := getattr(told, key)) is not None:
+                self._put(JOB, {"attempt": session.attempt, "key": key, "value": _json(value)})
+
+    def _step(self, session: _Session, step: records.Step) -> None:
+        session.seen_at(step.start, step.stop)
+        row = {name: getattr(step, name) for name in ("step", "start", "stop", *_PHASES, *_MORE)}
+        key = session.attempt, step.step
+        if key in self._awaited:
+            self._put(TIMINGS, self._awaited.pop(key))
+        self._awaited[key] = {"attempt": session.attempt, "device_time": None, **row}
+        if len(self._awaited) > _MOST_AWAITED:
+            self._release(_MOST_AWAITED // 2)
+
+    def _device_step(self, session: _Session, device: records.DeviceStep) -> None:
+        row = self._awaited.get((session.attempt, device.step))
+        if row is None:
+            self.stats.add("device_times_without_step")
+        else:
+            row["device_time"] = device.time
+
+    def _release(self, count: int) -> None:
+        for key in list(self._awaited)[:count]:
+            self._put(TIMINGS, self._awaited.pop(key))
+
+    def _collectives(self, session: _Session, found: records.Collectives) -> None:
+        self.stats.add("ring_entries_lost", found.lost)
+        for name, group in found.groups.items():
+            session.group_ids[name] = self._group(name, group)
+        for values in found.entries:
+            entry = records.entry(values)
+            if entry is None:
+                self.stats.add("malformed_entries")
+                continue
+            session.seen_at(entry.created or None)
+            known = session.group_ids.get(entry.group_name)
+            self.stats.add("enqueues_without_group", int(known is None))
+            names = ("record", "seq", "is_p2p", "bytes_in", "bytes_out")
+            row = {name: getattr(entry, name) for name in names}
+            told = {"group_id": known, "op": canonical_op(entry.op_name), "created": entry.created or None}
+            self._put(ENQUEUES, {"attempt": session.attempt, **told, **row})
+            backend, colon, _ = entry.op_name.partition(":")
+            if known is not None and colon and self._groups[known]["backend"] is None:
+                self._groups[known]["backend"] = backend
+
+    def _group(self, name: str, group: records.Group) -> str:
+        identity = group_id(name, group.ranks)
+        row = {
+            "group_id": identity,
+            "position": group.ranks.index(self.rank) if self.rank in group.ranks else None,
+            "size": len(group.ranks),
+            "name": name,
+            "description": None if group.description in ("", "undefined") else group.description,
+            "backend": None,
+        }
+        self._groups.setdefault(identity, row)
+        return identity
+
+    def _model(self, _session: _Session, found: records.Parameters) -> None:
+        self._parameters = found.parameters
+
+    def _fact(self, session: _Session, fact: records.Fact) -> None:
+        self._put(JOB, {"attempt": session.attempt, "key": fact.key, "value": _json(fact.value)})
+
+    def _clock(self, session: _Session, clock: records.Clock) -> None:
+        session.seen_at(clock.wall)
+        self._put(CLOCK_SAMPLES, {name: getattr(clock, name) for name in clock.__struct_fields__})
+
+    def _window(self, session: _Session, window: records.Window) -> None:
+        session.seen_at(window.time)
+        self._put(JOB, {"attempt": session.attempt, "key": "window", "value": _json(window)})
+        if window.state in ("exported", "skipped", "failed"):
+            self.stats.add(f"windows_{window.state}", 1, window.reason or "")
+
+    def _stacks(self, session: _Session, found: records.Stacks) -> None:
+        session.stacks |= found.names
+        for time, number in found.samples:
+            session.seen_at(time)
+            stack = session.stacks.get(str(number))
+            if stack is None:
+                self.stats.add("samples_without_stack")
+            else:
+                self._put(SAMPLES, {"time": time, "stack": stack})
+
+    def _note(self, _session: _Session, note: records.Note) -> None:
+        self.stats.note(note.what, note.count, note.reason or "")
+
+    def _overhead(self, _session: _Session, overhead: records.Overhead) -> None:
+        self.stats.add("collector_reduced", int(overhead.level > 0), overhead.reason or "")
+
+    def _end(self, session: _Session, end: records.End) -> None:
+        session.ended = True
+        session.seen_at(end.wall)
+
+    def _attempt(self, session: _Session) -> None:
+        told = session.told
+        self.stats.add("records_dropped", session.dropped)
+        self.stats.add("killed", int(not session.ended))
+        self.stats.add("sessions_without_start", int(told is None))
+        self._put(
+            ATTEMPTS,
+            {
+                "attempt": session.attempt,
+                "session": session.name,
+                **{name: getattr(told, name, None) for name in ("world_size", "local_rank", "restart")},
+                "start": session.start,
+                "stop": session.stop,
+                "ended": session.ended,
+                "records": session.arrived,
+                "dropped": session.dropped,
+            },
+        )
+
+    def _put(self, table: Table, row: dict[str, Any]) -> None:
+        rows = self._pending.setdefault(table.name, [])
+        rows.append(row)
+        if len(rows) >= _BATCH:
+            self._hand_on(table.name)
+
+    def _hand_on(self, name: str) -> None:
+        rows = self._pending.pop(name)
+        declared = next(one for one in _TABLES if one.name == name)
+        columns = {column: [row[column] for row in rows] for column in rows[0]}
+        self.rows[name] += len(rows)
+        self._parts.put(declared, self.rank, len(rows), columns)
+
+
+_TABLES: Final = (ATTEMPTS, CLOCK_SAMPLES, ENQUEUES, GROUPS, JOB, PARAMETERS, SAMPLES, STATS, TIMINGS)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,190 @@
+"""The records of a capture, typed: what a kind must hold to be read, and what it may leave out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class Session(msgspec.Struct):
+    wall: Count
+    world_size: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] | None = None
+    local_rank: Small | None = None
+    restart: Small | None = None
+    host: str | None = None
+    backend: str | None = None
+    device: str | None = None
+    device_name: str | None = None
+    torch: str | None = None
+    python: str | None = None
+    lostflops: str | None = None
+    script: str | None = None
+
+
+class Step(msgspec.Struct):
+    step: Small
+    start: Count
+    stop: Count
+    data: Count
+    forward: Count
+    backward: Count
+    optimizer: Count
+    microbatches: Small | None = None
+    samples: Count | None = None
+    tokens: Count | None = None
+    peak_memory: Count | None = None
+    own: Count | None = None
+    skipped: bool = False
+    compiled: bool = False
+    profiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.outside < 0:
+            raise ValueError("a step shorter than its phases")
+
+    @property
+    def outside(self) -> int:
+        return self.stop - self.start - self.data - self.forward - self.backward - self.optimizer
+
+
+class DeviceStep(msgspec.Struct):
+    step: Small
+    time: Count
+
+
+class Group(msgspec.Struct):
+    ranks: Annotated[list[Small], Meta(min_length=1)]
+    description: str | None = None
+
+
+class Collectives(msgspec.Struct):
+    entries: list[Any]
+    groups: dict[str, Group] = {}
+    lost: Count = 0
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """An entry of the ring that is being enqueued; `seq` counts collectives and transfers each."""
+
+    record: Count
+    group_name: str
+    seq: Count | None
+    op_name: str
+    is_p2p: bool
+    bytes_in: Count | None
+    bytes_out: Count | None
+    created: Count
+
+
+class Parameter(msgspec.Struct):
+    name: str
+    module: str | None = None
+    shape: list[Count] | None = None
+    local_shape: list[Count] | None = None
+    dtype: str | None = None
+    bytes: Count | None = None
+    trainable: bool | None = None
+    bucket: Small | None = None
+    unit: str | None = None
+
+
+class Parameters(msgspec.Struct):
+    parameters: list[Parameter]
+
+
+class Fact(msgspec.Struct):
+    key: str
+    value: Any
+
+
+class Clock(msgspec.Struct):
+    wall: Count
+    monotonic: Count
+    peer: Small | None = None
+    peer_wall: Count | None = None
+
+
+class Window(msgspec.Struct):
+    window: Small
+    state: str
+    first: Small | None = None
+    steps: Small | None = None
+    time: Count | None = None
+    reason: str | None = None
+    cost: Count | None = None
+    file: str | None = None
+
+
+class Stacks(msgspec.Struct):
+    samples: list[tuple[Count, Small]]
+    names: dict[str, str] = {}
+
+
+class Note(msgspec.Struct):
+    what: Annotated[str, Meta(min_length=1, max_length=100)]
+    count: Count = 1
+    reason: str | None = None
+
+
+class Overhead(msgspec.Struct):
+    level: Small
+    reason: str | None = None
+
+
+class End(msgspec.Struct):
+    wall: Count
+    reason: str | None = None
+
+
+Record = Session | Step | DeviceStep | Collectives | Parameters | Fact | Clock | Window | Stacks | Note | Overhead | End
+KINDS: Final[dict[str, type[Record]]] = {
+    "session": Session,
+    "step": Step,
+    "device_step": DeviceStep,
+    "collectives": Collectives,
+    "parameters": Parameters,
+    "job": Fact,
+    "clock": Clock,
+    "window": Window,
+    "stacks": Stacks,
+    "note": Note,
+    "overhead": Overhead,
+    "end": End,
+}
+UNKNOWN: Final = "unknown_records"
+MALFORMED: Final = "malformed_records"
+
+
+def typed(record: object) -> Record | str:
+    """The record, or what is wrong with it.
+
+    >>> typed({"kind": "device_step", "step": 3, "time": 7})
+    DeviceStep(step=3, time=7)
+    >>> typed({"kind": "device_step", "step": -3, "time": 7}), typed({"kind": "hologram"})
+    ('malformed_records', 'unknown_records')
+    """
+    kind = KINDS.get(kind_of(record))
+    if kind is None:
+        return UNKNOWN if kind_of(record) else MALFORMED
+    try:
+        return msgspec.convert(record, kind)
+    except msgspec.ValidationError:
+        return MALFORMED
+
+
+def kind_of(record: object) -> str:
+    """Empty where it has none."""
+    kind = record.get("kind") if isinstance(record, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def entry(values: object) -> Entry | None:
+    try:
+        return msgspec.convert(values, Entry)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,80 @@
+"""Which files of a capture folder a run takes: all records, and of the deep windows one.
+
+A rank has one timeline, and the ranks of a run must tell of the same steps. So the traces of one window are taken: of
+the windows that most ranks have, the newest. When a newer one is there at the next ingest, it takes the older one's
+place on all ranks. Older windows stay on disk; named as files they go into a run of their own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from lostflops.capture import FOLDER, WINDOWS, trace_of
+from lostflops.ingest.readers import capture
+from lostflops.store.manifest import Source
+from lostflops.units import counted
+
+Left = tuple[str, str]
+"""Files that were left out, and why."""
+
+
+def is_request(path: Path) -> bool:
+    """Whether the file asks for a deep window: it is the collector's, and nothing to read."""
+    return path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
+
+
+def other_windows(paths: Sequence[Path]) -> tuple[set[Path], list[Left]]:
+    """Traces of each capture folder that are not of the window to take, and a word on them."""
+    windows: dict[Path, dict[int, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    for path in paths:
+        if (found := trace_of(path.name)) is not None:
+            windows[path.parent][found[1]].append(path)
+    gone: set[Path] = set()
+    left: list[Left] = []
+    for folder, by_number in windows.items():
+        taken = max(by_number, key=lambda number: (len(by_number[number]), number))
+        for number in sorted(by_number.keys() - {taken}):
+            gone.update(by_number[number])
+            left.append(_left(folder, number, taken, len(by_number[number])))
+    return gone, left
+
+
+def _left(folder: Path, number: int, taken: int, traces: int) -> Left:
+    pattern = folder / f"rank-*.w{number:04d}.json.gz"
+    out = folder.with_name(f"{folder.name}-w{number:04d}")
+    if folder.name == FOLDER:
+        out = folder.parent.with_name(f"{folder.parent.name}-w{number:04d}")
+    words = shlex.join(["lostflops", "ingest", str(pattern), "-o", str(out)])
+    held = f"{counted(traces, 'trace')} of window {number}, and window {taken} was taken: a run holds one"
+    return str(pattern), f"{held}. Into a run of its own: {words}"
+
+
+def superseded(found: Sequence[Path], known: Sequence[Source]) -> set[str]:
+    """Traces in the run whose folder now gives another window."""
+    chosen: dict[Path, set[int]] = defaultdict(set)
+    for path in found:
+        if (trace := trace_of(path.name)) is not None:
+            chosen[path.parent].add(trace[1])
+    return {
+        source.path
+        for source in known
+        if (numbers := chosen.get(Path(source.path).parent))
+        and (trace := trace_of(Path(source.path).name)) is not None
+        and trace[1] not in numbers
+    }
+
+
+def belong_together(known: Sequence[Source], fresh: Sequence[Path], gone: set[str]) -> set[str]:
+    """Captures in the run that must be read again although they did not change: a rank may be in several files of
+    hosts, of which another did; and a trace that leaves takes what it told instead of the capture."""
+    folders = {path.parent for path in (*fresh, *map(Path, gone))}
+    return {
+        source.path
+        for source in known
+        if source.format == capture.NAME
+        and Path(source.path).parent in folders
+        and (gone or not Path(source.path).name.startswith("rank-"))
+    }
