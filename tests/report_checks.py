@@ -38,6 +38,9 @@ KEYS = {
     "losses",
     "phases",
     "annotations",
+    "modules",
+    "layers",
+    "where",
     "worst_ranks",
     "throughput",
     "quality",
@@ -162,5 +165,9 @@ def _check_breakdowns(report: dict[str, Any]) -> None:
             assert sum(row["ns"] for row in rows) == total, name
         else:
             assert sum(row["ns"] for row in rows) <= total
+    for name in ("modules", "layers"):
+        if report[name]:
+            sums = {line: sum(row["lines"][line] for row in report[name]) for line in LINES}
+            assert sums == line_sums(report), name
     assert {row["name"] for row in report["phases"]} <= {"forward", "backward", "optimizer", "data", "other"}
     assert report["worst_ranks"][0]["rank"] == "mean"

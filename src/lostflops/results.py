@@ -102,6 +102,19 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Stacks:
+    """Stacks, each as its frames from the outermost, and how often it was seen. `kinds` tells what each frame is."""
+
+    name: str
+    title: str
+    items: tuple[tuple[tuple[str, ...], int], ...]
+    kinds: dict[str, str]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [{"stack": list(frames), "samples": samples} for frames, samples in self.items]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line of the ledger; its parts say what it is made of."""
 
@@ -227,7 +240,7 @@ class Findings:
         return [asdict(finding) for finding in self.items]
 
 
-Block = Table | Pairs | Section | HeatMap | Lines | Waterfall | Findings
+Block = Table | Pairs | Section | HeatMap | Stacks | Lines | Waterfall | Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},

@@ -29,7 +29,9 @@ from lostflops.ledger.record import (
     Gloo,
     Host,
     Numbered,
+    Placed,
     Record,
+    Samples,
     Steps,
     _launches,
     records,
@@ -47,6 +49,7 @@ OPS = (
     *(DATA, "Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "entire_frame_compile"),
 )
 ANNOTATIONS = ("forward", "loss", DATA, "Optimizer.step#SGD.step", COMPILE)
+MODULES = ("", "layers.0", "layers.0.up", "head")
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel")
 OTHER_CALLS = ("cudaEventQuery", "cudaStreamIsCapturing", "cudaStreamWaitEvent")
 KERNELS = ("volta_sgemm_128x64_tn", "vectorized_elementwise_kernel", "what", "pack_for_DtoH")
@@ -293,6 +296,7 @@ def record_of(trace: Trace) -> Record:
         kind=whole(KINDS.index(work.kind) for work in trace.device),
         name=whole(code[work.kind, work.name] for work in trace.device),
         annotation=whole(notes.index(annotation_of(trace, call)) for call in calls),
+        module=whole(MODULES.index(module_of(call)) for call in calls),
         step=whole(step_of(trace, call) for call in calls),
         launch=launches,
         occupancy=np.full(len(trace.device), -1.0),
@@ -305,6 +309,7 @@ def record_of(trace: Trace) -> Record:
         rank=0,
         names=tuple(name for _, name in names),
         annotations=tuple(notes),
+        modules=MODULES,
         host=host,
         device=device,
         steps=Steps(
@@ -315,7 +320,12 @@ def record_of(trace: Trace) -> Record:
             device_start=whole(start for start, _ in edges),
             device_stop=whole(stop for _, stop in edges),
         ),
-        gloo=Gloo(gloo, whole(event.start for event in trace.gloo), whole(event.stop for event in trace.gloo)),
+        gloo=Gloo(
+            gloo,
+            whole(event.start for event in trace.gloo),
+            whole(event.stop for event in trace.gloo),
+            np.arange(len(trace.gloo)) % len(MODULES),
+        ),
         collectives=Collectives(
             whole([*comms, *gloo.tolist()]),
             whole([-(turn % 2) for turn in range(len(comms))] + [1] * len(gloo)),
@@ -326,6 +336,29 @@ def record_of(trace: Trace) -> Record:
         ),
         formulas=Formulas(none, none, none, none, ()),
         numbered=Numbered(none, none, none, none),
+        placed=placed_rows(trace),
+        samples=Samples(none, none.astype(object)),
+    )
+
+
+def module_of(event):
+    """Any module, or none, as the event gives it."""
+    return MODULES[(event.start + len(event.name)) % len(MODULES)] if event else ""
+
+
+def placed_events(trace):
+    """Ops, and as calls of modules the annotations that are no steps; a device needs none."""
+    placed = [event for event in trace.host if not event.is_call and not event.name.startswith("ProfilerStep#")]
+    return [] if trace.device else placed
+
+
+def placed_rows(trace):
+    events = placed_events(trace)
+    return Placed(
+        whole(event.lane for event in events),
+        whole(event.start for event in events),
+        whole(event.stop for event in events),
+        whole(MODULES.index(module_of(event)) for event in events),
     )
 
 
@@ -393,12 +426,18 @@ def check_sums(ledger):
     wall = ledger.window.wall
     assert tuple(ledger.lines) == LINES
     assert sum(ledger.lines.values()) == wall
-    cuts = [*ledger.phases.values(), *ledger.annotations.values(), *ledger.steps, ledger.lines]
+    cuts = [
+        *ledger.phases.values(),
+        *ledger.annotations.values(),
+        *ledger.modules.values(),
+        *ledger.steps,
+        ledger.lines,
+    ]
     assert all(ns >= 0 for cut in cuts for ns in cut.values())
     assert all(ns > 0 for part in ledger.parts.values() for ns in part.values())
     for line, part in ledger.parts.items():
         assert sum(part.values()) == ledger.lines[line], line
-    for cut in (ledger.phases, ledger.annotations):
+    for cut in (ledger.phases, ledger.annotations, ledger.modules):
         assert {line: sum(lines[line] for lines in cut.values()) for line in LINES} == ledger.lines
     if ledger.window.kind is WindowKind.STEPS:
         assert {line: sum(own[line] for own in ledger.steps) for line in LINES} == ledger.lines

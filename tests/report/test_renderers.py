@@ -19,6 +19,7 @@ from lostflops.results import (
     Prediction,
     Result,
     Section,
+    Stacks,
     Table,
 )
 
@@ -45,6 +46,10 @@ RESULTS = {
     "heat map": Result(
         "heat", "Heat", "v", (HeatMap("h", HOSTILE, ((HOSTILE, (0.0, None, 4.0) * 30),), "ns", HOSTILE),)
     ),
+    "stacks": Result(
+        "stacks", "Stacks", "v", (Stacks("s", HOSTILE, (((HOSTILE, "main a.py:1"), 3),), {"main a.py:1": "program"}),)
+    ),
+    "no stacks": Result("stacks", "Stacks", "v", more=(Stacks("s", "S", (), {}),)),
     "no heat": Result("heat", "Heat", "v", (HeatMap("h", "H", (), "ns", "nothing"),)),
     "section": Result(
         "section",

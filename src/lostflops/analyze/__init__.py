@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lostflops.analyze.comm import comm
 from lostflops.analyze.contents import contents
+from lostflops.analyze.flame import flame
 from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.pipeline import pipeline
@@ -29,5 +30,6 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     comm,
     ranks,
     pipeline,
+    flame,
     hang,
 )

@@ -15,6 +15,7 @@ from lostflops.blame.judgement import judged
 from lostflops.blame.sayings import latecomers
 from lostflops.blame.stragglers import Straggler
 from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.breakdowns import layers, module_table, sampled_in, where
 from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, grouped
 from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope
@@ -30,6 +31,7 @@ MOST_LOSSES: Final = 3
 MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
 """Times the mean above which a rank is named as the one that loses most."""
+NO_MODULES: Final = "no module was annotated: record with lostflops run --with modules"
 SMALL: Final = 0.02
 """Above this share unexplained time is named in a note."""
 
@@ -56,8 +58,11 @@ def report(
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
+        "module": module_table("modules", total.modules, total.total_ns),
+        "layer": module_table("layers", layers(total.modules), total.total_ns),
         "rank": _worst_ranks(total),
     }
+    shown = breakdowns.pop(by)
     return Result(
         name="report",
         title="Where the time went",
@@ -68,12 +73,13 @@ def report(
             fall,
             _ledger(total),
             _losses(run, total),
-            breakdowns.pop(by),
+            shown,
             *([_overlap(total)] if total.comm else []),
             *([_throughput(total, said)] if total.step_count else []),
             _quality(run, asked, total),
         ),
         notes=(
+            *([NO_MODULES] if by in ("module", "layer") and not shown.rows else []),
             *_notes(asked, total, accelerated, _records_launches(run, asked)),
             *(clock_notes(run, clock) if total.comm and len(total.ranks) > 1 else ()),
         ),
@@ -83,6 +89,7 @@ def report(
             *([] if total.step_count else [_throughput(total, said)]),
             _window(asked, total),
             _ranks(total),
+            where(total.samples),
             _slowest(found),
             clock,
         ),
@@ -159,6 +166,7 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
         yield f"longest {format_ns(ns)}{place}"
     if line == "idle.sync":
         yield from _blocked(run, total)
+    yield from sampled_in(total.samples, line)
 
 
 def _blocked(run: Run, total: RunLedger) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, hang, info, ingest, kernels, pipeline, ranks, report, run, sql, steps
+from lostflops.cli import comm, demo, flame, hang, info, ingest, kernels, pipeline, ranks, report, run, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
@@ -22,6 +22,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (comm, comm.comm),
     (ranks, ranks.ranks),
     (pipeline, pipeline.pipeline),
+    (flame, flame.flame),
     (hang, hang.hang),
     (sql, sql.sql),
 )

@@ -16,6 +16,8 @@ EXAMPLE = "lostflops report run --by rank"
 class By(StrEnum):
     PHASE = "phase"
     ANNOTATION = "annotation"
+    MODULE = "module"
+    LAYER = "layer"
     RANK = "rank"
 
 

@@ -37,6 +37,7 @@ _LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/
 _COMM = KIND_CODE["comm"]
 _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
+_MODULE = KIND_CODE["module"]
 _FARTHEST: Final = 1 << 61
 _KNOWN_PHASES: Final = frozenset("Misf")
 
@@ -162,6 +163,8 @@ class KinetoRows:
         if kind in ("op", "annotation"):
             kinds[self.vocabulary.is_comm_host_event[name]] = _HOST_COMM
             kinds[self.vocabulary.step_of_name[name] != NO_STEP] = _ANNOTATION
+            if kind == "annotation":
+                self._keep_modules(columns)
             self._keep_host_comm(events, columns, first_row)
             self._keep_steps_and_annotations(columns)
         elif kind == "span" and self.recording.span is None:
@@ -231,6 +234,14 @@ class KinetoRows:
             begin = columns["start"][rows]
             kept = (columns["lane"][rows], begin, begin + columns["dur"][rows], columns["name"][rows])
             self.recording.annotations.append(kept)
+
+    def _keep_modules(self, columns: Columns) -> None:
+        modules = self.vocabulary.module_of_name[columns["name"]]
+        rows = np.flatnonzero(modules)
+        if rows.size:
+            columns["kind"][rows] = _MODULE
+            begin = columns["start"][rows]
+            self.recording.modules.append((columns["lane"][rows], begin, begin + columns["dur"][rows], modules[rows]))
 
     def _add_device(self, batch: _Batch) -> None:
         category, events, name, start, dur = batch

@@ -121,6 +121,7 @@ KINDS: Final = (
     "sync",
     "device_annotation",
     "comm",
+    "module",
 )
 KIND_CODE: Final = {kind: code for code, kind in enumerate(KINDS)}
 DEVICE_WORK: Final = tuple(KIND_CODE[kind] for kind in ("kernel", "memcpy", "memset", "comm"))

@@ -13,6 +13,7 @@ from lostflops.ingest.collectives import Collective, Launch, build_collectives
 from lostflops.ingest.columns import NULL, NULL32, Columns
 from lostflops.ingest.kineto_schema import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
 from lostflops.ingest.memberships import memberships
+from lostflops.ingest.modules import module_lookup
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.timeline import AnnotationLookup, LaunchMap, StepLookup
@@ -40,6 +41,7 @@ class RankPart:
         self._losses = recording.losses
         self._steps = StepLookup(recording.steps)
         self._annotations = AnnotationLookup(recording.annotations)
+        self._modules = module_lookup(recording)
         self._launches = LaunchMap(recording.launches)
         self._vocabulary = recording.vocabulary
         self._names = self._vocabulary.names.texts()
@@ -67,11 +69,12 @@ class RankPart:
             annotation = self._annotations.at(piece["lane"], piece["start"])
             self._step_out(piece, annotation)
             self._note_outside(piece["start"])
-            self._note_launches(piece, step, annotation)
+            module = self._modules.at(piece["lane"], piece["start"]) if self._modules else None
+            self._note_launches(piece, step, annotation, module)
             python = piece["kind"] == _PYTHON
             piece["source"][python] = self._vocabulary.source_of_name[piece["name"][python]]
             rows = piece["start"].size
-            columns = self._common(piece, first, step, annotation)
+            columns = self._common(piece, first, step, annotation) | self._named_modules(module)
             columns |= {name: piece[name] for name in ("sequence", "forward_thread")}
             columns["source"] = TextColumn(piece["source"], self._vocabulary.sources.texts())
             for name in ("shapes", "dtypes", "inputs"):
@@ -94,10 +97,19 @@ class RankPart:
         margin = last - first + _SECOND
         self._losses["events_out_of_window"] += int(((start < first - margin) | (start > last + margin)).sum())
 
-    def _note_launches(self, piece: Columns, step: npt.NDArray[np.int32], annotation: npt.NDArray[np.uint32]) -> None:
+    def _named_modules(self, module: npt.NDArray[np.uint32] | None) -> dict[str, ColumnData]:
+        return {} if module is None else {"module": TextColumn(module, self._vocabulary.modules.texts())}
+
+    def _note_launches(
+        self,
+        piece: Columns,
+        step: npt.NDArray[np.int32],
+        annotation: npt.NDArray[np.uint32],
+        module: npt.NDArray[np.uint32] | None,
+    ) -> None:
         rows = np.flatnonzero((piece["kind"] == _RUNTIME) & (piece["correlation"] != NULL))
         correlation = piece["correlation"][rows]
-        self._launches.add(correlation, step[rows], annotation[rows])
+        self._launches.add(correlation, step[rows], annotation[rows], None if module is None else module[rows])
         wanted = rows[np.isin(correlation, self._wanted)]
         for i in wanted.tolist():
             self._comm_launches[int(piece["correlation"][i])] = (int(piece["lane"][i]), int(piece["start"][i]))
@@ -108,7 +120,7 @@ class RankPart:
         offset = 0
         for piece in self._recording.device.pieces():
             rows = piece["start"].size
-            known, step, annotation = self._launches.find(piece["correlation"])
+            known, step, annotation, module = self._launches.find(piece["correlation"])
             self._comm_steps.append(step[piece["kind"] == _COMM])
             self._note_outside(piece["start"])
             work = np.isin(piece["kind"], DEVICE_WORK)
@@ -120,6 +132,7 @@ class RankPart:
             self._losses["overlapping_events"] += self._overlaps(piece, work)
             self._note_edges(piece["start"][work], piece["dur"][work], step[work])
             columns = self._common(piece, first + offset, step, annotation)
+            columns |= self._named_modules(module if self._modules else None)
             columns |= {
                 name: piece[name]
                 for name in ("bytes", "registers", "shared_memory", "occupancy", "wait_stream", "wait_correlation")

@@ -1,7 +1,7 @@
 """One rank's trace between the two passes of ingest: rows spooled, what crosses rows kept apart.
 
 A reader fills a `Recording`; `rank_part` completes it and writes it. Only what is needed to
-link rows to each other is in memory: steps, annotations, communication and its metadata.
+link rows to each other is in memory: steps, annotations, modules, communication and its metadata.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ class Recording:
     lanes: list[Lane] = field(default_factory=list)
     steps: list[StepSpan] = field(default_factory=list)
     annotations: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
+    modules: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
     comm_rows: list[CommRow] = field(default_factory=list)
     comm_calls: list[CommCall] = field(default_factory=list)
     links: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)

@@ -108,7 +108,7 @@ def innermost(start: Ns, stop: Ns) -> tuple[Ns, Indices, Indices]:
 
 
 class LaunchMap:
-    """Step and annotation of each launch, found by correlation; sixteen bytes a launch.
+    """Step, annotation and module of each launch, found by correlation; twenty bytes a launch.
 
     Launches are added in the order of the file, which is nearly that of their correlations.
     """
@@ -117,11 +117,14 @@ class LaunchMap:
         self._correlation = np.empty(count, np.int64)
         self._step = np.empty(count, np.int32)
         self._annotation = np.empty(count, np.uint32)
+        self._module = np.zeros(count, np.uint32)
         self._filled = 0
 
-    def add(self, correlation: Ns, step: npt.NDArray[np.int32], annotation: Codes) -> None:
+    def add(self, correlation: Ns, step: npt.NDArray[np.int32], annotation: Codes, module: Codes | None) -> None:
         own = slice(self._filled, self._filled + correlation.size)
         self._correlation[own], self._step[own], self._annotation[own] = correlation, step, annotation
+        if module is not None:
+            self._module[own] = module
         self._filled = own.stop
 
     def sort(self) -> None:
@@ -129,16 +132,19 @@ class LaunchMap:
         if bool((self._correlation[1:] >= self._correlation[:-1]).all()):
             return
         order = np.argsort(self._correlation, kind="stable")
-        for values in (self._correlation, self._step, self._annotation):
+        for values in (self._correlation, self._step, self._annotation, self._module):
             values[:] = values[order]
 
-    def find(self, correlation: Ns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], Codes]:
-        """Whether each correlation has a launch, and step and annotation of the first that has it."""
+    def find(self, correlation: Ns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], Codes, Codes]:
+        """Whether each correlation has a launch, and step, annotation and module of the first that has it."""
         index = np.searchsorted(self._correlation, correlation)
         index[index == self._filled] = 0
         if self._filled == 0:
             none = np.zeros(correlation.size, np.uint32)
-            return none > 0, np.full(correlation.size, NULL32, np.int32), none
+            return none > 0, np.full(correlation.size, NULL32, np.int32), none, none
         known = self._correlation[index] == correlation
         step = np.where(known, self._step[index], NULL32).astype(np.int32)
-        return known, step, np.where(known, self._annotation[index], 0).astype(np.uint32)
+        annotation, module = (
+            np.where(known, codes[index], 0).astype(np.uint32) for codes in (self._annotation, self._module)
+        )
+        return known, step, annotation, module

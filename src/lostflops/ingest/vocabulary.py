@@ -15,6 +15,7 @@ from lostflops.ingest.columns import NULL32, Texts
 from lostflops.ingest.comm_names import is_comm_host_event, is_comm_kernel
 
 NO_STEP: Final = -1
+_MODULE: Final = "lostflops.module: "
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _PYTHON_FRAME = re.compile(r".\(\d+\): ")
 # Scalars and shapes can differ in every row of an odd trace; real ones hold a few thousand.
@@ -37,6 +38,8 @@ class Vocabulary:
         self.is_comm_kernel = _PerText(self.names, is_comm_kernel, np.dtype(np.bool_))
         self.is_comm_host_event = _PerText(self.names, is_comm_host_event, np.dtype(np.bool_))
         self.source_of_name = _PerText(self.names, self._source, np.dtype(np.uint32))
+        self.modules = Texts(_MOST_NAMES)
+        self.module_of_name = _PerText(self.names, self._module, np.dtype(np.uint32))
         self.triples = _PerText(self.grids, _triple, np.dtype(np.int32))
         """Numbers of a grid or block such as `[8, 1, 1]`."""
 
@@ -48,6 +51,10 @@ class Vocabulary:
             grids_dropped=self.grids.refused,
             sources_dropped=self.sources.refused,
         )
+
+    def _module(self, name: str) -> int:
+        """The collector names a module in an annotation."""
+        return self.modules[name.removeprefix(_MODULE)] if name.startswith(_MODULE) else 0
 
     def _source(self, name: str) -> int:
         """The profiler names a Python call by its source line."""

@@ -5,6 +5,7 @@ It is made where the rank's data is; the ledger of a run is the sum of its ranks
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import numpy as np
 
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
+from lostflops.ledger.modules import by_module
 from lostflops.ledger.partition import Partition, partition
 from lostflops.ledger.parts import (
     NO_ANNOTATION,
@@ -26,6 +28,7 @@ from lostflops.ledger.parts import (
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
 from lostflops.ledger.profile import Profile, profile
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
+from lostflops.ledger.samples import samples_by_line
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
 from lostflops.ledger.windows import Window, WindowKind, window
@@ -74,8 +77,9 @@ class Longest:
 
 @dataclass(frozen=True, slots=True)
 class RankLedger:
-    """`lines` sum to the window's wall; `steps` are the same by step, `phases` and `annotations` by what was done.
-    `groups` hold each process group's own communication: groups may overlap, so these do not add up."""
+    """`lines` sum to the window's wall; `steps` are the same by step, `phases`, `annotations` and `modules` by what was
+    done. `groups` hold each process group's own communication: groups may overlap, so these do not add up. `samples`
+    are stacks by the line that they were read on, and how often."""
 
     rank: int
     on_device: bool
@@ -85,6 +89,8 @@ class RankLedger:
     steps: tuple[Lines, ...]
     phases: dict[str, Lines]
     annotations: dict[str, Lines]
+    modules: dict[str, Lines]
+    samples: dict[str, Counter[str]]
     overlap: Overlap
     groups: dict[str, Overlap]
     longest: dict[str, Longest]
@@ -123,6 +129,8 @@ def account(record: Record, chosen: Window) -> RankLedger:
         steps=_steps(made),
         phases=labelled[0],
         annotations=labelled[1],
+        modules=by_module(record, made, shares),
+        samples=samples_by_line(record, made),
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
         longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),

@@ -28,6 +28,8 @@ WAIT_LINES: Final = ("comm.wait", "comm.bubble")
 BUSY_LINES: Final = ("compute", *COMM_LINES, "copy")
 """What a device does anything in."""
 IDLE_LINES: Final = tuple(line for line in LINES if line.startswith("idle."))
+HOST_LINES: Final = ("idle.data", "idle.sync", "idle.alloc", "idle.compile", "idle.host", "idle.python")
+"""Lost because the host was late, so that what its training thread did at that instant tells why."""
 GROUPS: Final = {
     "compute": ("compute",),
     "comm": COMM_LINES,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.facts.flops import FORMULAS, Work, op_work
+from lostflops.ledger.batches import Batch, Vocabulary
 from lostflops.ledger.host_traits import NOT_COMPUTE, Trait, traits
 from lostflops.store.intervals import Intervals
 
@@ -44,6 +45,7 @@ _HOST: Final = "kind in ('op', 'runtime', 'annotation')"
 _NAME_KEY: Final = "hash(kind, name)"
 _NOTE: Final = "coalesce(annotation, '')"
 _NOTE_KEY: Final = f"hash({_NOTE})"
+_MODULE: Final = "coalesce(module, '')"
 _GROUP: Final = "coalesce(group_id, '')"
 _GROUP_KEY: Final = f"hash({_GROUP})"
 _EFFORT_KEY: Final = "hash(name, shapes, dtypes, inputs)"
@@ -91,6 +93,7 @@ class Device:
     kind: Codes
     name: Codes
     annotation: Codes
+    module: Codes
     step: Codes
     launch: Codes
     occupancy: npt.NDArray[np.float64]
@@ -116,6 +119,7 @@ class Gloo:
     event: Codes
     start: Ns
     stop: Ns
+    module: Codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +183,31 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """Ops and calls of modules on a rank without a device, each with its module."""
+
+    lane: Codes
+    start: Ns
+    stop: Ns
+    module: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Stacks of the training thread: when each was read, and its frames as a text."""
+
+    time: Ns
+    stack: npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One rank. `names` and `annotations` are what the codes stand for."""
+    """One rank. `names`, `annotations` and `modules` are what the codes stand for, `""` for none."""
 
     rank: int
     names: tuple[str, ...]
     annotations: tuple[str, ...]
+    modules: tuple[str, ...]
     host: Host
     device: Device
     steps: Steps
@@ -192,6 +215,8 @@ class Record:
     collectives: Collectives
     formulas: Formulas
     numbered: Numbered
+    placed: Placed
+    samples: Samples
 
     @property
     def on_device(self) -> bool:
@@ -250,60 +275,32 @@ def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-class _Batch:
-    """Rows of several ranks, to be taken rank by rank."""
-
-    def __init__(self, run: Run, query: str, ranks: Sequence[int]) -> None:
-        columns: dict[str, Any] = run.sql(query).fetchnumpy()
-        rank = columns.pop("rank")
-        if len(ranks) > 1:
-            order = np.argsort(rank, kind="stable")
-            rank = rank[order]
-            columns = {name: values[order] for name, values in columns.items()}
-        self._columns = columns
-        self._edges = {r: (np.searchsorted(rank, r), np.searchsorted(rank, r, side="right")) for r in ranks}
-
-    def of(self, rank: int) -> dict[str, Any]:
-        first, last = self._edges[rank]
-        return {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
-
-
-class _Vocabulary:
-    """Texts by a hash of theirs: DuckDB hashes a column in the time it takes to read it, and numbers are small."""
-
-    def __init__(self, run: Run, key: str, values: str, rows: str) -> None:
-        found = run.sql(f"select distinct {key} as key, {values} from {rows}").fetchall()
-        found.sort(key=lambda row: row[0])
-        self._keys = np.array([key for key, *_ in found], np.uint64)
-        self.values: tuple[tuple[str, ...], ...] = tuple(tuple(texts) for _, *texts in found)
-
-    def codes(self, keys: npt.NDArray[np.uint64]) -> Codes:
-        return np.searchsorted(self._keys, keys).astype(np.int64)
-
-
 def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     chosen = f"rank in ({', '.join(map(str, ranks))})"
     times = "rank, event, lane, start, start + dur as stop"
-    names = _Vocabulary(run, _NAME_KEY, "kind, coalesce(name, '')", f"events where {chosen} and ({_DEVICE} or {_HOST})")
-    notes = _Vocabulary(run, _NOTE_KEY, _NOTE, f"events where {chosen} and {_DEVICE}")
-    groups = _Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
+    names = Vocabulary(run, _NAME_KEY, "kind, coalesce(name, '')", f"events where {chosen} and ({_DEVICE} or {_HOST})")
+    notes = Vocabulary(run, _NOTE_KEY, _NOTE, f"events where {chosen} and {_DEVICE}")
+    modules, module_key = _modules(run, chosen)
+    groups = Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
     link = "coalesce(correlation, -1) as correlation"
-    host = _Batch(run, f"select {times}, {link}, {_NAME_KEY} as name from events where {chosen} and {_HOST}", ranks)
-    device = _Batch(
+    host = Batch(run, f"select {times}, {link}, {_NAME_KEY} as name from events where {chosen} and {_HOST}", ranks)
+    device = Batch(
         run,
-        f"select {times}, {link}, {_NAME_KEY} as name, {_NOTE_KEY} as annotation, coalesce(step, -1) as step, "
-        "coalesce(occupancy, -1) as occupancy "
+        f"select {times}, {link}, {_NAME_KEY} as name, {_NOTE_KEY} as annotation, {module_key} as module, "
+        "coalesce(step, -1) as step, coalesce(occupancy, -1) as occupancy "
         f"from events where {chosen} and {_DEVICE}",
         ranks,
     )
-    gloo = _Batch(run, f"select {times} from events where {chosen} and kind = 'host_comm'", ranks)
-    steps = _Batch(
+    gloo = Batch(
+        run, f"select {times}, {module_key} as module from events where {chosen} and kind = 'host_comm'", ranks
+    )
+    steps = Batch(
         run,
         "select rank, step as number, lane, start, stop, coalesce(device_start, -1) as device_start, "
         f"coalesce(device_stop, -1) as device_stop from steps where {chosen} order by start",
         ranks,
     )
-    collectives = _Batch(
+    collectives = Batch(
         run,
         f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
         "coalesce(is_transfer, op in ('send', 'recv'), false) as transfer "
@@ -312,30 +309,33 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
         ranks,
     )
     worked = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quoted, sorted(FORMULAS)))})"
-    efforts = _Vocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", worked)
-    formulas = _Batch(run, f"select {times}, {_EFFORT_KEY} as effort from {worked}", ranks)
-    numbered = _Batch(
+    efforts = Vocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", worked)
+    formulas = Batch(run, f"select {times}, {_EFFORT_KEY} as effort from {worked}", ranks)
+    numbered = Batch(
         run,
         "select rank, lane, start, start + dur as stop, coalesce(forward_thread, 0) as forward_thread from events "
         f"where {chosen} and kind = 'op' and sequence is not null",
         ranks,
     )
+    placed = Batch(run, _placed(chosen, module_key), ranks)
+    samples = Batch(run, f"select rank, time, stack from samples where {chosen} and stack <> ''", ranks)
     works = tuple((name, op_work(name, *told)) for name, *told in efforts.values)
     kind_codes = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind, _ in names.values], np.int64)
     trait_codes = np.array([0 if kind in KINDS else traits(kind, name) for kind, name in names.values], np.int64)
     texts = tuple(name for _, name in names.values)
     for rank in ranks:
         calls, correlation = _host(host.of(rank), names, trait_codes)
-        work = _device(device.of(rank), names, notes, kind_codes, host=calls, called=correlation)
+        work = _device(device.of(rank), (names, notes, modules), kind_codes, host=calls, called=correlation)
         beside, shared = gloo.of(rank), collectives.of(rank)
         yield Record(
             rank,
             texts,
             tuple(note for (note,) in notes.values),
+            tuple(module for (module,) in modules.values),
             calls,
             work,
             Steps(**steps.of(rank)),
-            Gloo(beside["event"], beside["start"], beside["stop"]),
+            Gloo(beside["event"], beside["start"], beside["stop"], modules.codes(beside["module"])),
             Collectives(
                 shared["event"],
                 groups.codes(shared["group_key"]),
@@ -346,18 +346,43 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
             ),
             _formulas(formulas.of(rank), efforts, works),
             Numbered(**numbered.of(rank)),
+            _placed_rows(placed.of(rank), modules),
+            Samples(**samples.of(rank)),
         )
+
+
+_NO_KEY: Final = "0::ubigint"
+
+
+def _modules(run: Run, chosen: str) -> tuple[Vocabulary, str]:
+    """The modules of these ranks, and their key in a query; most runs have none, and read none."""
+    told = run.sql(f"select 1 from events where {chosen} and module is not null limit 1").fetchall()
+    key, rows = (f"hash({_MODULE})", f"events where {chosen}") if told else (_NO_KEY, "(select null as module)")
+    return Vocabulary(run, key, _MODULE, rows), key
+
+
+def _placed(chosen: str, module_key: str) -> str:
+    """Only a rank without a device is told by its thread."""
+    on_device = f"select rank from events where {chosen} and {_DEVICE}"
+    wanted = "false" if module_key == _NO_KEY else f"kind in ('op', 'module') and rank not in ({on_device})"
+    return (
+        f"select rank, lane, start, start + dur as stop, {module_key} as module from events where {chosen} and {wanted}"
+    )
+
+
+def _placed_rows(columns: dict[str, Any], modules: Vocabulary) -> Placed:
+    return Placed(columns["lane"], columns["start"], columns["stop"], modules.codes(columns["module"]))
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _formulas(columns: dict[str, Any], efforts: _Vocabulary, works: tuple[tuple[str, Work | None], ...]) -> Formulas:
+def _formulas(columns: dict[str, Any], efforts: Vocabulary, works: tuple[tuple[str, Work | None], ...]) -> Formulas:
     return Formulas(columns["lane"], columns["start"], columns["stop"], efforts.codes(columns["effort"]), works)
 
 
-def _host(columns: dict[str, Any], names: _Vocabulary, trait_codes: Codes) -> tuple[Host, Codes]:
+def _host(columns: dict[str, Any], names: Vocabulary, trait_codes: Codes) -> tuple[Host, Codes]:
     """The host's rows, and their correlations."""
     name = names.codes(columns["name"])
     row_traits = trait_codes[name] if name.size else name
@@ -368,13 +393,13 @@ def _host(columns: dict[str, Any], names: _Vocabulary, trait_codes: Codes) -> tu
 
 def _device(
     columns: dict[str, Any],
-    names: _Vocabulary,
-    notes: _Vocabulary,
+    vocabularies: tuple[Vocabulary, Vocabulary, Vocabulary],
     kind_codes: Codes,
     *,
     host: Host,
     called: Codes,
 ) -> Device:
+    names, notes, modules = vocabularies
     name = names.codes(columns["name"])
     return Device(
         columns["event"],
@@ -384,6 +409,7 @@ def _device(
         kind_codes[name] if name.size else name,
         name,
         notes.codes(columns["annotation"]),
+        modules.codes(columns["module"]),
         columns["step"],
         _launches(columns["correlation"], host, called),
         columns["occupancy"],

@@ -30,6 +30,9 @@ class RunLedger:
     parts: dict[str, Counter[str]] = field(default_factory=dict)
     phases: dict[str, Counter[str]] = field(default_factory=dict)
     annotations: dict[str, Counter[str]] = field(default_factory=dict)
+    modules: dict[str, Counter[str]] = field(default_factory=dict)
+    samples: dict[str, Counter[str]] = field(default_factory=dict)
+    """Stacks of the training threads by line, and how often each was read."""
     compute: int = 0
     comm: int = 0
     hidden: int = 0
@@ -79,6 +82,8 @@ class RunLedger:
             (self.parts, ledger.parts),
             (self.phases, ledger.phases),
             (self.annotations, ledger.annotations),
+            (self.modules, ledger.modules),
+            (self.samples, ledger.samples),
         ):
             for name, sums in theirs.items():
                 mine.setdefault(name, Counter()).update(sums)

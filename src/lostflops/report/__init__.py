@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from lostflops.report import plain, terminal
+from lostflops.report import plain, svg, terminal
 from lostflops.results import Result
 
 
@@ -17,6 +17,7 @@ class Renderer:
 RENDERERS = (
     Renderer("terminal", terminal.write),
     Renderer("json", plain.write),
+    Renderer("svg", svg.write),
 )
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from lostflops.report.bars import floating_bar, shade
 from lostflops.results import (
     Block,
+    Field,
     Finding,
     Findings,
     HeatMap,
@@ -25,6 +26,7 @@ from lostflops.results import (
     Pairs,
     Result,
     Section,
+    Stacks,
     Table,
     Unit,
     Value,
@@ -40,6 +42,7 @@ NARROWEST_BARS = 20
 MOST_PARTS = 4
 """Parts shown below a line of the ledger; the rest is summed."""
 MOST_VALUES = 8
+MOST_STACKS = 5
 SMALLEST_RATE = 0.001
 
 _INTEGER_FORMATS = {
@@ -120,25 +123,38 @@ def format_values(values: Sequence[Value], unit: Unit) -> str:
     return ", ".join(texts) or "-"
 
 
+def _write_pairs(block: Pairs, console: Console) -> None:
+    cells = [
+        [
+            pair.label or pair.name,
+            format_values(pair.value, pair.unit)
+            if isinstance(pair.value, tuple)
+            else format_value(pair.value, pair.unit),
+        ]
+        for pair in block.items
+        if pair.shown
+    ]
+    console.print(_pairs(cells))
+
+
+def _as_table(block: Table | Stacks) -> Table:
+    """Of stacks the most frequent; a drawing shows them all."""
+    if isinstance(block, Table):
+        return block
+    rows = tuple((" > ".join(frames), samples) for frames, samples in block.items[:MOST_STACKS])
+    fields = (Field("stack"), Field("samples", "count"))
+    return Table(block.name, "", fields, rows, len(block.items) - len(rows))
+
+
 def _write_block(block: Block, console: Console) -> None:
     console.print()
     if block.title:
         console.print(Text(_clean(block.title), style="bold"))
     match block:
-        case Table():
-            _write_table(block, console)
+        case Table() | Stacks():
+            _write_table(_as_table(block), console)
         case Pairs():
-            cells = [
-                [
-                    pair.label or pair.name,
-                    format_values(pair.value, pair.unit)
-                    if isinstance(pair.value, tuple)
-                    else format_value(pair.value, pair.unit),
-                ]
-                for pair in block.items
-                if pair.shown
-            ]
-            console.print(_pairs(cells))
+            _write_pairs(block, console)
         case Section():
             _write_block(Pairs(block.name, "", block.items), console)
             _write_table(block.table, console)

@@ -74,9 +74,9 @@ EVENTS = Table(
         Column(
             "kind",
             "VARCHAR",
-            "On the host `op`, `annotation`, `python`, `runtime`, `host_comm` (a `gloo:*` event), `overhead`, `span` "
-            "(what the profiler recorded), `other`; on a device `kernel`, `comm` (a communication kernel), `memcpy`, "
-            "`memset`, `sync`, `device_annotation`.",
+            "On the host `op`, `annotation`, `module` (a call of a module that the collector annotated), `python`, "
+            "`runtime`, `host_comm` (a `gloo:*` event), `overhead`, `span` (what the profiler recorded), `other`; on a "
+            "device `kernel`, `comm` (a communication kernel), `memcpy`, `memset`, `sync`, `device_annotation`.",
         ),
         Column("name", "VARCHAR", "Name as recorded."),
         Column("start", "BIGINT", "Start, Unix time by the clock of the rank's host.", "ns"),

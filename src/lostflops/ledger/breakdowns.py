@@ -1,0 +1,75 @@
+"""The ledger by module of the model, and its host lines by function: tables of a run's sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from lostflops.facts.source_code import code_of, function_of, place_of
+from lostflops.ledger.lines import GROUPS, HOST_LINES, LINES, grouped
+from lostflops.ledger.modules import NO_MODULE, layer_of
+from lostflops.ledger.samples import FEWEST, places
+from lostflops.results import Field, Table, Value
+from lostflops.units import counted, format_share
+
+MOST_SHOWN: Final = 20
+MOST_PLACES: Final = 10
+
+
+def layers(modules: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for module, lines in modules.items():
+        found.setdefault(layer_of(module), Counter()).update(lines)
+    return found
+
+
+def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
+    """All of them, so that each line sums to the ledger's; empty where no module was annotated."""
+    told = sums if set(sums) - {NO_MODULE} else {}
+    ordered = sorted(told.items(), key=lambda item: (-item[1].total(), item[0]))
+    fields = (
+        Field("name", label=name.removesuffix("s")),
+        Field("ns", "ns", "time"),
+        Field("share", "share"),
+        *(Field(group, "share") for group in GROUPS),
+        *(Field(line, "ns", within="lines", shown=False) for line in LINES),
+    )
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (key, lines.total(), lines.total() / (whole or 1), *grouped(lines), *(lines[line] for line in LINES))
+        for key, lines in ordered
+    )
+    return Table(name, f"By {name.removesuffix('s')} of the model", fields, rows, most_shown=MOST_SHOWN)
+
+
+def where(samples: Mapping[str, Counter[str]]) -> Table:
+    """Each host line that has samples by function, the largest; too few samples name none."""
+    fields = (
+        Field("line"),
+        Field("function"),
+        Field("place"),
+        Field("code"),
+        Field("samples", "count"),
+        Field("share", "share"),
+        Field("of", "count"),
+    )
+    rows = []
+    for line in HOST_LINES:
+        counts = samples.get(line, Counter())
+        total = counts.total()
+        for frame, count in places(counts).most_common(MOST_PLACES) if total >= FEWEST else ():
+            rows.append((line, function_of(frame), place_of(frame), code_of(frame), count, count / total, total))
+    return Table("where", "Where the host was", fields, tuple(rows))
+
+
+def sampled_in(samples: Mapping[str, Counter[str]], line: str) -> Iterator[str]:
+    """Evidence in words: where the host was on a line of its own, where stacks were sampled at all."""
+    if line not in HOST_LINES or not samples:
+        return
+    counts = samples.get(line, Counter())
+    total = counted(counts.total(), "sample")
+    if counts.total() < FEWEST:
+        yield f"cannot tell where in the program: {total}"
+        return
+    listed = [f"{frame} {format_share(n / counts.total())}" for frame, n in places(counts).most_common(2)]
+    yield f"host in {', '.join(listed)} of {total}"

@@ -1,0 +1,69 @@
+"""Stacks as a tree whose branches are as wide as they were seen often, ready to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from lostflops.results import Stacks
+
+SMALLEST: Final = 0.003
+"""Branches of a smaller share are not drawn."""
+MOST_LEVELS: Final = 80
+
+
+@dataclass(slots=True)
+class Branch:
+    """Stacks that begin alike. `own` of its samples end here."""
+
+    frame: str
+    samples: int = 0
+    own: int = 0
+    children: dict[str, Branch] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A branch in its place: level from the outermost, and its first sample in the order of drawing."""
+
+    branch: Branch
+    level: int
+    first: int
+
+
+def tree(stacks: Stacks) -> Branch:
+    root = Branch("")
+    for frames, samples in stacks.items:
+        branch = root
+        branch.samples += samples
+        for frame in frames:
+            branch = branch.children.setdefault(frame, Branch(frame))
+            branch.samples += samples
+        branch.own += samples
+    return root
+
+
+def bars(root: Branch) -> tuple[list[Bar], int, int]:
+    """What is drawn; then how many branches are too small, and how many lie too deep."""
+    drawn: list[Bar] = []
+    small = deep = 0
+    waiting = [(root, -1, 0)]
+    while waiting:
+        branch, level, first = waiting.pop()
+        if level >= 0:
+            drawn.append(Bar(branch, level, first))
+        for child in _ordered(branch):
+            if child.samples < SMALLEST * root.samples:
+                small += 1
+            elif level + 1 >= MOST_LEVELS:
+                deep += 1
+            else:
+                waiting.append((child, level + 1, first))
+            first += child.samples
+    return drawn, small, deep
+
+
+def _ordered(branch: Branch) -> Iterator[Branch]:
+    """The largest first, so that the eye starts with it."""
+    yield from sorted(branch.children.values(), key=lambda child: (-child.samples, child.frame))

@@ -1,0 +1,19 @@
+"""Stacks of any Result as folded text, a line each: what other tools for flame graphs read."""
+
+from typing import TextIO
+
+from lostflops.results import Result, Stacks
+
+
+def write(result: Result, stream: TextIO) -> None:
+    for block in (*result.blocks, *result.more):
+        if isinstance(block, Stacks):
+            stream.writelines(f"{_folded(frames)} {samples}\n" for frames, samples in block.items)
+
+
+def _folded(frames: tuple[str, ...]) -> str:
+    """
+    >>> _folded(("main train.py:3", "load\\tdata.py:12"))
+    'main train.py:3;load data.py:12'
+    """
+    return ";".join(" ".join(frame.split()) for frame in frames)

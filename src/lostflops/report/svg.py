@@ -1,0 +1,122 @@
+"""Stacks of any Result as a flame graph: one SVG that needs nothing else, not even JavaScript.
+
+The outermost frame is on top, widths are samples, and what does not fit is in the title that a browser shows on hover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import PurePosixPath
+from textwrap import wrap
+from typing import Final, TextIO
+
+from lostflops.report.flame import SMALLEST, Bar, bars, tree
+from lostflops.results import Result, Stacks
+from lostflops.units import counted, format_share
+
+WIDTH: Final = 1200
+MARGIN: Final = 12
+ROW: Final = 18
+FONT: Final = 11
+LETTER: Final = 6.7
+"""Width of a letter of a monospaced font of that size; the widest common ones take 0.602 of it."""
+FEWEST_LETTERS: Final = 3
+WIDEST_TEXT: Final = 165
+"""Letters of a line of text above the graph."""
+_COLOURS: Final = {
+    "line": ("#37474f", "#ffffff"),
+    "program": ("#f6b26b", "#1a1a1a"),
+    "torch": ("#a9cdf0", "#1a1a1a"),
+    "library": ("#dcdcdc", "#1a1a1a"),
+    "lostflops": ("#b7dfb0", "#1a1a1a"),
+}
+_UNKNOWN: Final = ("#eeeeee", "#1a1a1a")
+
+
+def write(result: Result, stream: TextIO) -> None:
+    found = [block for block in (*result.blocks, *result.more) if isinstance(block, Stacks)]
+    body: list[str] = []
+    top = MARGIN
+    for size, weight, text in _heading(result):
+        top += size + 6
+        body.append(_text(MARGIN, top, text, "#1a1a1a", f'font-size="{size}" font-weight="{weight}"'))
+    for block in found:
+        top = _draw(block, top + 10, body)
+    height = top + MARGIN
+    stream.write(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="{FONT}">\n'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
+
+def _heading(result: Result) -> Iterator[tuple[int, str, str]]:
+    yield 16, "bold", result.title
+    for text in (result.verdict, *(f"Note: {note}" for note in result.notes)):
+        for line in wrap(_clean(text), WIDEST_TEXT):
+            yield FONT, "normal", line
+
+
+def _draw(block: Stacks, top: int, body: list[str]) -> int:
+    """Add the graph below `top`; returns where it ends."""
+    root = tree(block)
+    drawn, small, deep = bars(root)
+    left: float = MARGIN
+    for kind in sorted({block.kinds.get(bar.branch.frame, "") for bar in drawn} - {""}, key=[*_COLOURS].index):
+        fill, _ = _COLOURS[kind]
+        body.append(f'<rect x="{left:.1f}" y="{top}" width="12" height="12" fill="{fill}"/>')
+        body.append(_text(left + 17, top + 10, kind, "#1a1a1a"))
+        left += 17 + LETTER * len(kind) + 18
+    top += 12 + 10
+    body += [_bar(bar, block, root.samples, top) for bar in drawn]
+    top += ROW * (1 + max((bar.level for bar in drawn), default=-1))
+    for note in _left_out(small, deep):
+        top += ROW
+        body.append(_text(MARGIN, top, note, "#555555"))
+    return top
+
+
+def _left_out(small: int, deep: int) -> Iterator[str]:
+    if small:
+        yield f"Not drawn: {counted(small, 'frame')} of less than {format_share(SMALLEST)} of the samples."
+    if deep:
+        yield f"Not drawn: {counted(deep, 'frame')} below the lowest level."
+
+
+def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
+    branch, scale = bar.branch, (WIDTH - 2 * MARGIN) / whole
+    fill, ink = _COLOURS.get(block.kinds.get(branch.frame, ""), _UNKNOWN)
+    x, y, width = MARGIN + bar.first * scale, top + bar.level * ROW, branch.samples * scale
+    share = format_share(branch.samples / whole)
+    seen = f"{counted(branch.samples, 'sample')}, {share}; {branch.own:,} of them end here"
+    return (
+        f"<g><title>{_escaped(branch.frame)}\n{seen}</title>"
+        f'<rect x="{x:.2f}" y="{y}" width="{max(width - 1, 0.5):.2f}" height="{ROW - 1}" rx="1" fill="{fill}"/>'
+        f"{_label(branch.frame, share, x, y, width, ink)}</g>"
+    )
+
+
+def _label(frame: str, share: str, x: float, y: int, width: float, ink: str) -> str:  # noqa: PLR0917
+    """Function, share and file as far as they fit, the function before all."""
+    room = int((width - 8) / LETTER)
+    function, _, place = frame.partition(" ")
+    file = PurePosixPath(place).name
+    texts = (f"{function} {share}  {file}", f"{function} {share}", function)
+    text = next((text for text in texts if len(text) <= room), function[: room - 1] + "…")
+    if room < FEWEST_LETTERS:
+        return ""
+    return _text(x + 4, y + ROW - 6, text, ink)
+
+
+def _text(x: float, y: int, text: str, ink: str, more: str = "") -> str:
+    return f'<text x="{x:.2f}" y="{y}" fill="{ink}" xml:space="preserve" {more}>{_escaped(text)}</text>'
+
+
+def _escaped(text: str) -> str:
+    return escape(_clean(text), quote=False)
+
+
+def _clean(text: str) -> str:
+    """Without what XML cannot hold."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
