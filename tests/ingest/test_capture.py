@@ -4,6 +4,7 @@ import gzip
 import json
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -138,10 +139,13 @@ def test_what_is_unknown_or_malformed_is_counted_and_left_out(folder, ask):
 
 
 def test_huge_values(folder, ask):
-    most = (1 << 63) - 1
-    record = step(0, 0, (0, 0, 0, 0, 0), samples=most, tokens=most) | {"start": 0, "stop": most}
-    write(folder, 0, one_rank(record, collectives(lost=most), collectives(lost=most), end(1), dropped=(1 << 62) - 1))
-    assert ask("select stop - start, outside, samples from timings") == [(most, most, most)]
+    most, latest = (1 << 63) - 1, (1 << 61) - 1
+    record = step(0, 0, (0, 0, 0, 0, 0), samples=most, tokens=most) | {"start": 0, "stop": latest}
+    later = record | {"stop": latest + 1}
+    lost = collectives(lost=most)
+    write(folder, 0, one_rank(record, later, lost, lost, end(1), dropped=(1 << 62) - 1))
+    assert ask("select stop - start, outside, samples from timings") == [(latest, latest, most)]
+    assert stats(ask)["malformed_records"] == ("dropped", 1)
     assert stats(ask)["ring_entries_lost"] == ("missing", most)
 
 
@@ -390,6 +394,21 @@ def test_a_newer_window_takes_the_place_of_the_older_on_all_ranks(folder, ask):
     (folder / "rank-00002.w0001.json.gz").unlink()
     windows(folder, w3=[0, 1])
     assert ask(NAMES) == [("w3 0",), ("w3 1",)]
+
+
+def test_a_trace_that_an_older_attempt_left_is_left_out(folder, ask):
+    """Two ranks, then one: the second attempt writes its window 0 over that of rank 0."""
+    shrinking(folder)
+    starts = {0: 81 * MS, 1: 10_000}
+    for rank, start in starts.items():
+        event = trace_event("ProfilerStep#0") | {"cat": "user_annotation"}
+        write_window(folder, rank, 0, [event | {"ts": (BASE + start) // 1000}])
+    for _ in range(2):
+        done = ingest([folder], folder.parent, workers=1)
+        assert [Path(path).name for path, _ in done.skipped] == ["rank-00001.w0000.json.gz"]
+        assert ask("select rank from steps", again=False) == [(0,)]
+        assert ask("select formats from ranks order by rank", again=False) == [("kineto,capture",), ("capture",)]
+        assert ask("select distinct rank from events", again=False) == [(0,)]
 
 
 def test_one_trace_of_a_window_leaves_the_others_alone(folder, ask):

@@ -30,6 +30,9 @@ _KINDS = """
     from events group by kind order by count(*) desc, kind"""
 _STEPS = """
     select count(distinct step), min(step), max(step), count(distinct rank), median(stop - start)::bigint from steps"""
+_TIMED = """
+    select (select count(*) from (select distinct attempt, step from timings)),
+           (select count(distinct attempt) from attempts), (select count(*) from enqueues)"""
 _COLLECTIVES = """
     select op, count(*), count(distinct group_id), sum(bytes_in)::bigint, sum(bytes_out)::bigint
     from collectives group by op order by count(*) desc, op"""
@@ -43,6 +46,7 @@ def contents(run: "Run") -> Result:
     ranks, hosts, world, worlds, with_device, backends, formats, source_bytes, events = _row(run, _RANKS)
     kinds = run.sql(_KINDS).fetchall()
     steps, first_step, last_step, stepped_ranks, step_ns = _row(run, _STEPS)
+    timed, attempts, enqueued = _row(run, _TIMED)
     starts = [row[3] for row in kinds if row[3] is not None]
     stops = [row[4] for row in kinds if row[4] is not None]
     span = max(stops) - min(starts) if starts and stops else None
@@ -60,6 +64,9 @@ def contents(run: "Run") -> Result:
             Pair("first_step", first_step, "", "First step"),
             Pair("last_step", last_step, "", "Last step"),
             Pair("median_step", step_ns, "ns", "Median step on the host"),
+            Pair("timed_steps", timed, "count", "Steps timed all along", timed > 0),
+            Pair("enqueues", enqueued, "count", "Collectives enqueued", enqueued > 0),
+            Pair("attempts", attempts, "count", "Attempts", attempts > 0),
             Pair("first_event", min(starts, default=None), "time", "First event (UTC)"),
             Pair("span", span, "ns", "First to last event"),
             Pair("events", events, "count", "Events"),
@@ -69,7 +76,7 @@ def contents(run: "Run") -> Result:
     return Result(
         name="contents",
         title="What the run holds",
-        verdict=_verdict(ranks, world, steps, events, span),
+        verdict=_verdict(ranks, world, max(steps, timed), events, span),
         blocks=(held, _devices(run), _kinds(kinds), _collectives(run), _stats(run)),
         notes=_notes(ranks, world, worlds, steps, stepped_ranks),
     )

@@ -5,7 +5,7 @@ lost for a verdict). The judgement comes from table `stats`:
 
 | observation | usable above | poor above | share of |
 |---|---|---|---|
-| no timed events, only a Flight Recorder dump | any | | |
+| no timed events and no timed steps, only a Flight Recorder dump or a capture | any | | |
 | no timed events otherwise | | any | |
 | `bytes_unread` | 0 | 50% | the file's bytes; of a `.gz` unknown, and never poor |
 | `events_out_of_window` | 0 | | |
@@ -17,6 +17,10 @@ lost for a verdict). The judgement comes from table `stats`:
 | `shapes_dropped`, `comms_without_kernel` | never | | they touch no time |
 | `flight_entries_malformed`, `flight_fields_unreadable` | 0 | | |
 | `flight_fields_missing`, `flight_groups_unknown` | never | | older recorders and gloo never write them |
+| `torn_frames` of a capture | 0 | | |
+| `ring_entries_lost`, `enqueues_without_group` of a capture | 5% | | enqueued collectives, with the lost ones |
+| `samples_without_stack`, `device_times_without_step` of a capture | never | | |
+| `records_missing`, anything else of a capture with effect `dropped` | 0 | 10% | its records, with those |
 | anything else with effect `dropped` | 0 | 10% | events, with the dropped ones |
 | anything else with effect `missing` | 0 | | |
 | anything else with effect `repaired` or `guessed` | 1% | | events |
@@ -57,6 +61,12 @@ _BY_NAME = {
     "flight_fields_unreadable": _ANY,
     "flight_fields_missing": (_NEVER, _NEVER),
     "flight_groups_unknown": (_NEVER, _NEVER),
+    "torn_frames": _ANY,
+    "ring_entries_lost": (0.05, _NEVER),
+    "enqueues_without_group": (0.05, _NEVER),
+    "samples_without_stack": (_NEVER, _NEVER),
+    "device_times_without_step": (_NEVER, _NEVER),
+    "records_missing": (0.0, 0.1),
 }
 _BY_EFFECT = {
     "dropped": (0.0, 0.1),
@@ -75,7 +85,15 @@ def _values(limits: dict[str, tuple[float, float]]) -> str:
 _QUERY = f"""
     with by_name(what, usable_above, poor_above) as (values {_values(_BY_NAME)}),
     by_effect(effect, usable_above, poor_above) as (values {_values(_BY_EFFECT)}),
-    observed as (select rank, what, effect, sum(count)::double as n from stats group by all having sum(count) > 0),
+    observed as (
+        select rank, format, what, effect, sum(count)::double as n from stats group by all having sum(count) > 0
+    ),
+    captured as (select rank, sum(records)::double as n from attempts group by rank),
+    enqueued as (
+        select rank, count(*) as n from enqueues
+        where rank in (select rank from observed where what in ('ring_entries_lost', 'enqueues_without_group'))
+        group by rank
+    ),
     kernels as (
         select rank, count(*) as n from events
         where kind in ('kernel', 'comm')
@@ -93,9 +111,13 @@ _QUERY = f"""
                    when 'bytes_unread' then if(ranks.source like '%.gz', null, ranks.source_bytes)
                    when 'kernels_without_launch' then kernels.n
                    when 'collectives_without_metadata' then transfers.n
-                   else ranks.events + if(effect in ('dropped', 'missing'), observed.n, 0)
+                   when 'enqueues_without_group' then enqueued.n
+                   when 'ring_entries_lost' then coalesce(enqueued.n, 0) + observed.n
+                   else if(format = 'capture', coalesce(captured.n, 0) + observed.n,
+                           ranks.events + if(effect in ('dropped', 'missing'), observed.n, 0))
                end, 0) as share
         from observed join ranks using (rank) left join kernels using (rank) left join transfers using (rank)
+        left join captured using (rank) left join enqueued using (rank)
     ),
     judged as (
         select shares.rank, shares.what, shares.n::bigint as n, shares.share,
@@ -105,8 +127,9 @@ _QUERY = f"""
         from shares left join by_name using (what) left join by_effect on shares.effect = by_effect.effect
     ),
     untimed as (
-        select rank, 'no_timed_events' as what, 0 as n, 1.0 as share, if(formats = 'flight_recorder', 1, 2) as level
-        from ranks where events = 0
+        select rank, 'no_timed_events' as what, 0 as n, 1.0 as share,
+               if(regexp_full_match(formats, '(flight_recorder|capture|,)+'), 1, 2) as level
+        from ranks where events = 0 and rank not in (select rank from timings)
     ),
     verdicts as (
         select ranks.rank, coalesce(max(level), 0) as level, max(share) as worst,

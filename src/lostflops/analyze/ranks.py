@@ -2,6 +2,8 @@
 
 Ranks are compared with those that do the same work, by the time that they do not spend in communication: the wait of
 the others hides a slow rank from every other measure. Arrivals on the common clock say who waited for whom.
+
+Without a timeline, when hosts enqueued the collectives of all steps says who comes last to them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES, WAIT_LINES
 from lostflops.ledger.scope import Scope, scope
+from lostflops.pace.told import Told
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.units import counted
 
@@ -58,7 +61,7 @@ def ranks(
     clock = clock_of(run)
     lateness = _lateness(run, asked, clock)
     told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
-    return Result(
+    result = Result(
         name="ranks",
         title="Who is late",
         verdict=" ".join(filter(None, (_verdict(found), long_stage(found.comparison, order.stage)))),
@@ -76,6 +79,8 @@ def ranks(
             _mesh(order),
         ),
     )
+    paced = Told.of(run)
+    return result if paced is None else paced.late_ranks(result, not found.comparison.ranks.size, limit)
 
 
 def _verdict(found: Judgement) -> str:

@@ -21,6 +21,7 @@ from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
 from lostflops.ledger.windows import WindowKind
+from lostflops.pace.told import Told
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_ns, format_share
 
@@ -63,7 +64,8 @@ def report(
         "rank": _worst_ranks(total),
     }
     shown = breakdowns.pop(by)
-    return Result(
+    told = Told.of(run, ranks)
+    result = Result(
         name="report",
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
@@ -75,7 +77,7 @@ def report(
             _losses(run, total),
             shown,
             *([_overlap(total)] if total.comm else []),
-            *([_throughput(total, said)] if total.step_count else []),
+            *([_throughput(total, said, told)] if total.step_count else []),
             _quality(run, asked, total),
         ),
         notes=(
@@ -86,7 +88,7 @@ def report(
         more=(
             *breakdowns.values(),
             *([] if total.comm else [_overlap(total)]),
-            *([] if total.step_count else [_throughput(total, said)]),
+            *([] if total.step_count else [_throughput(total, said, told)]),
             _window(asked, total),
             _ranks(total),
             where(total.samples),
@@ -94,6 +96,7 @@ def report(
             clock,
         ),
     )
+    return result if told is None else told.report(result, is_empty=not total.total_ns)
 
 
 def _verdict(asked: Scope, total: RunLedger, mfu: float | None) -> str:
@@ -256,9 +259,12 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
     )
 
 
-def _throughput(total: RunLedger, said: Claims) -> Pairs:
+def _throughput(total: RunLedger, said: Claims, told: Told | None) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
     tokens, samples = _per_second(said.tokens, mean), _per_second(said.samples, mean)
+    if told is not None:  # of steps that were not profiled
+        tokens = told.pace.tokens_per_second if tokens is None else tokens
+        samples = told.pace.samples_per_second if samples is None else samples
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
     busy = sum(total.share(line) for line in BUSY_LINES) if total.total_ns else None
     return Pairs(

@@ -1,4 +1,7 @@
-"""How long did each step take, on which rank, and where did its time go?"""
+"""How long did each step take, on which rank, and where did its time go?
+
+Of steps in the timeline the ledger tells; of all steps that the collector timed, their phases on the training thread.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from lostflops.ledger.accounts import Progress, ledgers
 from lostflops.ledger.lines import GROUPS, LINES, grouped
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
+from lostflops.pace.told import Told
 from lostflops.results import Field, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_ns
 
@@ -26,6 +30,29 @@ SLOW: Final = 1.2
 def steps(
     run: Run, *, ranks: Sequence[int] = (), steps: Sequence[int] = (), progress: Progress | None = None
 ) -> Result:
+    told = Told.of(run, ranks)
+    if told is None:
+        return _profiled(run, ranks, steps, progress)
+    held = _held(run, scope(run, None, ranks).ranks)
+    wanted = [step for step in steps if step in held]
+    if len(wanted) < len(steps) and not told.has(set(steps) - set(wanted)):
+        wanted = list(steps)  # what nobody recorded is refused by name
+    if (held and (wanted or not steps)) or len(wanted) == len(steps) > 0:
+        return told.steps(_profiled(run, ranks, wanted, progress), steps)
+    return told.steps(Result("steps", "Steps", "", more=_empty()), steps)
+
+
+def _held(run: Run, ranks: Sequence[int]) -> set[int]:
+    """Steps in the timeline."""
+    chosen = ", ".join(map(str, ranks))
+    return {step for (step,) in run.sql(f"select distinct step from steps where rank in ({chosen})").fetchall()}
+
+
+def _empty() -> tuple[Table | Pairs, ...]:
+    return _table({}, {}, {}, 0.0), _spread({}, 0.0), _each([])
+
+
+def _profiled(run: Run, ranks: Sequence[int], steps: Sequence[int], progress: Progress | None) -> Result:
     asked = scope(run, WindowKind.STEPS, ranks, steps)
     walls: dict[int, dict[int, int]] = defaultdict(dict)
     lines: dict[int, Counter[str]] = defaultdict(Counter)

@@ -40,6 +40,8 @@ def ranks(
         )
     found = result.to_json()
     following = command("pipeline" if "pp" in found["mesh"] else "comm", run)
+    if not found["ranks"] and "enqueues" in found:
+        following = command("steps", run)
     if late := found["stragglers"]:
         following = command("report", run, "--rank", str(late[0]["rank"]))
     show(replace(result, next_command=following), as_json)

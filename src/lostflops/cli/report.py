@@ -65,7 +65,8 @@ def report(
     """Show where the time of a run went.
 
     A ledger in which every nanosecond of every rank stands on one line, the way from the device's peak to the
-    model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on.
+    model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on. A run without a deep window
+    shows what all its steps tell.
     """
     from lostflops.analyze.report import report as analyse
     from lostflops.errors import UsageError
@@ -92,6 +93,8 @@ def _next_verb(found: dict[str, Any]) -> str:
     """The verb that looks into the largest loss, or into who is late."""
     if found["stragglers"]:
         return "ranks"
+    if not found["ledger"]["total_ns"] and "recorded" in found:
+        return "steps"
     largest = found["losses"][0]["line"] if found["losses"] else "compute"
     if largest.startswith("comm."):
         return "comm" if largest == "comm.transfer" else "ranks"

@@ -12,7 +12,8 @@ def steps(run: RunArgument, rank: RankOption = None, step: StepOption = None, as
     """Show how long each training step took.
 
     The mean of the ranks, the slowest rank, and the share of compute, communication, copies and idle time; steps
-    that take longer than the others are marked. JSON holds the ledger of every rank and step.
+    that take longer than the others are marked. Of what lostflops run recorded, all steps with their phases. JSON holds
+    the ledger of every rank and step.
     """
     from lostflops.analyze.steps import steps as analyse
     from lostflops.store.run import Run

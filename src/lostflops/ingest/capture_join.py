@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import duckdb
+
 from lostflops.ingest.attempts import Span, number
 from lostflops.ingest.readers import capture
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile
-from lostflops.store.parquet import ParquetWriter
-from lostflops.store.tables import ATTEMPTS, ENQUEUES, GROUPS, JOB, TIMINGS, Table
+from lostflops.store.parquet import ParquetWriter, scan
+from lostflops.store.tables import ATTEMPTS, ENQUEUES, GROUPS, JOB, STEPS, TIMINGS, Table
 
 Files = dict[str, list[DataFile]]
 Row = dict[str, Any]
@@ -31,6 +33,21 @@ def complete_captures(run: RunWriter, files: Files) -> None:
         joined.drop_known_groups()
     finally:
         writer.close()
+
+
+def attempts_of_traces(run: RunWriter, files: Files) -> list[tuple[int, int]]:
+    """Rank and attempt of each trace whose steps lie in an attempt of its rank; none where there was one attempt."""
+    paths = {table: [run.folder / file.path for file in files.get(table.name, [])] for table in (ATTEMPTS, STEPS)}
+    if not all(paths.values()):
+        return []
+    with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
+        return connection.sql(
+            f"""SELECT s.rank, max(a.attempt) FROM {scan(paths[STEPS], union_by_name=True)} s
+                JOIN {scan(paths[ATTEMPTS], union_by_name=True)} a
+                ON s.rank = a.rank AND s.start BETWEEN a.start AND a.stop
+                WHERE (SELECT count(DISTINCT attempt) FROM {scan(paths[ATTEMPTS], union_by_name=True)}) > 1
+                GROUP BY s.rank ORDER BY s.rank"""
+        ).fetchall()
 
 
 class _Join:

@@ -8,11 +8,13 @@ import msgspec
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Time = Annotated[int, Meta(ge=0, lt=1 << 61)]
+"""Nanoseconds; later than 2043 no clock shows."""
 Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class Session(msgspec.Struct):
-    wall: Count
+    wall: Time
     world_size: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] | None = None
     local_rank: Small | None = None
     restart: Small | None = None
@@ -28,17 +30,17 @@ class Session(msgspec.Struct):
 
 class Step(msgspec.Struct):
     step: Small
-    start: Count
-    stop: Count
-    data: Count
-    forward: Count
-    backward: Count
-    optimizer: Count
+    start: Time
+    stop: Time
+    data: Time
+    forward: Time
+    backward: Time
+    optimizer: Time
     microbatches: Small | None = None
     samples: Count | None = None
     tokens: Count | None = None
     peak_memory: Count | None = None
-    own: Count | None = None
+    own: Time | None = None
     skipped: bool = False
     compiled: bool = False
     profiled: bool = False
@@ -54,7 +56,7 @@ class Step(msgspec.Struct):
 
 class DeviceStep(msgspec.Struct):
     step: Small
-    time: Count
+    time: Time
 
 
 class Group(msgspec.Struct):
@@ -78,7 +80,7 @@ class Entry(msgspec.Struct, array_like=True):
     is_p2p: bool
     bytes_in: Count | None
     bytes_out: Count | None
-    created: Count
+    created: Time
 
 
 class Parameter(msgspec.Struct):
@@ -103,10 +105,10 @@ class Fact(msgspec.Struct):
 
 
 class Clock(msgspec.Struct):
-    wall: Count
-    monotonic: Count
+    wall: Time
+    monotonic: Time
     peer: Small | None = None
-    peer_wall: Count | None = None
+    peer_wall: Time | None = None
 
 
 class Window(msgspec.Struct):
@@ -114,14 +116,14 @@ class Window(msgspec.Struct):
     state: str
     first: Small | None = None
     steps: Small | None = None
-    time: Count | None = None
+    time: Time | None = None
     reason: str | None = None
-    cost: Count | None = None
+    cost: Time | None = None
     file: str | None = None
 
 
 class Stacks(msgspec.Struct):
-    samples: list[tuple[Count, Small]]
+    samples: list[tuple[Time, Small]]
     names: dict[str, str] = {}
 
 
@@ -137,7 +139,7 @@ class Overhead(msgspec.Struct):
 
 
 class End(msgspec.Struct):
-    wall: Count
+    wall: Time
     reason: str | None = None
 
 

@@ -3,6 +3,9 @@
 A rank has one timeline, and the ranks of a run must tell of the same steps. So the traces of one window are taken: of
 the windows that most ranks have, the newest. When a newer one is there at the next ingest, it takes the older one's
 place on all ranks. Older windows stay on disk; named as files they go into a run of their own.
+
+An attempt writes its windows over those of the one before, with the same numbers, but not those of ranks that it does
+not have. What such a rank left is of other steps than what the others tell, and is left out (`of_older_attempts`).
 """
 
 from __future__ import annotations
@@ -35,11 +38,15 @@ def other_windows(paths: Sequence[Path]) -> tuple[set[Path], list[Left]]:
     gone: set[Path] = set()
     left: list[Left] = []
     for folder, by_number in windows.items():
-        taken = max(by_number, key=lambda number: (len(by_number[number]), number))
+        taken = max(by_number, key=lambda number: (len(by_number[number]), _written(by_number[number]), number))
         for number in sorted(by_number.keys() - {taken}):
             gone.update(by_number[number])
             left.append(_left(folder, number, taken, len(by_number[number])))
     return gone, left
+
+
+def _written(traces: Sequence[Path]) -> int:
+    return max(path.stat().st_mtime_ns for path in traces)
 
 
 def _left(folder: Path, number: int, taken: int, traces: int) -> Left:
@@ -65,6 +72,20 @@ def superseded(found: Sequence[Path], known: Sequence[Source]) -> set[str]:
         and (trace := trace_of(Path(source.path).name)) is not None
         and trace[1] not in numbers
     }
+
+
+def of_older_attempts(held: Sequence[tuple[int, int]]) -> set[int]:
+    """Ranks whose trace is of an older attempt than that of others, from rank and attempt of each trace.
+
+    >>> of_older_attempts([(0, 1), (1, 0), (2, 1)])
+    {1}
+    """
+    newest = max((attempt for _, attempt in held), default=0)
+    return {rank for rank, attempt in held if attempt < newest}
+
+
+def left_by_older_attempt(source: Source) -> Left:
+    return source.path, "it was recorded in an older attempt than the traces of other ranks: a run holds one window"
 
 
 def belong_together(known: Sequence[Source], fresh: Sequence[Path], gone: set[str]) -> set[str]:

@@ -13,11 +13,12 @@ from pathlib import Path
 import duckdb
 from msgspec import structs
 
+from lostflops.capture import trace_of
 from lostflops.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
-from lostflops.ingest.capture_join import complete_captures
-from lostflops.ingest.captures import belong_together, superseded
+from lostflops.ingest.capture_join import attempts_of_traces, complete_captures
+from lostflops.ingest.captures import belong_together, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.readers import capture
@@ -106,8 +107,10 @@ def _ingest(
             files = _files(run, old, kept, outcomes)
             complete_ranks(run, files, {source.rank for source in read})
             complete_captures(run, files)
-            align_ranks(run, files, kept + read)
-            run.commit(kept + read, files)
+            held, left = _of_one_attempt(run, files, kept + read)
+            skipped += left
+            align_ranks(run, files, held)
+            run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}
     return IngestSummary(
         run=run.folder,
@@ -274,6 +277,21 @@ def _files(
             path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"
             files.setdefault(part.table, []).append(DataFile(path=path, format=outcome.format, ranks=part.ranks))
     return files
+
+
+def _of_one_attempt(
+    run: RunWriter, files: dict[str, list[DataFile]], sources: list[Source]
+) -> tuple[list[Source], list[tuple[str, str]]]:
+    """Sources without traces that an older attempt left, and those; `files` is changed to go without them."""
+    old = of_older_attempts(attempts_of_traces(run, files))
+    gone = [source for source in sources if source.rank in old and trace_of(Path(source.path).name) is not None]
+    writer = ParquetWriter()
+    for source_format, ranks in {source.format: {one.rank for one in gone} for source in gone}.items():
+        for table, members in files.items():
+            rest = [run.without(writer, table, one, ranks) if one.format == source_format else one for one in members]
+            files[table] = [file for file in rest if file is not None]
+    writer.close()
+    return [source for source in sources if source not in gone], [left_by_older_attempt(source) for source in gone]
 
 
 class _Meter:

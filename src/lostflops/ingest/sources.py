@@ -18,7 +18,7 @@ from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
 
 _HEAD = 64 << 10
-_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et"})
+_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et", ".lock"})
 
 
 @dataclass(frozen=True, slots=True)

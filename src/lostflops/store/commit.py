@@ -211,7 +211,7 @@ def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
         "device_index": known("device_index"),
         "world_size": known("world_size"),
         "backend": known("backend"),
-        "formats": ",".join(source.format for source in own),
+        "formats": ",".join(dict.fromkeys(source.format for source in own)),
         "source": first.path,
         "source_bytes": first.size,
         "source_hash": first.hash,

@@ -1,0 +1,1 @@
+"""What the always-on part of a capture tells of all steps of all ranks, profiled or not."""
