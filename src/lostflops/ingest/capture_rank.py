@@ -168,8 +168,9 @@ class RankCapture:
             self.stats.add("enqueues_without_group", int(known is None))
             names = ("record", "seq", "is_p2p", "bytes_in", "bytes_out")
             row = {name: getattr(entry, name) for name in names}
-            told = {"group_id": known, "op": canonical_op(entry.op_name), "created": entry.created or None}
-            self._put(ENQUEUES, {"attempt": session.attempt, **told, **row})
+            told = {"group_id": known, "op": canonical_op(entry.op_name), "name": entry.op_name}
+            row |= {"attempt": session.attempt, "created": entry.created or None}
+            self._put(ENQUEUES, {**told, **row})
             backend, colon, _ = entry.op_name.partition(":")
             if known is not None and colon and self._groups[known]["backend"] is None:
                 self._groups[known]["backend"] = backend

@@ -23,6 +23,7 @@ from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
+from lostflops.ingest.ring_join import number_by_ring
 from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome, Task, TaskFile
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
@@ -107,6 +108,7 @@ def _ingest(
             files = _files(run, old, kept, outcomes)
             complete_ranks(run, files, {source.rank for source in read})
             complete_captures(run, files)
+            number_by_ring(run, files, {source.rank for source in read})
             held, left = _of_one_attempt(run, files, kept + read)
             skipped += left
             align_ranks(run, files, held)

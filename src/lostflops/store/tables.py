@@ -381,6 +381,7 @@ ENQUEUES = Table(
         Column("group_id", "VARCHAR", "Process group; see `groups`."),
         Column("seq", "BIGINT", "Sequence number within the group, of collectives and of transfers each."),
         Column("op", "VARCHAR", "Operation, named as in `collectives`."),
+        Column("name", "VARCHAR", "Operation as recorded, e.g. `gloo:all_reduce`."),
         Column("is_p2p", "BOOLEAN", "A point-to-point transfer."),
         Column("bytes_in", "BIGINT", "Size of the inputs.", "bytes"),
         Column("bytes_out", "BIGINT", "Size of the outputs.", "bytes"),

@@ -1,0 +1,74 @@
+"""A rank's trace and the ring that the collector read beside it: group and sequence number of gloo collectives.
+
+The ring is the Flight Recorder's, so the rules are those of a dump (`flight_join`); where there is a dump, it goes
+first.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from lostflops.ingest.flight_join import fill, groupless, with_stat
+from lostflops.ingest.gloo_order import FlightEntries
+from lostflops.ingest.readers import capture, flight_recorder, kineto
+from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, ranks_with
+from lostflops.store.commit import RANKS_PER_FILE, RunWriter
+from lostflops.store.parquet import ParquetWriter
+from lostflops.store.tables import COLLECTIVES, ENQUEUES, FLIGHT, GROUPS, STATS
+
+_ENTRY = ("record", "name", "op", "bytes_in", "group_id", "seq", "created")
+
+
+def number_by_ring(run: RunWriter, files: Files, ranks: set[int]) -> None:
+    """Complete each of `ranks` that has a trace and a ring; `files` is changed to name the new parts."""
+    with_ring = ranks_with(files, ENQUEUES, capture.NAME) - ranks_with(files, FLIGHT, flight_recorder.NAME)
+    both = sorted(ranks & with_ring & ranks_with(files, COLLECTIVES, kineto.NAME))
+    writer = ParquetWriter()
+    try:
+        for first in range(0, len(both), RANKS_PER_FILE):
+            _complete(WrittenRanks(run, files, both[first : first + RANKS_PER_FILE], writer))
+    finally:
+        writer.close()
+
+
+def _complete(written: WrittenRanks) -> None:
+    collectives = written.read(COLLECTIVES, kineto.NAME)
+    if not any("gloo" in columns["metadata"] for columns in collectives.values()):
+        return
+    ring, stats = written.read(ENQUEUES, capture.NAME), written.read(STATS, kineto.NAME)
+    told = [written.read(GROUPS, source) for source in (kineto.NAME, capture.NAME)]
+    for rank in written.ranks:
+        if "gloo" not in collectives[rank]["metadata"] or not ring[rank]["record"]:
+            continue
+        sizes = {g: n for groups in told for g, n in zip(groups[rank]["group_id"], groups[rank]["size"], strict=True)}
+        profiled_from = written.profiled_from(rank)
+        rows = _around(ring[rank], profiled_from)
+        columns = {name: [ring[rank][name][row] for row in rows] for name in (*_ENTRY, "is_p2p")}
+        # Transfers are counted by themselves.
+        columns["seq"] = [None if p2p else seq for seq, p2p in zip(columns["seq"], columns["is_p2p"], strict=True)]
+        entries = FlightEntries(*(columns[name] for name in _ENTRY))
+        fill(collectives[rank], entries, columns["group_id"], sizes, profiled_from)
+        stats[rank] = with_stat(stats[rank], groupless(rank, collectives[rank]))
+    written.replace(COLLECTIVES, kineto.NAME, collectives)
+    written.replace(STATS, kineto.NAME, stats)
+
+
+def _around(ring: Columns, time: int) -> list[int]:
+    """Rows of the attempt that ran at `time`, from the last hole in the ring before it to the first behind it."""
+    attempts = {a for a, created in zip(ring["attempt"], ring["created"], strict=True) if _whole(created) <= time}
+    attempt = max(attempts or ring["attempt"])
+    rows = [row for row, number in enumerate(ring["attempt"]) if number == attempt]
+    rows.sort(key=lambda row: _whole(ring["record"][row]))
+    stretch: list[int] = rows[:1]
+    for before, after in pairwise(rows):
+        if ring["record"][after] != ring["record"][before] + 1:
+            if _whole(ring["created"][after]) > time:
+                break
+            stretch.clear()
+        stretch.append(after)
+    return stretch
+
+
+def _whole(value: Any) -> int:
+    return -1 if value is None else int(value)

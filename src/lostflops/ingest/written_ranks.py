@@ -1,0 +1,62 @@
+"""Rows of some ranks that were written already, read and replaced before the commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lostflops.ingest.readers import kineto
+from lostflops.store.commit import RunWriter
+from lostflops.store.manifest import DataFile
+from lostflops.store.parquet import ParquetWriter
+from lostflops.store.tables import EVENTS, Table
+
+Columns = dict[str, list[Any]]
+Files = dict[str, list[DataFile]]
+
+
+def ranks_with(files: Files, table: Table, source_format: str) -> set[int]:
+    return {rank for file in files.get(table.name, ()) if file.format == source_format for rank in file.ranks}
+
+
+class WrittenRanks:
+    """Some ranks at once, so that files of many ranks are read and written once; `files` is changed with them."""
+
+    def __init__(self, run: RunWriter, files: Files, ranks: list[int], writer: ParquetWriter) -> None:
+        self._run, self._files, self.ranks, self._writer = run, files, ranks, writer
+
+    def _own(self, table: Table, source_format: str, ranks: list[int]) -> list[DataFile]:
+        wanted = set(ranks)
+        files = self._files.get(table.name, ())
+        return [file for file in files if file.format == source_format and wanted & set(file.ranks)]
+
+    def read(self, table: Table, source_format: str) -> dict[int, Columns]:
+        names = table.column_names()
+        found: dict[int, Columns] = {rank: {name: [] for name in names} for rank in self.ranks}
+        chosen = f"rank IN ({', '.join(map(str, self.ranks))})"
+        for file in self._own(table, source_format, self.ranks):
+            rows = self._writer.read(self._run.folder / file.path, chosen)
+            for row, rank in enumerate(rows["rank"]):
+                for name in names:
+                    found[rank][name].append(rows[name][row])
+        return found
+
+    def replace(self, table: Table, source_format: str, columns: dict[int, Columns]) -> None:
+        """New rows for these ranks and this format in the place of the old ones."""
+        kept: list[DataFile] = []
+        replaced = self._own(table, source_format, self.ranks)
+        for file in self._files.get(table.name, []):
+            rest = self._run.without(self._writer, table.name, file, set(self.ranks)) if file in replaced else file
+            if rest is not None:
+                kept.append(rest)
+        joined = {name: [v for rank in self.ranks for v in columns[rank][name]] for name in table.column_names()}
+        if joined["rank"]:
+            path = self._run.staging / table.name / f"{source_format}-{self.ranks[0]:06d}-completed.parquet"
+            self._writer.write(table, joined, path)
+            ranks = sorted(set(joined["rank"]))
+            kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=ranks))
+        self._files[table.name] = kept
+
+    def profiled_from(self, rank: int) -> int:
+        """When the profiler was switched on: its own span, else the first thing it saw."""
+        paths = [self._run.folder / file.path for file in self._own(EVENTS, kineto.NAME, [rank])]
+        return self._writer.smallest(paths, "start", f"rank = {rank}", first_if="kind = 'span'")
