@@ -22,6 +22,7 @@ FLAGS = {
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
+    "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},
     "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},
 }
 

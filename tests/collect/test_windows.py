@@ -16,6 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collect.fake_recorder import FakeRecorder
+
+from lostflops.capture import WindowRequest, request_file, trace_file
+from lostflops.collect import export
+from lostflops.collect.window_plan import publish
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 if find_spec("torch") is not None:
@@ -25,11 +30,6 @@ if find_spec("torch") is not None:
     from lostflops.collect.other_profilers import others
     from lostflops.collect.profiling import is_profiler_enabled
     from lostflops.collect.windows import Windows
-
-from lostflops.capture import WindowRequest, request_file, trace_file
-from lostflops.collect import export
-from lostflops.collect.window_plan import publish
-from tests.collect.fake_recorder import FakeRecorder
 
 
 class Training:
@@ -140,7 +140,9 @@ def test_a_request_is_obeyed_or_refused_as_too_late(tmp_path: Path) -> None:
     assert "learned at step 9: too late" in training.recorder.reasons()
 
 
-@pytest.mark.parametrize(("ranks", "is_asked"), [("all", True), ("hosts", False), ("0,8", False), ("3", True), ("x", False)])
+@pytest.mark.parametrize(
+    ("ranks", "is_asked"), [("all", True), ("hosts", False), ("0,8", False), ("3", True), ("x", False)]
+)
 def test_only_ranks_that_are_asked_record(tmp_path: Path, ranks: str, is_asked: bool) -> None:
     training = Training(tmp_path, steps="2:1", ranks=ranks, rank=3)
     training.recorder.local_rank = 1
@@ -262,7 +264,11 @@ def test_samples_tell_where_the_training_thread_is(tmp_path: Path) -> None:
         stacks.update(names[str(number)] for _, number in record["samples"])
     assert 20 <= sum(stacks.values()) <= 60
     assert "time.sleep" not in stacks
-    assert stacks.most_common(1)[0][0].split(";")[-1].startswith("test_samples_tell_where_the_training_thread_is.<locals>.<lambda> ")
+    assert (
+        stacks.most_common(1)[0][0]
+        .split(";")[-1]
+        .startswith("test_samples_tell_where_the_training_thread_is.<locals>.<lambda> ")
+    )
     assert not any(re.search(r"\s/", stack) for stack in stacks)
     assert training.windows.sampler.own_ns > 0
 

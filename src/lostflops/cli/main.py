@@ -8,12 +8,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, flame, hang, info, ingest, kernels, pipeline, ranks, report, run, sql, steps
+from lostflops.cli import comm, demo, flame, hang, info, ingest, kernels, pipeline, ranks, report, run, snap, sql, steps
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (demo, demo.demo),
     (run, run.run),
+    (snap, snap.snap),
     (ingest, ingest.ingest),
     (info, info.info),
     (report, report.report),

@@ -1,22 +1,24 @@
 """Wall clocks of hosts, sent to each other through the job's store, so that offsets between hosts have bounds.
 
 Rank 0 sets a key with its time; the first rank of each other host waits for it, notes when it arrived and sets a key of
-its own, for which rank 0 waits. A reading that arrived was made before: each is a bound, two opposite ones hold the offset
-between them. It happens after a window, on a thread of its own, over a connection of its own: a store that is gone or a
-host that died costs that thread a few seconds and the run a note.
+its own, for which rank 0 waits. A reading that arrived was made before: each is a bound, two opposite ones hold the
+offset between them. It happens after a window, on a thread of its own, over a connection of its own: a store that is
+gone or a host that died costs that thread a few seconds and the run a note. torch prints a warning when a store does
+not answer, so keys are polled for, and only as long as a second, silent connection says that the store is there.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
-from datetime import timedelta
 from typing import Any, Final
 
 _PAUSE: Final = 1.0
 """Until rank 0 begins: the others' windows end a little earlier or later, and who waits already measures best."""
-_PATIENCE: Final = 15.0
+_PATIENCE: Final = 10.0
+_POLL: Final = 0.002
 _STAGGER: Final = 0.002
 _EVERY_NS: Final = 60_000_000_000
 _KEY: Final = "lostflops/clock"
@@ -29,6 +31,7 @@ class ClockExchange:
         self._local_world_size = local_world_size or found or recorder.world_size
         self._last = -_EVERY_NS
         self._thread: threading.Thread | None = None
+        self._is_over = False
 
     def begin(self, window: int, store: Any = None) -> None:
         """After a window: both of our own clocks, then those of the other hosts on a thread of its own."""
@@ -44,6 +47,10 @@ class ClockExchange:
         if self._thread is not None:
             self._thread.join(timeout)
 
+    def close(self) -> None:
+        """The program ends: the store may go any time."""
+        self._is_over = True
+
     def _is_due(self, now: int) -> bool:
         recorder = self._recorder
         has_hosts = 0 < self._local_world_size < recorder.world_size
@@ -55,36 +62,48 @@ class ClockExchange:
         try:
             own = _connection(store)
             if own is not None:
-                self._exchange(own, window)
+                with _probe(own) as probe:
+                    self._exchange(own, window, probe)
         except Exception as error:  # noqa: BLE001 - the store's errors are of many kinds
             self._recorder.note("clock_exchange", f"the job's store did not answer: {type(error).__name__}")
 
-    def _exchange(self, store: Any, window: int) -> None:
+    def _exchange(self, store: Any, window: int, probe: socket.socket) -> None:
         recorder, size = self._recorder, self._local_world_size
         prefix = f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{window}"
         if recorder.rank == 0:
             time.sleep(_PAUSE)
-            self._send(store, f"{prefix}/0")
+            self._send(store, f"{prefix}/0", probe)
             deadline = time.monotonic() + _PATIENCE
             for peer in range(size, recorder.world_size, size):
-                self._receive(store, f"{prefix}/{peer}", peer, max(deadline - time.monotonic(), 0.01))
-        elif self._receive(store, f"{prefix}/0", 0, _PATIENCE):
-            time.sleep(min(recorder.rank // size * _STAGGER, _PATIENCE / 2))
-            self._send(store, f"{prefix}/{recorder.rank}")
+                self._receive(store, f"{prefix}/{peer}", peer, probe, deadline)
+        elif self._receive(store, f"{prefix}/0", 0, probe, time.monotonic() + _PATIENCE):
+            time.sleep(min(recorder.rank // size * _POLL, _PATIENCE / 2))
+            self._send(store, f"{prefix}/{recorder.rank}", probe)
 
-    def _send(self, store: Any, key: str) -> None:
-        store.set(key, str(self._recorder.wall()))
+    def _send(self, store: Any, key: str, probe: socket.socket) -> None:
+        if self._is_there(probe):
+            store.set(key, str(self._recorder.wall()))
 
-    def _receive(self, store: Any, key: str, peer: int, timeout: float) -> bool:
-        try:
-            store.wait([key], timedelta(seconds=timeout))
-        except Exception as error:  # noqa: BLE001 - a timeout has another class in each version
-            self._recorder.note("clock_exchange", f"rank {peer} sent no clock: {type(error).__name__}")
-            return False
+    def _receive(self, store: Any, key: str, peer: int, probe: socket.socket, deadline: float) -> bool:
+        while not (self._is_there(probe) and store.check([key])):
+            if time.monotonic() > deadline or not self._is_there(probe):
+                self._recorder.note("clock_exchange", f"rank {peer} sent no clock")
+                return False
+            time.sleep(_POLL)
         now = time.monotonic_ns()
         record = {"kind": "clock", "wall": self._recorder.wall(now), "monotonic": now}
         self._recorder.put({**record, "peer": peer, "peer_wall": int(store.get(key))})
         return True
+
+    def _is_there(self, probe: socket.socket) -> bool:
+        if self._is_over:
+            return False
+        try:
+            return probe.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
 
 def _connection(given: Any) -> Any:
@@ -97,4 +116,20 @@ def _connection(given: Any) -> Any:
             return None
         store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - there is no other way to it
     clone = getattr(store, "clone", None)
-    return clone() if clone is not None else None
+    return clone() if clone is not None and _address(store) is not None else None
+
+
+def _address(store: Any) -> tuple[str, int] | None:
+    """Where a store that is a server listens."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return (store.host, store.port) if hasattr(store, "port") else None
+
+
+def _probe(store: Any) -> socket.socket:
+    """A connection that says nothing, and ends when the store does."""
+    address = _address(store)
+    assert address is not None
+    probe = socket.create_connection(address, timeout=5)
+    probe.setblocking(False)
+    return probe

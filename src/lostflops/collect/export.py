@@ -3,8 +3,8 @@
 Saving a trace takes seconds and holds the interpreter's lock, so a forked copy of the process does it. In that copy the
 other threads are gone, and one of them may have asked for the interpreter's lock: the copy would hand it over and
 wait forever. So the copy never returns to Python code: its calls are a chain that runs inside one C call
-(`deque(map(call, ...))`), and its last call starts this file as a program, which compresses the trace. It is forked twice,
-so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds at the latest.
+(`deque(map(call, ...))`), and its last call starts this file as a program, which compresses the trace. It is forked
+twice, so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds at the latest.
 
 `<trace>.lock` is locked as long as a trace is being written; where that failed it stays, with the reason in it.
 """
@@ -20,7 +20,7 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import call, not_
@@ -117,14 +117,15 @@ def _calls(save: Callable[[bytes], object], trace: Path, lock: int, nothing: int
         partial(c.chdir, os.fsencode(trace.parent.resolve())),
         partial(save, plain.encode()),
         partial(c.execv, os.fsencode(sys.executable), arguments),
-        partial(c._exit, 1),
+        partial(c["_exit"], 1),
     ]
 
 
 def _fork(calls: list[Callable[[], object]]) -> bool:
     c, parent, collects = ctypes.PyDLL(None), os.getpid(), gc.isenabled()
-    exporter = partial(deque, takewhile(not_, map(call, (c.fork, partial(deque, map(call, calls), 0)))), 0)
-    chain = filter(None, map(call, (c.fork, exporter, partial(c._exit, 0))))
+    work: partial[Any] = partial(deque, _in_turn(calls), 0)
+    exporter: partial[Any] = partial(deque, takewhile(not_, _in_turn([c.fork, work])), 0)
+    chain = filter(None, _in_turn([c.fork, exporter, partial(c["_exit"], 0)]))
     gc.disable()  # a finalizer is Python code
     try:
         child = next(chain)
@@ -138,6 +139,10 @@ def _fork(calls: list[Callable[[], object]]) -> bool:
     return bool(child > 0)
 
 
+def _in_turn(calls: Sequence[Callable[[], Any]]) -> Iterator[Any]:
+    return map(call, calls)
+
+
 def _reap(child: int) -> None:
     try:
         os.waitpid(child, 0)
@@ -146,8 +151,8 @@ def _reap(child: int) -> None:
 
 
 def _open_files() -> set[int]:
-    folder = "/proc/self/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
-    return {int(name) for name in os.listdir(folder)}
+    folder = Path("/proc/self/fd")
+    return {int(file.name) for file in (folder if folder.is_dir() else Path("/dev/fd")).iterdir()}
 
 
 def _lock_of(trace: Path) -> Path:

@@ -1,7 +1,7 @@
 """torch's profiler as windows use it: what it records, without what `torch.profiler.profile` does beside that.
 
-`torch.profiler.profile` imports the compiler on its first start (1.8 s), waits for the device when it stops and makes objects for each
-event that nobody here reads. The trace is the same without.
+`torch.profiler.profile` imports the compiler on its first start (1.8 s), waits for the device when it stops and makes
+objects for each event that nobody here reads. The trace is the same without.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def _trace_only() -> Any:
 
 
 def _distributed_info(rank: int, world_size: int) -> dict[str, Any]:
-    from torch.profiler.profiler import _KinetoProfile  # noqa: PLC0415
+    from torch.profiler.profiler import _KinetoProfile
 
     try:
-        found = _KinetoProfile._get_distributed_info(None)  # type: ignore[arg-type]  # noqa: SLF001
+        found = _KinetoProfile._get_distributed_info(None)  # noqa: SLF001
     except Exception:  # noqa: BLE001 - a group without backend, a version without some function
         found = None
     return found or {"rank": rank, "world_size": world_size}

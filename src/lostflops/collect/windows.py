@@ -2,8 +2,8 @@
 
     planned -> started -> stopped -> exported       or skipped, or failed, each with its reason
 
-The step before a window is the profiler's warm-up. A window opens and closes between two steps, on the training thread; its
-trace is written by another process. Whatever goes wrong ends the window, and nothing else.
+The step before a window is the profiler's warm-up. A window opens and closes between two steps, on the training thread;
+its trace is written by another process. Whatever goes wrong ends the window, and nothing else.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Windows:
 
     def close(self) -> None:
         """At exit: a window that is open is kept as far as it got."""
+        self._clocks.close()
         if self._open is not None:
             self._end(f"the program ended in step {self._step}", is_exit=True)
         for request in self._plan:

@@ -1,0 +1,187 @@
+"""`lostflops snap`: a running job is asked for a deep window."""
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+
+if TYPE_CHECKING:
+    from lostflops.capture import WindowRequest
+    from lostflops.collect.progress import Standing
+    from lostflops.results import Result
+
+EXAMPLE = "lostflops snap run --steps 3"
+_POLL = 0.5
+_MOST_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of a window: traces by rank, and why others have none."""
+
+    traces: dict[int, Path]
+    missing: dict[int, str]
+
+
+def snap(
+    run: RunArgument,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=1000, metavar="N", help="Steps to profile.")] = 3,
+    ranks: Annotated[
+        str, typer.Option("--ranks", metavar="WHICH", help="Ranks to profile: all, hosts (one each), or 0,8,16.")
+    ] = "all",
+    timeout: Annotated[
+        int, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the traces.")
+    ] = 300,
+    as_json: JsonOption = False,
+) -> None:
+    """Profile the next steps of a job that runs under `lostflops run`.
+
+    All ranks profile the same steps, a few seconds ahead. Waits until their traces are there.
+    """
+    capture = run / "capture"
+    found = _running(capture)
+    asked = _asked(found, ranks)
+    request = _publish(capture, steps, ranks, asked)
+    _tell(f"window {request.window}: steps {_span(request)} of {len(asked)} ranks")
+    answer = _wait(capture, request, asked, timeout)
+    _tell("")
+    show(_summarise(run, request, answer), as_json)
+    if not answer.traces:
+        raise typer.Exit(1)
+
+
+def _running(capture: Path) -> dict[int, "Standing"]:
+    from lostflops.collect.progress import standings
+    from lostflops.errors import UsageError
+
+    if not capture.is_dir():
+        raise UsageError(f"{capture.parent} holds no capture; start the job with lostflops run --out {capture.parent}")
+    found = standings(capture)
+    alive = {rank: state for rank, state in found.items() if not state.has_ended}
+    if found and not alive:
+        raise UsageError(f"the job in {capture.parent} has ended; see lostflops report {capture.parent}")
+    if not any(state.step >= 0 for state in alive.values()):
+        raise UsageError(f"no rank has finished a step in {capture.parent}; try again in a moment")
+    return {rank: state for rank, state in alive.items() if state.step >= 0}
+
+
+def _asked(found: dict[int, "Standing"], ranks: str) -> list[int]:
+    from lostflops.collect.window_plan import Place
+    from lostflops.errors import UsageError
+
+    try:
+        asked = [rank for rank, state in found.items() if Place(rank, state.local_rank or 0).is_asked(ranks)]
+        wanted = set() if ranks in ("all", "hosts") else {int(number) for number in ranks.split(",")}
+    except ValueError:
+        raise UsageError(f"--ranks is all, hosts, or numbers such as 0,8; not {ranks!r}") from None
+    if wanted - set(asked):
+        missing = ", ".join(map(str, sorted(wanted - set(asked))))
+        raise UsageError(f"no such rank trains in this job: {missing}; there are {min(found)} to {max(found)}")
+    return sorted(asked)
+
+
+def _publish(capture: Path, steps: int, ranks: str, asked: list[int]) -> "WindowRequest":
+    from lostflops.capture import WindowRequest, request_file
+    from lostflops.collect.progress import first_step
+    from lostflops.collect.window_plan import next_number, publish
+
+    for _ in range(_MOST_TRIES):
+        found = _running(capture)
+        number, first = next_number(capture), first_step(list(found.values()), time.time_ns())
+        request = WindowRequest(number, first, steps, ranks)
+        try:
+            publish(request_file(capture, number), request, is_new=True)
+        except FileExistsError:
+            continue
+        return request
+    raise AssertionError(f"no free window for {len(asked)} ranks")
+
+
+def _wait(capture: Path, request: "WindowRequest", asked: list[int], timeout: int) -> _Answer:
+    from lostflops.collect.progress import standings
+
+    deadline = time.monotonic() + timeout
+    while True:
+        found = standings(capture)
+        answer = _answer(capture, request, asked, found)
+        is_open = [rank for rank, reason in answer.missing.items() if not reason]
+        if not is_open or time.monotonic() >= deadline:
+            return _Answer(
+                answer.traces, {rank: reason or _late(rank, found) for rank, reason in answer.missing.items()}
+            )
+        latest = max((state.step for state in found.values()), default=0)
+        _tell(f"steps {_span(request)}; the job is at step {latest + 1}; {len(answer.traces)}/{len(asked)} traces")
+        time.sleep(_POLL)
+
+
+def _answer(capture: Path, request: "WindowRequest", asked: list[int], found: dict[int, "Standing"]) -> _Answer:
+    from lostflops.capture import trace_file
+
+    traces, missing = {}, {}
+    for rank in asked:
+        trace = trace_file(capture, rank, request.window)
+        if trace.exists():
+            traces[rank] = trace
+        else:
+            missing[rank] = _why_not(request, found.get(rank))
+    return _Answer(traces, missing)
+
+
+def _why_not(request: "WindowRequest", standing: "Standing | None") -> str:
+    """Why a trace will not come; empty as long as it may."""
+    state, reason = standing.windows.get(request.window, ("", None)) if standing else ("", None)
+    if state in ("skipped", "failed"):
+        return reason or state
+    from lostflops.collect.export import LONGEST
+
+    gone = standing is not None and standing.has_ended and time.time_ns() - standing.stop > LONGEST * 1_000_000_000
+    never = standing is not None and standing.has_ended and state not in ("stopped", "exported")
+    return "the job ended before" if gone or never else ""
+
+
+def _late(rank: int, found: dict[int, "Standing"]) -> str:
+    state = found.get(rank)
+    return f"not there in time; the rank finished step {state.step} last" if state else "not there in time"
+
+
+def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result":
+    from lostflops.results import Field, Pair, Pairs, Result, Table
+    from lostflops.units import counted
+
+    held = Pairs(
+        "window",
+        "",
+        (
+            Pair("window", request.window, "", "Window"),
+            Pair("first", request.first, "", "First step"),
+            Pair("steps", request.steps, "", "Steps"),
+            Pair("traces", len(answer.traces), "count", "Traces"),
+            Pair("bytes", sum(trace.stat().st_size for trace in answer.traces.values()), "bytes", "Size"),
+        ),
+    )
+    fields = (Field("rank"), Field("reason"))
+    missing = Table("missing", "Ranks without a trace", fields, tuple(sorted(answer.missing.items())), most_shown=10)
+    without = f"; {counted(len(answer.missing), 'rank')} without" if answer.missing else ""
+    return Result(
+        name="snap",
+        title="Snapped",
+        verdict=f"Steps {_span(request)}: {counted(len(answer.traces), 'trace')}{without}.",
+        blocks=(held, missing) if answer.missing else (held,),
+        next_command=command("ingest", run / "capture", "-o", run),
+    )
+
+
+def _span(request: "WindowRequest") -> str:
+    last = request.first + request.steps - 1
+    return f"{request.first}" if last == request.first else f"{request.first} to {last}"
+
+
+def _tell(text: str) -> None:
+    """Progress, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,91 @@
+"""How far a job is, from the ends of its capture files while they grow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops.capture import SUFFIX, Frame, FrameReader
+
+_TAIL: Final = 4 << 20
+_HEAD: Final = 1 << 16
+_LEAST_STEPS: Final = 3
+_LEAST_NS: Final = 3_000_000_000
+_RECENT: Final = 20
+
+
+@dataclass(slots=True)
+class Standing:
+    """A rank by the last records of its last session."""
+
+    rank: int
+    local_rank: int | None = None
+    session: str = ""
+    step: int = -1
+    stop: int = 0
+    """When that step ended, by the clock of the rank's host."""
+    durations: list[int] = field(default_factory=list)
+    has_ended: bool = False
+    windows: dict[int, tuple[str, str | None]] = field(default_factory=dict)
+    """Last state of each window, with its reason."""
+
+    @property
+    def step_ns(self) -> int:
+        """Of the fastest of the last steps: a window must not come too soon."""
+        return max(min(self.durations[-_RECENT:], default=1), 1)
+
+    def step_at(self, now: int) -> int:
+        """The step that it is in by now, as far as can be told from outside."""
+        return self.step + 1 + max(now - self.stop, 0) // self.step_ns
+
+    def take(self, frame: Frame) -> None:
+        if frame.session != self.session:
+            self.session, self.has_ended, self.step, self.durations, self.windows = frame.session, False, -1, [], {}
+        for record in frame.records:
+            self._take(record)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        match record.get("kind"):
+            case "session":
+                self.local_rank = record.get("local_rank")
+            case "step":
+                self.step, self.stop = record["step"], record["stop"]
+                self.durations = [*self.durations[-_RECENT:], record["stop"] - record["start"]]
+            case "window":
+                self.windows[record["window"]] = (record["state"], record.get("reason"))
+            case "end":
+                self.has_ended = True
+
+
+def standings(folder: Path) -> dict[int, Standing]:
+    """Where each rank of a capture is."""
+    found: dict[int, Standing] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        for frame in _frames(path):
+            found.setdefault(frame.rank, Standing(frame.rank)).take(frame)
+    return found
+
+
+def first_step(ranks: list[Standing], now: int) -> int:
+    """A step that no rank reaches within the next steps and seconds, so that all learn of it in time.
+
+    >>> slow = Standing(0, step=10, stop=0, durations=[2_000_000_000])
+    >>> fast = Standing(1, step=12, stop=0, durations=[500_000_000])
+    >>> first_step([slow, fast], now=0)
+    20
+    """
+    ahead = [rank.step_at(now) + max(_LEAST_STEPS, math.ceil(_LEAST_NS / rank.step_ns)) + 1 for rank in ranks]
+    return max(ahead)
+
+
+def _frames(path: Path) -> Iterator[Frame]:
+    """Of the head, which names the rank, and of the end of a file."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        size = path.stat().st_size
+        yield from FrameReader().feed(head)
+        file.seek(max(size - _TAIL, 0))
+        yield from FrameReader().feed(file.read())
