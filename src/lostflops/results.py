@@ -103,15 +103,16 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Stacks, each as its frames from the outermost, and how often it was seen. `kinds` tells what each frame is."""
+    """Stacks, each as its frames from the outermost, how often it was seen, and the time that it stands for. `kinds`
+    tells what each frame is."""
 
     name: str
     title: str
-    items: tuple[tuple[tuple[str, ...], int], ...]
+    items: tuple[tuple[tuple[str, ...], int, int], ...]
     kinds: dict[str, str]
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [{"stack": list(frames), "samples": samples} for frames, samples in self.items]
+        return [{"stack": list(frames), "samples": samples, "ns": ns} for frames, samples, ns in self.items]
 
 
 @dataclass(frozen=True, slots=True)

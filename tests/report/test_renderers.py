@@ -47,7 +47,10 @@ RESULTS = {
         "heat", "Heat", "v", (HeatMap("h", HOSTILE, ((HOSTILE, (0.0, None, 4.0) * 30),), "ns", HOSTILE),)
     ),
     "stacks": Result(
-        "stacks", "Stacks", "v", (Stacks("s", HOSTILE, (((HOSTILE, "main a.py:1"), 3),), {"main a.py:1": "program"}),)
+        "stacks",
+        "Stacks",
+        "v",
+        (Stacks("s", HOSTILE, (((HOSTILE, "main a.py:1"), 3, 4_000),), {"main a.py:1": "program"}),),
     ),
     "no stacks": Result("stacks", "Stacks", "v", more=(Stacks("s", "S", (), {}),)),
     "no heat": Result("heat", "Heat", "v", (HeatMap("h", "H", (), "ns", "nothing"),)),

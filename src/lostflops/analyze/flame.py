@@ -1,31 +1,32 @@
 """In which functions and source lines is the time of the host lost?
 
-Every stack sample of a rank's training thread stands on the line of the ledger that its instant stands on. Those on
-lines that the host is responsible for tell where it was late; a share of the samples of a line is that share of its
-time, give or take what so many samples can tell. A function is named by the innermost frame of the program's own code.
+Every stack sample of a rank's training thread stands on the line of the ledger that its instant stands on, for the time
+of that line since the sample before it. Those on lines that the host is responsible for tell where it was late. A
+function is named by the innermost frame of the program's own code.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from lostflops.errors import UsageError
 from lostflops.facts.source_code import code_of, function_of, place_of
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import HOST_LINES, LINES
-from lostflops.ledger.samples import FEWEST, places, sampled
+from lostflops.ledger.samples import FEWEST, LineStacks, Sampled, places, sampled
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
 from lostflops.results import Field, Result, Stacks, Table
-from lostflops.units import counted, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_FUNCTIONS: Final = 12
-Samples = Mapping[str, Counter[str]]
+CANNOT_TELL: Final = "cannot tell"
 
 
 def flame(
@@ -39,41 +40,59 @@ def flame(
 ) -> Result:
     if unknown := [line for line in lines if line not in LINES]:
         raise UsageError(f"the ledger has no line {', '.join(unknown)}; it has {', '.join(LINES)}")
-    asked = scope(run, window, ranks, steps)
-    times: Counter[str] = Counter()
-    samples: dict[str, Counter[str]] = {line: Counter() for line in LINES if line in lines}
-    seen = 0
-    for own_times, own_samples in sampled(run, asked, progress):
-        seen += 1
-        times.update(own_times)
-        for line, counts in samples.items():
-            counts.update(own_samples.get(line, Counter()))
-    whole = sum(times.values())
+    total = _Total([line for line in LINES if line in lines])
+    for one in sampled(run, scope(run, window, ranks, steps), progress):
+        total.add(one)
     return Result(
         name="flame",
         title="Lost time of the host" if set(lines) <= set(HOST_LINES) else "Time of the host",
-        verdict=_verdict(samples, seen),
-        blocks=(_lines(times, samples, whole), _functions(samples)) if seen else (),
-        more=(_stacks(samples),),
+        verdict=_verdict(total),
+        blocks=(_lines(total), _functions(total)) if total.ranks else (),
+        more=(_stacks(total),),
     )
 
 
-def _verdict(samples: Samples, ranks: int) -> str:
-    if not ranks:
+class _Total:
+    """The chosen lines of all ranks that have samples."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.ranks = 0
+        self.whole = 0
+        self.lines: Counter[str] = Counter(dict.fromkeys(lines, 0))
+        self.counts: LineStacks = {line: Counter() for line in lines}
+        self.times: LineStacks = {line: Counter() for line in lines}
+
+    def add(self, one: Sampled) -> None:
+        self.ranks += 1
+        self.whole += sum(one.lines.values())
+        for line in self.counts:
+            self.lines[line] += one.lines[line]
+            self.counts[line].update(one.counts.get(line, Counter()))
+            self.times[line].update(one.times.get(line, Counter()))
+
+    @property
+    def told(self) -> list[str]:
+        """Lines of which there are enough samples to tell."""
+        return [line for line, counts in self.counts.items() if counts.total() >= FEWEST]
+
+
+def _verdict(total: _Total) -> str:
+    if not total.ranks:
         return "Cannot tell: the run holds no stack samples. Record it with lostflops run --with samples."
-    total = sum(counts.total() for counts in samples.values())
-    found = f"{counted(total, 'sample')} of {counted(ranks, 'rank')} {'falls' if total == 1 else 'fall'} on these lines"
-    if total < FEWEST:
+    counts = sum(counts.total() for counts in total.counts.values())
+    found = f"{counted(counts, 'sample')} of {counted(total.ranks, 'rank')} on lines of the ledger that last "
+    found += format_ns(total.lines.total())
+    if not total.told:
         return f"Cannot tell: {found}."
-    place, count = places(_joined(samples)).most_common(1)[0]
-    return f"{found}; most often in {place}: {format_share(count / total)}."
+    place, ns = _places(total).most_common(1)[0]
+    return f"{found}: {format_share(ns / (total.lines.total() or 1))} of it in {place}."
 
 
-def _joined(samples: Samples) -> Counter[str]:
-    return sum(samples.values(), Counter())
+def _places(total: _Total) -> Counter[str]:
+    return sum((places(total.times[line]) for line in total.told), Counter())
 
 
-def _lines(times: Counter[str], samples: Samples, whole: int) -> Table:
+def _lines(total: _Total) -> Table:
     fields = (
         Field("line"),
         Field("ns", "ns", "time"),
@@ -82,35 +101,46 @@ def _lines(times: Counter[str], samples: Samples, whole: int) -> Table:
         Field("where", label="mostly in"),
     )
     rows = []
-    for line, counts in sorted(samples.items(), key=lambda item: -times[item[0]]):
-        if times[line]:
-            place = places(counts).most_common(1)[0][0] if counts.total() >= FEWEST else "cannot tell"
-            rows.append((line, times[line], times[line] / (whole or 1), counts.total(), place))
+    for line, ns in total.lines.most_common():
+        if ns:
+            place = places(total.times[line]).most_common(1)[0][0] if line in total.told else CANNOT_TELL
+            rows.append((line, ns, ns / total.whole, total.counts[line].total(), place))
     return Table("lines", "By line of the ledger", fields, tuple(rows))
 
 
-def _functions(samples: Samples) -> Table:
+def _functions(total: _Total) -> Table:
     fields = (
         Field("function"),
-        Field("place"),
+        Field("file", label="in"),
+        Field("place", shown=False),
         Field("code", shown=False),
-        Field("samples", "count"),
+        Field("ns", "ns", "time"),
         Field("share", "share"),
+        Field("samples", "count"),
         Field("line", label="mostly on"),
     )
-    joined = places(_joined(samples))
-    by_line = {line: places(counts) for line, counts in samples.items()}
+    by_line = {line: places(total.times[line]) for line in total.told}
+    seen = sum((places(total.counts[line]) for line in total.told), Counter[str]())
+    found = _places(total)
     rows = []
-    for frame, count in joined.most_common(MOST_FUNCTIONS):
+    for frame, ns in found.most_common(MOST_FUNCTIONS):
         line = max(by_line, key=lambda line: by_line[line][frame])
-        rows.append((function_of(frame), place_of(frame), code_of(frame), count, count / joined.total(), line))
-    return Table("functions", "By function", fields, tuple(rows), max(len(joined) - len(rows), 0))
+        named = (function_of(frame), PurePosixPath(place_of(frame)).name, place_of(frame), code_of(frame))
+        rows.append((*named, ns, ns / (total.lines.total() or 1), seen[frame], line))
+    return Table("functions", "By function", fields, tuple(rows), len(found) - len(rows))
 
 
-def _stacks(samples: Samples) -> Stacks:
-    items = [
-        ((line, *stack.split(";")), count) for line, counts in samples.items() for stack, count in counts.most_common()
-    ]
-    frames = {frame for stack, _ in items for frame in stack[1:]}
-    kinds = {frame: code_of(frame) for frame in frames} | dict.fromkeys(samples, "line")
+def _stacks(total: _Total) -> Stacks:
+    """Every line in full: what has too few samples, or none on its rank, is a stack that says so."""
+    items: list[tuple[tuple[str, ...], int, int]] = []
+    for line, ns in total.lines.items():
+        counts, rest = total.counts[line], ns
+        if line in total.told:
+            times = total.times[line].most_common()
+            items += [((line, *stack.split(";")), counts[stack], own) for stack, own in times]
+            rest -= total.times[line].total()
+        if rest:
+            items.append(((line, CANNOT_TELL), 0 if line in total.told else counts.total(), rest))
+    frames = {frame for stack, _, _ in items for frame in stack[1:]}
+    kinds = {frame: code_of(frame) for frame in frames - {CANNOT_TELL}} | dict.fromkeys(total.lines, "line")
     return Stacks("stacks", "Stacks", tuple(items), kinds)

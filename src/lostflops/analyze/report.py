@@ -91,7 +91,7 @@ def report(
             *([] if total.step_count else [_throughput(total, said, told)]),
             _window(asked, total),
             _ranks(total),
-            where(total.samples),
+            where(total.samples, total.sampled_ns),
             _slowest(found),
             clock,
         ),
@@ -169,7 +169,7 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
         yield f"longest {format_ns(ns)}{place}"
     if line == "idle.sync":
         yield from _blocked(run, total)
-    yield from sampled_in(total.samples, line)
+    yield from sampled_in(total.samples, total.sampled_ns, line)
 
 
 def _blocked(run: Run, total: RunLedger) -> Iterator[str]:

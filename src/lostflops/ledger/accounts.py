@@ -5,7 +5,6 @@ It is made where the rank's data is; the ledger of a run is the sum of its ranks
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ from lostflops.ledger.parts import (
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
 from lostflops.ledger.profile import Profile, profile
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
-from lostflops.ledger.samples import samples_by_line
+from lostflops.ledger.samples import LineStacks, samples_by_line
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
 from lostflops.ledger.windows import Window, WindowKind, window
@@ -79,7 +78,7 @@ class Longest:
 class RankLedger:
     """`lines` sum to the window's wall; `steps` are the same by step, `phases`, `annotations` and `modules` by what was
     done. `groups` hold each process group's own communication: groups may overlap, so these do not add up. `samples`
-    are stacks by the line that they were read on, and how often."""
+    are stacks by the line that they were read on, and how often; `sampled_ns` the time that they stand for."""
 
     rank: int
     on_device: bool
@@ -90,7 +89,8 @@ class RankLedger:
     phases: dict[str, Lines]
     annotations: dict[str, Lines]
     modules: dict[str, Lines]
-    samples: dict[str, Counter[str]]
+    samples: LineStacks
+    sampled_ns: LineStacks
     overlap: Overlap
     groups: dict[str, Overlap]
     longest: dict[str, Longest]
@@ -116,6 +116,7 @@ def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterato
 
 def account(record: Record, chosen: Window) -> RankLedger:
     made = partition(record, chosen)
+    counts, times = samples_by_line(record, made)
     classes = kernel_classes(record)
     shares = list(_device_shares(record, made)) if record.on_device else []
     labelled = _by_device(record, made, shares) if record.on_device else _by_thread(record, made)
@@ -130,7 +131,8 @@ def account(record: Record, chosen: Window) -> RankLedger:
         phases=labelled[0],
         annotations=labelled[1],
         modules=by_module(record, made, shares),
-        samples=samples_by_line(record, made),
+        samples=counts,
+        sampled_ns=times,
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
         longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),

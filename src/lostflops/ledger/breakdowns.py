@@ -9,7 +9,7 @@ from typing import Final
 from lostflops.facts.source_code import code_of, function_of, place_of
 from lostflops.ledger.lines import GROUPS, HOST_LINES, LINES, grouped
 from lostflops.ledger.modules import NO_MODULE, layer_of
-from lostflops.ledger.samples import FEWEST, places
+from lostflops.ledger.samples import FEWEST, LineStacks, places
 from lostflops.results import Field, Table, Value
 from lostflops.units import counted, format_share
 
@@ -42,34 +42,36 @@ def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Tab
     return Table(name, f"By {name.removesuffix('s')} of the model", fields, rows, most_shown=MOST_SHOWN)
 
 
-def where(samples: Mapping[str, Counter[str]]) -> Table:
+def where(samples: LineStacks, times: LineStacks) -> Table:
     """Each host line that has samples by function, the largest; too few samples name none."""
     fields = (
         Field("line"),
         Field("function"),
         Field("place"),
         Field("code"),
-        Field("samples", "count"),
+        Field("ns", "ns", "time"),
         Field("share", "share"),
+        Field("samples", "count"),
         Field("of", "count"),
     )
     rows = []
     for line in HOST_LINES:
-        counts = samples.get(line, Counter())
-        total = counts.total()
-        for frame, count in places(counts).most_common(MOST_PLACES) if total >= FEWEST else ():
-            rows.append((line, function_of(frame), place_of(frame), code_of(frame), count, count / total, total))
+        counts, whole = samples.get(line, Counter()).total(), times.get(line, Counter()).total()
+        seen = places(samples.get(line, Counter()))
+        for frame, ns in places(times[line]).most_common(MOST_PLACES) if counts >= FEWEST else ():
+            named = (function_of(frame), place_of(frame), code_of(frame))
+            rows.append((line, *named, ns, ns / (whole or 1), seen[frame], counts))
     return Table("where", "Where the host was", fields, tuple(rows))
 
 
-def sampled_in(samples: Mapping[str, Counter[str]], line: str) -> Iterator[str]:
+def sampled_in(samples: LineStacks, times: LineStacks, line: str) -> Iterator[str]:
     """Evidence in words: where the host was on a line of its own, where stacks were sampled at all."""
     if line not in HOST_LINES or not samples:
         return
-    counts = samples.get(line, Counter())
-    total = counted(counts.total(), "sample")
-    if counts.total() < FEWEST:
-        yield f"cannot tell where in the program: {total}"
+    counts = samples.get(line, Counter()).total()
+    if counts < FEWEST:
+        yield f"cannot tell where in the program: {counted(counts, 'sample')}"
         return
-    listed = [f"{frame} {format_share(n / counts.total())}" for frame, n in places(counts).most_common(2)]
-    yield f"host in {', '.join(listed)} of {total}"
+    whole = times[line].total() or 1
+    listed = [f"{frame} {format_share(ns / whole)}" for frame, ns in places(times[line]).most_common(2)]
+    yield f"host in {', '.join(listed)} (by {counted(counts, 'sample')})"

@@ -84,6 +84,8 @@ def _stretches(record: Record) -> tuple[Ns, Codes]:
     covered = np.concatenate(([False], around >= 0))
     codes = np.concatenate(([none], module))
     following = np.minimum.accumulate(np.where(covered, np.arange(codes.size), codes.size)[::-1])[::-1]
+    codes = np.concatenate((codes, [none]))[following]
+    begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
     limits = np.iinfo(np.int64)
-    edges = np.concatenate(([limits.min], inside, [limits.max]))
-    return edges, np.concatenate((codes, [none]))[following]
+    edges = np.concatenate(([limits.min], inside))[begins]
+    return np.concatenate((edges, [limits.max])), codes[begins]

@@ -33,6 +33,8 @@ class RunLedger:
     modules: dict[str, Counter[str]] = field(default_factory=dict)
     samples: dict[str, Counter[str]] = field(default_factory=dict)
     """Stacks of the training threads by line, and how often each was read."""
+    sampled_ns: dict[str, Counter[str]] = field(default_factory=dict)
+    """The time that they stand for."""
     compute: int = 0
     comm: int = 0
     hidden: int = 0
@@ -84,6 +86,7 @@ class RunLedger:
             (self.annotations, ledger.annotations),
             (self.modules, ledger.modules),
             (self.samples, ledger.samples),
+            (self.sampled_ns, ledger.sampled_ns),
         ):
             for name, sums in theirs.items():
                 mine.setdefault(name, Counter()).update(sums)

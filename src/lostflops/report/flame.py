@@ -1,4 +1,4 @@
-"""Stacks as a tree whose branches are as wide as they were seen often, ready to be drawn."""
+"""Stacks as a tree whose branches are as wide as the time that they stand for, ready to be drawn."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MOST_LEVELS: Final = 80
 
 @dataclass(slots=True)
 class Branch:
-    """Stacks that begin alike. `own` of its samples end here."""
+    """Stacks that begin alike."""
 
     frame: str
     samples: int = 0
-    own: int = 0
+    ns: int = 0
     children: dict[str, Branch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A branch in its place: level from the outermost, and its first sample in the order of drawing."""
+    """A branch in its place: level from the outermost, and the time of all that is drawn before it."""
 
     branch: Branch
     level: int
@@ -34,13 +34,13 @@ class Bar:
 
 def tree(stacks: Stacks) -> Branch:
     root = Branch("")
-    for frames, samples in stacks.items:
+    for frames, samples, ns in stacks.items:
         branch = root
-        branch.samples += samples
+        branch.ns += ns
         for frame in frames:
             branch = branch.children.setdefault(frame, Branch(frame))
             branch.samples += samples
-        branch.own += samples
+            branch.ns += ns
     return root
 
 
@@ -54,16 +54,16 @@ def bars(root: Branch) -> tuple[list[Bar], int, int]:
         if level >= 0:
             drawn.append(Bar(branch, level, first))
         for child in _ordered(branch):
-            if child.samples < SMALLEST * root.samples:
+            if not child.ns or child.ns < SMALLEST * root.ns:
                 small += 1
             elif level + 1 >= MOST_LEVELS:
                 deep += 1
             else:
                 waiting.append((child, level + 1, first))
-            first += child.samples
+            first += child.ns
     return drawn, small, deep
 
 
 def _ordered(branch: Branch) -> Iterator[Branch]:
     """The largest first, so that the eye starts with it."""
-    yield from sorted(branch.children.values(), key=lambda child: (-child.samples, child.frame))
+    yield from sorted(branch.children.values(), key=lambda child: (-child.ns, child.frame))

@@ -1,4 +1,4 @@
-"""Stacks of any Result as folded text, a line each: what other tools for flame graphs read."""
+"""Stacks of any Result as folded text, a line each with its time in ns: what other tools for flame graphs read."""
 
 from typing import TextIO
 
@@ -8,7 +8,7 @@ from lostflops.results import Result, Stacks
 def write(result: Result, stream: TextIO) -> None:
     for block in (*result.blocks, *result.more):
         if isinstance(block, Stacks):
-            stream.writelines(f"{_folded(frames)} {samples}\n" for frames, samples in block.items)
+            stream.writelines(f"{_folded(frames)} {ns}\n" for frames, _, ns in block.items)
 
 
 def _folded(frames: tuple[str, ...]) -> str:

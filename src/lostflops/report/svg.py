@@ -1,6 +1,6 @@
 """Stacks of any Result as a flame graph: one SVG that needs nothing else, not even JavaScript.
 
-The outermost frame is on top, widths are samples, and what does not fit is in the title that a browser shows on hover.
+The outermost frame is on top, widths are time, and what does not fit is in the title that a browser shows on hover.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TextIO
 
 from lostflops.report.flame import SMALLEST, Bar, bars, tree
 from lostflops.results import Result, Stacks
-from lostflops.units import counted, format_share
+from lostflops.units import counted, format_ns, format_share
 
 WIDTH: Final = 1200
 MARGIN: Final = 12
@@ -69,7 +69,7 @@ def _draw(block: Stacks, top: int, body: list[str]) -> int:
         body.append(_text(left + 17, top + 10, kind, "#1a1a1a"))
         left += 17 + LETTER * len(kind) + 18
     top += 12 + 10
-    body += [_bar(bar, block, root.samples, top) for bar in drawn]
+    body += [_bar(bar, block, root.ns, top) for bar in drawn]
     top += ROW * (1 + max((bar.level for bar in drawn), default=-1))
     for note in _left_out(small, deep):
         top += ROW
@@ -79,7 +79,7 @@ def _draw(block: Stacks, top: int, body: list[str]) -> int:
 
 def _left_out(small: int, deep: int) -> Iterator[str]:
     if small:
-        yield f"Not drawn: {counted(small, 'frame')} of less than {format_share(SMALLEST)} of the samples."
+        yield f"Not drawn: {counted(small, 'frame')} of less than {format_share(SMALLEST)} of the time."
     if deep:
         yield f"Not drawn: {counted(deep, 'frame')} below the lowest level."
 
@@ -87,9 +87,9 @@ def _left_out(small: int, deep: int) -> Iterator[str]:
 def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
     branch, scale = bar.branch, (WIDTH - 2 * MARGIN) / whole
     fill, ink = _COLOURS.get(block.kinds.get(branch.frame, ""), _UNKNOWN)
-    x, y, width = MARGIN + bar.first * scale, top + bar.level * ROW, branch.samples * scale
-    share = format_share(branch.samples / whole)
-    seen = f"{counted(branch.samples, 'sample')}, {share}; {branch.own:,} of them end here"
+    x, y, width = MARGIN + bar.first * scale, top + bar.level * ROW, branch.ns * scale
+    share = format_share(branch.ns / whole)
+    seen = f"{format_ns(branch.ns)}, {share}; by {counted(branch.samples, 'sample')}"
     return (
         f"<g><title>{_escaped(branch.frame)}\n{seen}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{max(width - 1, 0.5):.2f}" height="{ROW - 1}" rx="1" fill="{fill}"/>'

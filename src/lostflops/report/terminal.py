@@ -138,11 +138,12 @@ def _write_pairs(block: Pairs, console: Console) -> None:
 
 
 def _as_table(block: Table | Stacks) -> Table:
-    """Of stacks the most frequent; a drawing shows them all."""
+    """Of stacks the largest; a drawing shows them all."""
     if isinstance(block, Table):
         return block
-    rows = tuple((" > ".join(frames), samples) for frames, samples in block.items[:MOST_STACKS])
-    fields = (Field("stack"), Field("samples", "count"))
+    ordered = sorted(block.items, key=lambda item: -item[-1])[:MOST_STACKS]
+    rows = tuple((" > ".join(frames), samples, ns) for frames, samples, ns in ordered)
+    fields = (Field("stack"), Field("samples", "count"), Field("ns", "ns", "time"))
     return Table(block.name, "", fields, rows, len(block.items) - len(rows))
 
 
