@@ -8,7 +8,24 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import comm, demo, flame, hang, info, ingest, kernels, pipeline, ranks, report, run, snap, sql, steps
+from lostflops.cli import (
+    comm,
+    demo,
+    doctor,
+    flame,
+    hang,
+    info,
+    ingest,
+    kernels,
+    pipeline,
+    ranks,
+    report,
+    run,
+    snap,
+    sql,
+    steps,
+    watch,
+)
 from lostflops.errors import LostflopsError
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
@@ -25,6 +42,8 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (pipeline, pipeline.pipeline),
     (flame, flame.flame),
     (hang, hang.hang),
+    (doctor, doctor.doctor),
+    (watch, watch.watch),
     (sql, sql.sql),
 )
 

@@ -1,0 +1,173 @@
+"""`lostflops watch`: a job while it runs."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+
+if TYPE_CHECKING:
+    from lostflops.live.board import Board, StepLine
+    from lostflops.live.follow import Follower
+    from lostflops.live.notices import Notice
+    from lostflops.live.otel import Exporter
+    from lostflops.live.utilization import Utilization
+    from lostflops.live.watching import Pace
+
+EXAMPLE = "lostflops watch run --prometheus /var/lib/node_exporter/lostflops.prom"
+_LINES_PER_HEADING = 40
+
+
+class Dtype(StrEnum):
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    FP32 = "fp32"
+    TF32 = "tf32"
+
+
+def watch(
+    run: RunArgument,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Show what is there, and end.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.05, metavar="S", help="Seconds between looks.")] = 1.0,
+    last: Annotated[int, typer.Option("--last", min=0, metavar="N", help="Steps of the past to show.")] = 20,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="S", help="Seconds that a step waits for missing ranks.")
+    ] = 10.0,
+    patience: Annotated[
+        float, typer.Option("--patience", min=0, metavar="S", help="End after this many seconds without news.")
+    ] = 600.0,
+    model_flops: Annotated[
+        float | None,
+        typer.Option(
+            "--model-flops", min=1, metavar="F", help="FLOPs of one step, all ranks together.", show_default=False
+        ),
+    ] = None,
+    peak_tflops: Annotated[
+        float | None,
+        typer.Option(
+            "--peak-tflops", min=0.001, metavar="T", help="Dense peak of one device, in TFLOPS.", show_default=False
+        ),
+    ] = None,
+    dtype: Annotated[
+        Dtype | None,
+        typer.Option("--dtype", help="Dtype whose peak of a known device counts.", show_default=False),
+    ] = None,
+    prometheus: Annotated[
+        Path | None,
+        typer.Option(
+            "--prometheus", metavar="FILE", help="Keep metrics in this text file (*.prom).", show_default=False
+        ),
+    ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option("--otlp", metavar="ENDPOINT", help="Send metrics to this OTLP endpoint.", show_default=False),
+    ] = None,
+    otel: Annotated[bool, typer.Option("--otel", help="The same, to the endpoint that OTEL_* variables name.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a job while it runs, from what its collectors write.
+
+    One line per step: its time, data share, throughput, memory, MFU and the rank that enqueues collectives last. Says
+    which ranks stop reporting, and ends with a summary (Ctrl-C). With --json one object per line.
+    """
+    from lostflops.capture import FOLDER
+    from lostflops.errors import NotARun
+    from lostflops.live.board import Board
+    from lostflops.live.follow import Follower
+    from lostflops.live.otel import exporter
+    from lostflops.live.utilization import Utilization
+    from lostflops.live.watching import Pace
+
+    folder = run / FOLDER
+    if once and not folder.is_dir():
+        raise NotARun(f"{run} holds no capture; record one with lostflops run --out {run} -- COMMAND")
+    sender = exporter(otlp, os.environ) if otlp or otel else None
+    screen = _Screen(Utilization(model_flops, peak_tflops, dtype.value if dtype else None), as_json, prometheus, sender)
+    if not folder.is_dir() and not as_json:
+        print(f"Waiting for {folder}.", flush=True)
+    board, follower = Board(wait), Follower(folder)
+    with suppress(KeyboardInterrupt):
+        _follow(follower, board, Pace(interval, patience, once), screen, last)
+    _end(run, follower, board, screen)
+
+
+@dataclass(slots=True)
+class _Screen:
+    """Where lines go."""
+
+    utilization: "Utilization"
+    as_json: bool
+    prometheus: Path | None
+    sender: "Exporter | None"
+    mfu: float | None = None
+    lines: int = 0
+
+    def say(self, item: "StepLine | Notice", board: "Board") -> None:
+        from lostflops.live.board import StepLine
+        from lostflops.live.wording import HEADING, notice_json, step_json, step_text
+
+        if not isinstance(item, StepLine):
+            print(json.dumps(notice_json(item)) if self.as_json else item.text)
+            return
+        attempt = board.attempts[item.attempt]
+        self.mfu = self.utilization.mfu(item.time, attempt)
+        if self.as_json:
+            print(json.dumps(step_json(item, self.mfu)))
+            return
+        if not self.lines and (reason := self.utilization.reason(attempt)):
+            print(f"MFU is not known: {reason}.")
+        if not self.lines or (sys.stdout.isatty() and self.lines % _LINES_PER_HEADING == 0):
+            print(HEADING)
+        print(step_text(item, self.mfu))
+        self.lines += 1
+
+    def export(self, board: "Board") -> None:
+        from lostflops.live import prometheus
+        from lostflops.live.metrics import collect
+
+        if self.prometheus is None and self.sender is None:
+            return
+        samples = collect(board, self.mfu)
+        if self.prometheus is not None:
+            prometheus.write(self.prometheus, samples)
+        if self.sender is not None:
+            self.sender.update(samples)
+
+
+def _follow(follower: "Follower", board: "Board", pace: "Pace", screen: _Screen, last: int) -> None:
+    from lostflops.live.board import StepLine
+    from lostflops.live.watching import watch as look
+
+    is_past = True
+    for said in look(follower, board, pace):
+        steps = [item for item in said if isinstance(item, StepLine)]
+        hidden = {id(item) for item in steps[: len(steps) - last]} if is_past and len(steps) > last else set()
+        is_past = is_past and not said
+        for item in said:
+            if id(item) not in hidden:
+                screen.say(item, board)
+        sys.stdout.flush()
+        screen.export(board)
+
+
+def _end(run: Path, follower: "Follower", board: "Board", screen: _Screen) -> None:
+    from lostflops.live.summary import summary
+
+    screen.export(board)
+    if screen.sender is not None:
+        screen.sender.close()
+    result = summary(board, follower)
+    if screen.as_json:
+        print(json.dumps({**result.to_json(), "kind": "summary"}))
+        return
+    print()
+    show(replace(result, next_command=command("report", run)), as_json=False)

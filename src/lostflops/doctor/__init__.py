@@ -1,0 +1,1 @@
+"""What a machine and its PyTorch can and cannot measure, and why."""

@@ -1,0 +1,117 @@
+"""What the collector of a run could not measure, as its capture tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lostflops.doctor.check import Check
+from lostflops.live.follow import Follower
+from lostflops.live.notices import LEVELS, name_ranks
+from lostflops.live.sessions import Session
+from lostflops.units import counted
+
+
+@dataclass(slots=True)
+class _Seen:
+    sessions: dict[str, Session] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    levels: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By rank: the lowest that was recorded, and why."""
+    ended: set[str] = field(default_factory=set)
+    notes: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+    noted_by: dict[str, set[int]] = field(default_factory=dict)
+    damaged: int = 0
+
+    def take(self, rank: int, session: str, record: dict[str, Any]) -> None:
+        kind = record.get("kind")
+        if kind == "session":
+            self.sessions[session] = Session.of(record)
+        elif kind == "collectives":
+            self.lost += record.get("lost") or 0
+        elif kind == "overhead":
+            found = (int(record["level"]), str(record.get("reason") or ""))
+            self.levels[rank] = max(self.levels.get(rank, (0, "")), found)
+        elif kind == "note":
+            self.notes[record["what"]] += record.get("count", 1)
+            self.reasons[record["what"]] = record.get("reason") or ""
+            self.noted_by.setdefault(record["what"], set()).add(rank)
+        elif kind == "end":
+            self.ended.add(session)
+
+
+def capture_checks(folder: Path) -> list[Check]:
+    follower, seen = Follower(folder, is_whole=True), _Seen()
+    for frame in follower.poll():
+        seen.dropped[frame.session] = max(seen.dropped.get(frame.session, 0), frame.dropped)
+        for record in frame.records:
+            seen.take(frame.rank, frame.session, record)
+    seen.damaged = follower.damaged
+    if not seen.sessions:
+        return [Check("run: ranks", "no", "no session was recorded", "nothing is known of this job")]
+    return [_ranks(seen), _records(seen), _level(seen), *_notes(seen)]
+
+
+def _ranks(seen: _Seen) -> Check:
+    world = max(session.world_size for session in seen.sessions.values())
+    ranks = {session.rank for session in seen.sessions.values()}
+    open_ranks = sorted({session.rank for name, session in seen.sessions.items() if name not in seen.ended})
+    finding = f"{len(ranks):,} of {counted(world, 'rank')}, {counted(len(seen.sessions), 'session')}"
+    if missing := set(range(world)) - ranks:
+        return Check(
+            "run: ranks",
+            "limited",
+            finding,
+            f"nothing is known of {name_ranks(missing)}",
+            "check that every host writes to the same folder",
+        )
+    return Check(
+        "run: ranks",
+        "ok",
+        finding + (f"; {name_ranks(open_ranks)} still ran, or was killed" if open_ranks else ""),
+    )
+
+
+def _records(seen: _Seen) -> Check:
+    dropped = sum(seen.dropped.values())
+    finding = f"{dropped:,} dropped, {seen.lost:,} collectives overwritten, {seen.damaged:,} stretches damaged"
+    if dropped or seen.lost or seen.damaged:
+        return Check(
+            "run: records",
+            "limited",
+            finding,
+            "counts and sums of that run are too small by so much",
+            "a faster disk for dropped records; a larger TORCH_FR_BUFFER_SIZE for overwritten collectives",
+        )
+    return Check("run: records", "ok", "none lost")
+
+
+def _level(seen: _Seen) -> Check:
+    reduced = {rank: level for rank, level in seen.levels.items() if level[0] > 0}
+    if not reduced:
+        return Check("run: overhead", "ok", "the collector stayed within its budget")
+    worst, reason = max(reduced.values())
+    records = LEVELS[min(worst, len(LEVELS) - 1)]
+    return Check(
+        "run: overhead",
+        "limited",
+        f"{name_ranks(reduced)}: {reason or 'the budget was exceeded'}",
+        f"at its lowest the collector recorded {records}",
+        "allow it more with --overhead",
+    )
+
+
+def _notes(seen: _Seen) -> list[Check]:
+    return [
+        Check(
+            f"run: {what}",
+            "limited",
+            f"{count:,} times, {name_ranks(seen.noted_by[what])}",
+            seen.reasons[what] or "the collector gave no reason",
+        )
+        for what, count in sorted(seen.notes.items())
+    ]

@@ -1,0 +1,23 @@
+"""One thing that was looked at, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "limited", "no"]
+"""`limited` is measured in part or with a doubt, `no` not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: State
+    finding: str
+    consequence: str = ""
+    remedy: str = ""
+    is_needed: bool = False
+    """Without it nothing can be recorded."""
+
+    def __post_init__(self) -> None:
+        assert self.state == "ok" or self.consequence, f"{self.name} is {self.state} without a consequence"

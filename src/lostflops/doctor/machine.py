@@ -1,0 +1,73 @@
+"""What is known of a machine: plain facts that checks judge and tests make up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The training job's Python, as it told about itself; see `interpreter.py`."""
+
+    python: str
+    executable: str
+    is_injected: bool
+    """A `sitecustomize` on PYTHONPATH ran, as the collector's does."""
+    other_sitecustomize: str | None
+    """One that the environment has of its own."""
+    frameworks: Mapping[str, str] = field(default_factory=dict)
+    """Versions by name."""
+    torch: Torch | None = None
+    torch_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    version: str
+    has_distributed: bool
+    backends: tuple[str, ...]
+    has_flight_recorder: bool
+    has_kineto: bool
+    activities: tuple[str, ...]
+    """Kinds of activity that the profiler supports here, such as CPU, CUDA."""
+    accelerator: str | None
+    devices: tuple[str, ...]
+    """Names of the accelerators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Where the run will be."""
+
+    folder: str
+    file_system: str | None
+    free_bytes: int | None
+    write_error: str
+    """Why a small file could not be written; empty where it could."""
+    write_ns: int | None
+    """What writing and syncing it took."""
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    interpreter: Interpreter | None
+    interpreter_error: str
+    """Why the interpreter told nothing; empty where it did."""
+    disk: Disk
+    environment: Mapping[str, str] = field(default_factory=dict)
+    nvidia_params: str | None = None
+    """Text of /proc/driver/nvidia/params."""
+    clocksource: str | None = None
+    clock_step_ns: int | None = None
+    """Smallest step that the wall clock was seen to make."""
+    is_synchronised: bool | None = None
+    """The kernel says that its clock follows a time server; None where it does not say."""
+    clock_error_us: int | None = None
+    """Largest error of the clock, as the kernel estimates it."""
+    cores: int = 1
+    load: float | None = None
+    open_files: int | None = None
+    """Soft limit; None is no limit."""
+    file_size: int | None = None

@@ -1,0 +1,47 @@
+"""All checks as one result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lostflops.doctor.check import Check
+from lostflops.results import Field, Result, Table
+
+_FIELDS = (
+    Field("check"),
+    Field("state"),
+    Field("finding"),
+    Field("consequence", shown=False),
+    Field("do", shown=False),
+    Field("is_needed", shown=False),
+)
+
+
+def result(checks: Sequence[Check]) -> Result:
+    rows = tuple(
+        (check.name, check.state, check.finding, check.consequence, check.remedy, check.is_needed) for check in checks
+    )
+    notes = tuple(_note(check) for check in checks if check.state != "ok")
+    return Result("doctor", "What can be measured here", _verdict(checks), (Table("checks", "", _FIELDS, rows),), notes)
+
+
+def is_usable(checks: Sequence[Check]) -> bool:
+    """Whether anything can be recorded at all."""
+    return not any(check.is_needed and check.state == "no" for check in checks)
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    lacking = [check.name for check in checks if check.is_needed and check.state == "no"]
+    if lacking:
+        return f"Nothing can be recorded: {', '.join(lacking)}."
+    limited = sum(check.state != "ok" for check in checks)
+    return f"Steps can be recorded; {limited} of {len(checks)} checks found a limit." if limited else "All is well."
+
+
+def _note(check: Check) -> str:
+    """
+    >>> _note(Check("space", "no", "1 MB free", "records would be lost", "make room"))
+    'space: records would be lost. To change that: make room.'
+    """
+    remedy = f" To change that: {check.remedy}." if check.remedy else ""
+    return f"{check.name}: {check.consequence.rstrip('.')}.{remedy}"

@@ -1,0 +1,244 @@
+"""The picture of a running job: frames of all ranks in, lines about its steps and notices out.
+
+A step is shown when every rank of the attempt has reported it or a later one, or when the first that did has waited
+long enough: then the line names the ranks that are missing, and these are not waited for again until they report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from lostflops.capture import Frame
+from lostflops.live.lateness import Latecomer, Lateness
+from lostflops.live.notices import (
+    Notice,
+    all_ended,
+    attempt_begins,
+    less_is_recorded,
+    ranks_are_back,
+    ranks_are_silent,
+    stalled,
+)
+from lostflops.live.sessions import Attempt, Session, Step, join
+from lostflops.live.tally import Totals
+
+WAIT: Final = 10.0
+"""Seconds that a step waits for ranks that have not reported it."""
+_SETTLED: Final = 3.0
+_SETTLED_FACTOR: Final = 2
+"""Seconds, and usual steps, after its last step by which a stalled job has enqueued what it will."""
+_STALL_FACTOR: Final = 5
+"""No step for this many usual ones, and for longer than `WAIT`, is a stall."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """One step of all ranks. Sums over ranks are None unless every rank told its part."""
+
+    attempt: int
+    step: int
+    time: int
+    """Of the slowest rank."""
+    median: int
+    slowest: int
+    """The rank whose step took longest."""
+    data_share: float | None
+    samples: int | None
+    tokens: int | None
+    peak_memory: int | None
+    ranks: int
+    missing: tuple[int, ...]
+    latecomer: Latecomer | None
+    marks: tuple[str, ...]
+
+    def rate(self, count: int | None) -> float | None:
+        """A count of the step, per second."""
+        return count * 1e9 / self.time if count is not None and self.time > 0 else None
+
+
+@dataclass(slots=True)
+class Board:
+    wait: float = WAIT
+    attempts: list[Attempt] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
+    homeless: int = 0
+    """Records of sessions whose first record was not found."""
+    newest: StepLine | None = None
+    latest: dict[int, tuple[int, Step]] = field(default_factory=dict)
+    """By rank of the current attempt: its last step."""
+    _sessions: dict[str, Session] = field(default_factory=dict)
+    _new: list[Session] = field(default_factory=list)
+    _lateness: Lateness = field(default_factory=Lateness)
+    _blamed: tuple[int, ...] | None = None
+    """Ranks that were said to hold up a stalled job; None while it moves."""
+    _levels: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def current(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def lateness(self) -> Lateness:
+        """Of the current attempt."""
+        return self._lateness
+
+    @property
+    def sessions(self) -> Iterable[Session]:
+        return self._sessions.values()
+
+    @property
+    def is_ended(self) -> bool:
+        """Every process of the current attempt said that it ends."""
+        return self.current is not None and self.current.is_ended
+
+    def take(self, frames: Iterable[Frame], now: float) -> int:
+        """File what arrived, and say how many frames that were."""
+        count = 0
+        for frame in frames:
+            count += 1
+            session = self._sessions.get(frame.session)
+            for record in frame.records:
+                if record.get("kind") == "session" and session is None:
+                    session = self._sessions[frame.session] = Session.of(record)
+                    self._new.append(session)
+                elif session is None:
+                    self.homeless += 1
+                else:
+                    session.take(record, now)
+            if session is not None:
+                session.heard, session.dropped = now, max(session.dropped, frame.dropped)
+        return count
+
+    def settle(self, now: float) -> Iterator[StepLine | Notice]:
+        """What can be said now, in the order of the job."""
+        known = len(self.attempts)
+        join(self.attempts, self._new)
+        self._new.clear()
+        for attempt in self.attempts[max(known - 1, 0) :]:
+            if attempt.number >= known:
+                self._lateness = Lateness()
+                self.latest.clear()
+                self._levels.clear()
+                attempt.begun = now
+            yield from self._settle_attempt(attempt, now)
+        if self.current:
+            yield from self._stall(self.current, now)
+
+    def _settle_attempt(self, attempt: Attempt, now: float) -> Iterator[StepLine | Notice]:
+        is_over = attempt is not self.attempts[-1] or attempt.is_ended
+        if not attempt.is_announced and (is_over or attempt.is_whole or now - attempt.begun >= self.wait):
+            attempt.is_announced = True
+            yield attempt_begins(attempt)
+        if levels := less_is_recorded(attempt, self._levels):
+            yield levels
+        self._collect(attempt, now)
+        self._lateness.take(attempt)
+        heard = attempt.silent & attempt.sessions.keys()
+        if back := {rank for rank in heard if attempt.sessions[rank].last_step > attempt.shown}:
+            attempt.silent -= back
+            yield ranks_are_back(attempt, back)
+        yield from self._lines(attempt, now, is_over)
+        if attempt.is_ended and not attempt.is_end_told:
+            attempt.is_end_told = True
+            yield all_ended(attempt)
+
+    def _collect(self, attempt: Attempt, now: float) -> None:
+        """Steps that sessions reported become pending steps of the attempt."""
+        for rank, session in attempt.sessions.items():
+            for number, step in session.steps.items():
+                attempt.progress = now
+                self.latest[rank] = (number, step)
+                if number > attempt.shown:
+                    attempt.pending.setdefault(number, {})[rank] = step
+                    attempt.first_heard.setdefault(number, now)
+            session.steps.clear()
+
+    def _lines(self, attempt: Attempt, now: float, is_over: bool) -> Iterator[StepLine | Notice]:
+        for number in sorted(attempt.pending):
+            late = [] if is_over else _awaited(attempt, number)
+            if late and now - attempt.first_heard[number] < self.wait:
+                return
+            if late:
+                attempt.silent.update(late)
+                yield ranks_are_silent(attempt, late, now)
+            del attempt.first_heard[number]
+            attempt.shown = number
+            steps = attempt.pending.pop(number)
+            self._lateness.end_step(max(step.stop for step in steps.values()))
+            self.newest = self._line(attempt, number, steps)
+            self.totals.add(self.newest)
+            yield self.newest
+
+    def _line(self, attempt: Attempt, number: int, steps: dict[int, Step]) -> StepLine:
+        times = {rank: step.time for rank, step in steps.items()}
+        slowest = max(times, key=times.__getitem__)
+        is_all = len(steps) == attempt.world_size
+        memory = [step.peak_memory for step in steps.values() if step.peak_memory is not None]
+        return StepLine(
+            attempt=attempt.number,
+            step=number,
+            time=times[slowest],
+            median=int(median(times.values())),
+            slowest=slowest,
+            data_share=_data_share(list(steps.values())),
+            samples=_sum([step.samples for step in steps.values()]) if is_all else None,
+            tokens=_sum([step.tokens for step in steps.values()]) if is_all else None,
+            peak_memory=max(memory, default=None),
+            ranks=len(steps),
+            missing=() if is_all else tuple(rank for rank in range(attempt.world_size) if rank not in steps),
+            latecomer=self._lateness.latecomer(),
+            marks=tuple(sorted({mark for step in steps.values() for mark in step.marks})),
+        )
+
+    def _stall(self, attempt: Attempt, now: float) -> Iterator[Notice]:
+        """Said once until steps end again, and once more when collectives tell who holds the job up."""
+        is_alive = any(not one.is_ended and rank not in attempt.silent for rank, one in attempt.sessions.items())
+        if attempt.progress is None or not is_alive:
+            return
+        quiet = now - attempt.progress
+        usual = self.totals.recent_median() / 1e9
+        if quiet <= max(self.wait, _STALL_FACTOR * usual):
+            self._blamed = None
+            return
+        settled = attempt.progress + max(_SETTLED, _SETTLED_FACTOR * usual)
+        notice = stalled(attempt, quiet, self._lateness.heads if _are_read_since(attempt, settled) else {})
+        if self._blamed is None or (notice.ranks and not self._blamed):
+            self._blamed = notice.ranks
+            yield notice
+
+    def unfinished(self) -> tuple[int, tuple[int, ...]] | None:
+        """The first step that some ranks have reported and others not yet, and these others."""
+        if self.current is None or not self.current.pending:
+            return None
+        number = min(self.current.pending)
+        return number, tuple(_awaited(self.current, number))
+
+
+def _awaited(attempt: Attempt, step: int) -> list[int]:
+    """Ranks that may still report the step: one that reported a later one, or that ended, will not."""
+    awaited = []
+    for rank in range(attempt.world_size):
+        session = attempt.sessions.get(rank)
+        is_done = session is not None and (session.last_step >= step or session.is_ended)
+        if not is_done and rank not in attempt.silent:
+            awaited.append(rank)
+    return awaited
+
+
+def _are_read_since(attempt: Attempt, settled: float) -> bool:
+    """Every ring was read when the job had long come to rest, so that ranks' places can be compared: two rings that
+    were read at moments of their own in a job that moves always differ."""
+    return attempt.is_whole and all(session.ring_heard >= settled for session in attempt.sessions.values())
+
+
+def _data_share(steps: list[Step]) -> float | None:
+    waited = _sum([step.data for step in steps])
+    return None if waited is None else waited / (sum(step.time for step in steps) or 1)
+
+
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None

@@ -1,0 +1,189 @@
+"""Who enqueues last: collectives of ranks on one host, whose stamps come from one clock.
+
+Lateness is what a rank enqueued a collective later than the first rank of its host that takes part. It shows a late
+host thread; what an accelerator does afterwards is not seen. Clocks of several hosts are not compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from lostflops.live.sessions import Attempt, Session
+
+WINDOW: Final = 20
+"""Steps that a judgement looks back on."""
+_MOST_OPEN: Final = 4000
+_SMALLEST_SHARE: Final = 0.5
+_FAIR_FACTOR: Final = 1.5
+"""A rank is named when it is last this often: half the time, and this many times what chance would give it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latecomer:
+    """The rank that is last most often among those of its host."""
+
+    rank: int
+    lateness: int
+    """Median where it was last; over a whole job, the mean."""
+    last: int
+    collectives: int
+
+    @property
+    def share(self) -> float:
+        return self.last / self.collectives
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What some collectives showed, by rank."""
+
+    shown: int = 0
+    """Steps that were shown until then."""
+    met: Counter[int] = field(default_factory=Counter)
+    last: Counter[int] = field(default_factory=Counter)
+    chance: Counter[int] = field(default_factory=Counter)
+    """How often it would be last if all were alike, in thousandths."""
+    behind: Counter[int] = field(default_factory=Counter)
+    """Sum of its lateness."""
+    lateness: dict[int, list[int]] = field(default_factory=dict)
+    """Where it was last."""
+
+    def judge(self, met: dict[int, int]) -> None:
+        first = min(met.values())
+        last = max(met, key=met.__getitem__)
+        self.last[last] += 1
+        self.lateness.setdefault(last, []).append(met[last] - first)
+        chance = 1000 // len(met)
+        for rank, created in met.items():
+            self.met[rank] += 1
+            self.chance[rank] += chance
+            self.behind[rank] += created - first
+
+    def add(self, other: _Tally, sign: int) -> None:
+        for name in ("met", "last", "chance", "behind"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            for rank, value in theirs.items():
+                mine[rank] += sign * value
+
+
+@dataclass(slots=True)
+class _Meetings:
+    """Collectives of one group on one host that not all of its ranks there came to so far."""
+
+    needed: int = 0
+    open: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By number of the collective: when each rank enqueued it."""
+
+    def forget(self) -> None:
+        """The oldest, where a rank does not come to them any more."""
+        while len(self.open) > _MOST_OPEN:
+            del self.open[next(iter(self.open))]
+
+
+@dataclass(slots=True)
+class Lateness:
+    """Matches the collectives of one attempt as they are reported."""
+
+    heads: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, str]]] = field(default_factory=dict)
+    """By group: the number and name of the last collective that each rank enqueued."""
+    whole: _Tally = field(default_factory=_Tally)
+    """All steps so far; holds no single latenesses."""
+    _meetings: dict[tuple[str, int], _Meetings] = field(default_factory=dict)
+    """By host and identity of the group's heads."""
+    _met: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    """Collectives that all ranks of a host came to, by the time of the last; those of shown steps are gone."""
+    _steps: deque[_Tally] = field(default_factory=deque)
+    _shown: int = 0
+    _window: _Tally = field(default_factory=_Tally)
+    """The sum of `_steps`."""
+
+    def take(self, attempt: Attempt) -> None:
+        """What the attempt's sessions enqueued since the last look; it is theirs no more."""
+        meetings: dict[tuple[str, int], _Meetings] = {}
+        for session in attempt.sessions.values():
+            if session.enqueues:
+                self._take_session(session, attempt, meetings)
+                session.enqueues.clear()
+        self._met.sort(key=lambda pair: pair[0])
+
+    def _take_session(self, session: Session, attempt: Attempt, meetings: dict[tuple[str, int], _Meetings]) -> None:
+        groups: dict[str, tuple[_Meetings, dict[int, tuple[int, str]]]] = {}
+        rank = session.rank
+        for group, seq, op, created in session.enqueues:
+            if group not in groups:
+                groups[group] = self._group(session, group, attempt, meetings)
+            here, heads = groups[group]
+            heads[rank] = (seq, op)
+            if here.needed < 2:
+                continue
+            met = here.open.setdefault(seq, {})
+            met[rank] = created
+            if len(met) == here.needed:
+                self._met.append((max(met.values()), here.open.pop(seq)))
+
+    def _group(
+        self, session: Session, group: str, attempt: Attempt, meetings: dict[tuple[str, int], _Meetings]
+    ) -> tuple[_Meetings, dict[int, tuple[int, str]]]:
+        """The meetings of a group on the session's host, and the heads of the group. Members are looked at once per
+        look, not once per rank: there are as many as ranks."""
+        members = session.groups.get(group, ())
+        heads = self.heads.setdefault((group, members), {})
+        key = (session.host, id(heads))
+        if key not in meetings:
+            here = meetings[key] = self._meetings.setdefault(key, _Meetings())
+            here.needed = len(attempt.on_host(session.host).intersection(members))
+            here.forget()
+        return meetings[key], heads
+
+    def end_step(self, stop: int) -> None:
+        """A step ended then: collectives until then that are new count with it.
+
+        Collectors read their ring now and then, so most steps have none, and some have those of many steps. What is
+        older than the window goes when there is something newer.
+        """
+        self._shown += 1
+        count = bisect_right(self._met, stop, key=lambda pair: pair[0])
+        if not count:
+            return
+        tally = _Tally(self._shown)
+        for _, met in self._met[:count]:
+            tally.judge(met)
+        del self._met[:count]
+        self._steps.append(tally)
+        self._window.add(tally, 1)
+        self.whole.add(tally, 1)
+        while self._steps[0].shown <= self._shown - WINDOW:
+            self._window.add(self._steps.popleft(), -1)
+
+    def latecomer(self) -> Latecomer | None:
+        """The rank that stands out over the last steps; None where none does, or nothing could be compared."""
+        rank = _most_often_last(self._window)
+        if rank is None:
+            return None
+        lateness = [value for tally in self._steps for value in tally.lateness.get(rank, ())]
+        return Latecomer(rank, int(median(lateness)), len(lateness), self._window.met[rank])
+
+    def mean_lateness(self) -> dict[int, int]:
+        """By rank, over the last steps."""
+        return {rank: self._window.behind[rank] // met for rank, met in self._window.met.items() if met}
+
+
+def _most_often_last(tally: _Tally) -> int | None:
+    found = [rank for rank, last in tally.last.items() if last > 0]
+    if not found:
+        return None
+    rank = max(found, key=lambda rank: (tally.last[rank] / tally.met[rank], -rank))
+    is_often = tally.last[rank] >= _SMALLEST_SHARE * tally.met[rank]
+    return rank if is_often and 1000 * tally.last[rank] >= _FAIR_FACTOR * tally.chance[rank] else None
+
+
+def overall(tally: _Tally) -> Latecomer | None:
+    """The rank that stands out over all steps, with its mean lateness over all collectives."""
+    rank = _most_often_last(tally)
+    if rank is None:
+        return None
+    return Latecomer(rank, tally.behind[rank] // tally.met[rank], tally.last[rank], tally.met[rank])

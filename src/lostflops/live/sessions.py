@@ -1,0 +1,176 @@
+"""Who reports: sessions as their first record names them, and the attempts of a job that they form.
+
+An attempt has one session of each rank. A rank that comes again, or a host whose restart counter moved, begins the
+next; counters are compared within a host only, because each launcher counts for itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+EDGES_ONLY: Final = 2
+"""Level of a collector that takes too long: from here on it does not tell what a step waited for."""
+MOST_ENQUEUES: Final = 1000
+"""Collectives of a rank that are kept between two looks."""
+
+
+class Step(NamedTuple):
+    """A step of one rank as its collector saw it."""
+
+    stop: int
+    time: int
+    data: int | None
+    """None where the collector records edges of steps only."""
+    samples: int | None
+    tokens: int | None
+    peak_memory: int | None
+    marks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: dict[str, Any], has_phases: bool) -> Step:
+        marks = tuple(mark for mark in ("compiled", "profiled", "skipped") if record.get(mark))
+        return cls(
+            stop=record["stop"],
+            time=record["stop"] - record["start"],
+            data=record["data"] if has_phases else None,
+            samples=record.get("samples"),
+            tokens=record.get("tokens"),
+            peak_memory=record.get("peak_memory"),
+            marks=marks,
+        )
+
+
+Enqueue = tuple[str, int, str, int]
+"""Group, number, operation and time of a collective; a plain tuple, for there are very many."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One process of the job, and what it reported since the last look."""
+
+    rank: int
+    world_size: int
+    host: str
+    restart: int
+    start: int
+    device_name: str | None
+    heard: float = 0.0
+    """When something last came from it, by the watcher's clock in seconds."""
+    last_step: int = -1
+    is_ended: bool = False
+    dropped: int = 0
+    lost: int = 0
+    """Collectives that the ring overwrote before they were read."""
+    ring_heard: float = 0.0
+    """When collectives last came from it."""
+    level: int = 0
+    level_reason: str = ""
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    steps: dict[int, Step] = field(default_factory=dict)
+    enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Session:
+        return cls(
+            rank=int(record["rank"]),
+            world_size=int(record["world_size"]),
+            host=str(record["host"]),
+            restart=int(record.get("restart") or 0),
+            start=int(record["wall"]),
+            device_name=record.get("device_name"),
+        )
+
+    def take(self, record: dict[str, Any], now: float) -> None:
+        self.heard = now
+        kind = record.get("kind")
+        if kind == "step":
+            self.last_step = max(self.last_step, record["step"])
+            self.steps[record["step"]] = Step.of(record, self.level < EDGES_ONLY)
+        elif kind == "collectives":
+            self.ring_heard = now
+            self._take_collectives(record)
+        elif kind == "job" and record["key"] == "groups":
+            self._take_groups(record["value"])
+        elif kind == "overhead":
+            self.level = record["level"]
+            self.level_reason = record.get("reason") or self.level_reason
+        elif kind == "note":
+            count, _ = self.notes.get(record["what"], (0, ""))
+            self.notes[record["what"]] = (count + record.get("count", 1), record.get("reason") or "")
+        elif kind == "end":
+            self.is_ended = True
+
+    def _take_groups(self, groups: dict[str, Any]) -> None:
+        for name, group in groups.items():
+            self.groups[name] = tuple(group.get("ranks") or ())
+
+    def _take_collectives(self, record: dict[str, Any]) -> None:
+        self.lost += record.get("lost") or 0
+        self._take_groups(record.get("groups") or {})
+        self.enqueues.extend([(entry[1], entry[2], entry[3], entry[7]) for entry in record["entries"] if not entry[4]])
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One session of each rank, and the steps that are not shown yet."""
+
+    number: int
+    world_size: int
+    sessions: dict[int, Session] = field(default_factory=dict)
+    pending: dict[int, dict[int, Step]] = field(default_factory=dict)
+    first_heard: dict[int, float] = field(default_factory=dict)
+    """By pending step: when its first rank reported it."""
+    begun: float = 0.0
+    """When its first rank was heard of."""
+    is_announced: bool = False
+    is_end_told: bool = False
+    silent: set[int] = field(default_factory=set)
+    """Ranks that are not waited for any more."""
+    shown: int = -1
+    """The last step that was shown."""
+    progress: float | None = None
+    """When a step was last reported."""
+
+    def accepts(self, session: Session) -> bool:
+        return (
+            session.world_size == self.world_size
+            and session.rank not in self.sessions
+            and all(other.restart == session.restart for other in self.sessions.values() if other.host == session.host)
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.sessions) == self.world_size
+
+    @property
+    def is_ended(self) -> bool:
+        return self.is_whole and all(one.is_ended for one in self.sessions.values())
+
+    def on_host(self, host: str) -> set[int]:
+        return {rank for rank, session in self.sessions.items() if session.host == host}
+
+    @property
+    def hosts(self) -> int:
+        return len({session.host for session in self.sessions.values()})
+
+
+def join(attempts: list[Attempt], new: Iterable[Session]) -> None:
+    """Put sessions into attempts, in the order in which they began."""
+    for session in sorted(new, key=lambda session: session.start):
+        for attempt in reversed(attempts):
+            if attempt.accepts(session):
+                attempt.sessions[session.rank] = session
+                break
+            if session.rank in attempt.sessions:
+                _begin(attempts, session)
+                break
+        else:
+            _begin(attempts, session)
+
+
+def _begin(attempts: list[Attempt], session: Session) -> None:
+    attempts.append(Attempt(len(attempts), session.world_size, {session.rank: session}))

@@ -1,0 +1,56 @@
+"""MFU of a step while the job runs: FLOPs that the user states, over the peak that is stated or known.
+
+MFU = model FLOPs of a step / (its time x ranks x dense peak). A known device has a peak for each dtype, and nothing
+recorded here tells which one the products use: it has to be named. There is no default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.facts.devices import find_device
+from lostflops.live.sessions import Attempt
+
+_FLOPS_PER_NS: Final = 1e3
+"""1 TFLOPS is 1000 FLOP per ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    model_flops: float | None = None
+    """Of one step of the whole job."""
+    peak_tflops: float | None = None
+    dtype: str | None = None
+
+    def mfu(self, time: int, attempt: Attempt) -> float | None:
+        """A part of 1, or None; `reason` then says why."""
+        peak, reason = self._peak(attempt)
+        if reason or peak is None or self.model_flops is None or time <= 0:
+            return None
+        found = self.model_flops / (time * attempt.world_size * peak * _FLOPS_PER_NS)
+        return found if found <= 1 else None
+
+    def reason(self, attempt: Attempt) -> str:
+        """Why MFU is not known; empty where it is, but for steps that would need more than the peak."""
+        return self._peak(attempt)[1]
+
+    def _peak(self, attempt: Attempt) -> tuple[float | None, str]:
+        if self.model_flops is None:
+            return None, "give the FLOPs of one step of all ranks with --model-flops"
+        if self.peak_tflops is not None:
+            return self.peak_tflops, ""
+        names = sorted({session.device_name or "no accelerator" for session in attempt.sessions.values()})
+        if len(names) != 1:
+            return None, f"ranks differ in their device ({', '.join(names)}): give --peak-tflops"
+        device = find_device(names[0])
+        if device is None:
+            return None, f"the peak of {names[0]!r} is not known: give --peak-tflops"
+        if self.dtype is None:
+            return (
+                None,
+                f"name the dtype of the products ({', '.join(device.peaks)}) with --dtype, or give --peak-tflops",
+            )
+        if self.dtype not in device.peaks:
+            return None, f"no confirmed {self.dtype} peak of {device.name} is known: give --peak-tflops"
+        return device.peaks[self.dtype], ""

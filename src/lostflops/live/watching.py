@@ -1,0 +1,44 @@
+"""Looks at a capture again and again, until the job ended or nothing comes any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.live.board import Board, StepLine
+from lostflops.live.follow import Follower
+from lostflops.live.notices import Notice
+
+AFTER_END: Final = 30.0
+"""Seconds without news after every rank ended: a launcher may start the job again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between two looks, and without news until watching ends."""
+
+    interval: float = 1.0
+    patience: float = 600.0
+    is_once: bool = False
+
+
+def watch(
+    follower: Follower,
+    board: Board,
+    pace: Pace,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[list[StepLine | Notice]]:
+    """What each look has to say; also where that is nothing."""
+    heard = clock()
+    while True:
+        now = clock()
+        if board.take(follower.poll(), now):
+            heard = now
+        yield list(board.settle(now))
+        patience = min(pace.patience, AFTER_END) if board.is_ended else pace.patience
+        if pace.is_once or clock() - heard > patience:
+            return
+        sleep(pace.interval)
