@@ -22,13 +22,10 @@ FLAGS = {
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
-<<<<<<< HEAD
     "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},
-=======
     "doctor": {"RUN", "--python", "--json"},
     "watch": {"RUN", "--once", "--interval", "--last", "--wait", "--patience", "--json"}
     | {"--model-flops", "--peak-tflops", "--dtype", "--prometheus", "--otlp", "--otel"},
->>>>>>> eeddeb1b377e096e5a90368c9260be703f1f35c5
     "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},
 }
 

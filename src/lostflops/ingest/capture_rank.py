@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from lostflops.store.tables import (
     STATS,
     TIMINGS,
     Table,
+    table,
 )
 
 _BATCH: Final = 10_000
@@ -69,10 +71,11 @@ class RankCapture:
         self._parts = parts
         self._first = first_attempt
         self._sessions: dict[str, _Session] = {}
-        self._pending: dict[str, list[dict[str, Any]]] = {}
+        self._pending: dict[str, dict[str, list[Any]]] = {}
         self._awaited: dict[tuple[int, int], dict[str, Any]] = {}
         self._parameters: list[records.Parameter] = []
         self._groups: dict[str, dict[str, Any]] = {}
+        self._backends: defaultdict[str, set[str]] = defaultdict(set)
         self._take: dict[type, Callable[[_Session, Any], None]] = {
             records.Session: self._session,
             records.Step: self._step,
@@ -119,8 +122,9 @@ class RankCapture:
             for name in ("shape", "local_shape"):
                 row[name] = None if row[name] is None else _json(row[name])
             self._put(PARAMETERS, {"position": position, **row})
-        for group in self._groups.values():
-            self._put(GROUPS, group)
+        for identity, group in self._groups.items():
+            used = self._backends[identity]
+            self._put(GROUPS, {**group, "backend": next(iter(used)) if len(used) == 1 else None})
         for what, effect, count, reason in self.stats.rows():
             self._put(STATS, {"format": "capture", "what": what, "effect": effect, "count": count, "reason": reason})
         for name in list(self._pending):
@@ -158,22 +162,26 @@ class RankCapture:
         self.stats.add("ring_entries_lost", found.lost)
         for name, group in found.groups.items():
             session.group_ids[name] = self._group(name, group)
-        for values in found.entries:
-            entry = records.entry(values)
-            if entry is None:
-                self.stats.add("malformed_entries")
-                continue
-            session.seen_at(entry.created or None)
-            known = session.group_ids.get(entry.group_name)
-            self.stats.add("enqueues_without_group", int(known is None))
-            names = ("record", "seq", "is_p2p", "bytes_in", "bytes_out")
-            row = {name: getattr(entry, name) for name in names}
-            told = {"group_id": known, "op": canonical_op(entry.op_name), "name": entry.op_name}
-            row |= {"attempt": session.attempt, "created": entry.created or None}
-            self._put(ENQUEUES, {**told, **row})
-            backend, colon, _ = entry.op_name.partition(":")
-            if known is not None and colon and self._groups[known]["backend"] is None:
-                self._groups[known]["backend"] = backend
+        entries = records.entries(found.entries)
+        self.stats.add("malformed_entries", len(found.entries) - len(entries))
+        if not entries:
+            return
+        known = [session.group_ids.get(entry.group_name) for entry in entries]
+        self.stats.add("enqueues_without_group", known.count(None))
+        times = [entry.created or None for entry in entries]
+        seen = [time for time in times if time is not None]
+        session.seen_at(min(seen, default=None), max(seen, default=None))
+        columns: dict[str, list[Any]] = {
+            name: [getattr(entry, name) for entry in entries]
+            for name in ("record", "seq", "is_p2p", "bytes_in", "bytes_out")
+        }
+        columns["attempt"] = [session.attempt] * len(entries)
+        columns |= {"group_id": known, "op": [_op(entry.op_name) for entry in entries], "created": times}
+        columns["name"] = [entry.op_name for entry in entries]
+        self._extend(ENQUEUES, columns)
+        for identity, title in {(one, entry.op_name) for entry, one in zip(entries, known, strict=True)}:
+            if identity is not None:
+                self._backends[identity].add(title.partition(":")[0])
 
     def _group(self, name: str, group: records.Group) -> str:
         identity = group_id(name, group.ranks)
@@ -183,7 +191,6 @@ class RankCapture:
             "size": len(group.ranks),
             "name": name,
             "description": None if group.description in ("", "undefined") else group.description,
-            "backend": None,
         }
         self._groups.setdefault(identity, row)
         return identity
@@ -243,21 +250,26 @@ class RankCapture:
             },
         )
 
-    def _put(self, table: Table, row: dict[str, Any]) -> None:
-        rows = self._pending.setdefault(table.name, [])
-        rows.append(row)
-        if len(rows) >= _BATCH:
-            self._hand_on(table.name)
+    def _put(self, declared: Table, row: dict[str, Any]) -> None:
+        self._extend(declared, {name: [value] for name, value in row.items()})
+
+    def _extend(self, declared: Table, columns: dict[str, list[Any]]) -> None:
+        held = self._pending.setdefault(declared.name, {name: [] for name in columns})
+        for name, values in columns.items():
+            held[name] += values
+        if len(next(iter(held.values()))) >= _BATCH:
+            self._hand_on(declared.name)
 
     def _hand_on(self, name: str) -> None:
-        rows = self._pending.pop(name)
-        declared = next(one for one in _TABLES if one.name == name)
-        columns = {column: [row[column] for row in rows] for column in rows[0]}
-        self.rows[name] += len(rows)
-        self._parts.put(declared, self.rank, len(rows), columns)
+        columns = self._pending.pop(name)
+        rows = len(next(iter(columns.values())))
+        self.rows[name] += rows
+        self._parts.put(table(name), self.rank, rows, columns)
 
 
-_TABLES: Final = (ATTEMPTS, CLOCK_SAMPLES, ENQUEUES, GROUPS, JOB, PARAMETERS, SAMPLES, STATS, TIMINGS)
+@lru_cache(4096)
+def _op(name: str) -> str | None:
+    return canonical_op(name)
 
 
 def _json(value: object) -> str:

@@ -185,7 +185,15 @@ def kind_of(record: object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def entry(values: object) -> Entry | None:
+def entries(found: list[Any]) -> list[Entry]:
+    """Those that can be read."""
+    try:
+        return msgspec.convert(found, list[Entry])
+    except msgspec.ValidationError:
+        return [one for values in found if (one := _entry(values)) is not None]
+
+
+def _entry(values: object) -> Entry | None:
     try:
         return msgspec.convert(values, Entry)
     except msgspec.ValidationError:

@@ -7,7 +7,7 @@ first.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from lostflops.ingest.flight_join import fill, groupless, with_stat
 from lostflops.ingest.gloo_order import FlightEntries
@@ -17,7 +17,9 @@ from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.tables import COLLECTIVES, ENQUEUES, FLIGHT, GROUPS, STATS
 
-_ENTRY = ("record", "name", "op", "bytes_in", "group_id", "seq", "created")
+_AROUND: Final = 120_000_000_000
+"""Of a long job's ring only what was enqueued around its trace is read, in ns."""
+_ENTRY: Final = ("record", "name", "op", "bytes_in", "group_id", "seq", "created")
 
 
 def number_by_ring(run: RunWriter, files: Files, ranks: set[int]) -> None:
@@ -36,19 +38,20 @@ def _complete(written: WrittenRanks) -> None:
     collectives = written.read(COLLECTIVES, kineto.NAME)
     if not any("gloo" in columns["metadata"] for columns in collectives.values()):
         return
-    ring, stats = written.read(ENQUEUES, capture.NAME), written.read(STATS, kineto.NAME)
+    begins = {rank: written.profiled_from(rank) for rank in written.ranks}
+    near = f"created BETWEEN {min(begins.values()) - _AROUND} AND {max(begins.values()) + _AROUND}"
+    ring, stats = written.read(ENQUEUES, capture.NAME, near), written.read(STATS, kineto.NAME)
     told = [written.read(GROUPS, source) for source in (kineto.NAME, capture.NAME)]
     for rank in written.ranks:
         if "gloo" not in collectives[rank]["metadata"] or not ring[rank]["record"]:
             continue
         sizes = {g: n for groups in told for g, n in zip(groups[rank]["group_id"], groups[rank]["size"], strict=True)}
-        profiled_from = written.profiled_from(rank)
-        rows = _around(ring[rank], profiled_from)
+        rows = _around(ring[rank], begins[rank])
         columns = {name: [ring[rank][name][row] for row in rows] for name in (*_ENTRY, "is_p2p")}
         # Transfers are counted by themselves.
         columns["seq"] = [None if p2p else seq for seq, p2p in zip(columns["seq"], columns["is_p2p"], strict=True)]
         entries = FlightEntries(*(columns[name] for name in _ENTRY))
-        fill(collectives[rank], entries, columns["group_id"], sizes, profiled_from)
+        fill(collectives[rank], entries, columns["group_id"], sizes, begins[rank])
         stats[rank] = with_stat(stats[rank], groupless(rank, collectives[rank]))
     written.replace(COLLECTIVES, kineto.NAME, collectives)
     written.replace(STATS, kineto.NAME, stats)

@@ -29,10 +29,10 @@ class WrittenRanks:
         files = self._files.get(table.name, ())
         return [file for file in files if file.format == source_format and wanted & set(file.ranks)]
 
-    def read(self, table: Table, source_format: str) -> dict[int, Columns]:
+    def read(self, table: Table, source_format: str, where: str = "true") -> dict[int, Columns]:
         names = table.column_names()
         found: dict[int, Columns] = {rank: {name: [] for name in names} for rank in self.ranks}
-        chosen = f"rank IN ({', '.join(map(str, self.ranks))})"
+        chosen = f"rank IN ({', '.join(map(str, self.ranks))}) AND {where}"
         for file in self._own(table, source_format, self.ranks):
             rows = self._writer.read(self._run.folder / file.path, chosen)
             for row, rank in enumerate(rows["rank"]):
