@@ -19,6 +19,7 @@ FLAGS = {
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},
     "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},
+    "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
