@@ -57,6 +57,10 @@ class Step(msgspec.Struct):
 class DeviceStep(msgspec.Struct):
     step: Small
     time: Time
+    data: Time | None = None
+    forward: Time | None = None
+    backward: Time | None = None
+    optimizer: Time | None = None
 
 
 class Group(msgspec.Struct):
@@ -166,7 +170,7 @@ def typed(record: object) -> Record | str:
     """The record, or what is wrong with it.
 
     >>> typed({"kind": "device_step", "step": 3, "time": 7})
-    DeviceStep(step=3, time=7)
+    DeviceStep(step=3, time=7, data=None, forward=None, backward=None, optimizer=None)
     >>> typed({"kind": "device_step", "step": -3, "time": 7}), typed({"kind": "hologram"})
     ('malformed_records', 'unknown_records')
     """
