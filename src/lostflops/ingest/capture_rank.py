@@ -33,6 +33,7 @@ from lostflops.store.tables import (
 _BATCH: Final = 10_000
 _MOST_AWAITED: Final = 8_192
 """Steps that are held back for the time of their device, which comes later."""
+_ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forward", "backward", "optimizer")}
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 _MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "skipped", "compiled", "profiled")
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
@@ -143,7 +144,7 @@ class RankCapture:
         key = session.attempt, step.step
         if key in self._awaited:
             self._put(TIMINGS, self._awaited.pop(key))
-        self._awaited[key] = {"attempt": session.attempt, "device_time": None, **row}
+        self._awaited[key] = {"attempt": session.attempt, **dict.fromkeys(_ON_DEVICE.values()), **row}
         if len(self._awaited) > _MOST_AWAITED:
             self._release(_MOST_AWAITED // 2)
 
@@ -152,7 +153,7 @@ class RankCapture:
         if row is None:
             self.stats.add("device_times_without_step")
         else:
-            row["device_time"] = device.time
+            row |= {column: getattr(device, name) for name, column in _ON_DEVICE.items()}
 
     def _release(self, count: int) -> None:
         for key in list(self._awaited)[:count]:

@@ -355,6 +355,15 @@ TIMINGS = Table(
         Column("optimizer", "BIGINT", "Inside the optimizers' steps.", "ns"),
         Column("outside", "BIGINT", "The rest: stop - start less the four before.", "ns"),
         Column("device_time", "BIGINT", "From edge to edge on the accelerator, by its events; null on a CPU.", "ns"),
+        *(
+            Column(f"device_{phase}", "BIGINT", f"Of that, between the events around the {what}.", "ns")
+            for phase, what in (
+                ("data", "wait for a batch"),
+                ("forward", "forward pass"),
+                ("backward", "backward pass"),
+                ("optimizer", "optimizers' steps"),
+            )
+        ),
         Column("microbatches", "INTEGER", "Backward passes in the step."),
         Column("samples", "BIGINT", "Samples of its batches, where their first dimension shows them."),
         Column("tokens", "BIGINT", "Tokens of its batches, where they hold token ids."),
