@@ -53,13 +53,28 @@ def test_a_rank(folder, ask):
     first = [session(0, 2, wall=1), step(0, 10, PHASES, samples=8, tokens=4096, own=7, compiled=True)]
     second = [
         step(1, 15 * MS + 10, PHASES, peak_memory=99),
-        {"kind": "device_step", "step": 0, "time": 123},
+        {"kind": "device_step", "step": 0, "time": 123, "forward": 40, "backward": 60, "optimizer": 5},
         end(90 * MS),
     ]
     write(folder, 0, frames(0, "a", first, second, dropped=3))
     assert ask("select * exclude (rank) from timings order by step") == [
-        (0, 0, BASE + 10, BASE + 10 + 15 * MS, *PHASES, 123, 1, 8, 4096, None, 7, False, True, False),
-        (0, 1, BASE + 10 + 15 * MS, BASE + 10 + 30 * MS, *PHASES, None, 1, None, None, 99, 0, False, False, False),
+        (0, 0, BASE + 10, BASE + 10 + 15 * MS, *PHASES, 123, None, 40, 60, 5, 1, 8, 4096, None, 7, False, True, False),
+        (
+            0,
+            1,
+            BASE + 10 + 15 * MS,
+            BASE + 10 + 30 * MS,
+            *PHASES,
+            *[None] * 5,
+            1,
+            None,
+            None,
+            99,
+            0,
+            False,
+            False,
+            False,
+        ),
     ]
     assert ask("select * from attempts") == [(0, 0, "a", 2, 0, 0, BASE + 1, BASE + 90 * MS, True, 5, 3)]
     assert ask("select host, device, world_size, backend, formats, rank_source, events from ranks") == [
