@@ -47,8 +47,10 @@ def test_the_innermost_module_of_the_same_thread(rows):
     ]
 
 
-def test_modules_are_no_annotations(rows, traces):
-    trace = [note("loss", 0, 100), module("head", 10, 50), op("aten::mm", 20, 5), step(3, 0, 200)]
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op"])
+def test_modules_are_neither_annotations_nor_ops(rows, traces, category):
+    head = module("head", 10, 50) | {"cat": category}
+    trace = [note("loss", 0, 100), head, op("aten::mm", 20, 5), step(3, 0, 200)]
     assert rows("select annotation, module from events where name = 'aten::mm'", trace) == [("loss", "head")]
     assert traces.ask("select kind, annotation, module from events where name like 'lostflops%'") == [
         ("module", "loss", "head")
@@ -150,12 +152,13 @@ def test_without_modules_the_column_is_null(rows):
     assert rows(OPS, [forward("aten::mm", 0, 5, 1), *node("MmBackward0", 10, 5, 1)])[0] == ("aten::mm", None)
 
 
+@pytest.mark.parametrize("fast", [False, True], ids=["annotations", "ops"])
 @pytest.mark.parametrize("checkpoint", [None, True, False], ids=["plain", "reentrant", "non-reentrant"])
-def test_what_torch_records(checkpoint, tmp_path):
+def test_what_torch_records(checkpoint, fast, tmp_path):
     """Each linear layer of a chain has two products backward for each forward one, but the first, whose input needs no
     gradient; a recomputed one has twice the forward products."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    chain = annotated(torch, torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3))))
+    chain = annotated(torch, torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3))), fast=fast)
     path = tmp_path / "rank0.json"
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         hidden = chain[1](chain[0](torch.ones(4, 8)))
@@ -181,13 +184,14 @@ def test_what_torch_records(checkpoint, tmp_path):
     )
 
 
-def annotated(torch, model):
-    """The model with hooks that annotate its modules as the collector does."""
+def annotated(torch, model, *, fast=True):
+    """The model with hooks that annotate its modules as the collector does, where it can with the fast range."""
     open_notes = []
+    make = torch._C._profiler._RecordFunctionFast if fast else torch.profiler.record_function
 
     def enter(name):
         def hook(*_):
-            open_notes.append(torch.profiler.record_function(f"lostflops.module: {name or '(root)'}"))
+            open_notes.append(make(f"lostflops.module: {name or '(root)'}"))
             open_notes[-1].__enter__()
 
         return hook

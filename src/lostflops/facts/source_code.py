@@ -1,6 +1,7 @@
 """Whose code a stack frame is, told by its file: the program's, PyTorch's, another library's or the collector's."""
 
 import re
+import sys
 from typing import Final
 
 PROGRAM: Final = "program"
@@ -8,8 +9,13 @@ CODES: Final = (PROGRAM, "torch", "library", "lostflops")
 _RULES: Final = (
     ("lostflops", re.compile(r"(?:^|-packages/|/src/)lostflops/")),
     ("torch", re.compile(r"(?:^|-packages/|/pytorch/)(?:torch|functorch)/")),
-    ("library", re.compile(r"/(?:site|dist)-packages/|(?:^|/)python\d[\d.]*/|^<frozen ")),
+    ("library", re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[\d.]*/|^<frozen[ _]")),
 )
+_LIBRARIES: Final = sys.stdlib_module_names | {
+    *("PIL", "accelerate", "deepspeed", "numpy", "pandas", "pytorch_lightning", "scipy", "tensorboard"),
+    *("torchaudio", "torchvision", "tqdm", "transformers", "triton", "wandb"),
+}
+"""What a path that was cut at an entry of `sys.path` begins with; another library there looks like the program."""
 
 
 def code_of(frame: str) -> str:
@@ -17,11 +23,14 @@ def code_of(frame: str) -> str:
 
     >>> code_of("load /home/me/torch/data.py:3"), code_of("step /venv/site-packages/torch/optim/adam.py:9")
     ('program', 'torch')
-    >>> code_of("dumps /usr/lib/python3.13/json/__init__.py:231"), code_of("<module> <frozen runpy>:88")
-    ('library', 'library')
+    >>> code_of("dumps json/__init__.py:231"), code_of("run threading.py:9"), code_of("<module> <frozen_runpy>:88")
+    ('library', 'library', 'library')
     """
     place = place_of(frame)
-    return next((code for code, pattern in _RULES if pattern.search(place)), PROGRAM)
+    first = place.partition("/")[0].partition(".py:")[0]
+    return next(
+        (code for code, pattern in _RULES if pattern.search(place)), "library" if first in _LIBRARIES else PROGRAM
+    )
 
 
 def function_of(frame: str) -> str:

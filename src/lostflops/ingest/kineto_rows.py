@@ -163,8 +163,7 @@ class KinetoRows:
         if kind in ("op", "annotation"):
             kinds[self.vocabulary.is_comm_host_event[name]] = _HOST_COMM
             kinds[self.vocabulary.step_of_name[name] != NO_STEP] = _ANNOTATION
-            if kind == "annotation":
-                self._keep_modules(columns)
+            self._keep_modules(columns)
             self._keep_host_comm(events, columns, first_row)
             self._keep_steps_and_annotations(columns)
         elif kind == "span" and self.recording.span is None:
@@ -236,6 +235,7 @@ class KinetoRows:
             self.recording.annotations.append(kept)
 
     def _keep_modules(self, columns: Columns) -> None:
+        """The cheapest range that PyTorch offers is recorded as an op, the usual one as an annotation."""
         modules = self.vocabulary.module_of_name[columns["name"]]
         rows = np.flatnonzero(modules)
         if rows.size:
