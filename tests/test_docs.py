@@ -13,7 +13,7 @@ from lostflops.store.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
 VERBS = [function.__name__ for _, function in COMMANDS]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"])
 
 
 def read(path: str) -> str:
@@ -83,7 +83,8 @@ def test_every_exit_code_is_documented() -> None:
 def folders() -> list[str]:
     package = ROOT / "src" / "lostflops"
     inner = [path for path in package.rglob("*") if path.is_dir() and list(path.glob("*.py"))]
-    outer = [ROOT / name for name in (".ci", "benchmarks", "docs", "scripts", "tests") if (ROOT / name).is_dir()]
+    named = (".ci", "benchmarks", "docs", "examples", "scripts", "tests")
+    outer = [ROOT / name for name in named if (ROOT / name).is_dir()]
     return sorted(path.name for path in [*inner, *outer])
 
 

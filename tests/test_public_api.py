@@ -12,7 +12,7 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 
 def test_the_public_names_are_frozen() -> None:
-    assert set(lostflops.__all__) == {"LostflopsError", "Run", "__version__"}
+    assert set(lostflops.__all__) == {"LostflopsError", "Run", "__version__", "record", "step", "trace_handler"}
     assert dir(lostflops) == sorted(lostflops.__all__)
 
 

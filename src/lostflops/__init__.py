@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lostflops._version import __version__
+    from lostflops.collect.api import record, step
+    from lostflops.collect.trace_handler import trace_handler
     from lostflops.errors import LostflopsError
     from lostflops.store.run import Run
 
-__all__ = ["LostflopsError", "Run", "__version__"]
+__all__ = ["LostflopsError", "Run", "__version__", "record", "step", "trace_handler"]
 
 _HOMES = {
     "LostflopsError": "lostflops.errors",
     "Run": "lostflops.store.run",
     "__version__": "lostflops._version",
+    "record": "lostflops.collect.api",
+    "step": "lostflops.collect.api",
+    "trace_handler": "lostflops.collect.trace_handler",
 }
 
 

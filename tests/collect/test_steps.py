@@ -119,6 +119,30 @@ def test_nested_phases_count_for_the_outermost() -> None:
     assert loop.steps == []
 
 
+def test_passes_of_an_optimizers_closure_count_as_what_they_are() -> None:
+    loop = Loop()
+    for _ in range(2):
+        loop.clock.optimizer_begins(1, loop.now)
+        loop.idle(1)
+        loop.phase(FORWARD, 10)
+        loop.idle(2)
+        loop.phase(BACKWARD, 20)
+        loop.idle(4)
+        loop.clock.optimizer_ended(1, loop.now)
+    assert [times(step) for step in loop.steps] == [(0, 37, [0, 10, 20, 7]), (37, 74, [0, 10, 20, 7])]
+    assert [step.microbatches for step in loop.steps] == [1, 1]
+
+
+def test_a_skipped_update_is_told_with_explicit_edges_too() -> None:
+    loop = Loop()
+    loop.clock.is_explicit = True
+    loop.update(1, 2, skipped=True)
+    loop.clock.end(loop.now)
+    loop.update(1, 2)
+    loop.clock.end(loop.now)
+    assert [step.skipped for step in loop.steps] == [True, False]
+
+
 def test_a_forward_call_that_no_backward_follows_lasts_until_it_returns() -> None:
     loop = Loop()
     loop.phase(FORWARD, 10)

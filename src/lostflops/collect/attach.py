@@ -17,7 +17,16 @@ def attach(settings: Settings | None = None) -> Recorder | None:
     if current.recorder is not None or chosen is None:
         return current.recorder
     recorder = current.recorder = Recorder(chosen)
-    install(recorder)
+    recorder.remove_hooks = install(recorder)
     os.register_at_fork(after_in_child=recorder.abandon)
     atexit.register(recorder.close)
     return recorder
+
+
+def detach() -> None:
+    """End the recording of this process before the process ends; it may be attached again."""
+    recorder, current.recorder = current.recorder, None
+    if recorder is not None:
+        recorder.close()
+        recorder.remove_hooks()
+        atexit.unregister(recorder.close)

@@ -20,16 +20,25 @@ if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
 
 
-def install(recorder: Recorder) -> None:
+def install(recorder: Recorder) -> Callable[[], None]:
+    """Returns what takes the hooks away again."""
     watched = _Optimizers(recorder)
-    optimizers.register_optimizer_step_pre_hook(watched.begins)
-    optimizers.register_optimizer_step_post_hook(watched.ended)
     _unseen_by_dynamo(_Optimizers.begins, _Optimizers.ended)
-    _wrap(torch.autograd, "backward", lambda original: _backward(recorder, original))
-    _wrap(torch.amp.GradScaler, "step", lambda original: _scaled_step(watched, original))
-    _wrap(torch.utils.data.DataLoader, "__iter__", lambda original: _loading(recorder, original))
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators share it
-    _wrap(iterator, "__next__", lambda original: _next_batch(recorder, original))
+    removals = [
+        optimizers.register_optimizer_step_pre_hook(watched.begins).remove,
+        optimizers.register_optimizer_step_post_hook(watched.ended).remove,
+        _wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)),
+        _wrap(torch.amp.GradScaler, "step", lambda original: _scaled_step(watched, original)),
+        _wrap(torch.utils.data.DataLoader, "__iter__", lambda original: _loading(recorder, original)),
+        _wrap(iterator, "__next__", lambda original: _next_batch(recorder, original)),
+    ]
+
+    def remove() -> None:
+        for removal in removals:
+            removal()
+
+    return remove
 
 
 def watch_modules(recorder: Recorder, roots: list[Any]) -> None:
@@ -150,10 +159,18 @@ def _next_batch(recorder: Recorder, original: Callable[..., Any]) -> Callable[..
     return __next__
 
 
-def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    wrapped = around(getattr(owner, name))
+def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Returns what puts the original back, unless somebody else has wrapped ours meanwhile."""
+    original = getattr(owner, name)
+    wrapped = around(original)
     _unseen_by_dynamo(wrapped)
     setattr(owner, name, wrapped)
+
+    def restore() -> None:
+        if getattr(owner, name) is wrapped:
+            setattr(owner, name, original)
+
+    return restore
 
 
 def _unseen_by_dynamo(*functions: Callable[..., Any]) -> None:

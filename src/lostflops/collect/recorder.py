@@ -41,6 +41,7 @@ class Recorder:
         self.writer: Writer | None = None
         self.windows: Any = None
         self.optimizers: list[Any] = []
+        self.remove_hooks: Callable[[], None] = lambda: None
         self._thread = threading.main_thread().ident
         self._is_thread_known = False
         self._budget = Budget(settings.overhead)
@@ -166,8 +167,10 @@ class Recorder:
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
         from lostflops.collect.identity import identity
+        from lostflops.collect.nvtx import show_in_nvtx
         from lostflops.collect.windows import Windows
 
+        show_in_nvtx(self.clock)
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring, self._device = FlightRing(self.settings.overhead), device_time()

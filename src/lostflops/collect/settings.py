@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+from lostflops.errors import UsageError
 
 VARIABLE: Final = "LOSTFLOPS_COLLECT"
 OPTIONS: Final = ("shapes", "flops", "memory", "stack", "modules", "samples")
@@ -28,6 +31,18 @@ class Settings:
     options: frozenset[str] = DEFAULT_OPTIONS
     overhead: float = 0.01
     """Share of the step time that the collector may take."""
+
+    def checked(self) -> Self:
+        """Raises UsageError where one of them means nothing."""
+        if self.steps not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", self.steps):
+            raise UsageError(f"steps {self.steps!r} is none of auto, none and FIRST:COUNT, such as 20:3.")
+        if self.ranks not in ("all", "hosts") and not re.fullmatch(r"\d+(,\d+)*", self.ranks):
+            raise UsageError(f"ranks {self.ranks!r} is none of all, hosts and numbers, such as 0,8.")
+        if unknown := self.options - set(OPTIONS):
+            raise UsageError(f"options {', '.join(sorted(unknown))}: there is only {', '.join(OPTIONS)}.")
+        if not 0 < self.overhead <= 1:
+            raise UsageError(f"overhead {self.overhead!r} is no share of the step time, such as 0.01.")
+        return self
 
     def to_text(self) -> str:
         return json.dumps(

@@ -1,8 +1,9 @@
 """Steps and their phases, told from what hooks see on the training thread. Knows no torch and reads no clock.
 
-Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts.
-The forward phase lasts from a module's call until the backward pass begins, so that the loss belongs to it; where
-something else follows, an evaluation for instance, until the call returns.
+Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts,
+but passes inside an optimizer's step, which are those of its closure, count as what they are. The forward phase lasts
+from a module's call until the backward pass begins, so that the loss belongs to it; where something else follows, an
+evaluation for instance, until the call returns.
 
 A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
 stepped again; that is known after one round, whose end is told afterwards.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 DATA, FORWARD, BACKWARD, OPTIMIZER = range(4)
 PHASES: Final = ("data", "forward", "backward", "optimizer")
@@ -39,6 +40,14 @@ class Step:
         return copied
 
 
+class Watcher(Protocol):
+    """Sees phases and steps as they begin; -1 is no phase."""
+
+    def phase(self, phase: int) -> None: ...
+
+    def step(self, number: int) -> None: ...
+
+
 class StepClock:
     """`on_step` gets every finished step, on the thread that ended it."""
 
@@ -47,7 +56,8 @@ class StepClock:
         self.step = Step()
         self.is_explicit = False
         """The program ends its steps itself; optimizers no longer do."""
-        self._depth = 0
+        self.watcher: Watcher | None = None
+        self._nested: list[int] = []
         self._phase = -1
         self._entered = 0
         self._forward_left = -1
@@ -56,28 +66,32 @@ class StepClock:
         self._tentative: Step | None = None
 
     def enter(self, phase: int, now: int) -> None:
-        self._depth += 1
-        if self._depth > 1:
-            return
-        if self.step.start < 0:
-            self.step.start = now
-        if phase == BACKWARD and self._forward_left >= 0:
-            self.step.phases[FORWARD] += now - self._forward_left
-        self._forward_left = -1
-        self._phase, self._entered = phase, now
+        self._nested.append(phase)
+        if self._phase in (-1, OPTIMIZER) and phase != self._phase:
+            self._turn_to(phase, now)
 
     def leave(self, now: int) -> None:
-        if self._depth == 0:
+        if not self._nested:
             return
-        self._depth -= 1
-        if self._depth:
-            return
-        self.step.phases[self._phase] += now - self._entered
-        if self._phase == BACKWARD:
+        self._nested.pop()
+        following = next((phase for phase in self._nested if phase != OPTIMIZER), OPTIMIZER if self._nested else -1)
+        if following != self._phase:
+            self._turn_to(following, now)
+
+    def _turn_to(self, phase: int, now: int) -> None:
+        left, self._phase = self._phase, phase
+        if self.step.start < 0:
+            self.step.start = now
+        if left >= 0:
+            self.step.phases[left] += now - self._entered
+        if left == BACKWARD:
             self.step.microbatches += 1
-        if self._phase == FORWARD:
-            self._forward_left = now
-        self._phase = -1
+        if phase == BACKWARD and self._forward_left >= 0:
+            self.step.phases[FORWARD] += now - self._forward_left
+        self._forward_left = now if left == FORWARD and phase == -1 else -1
+        self._entered = now
+        if self.watcher is not None:
+            self.watcher.phase(phase)
 
     def batch(self, samples: int | None, tokens: int | None) -> None:
         if samples is not None:
@@ -87,15 +101,17 @@ class StepClock:
 
     def optimizer_begins(self, optimizer: int, now: int) -> None:
         """Before `enter(OPTIMIZER)`, of the outermost optimizer."""
-        if self._depth == 0 and not self.is_explicit and optimizer in self._stepped:
+        if not self._nested and not self.is_explicit and optimizer in self._stepped:
             self._close_afterwards()
         self.enter(OPTIMIZER, now)
 
     def optimizer_ended(self, optimizer: int, now: int, *, skipped: bool = False) -> None:
         self.leave(now)
-        if self._depth or self.is_explicit:
+        if self._nested:
             return
         self.step.skipped = self.step.skipped or skipped
+        if self.is_explicit:
+            return
         self._stepped.append(optimizer)
         if optimizer == self._closing:
             self.end(now)
@@ -105,7 +121,7 @@ class StepClock:
 
     def end(self, now: int) -> None:
         """The step ends here; what a phase that is still open took so far belongs to it."""
-        if self._depth:
+        if self._nested:
             self.step.phases[self._phase] += now - self._entered
             self._entered = now
         self._finish(self.step, now, Step(self.step.number + 1, now))
@@ -131,6 +147,8 @@ class StepClock:
         self.step = following
         self._stepped.clear()
         self._tentative = None
+        if self.watcher is not None:
+            self.watcher.step(following.number)
         self._on_step(ended)
 
 

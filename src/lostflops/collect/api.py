@@ -1,0 +1,150 @@
+"""What a program may tell the collector itself: where it records to, where its steps end, what it waits for.
+
+Where `lostflops run` records the process already, everything goes to its run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from lostflops.capture import FOLDER
+from lostflops.collect import current
+from lostflops.collect.settings import DEFAULT_OPTIONS, Settings
+from lostflops.collect.steps import DATA, OPTIMIZER
+
+if TYPE_CHECKING:
+    from lostflops.collect.recorder import Recorder
+
+T = TypeVar("T")
+
+
+def record(
+    run: str | os.PathLike[str],
+    *,
+    steps: str = "auto",
+    repeat: int = 0,
+    ranks: str = "all",
+    options: Iterable[str] = DEFAULT_OPTIONS,
+    overhead: float = 0.01,
+) -> Recording:
+    """Record the training of this process into the folder `run`, while the `with` block lasts.
+
+    The arguments are those of `lostflops run`. Raises UsageError where one of them means nothing.
+    """
+    folder = Path(run).absolute() / FOLDER
+    return Recording(Settings(folder, steps, repeat, ranks, frozenset(options), overhead).checked())
+
+
+def step() -> None:
+    """The training step ends here; from the first call on, optimizers end none. Does nothing where nothing records."""
+    if current.recorder is not None:
+        _end_step(current.recorder)
+
+
+class Recording:
+    """A recording from `start` to `stop`, or of a `with` block."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._is_ours = False
+
+    def start(self, *, is_explicit: bool = False) -> Self:
+        """With `is_explicit` only `step` ends steps, from the first one on."""
+        from lostflops.collect.attach import attach
+
+        if current.recorder is None:
+            _ask_for_flight_recorder()
+            self._is_ours = attach(self._settings) is not None
+        if is_explicit and current.recorder is not None:
+            current.recorder.clock.is_explicit = True
+        return self
+
+    def stop(self) -> None:
+        """Write what is left; a recording that was there before goes on."""
+        from lostflops.collect.attach import detach
+
+        if self._is_ours:
+            self._is_ours = False
+            detach()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def step(self) -> None:
+        """The training step ends here, as with `lostflops.step()`."""
+        step()
+
+    def steps(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, one for each step: a step is the wait for its batch and what the loop does with it.
+
+        A loop that is left with `break` ends its last step if an optimizer stepped in it.
+        """
+        recorder = current.recorder
+        if recorder is None:
+            yield from batches
+            return
+        recorder.clock.is_explicit = True
+        recorder.training()
+        waiting = _Waiting(recorder, batches)
+        for batch in waiting:
+            try:
+                yield batch
+            except GeneratorExit:
+                if recorder.clock.step.phases[OPTIMIZER]:
+                    _end_step(recorder)
+                raise
+            _end_step(recorder)
+
+
+class _Waiting(Iterator[T]):
+    """Takes from an iterable; its own time is time spent waiting for data."""
+
+    def __init__(self, recorder: Recorder, batches: Iterable[T]) -> None:
+        self._recorder = recorder
+        recorder.enter(DATA)
+        try:
+            self._batches = iter(batches)
+        finally:
+            recorder.leave()
+
+    def __next__(self) -> T:
+        clock = self._recorder.clock
+        known = clock.step.samples
+        self._recorder.enter(DATA)
+        try:
+            batch = next(self._batches)
+        finally:
+            self._recorder.leave()
+        if clock.step.samples == known:  # no loader that hooks saw has counted it
+            self._recorder.guarded(lambda _: clock.batch(*_size(batch)))
+        return batch
+
+
+def _size(batch: object) -> tuple[int | None, int | None]:
+    from lostflops.collect.batches import batch_size
+
+    return batch_size(batch)
+
+
+def _end_step(recorder: Recorder) -> None:
+    def end(now: int) -> None:
+        recorder.clock.is_explicit = True
+        if recorder.clock.step.start < 0:
+            recorder.clock.step.start = now  # nothing was seen before: the first step begins here
+        else:
+            recorder.clock.end(now)
+
+    recorder.training()
+    recorder.guarded(end)
+
+
+def _ask_for_flight_recorder() -> None:
+    """Heard where no process group has been made yet."""
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")

@@ -1,0 +1,35 @@
+"""`Accelerator(log_with=LostflopsTracker("run"))`: all processes record from `init_trackers` to `end_training`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from accelerate.tracking import GeneralTracker
+
+from lostflops.collect.api import Recording, record
+
+
+class LostflopsTracker(GeneralTracker):  # type: ignore[misc]
+    """Steps are those of the optimizer, so gradient accumulation counts as it should. Logged values are not kept.
+
+    `settings` are those of `lostflops.record`.
+    """
+
+    name = "lostflops"
+    requires_logging_directory = False
+    main_process_only = False
+
+    def __init__(self, run: str | os.PathLike[str], **settings: Any) -> None:
+        super().__init__()
+        self._recording = record(run, **settings)
+
+    @property
+    def tracker(self) -> Recording:
+        return self._recording
+
+    def start(self) -> None:
+        self._recording.start()
+
+    def finish(self) -> None:
+        self._recording.stop()

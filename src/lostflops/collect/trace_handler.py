@@ -1,0 +1,48 @@
+"""`torch.profiler` writes into a run: traces named as the collector names those of its windows."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from lostflops.capture import FOLDER, trace_file
+
+
+def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:
+    """For `torch.profiler.profile(on_trace_ready=...)`: each trace is one more window of this rank in `run`."""
+    folder = Path(run).absolute() / FOLDER
+
+    def write(profiler: Any) -> None:
+        from lostflops.collect.identity import identity
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _export(profiler, _free(folder, identity()["rank"]))
+        except (OSError, RuntimeError) as error:
+            warnings.warn(f"lostflops: a trace is lost, it could not be written to {folder}: {error}", stacklevel=2)
+
+    return write
+
+
+def _free(folder: Path, rank: int) -> Path:
+    names = (trace_file(folder, rank, window) for window in count())
+    return next(name for name in names if not name.exists())
+
+
+def _export(profiler: Any, target: Path) -> None:
+    """In one step, as readers of the folder expect."""
+    raw, packed = target.with_name(f".{target.name}.json"), target.with_name(f".{target.name}.new")
+    try:
+        profiler.export_chrome_trace(str(raw))
+        with raw.open("rb") as source, gzip.open(packed, "wb", compresslevel=4) as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+        packed.replace(target)
+    finally:
+        raw.unlink(missing_ok=True)
+        packed.unlink(missing_ok=True)

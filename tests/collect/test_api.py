@@ -1,0 +1,178 @@
+"""What programs tell the collector themselves, in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lostflops
+from collect.captured import records, share
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+class Training:
+    """A model that is updated twice for each batch: only the loop knows what a step is."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def update(self, batch: Any) -> None:
+        self.model(batch).sum().backward()
+        self.optimizer.step()
+
+    def twice(self, batch: Any) -> None:
+        self.update(batch)
+        self.update(batch)
+
+
+def batches(count: int, seconds: float = 0.0) -> Iterator[Any]:
+    for _ in range(count):
+        time.sleep(seconds)
+        yield torch.ones(3, 4)
+
+
+def steps_of(run: Path) -> list[dict[str, Any]]:
+    return records(run, "step")[0]
+
+
+def test_a_loop_ends_a_step_with_each_batch(tmp_path: Path) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="none") as recording:
+        for batch in recording.steps(batches(5)):
+            training.twice(batch)
+    found = steps_of(tmp_path)
+    assert [(step["step"], step["microbatches"], step["samples"]) for step in found] == [(n, 2, 3) for n in range(5)]
+    assert all(later["start"] == earlier["stop"] for earlier, later in pairwise(found))
+    assert len(records(tmp_path, "end")[0]) == 1
+
+
+def test_the_wait_for_a_batch_is_data(tmp_path: Path) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="none") as recording:
+        for batch in recording.steps(batches(5, seconds=0.05)):
+            training.update(batch)
+            time.sleep(0.01)
+    found = steps_of(tmp_path)
+    assert all(step["data"] >= 50_000_000 for step in found)
+    assert all(step["stop"] - step["start"] >= step["data"] + 10_000_000 for step in found)
+
+
+def test_batches_of_a_loader_are_counted_and_waited_for_once(tmp_path: Path) -> None:
+    training = Training()
+    loader = torch.utils.data.DataLoader(torch.ones(12, 4), batch_size=3)
+    with lostflops.record(tmp_path, steps="none") as recording:
+        for batch in recording.steps(loader):
+            training.update(batch)
+    assert [step["samples"] for step in steps_of(tmp_path)] == [3] * 4
+    assert share(steps_of(tmp_path), "data") < 1
+
+
+@pytest.mark.parametrize(("is_trained", "expected"), [(True, 3), (False, 2)])
+def test_a_loop_that_is_left_ends_its_step_if_it_trained(tmp_path: Path, is_trained: bool, expected: int) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="none") as recording:
+        for number, batch in enumerate(recording.steps(batches(9))):
+            if number < 2 or is_trained:
+                training.update(batch)
+            if number == 2:
+                break
+    assert len(steps_of(tmp_path)) == expected
+
+
+def test_steps_that_the_program_ends_overrule_optimizers(tmp_path: Path) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="none"):
+        training.update(torch.ones(3, 4))
+        lostflops.step()
+        for batch in batches(4):
+            training.twice(batch)
+            lostflops.step()
+    assert [step["microbatches"] for step in steps_of(tmp_path)] == [1, 2, 2, 2, 2]
+
+
+def test_without_a_loop_of_ours_optimizers_end_steps(tmp_path: Path) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="none"):
+        for batch in batches(3):
+            training.twice(batch)
+    assert [step["microbatches"] for step in steps_of(tmp_path)] == [1] * 6
+
+
+def test_a_step_that_nothing_preceded_begins_the_first(tmp_path: Path) -> None:
+    before = time.time_ns()
+    with lostflops.record(tmp_path, steps="none"):
+        for _ in range(3):
+            lostflops.step()
+    found = steps_of(tmp_path)
+    assert len(found) == 2
+    assert before <= found[0]["start"] <= found[0]["stop"]
+
+
+def test_an_unrecorded_program_may_end_steps_and_nothing_happens(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    lostflops.step()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_stays_behind_and_another_run_can_follow(tmp_path: Path) -> None:
+    untouched = (torch.autograd.backward, torch.utils.data.DataLoader.__iter__, torch.amp.GradScaler.step)
+    training = Training()
+    for name in ("first", "second"):
+        with lostflops.record(tmp_path / name, steps="none") as recording:
+            assert torch.autograd.backward is not untouched[0]
+            for batch in recording.steps(batches(3)):
+                training.update(batch)
+        assert untouched == (torch.autograd.backward, torch.utils.data.DataLoader.__iter__, torch.amp.GradScaler.step)
+        training.update(torch.ones(3, 4))
+    assert len(steps_of(tmp_path / "first")) == len(steps_of(tmp_path / "second")) == 3
+
+
+def test_a_recording_inside_another_goes_to_the_outer_and_does_not_end_it(tmp_path: Path) -> None:
+    training = Training()
+    with lostflops.record(tmp_path / "outer", steps="none"):
+        with lostflops.record(tmp_path / "inner") as inner:
+            for batch in inner.steps(batches(2)):
+                training.update(batch)
+        training.update(torch.ones(3, 4))
+        lostflops.step()
+    assert len(steps_of(tmp_path / "outer")) == 3
+    assert not (tmp_path / "inner").exists()
+
+
+def test_an_error_of_the_program_passes_and_what_was_recorded_stays(tmp_path: Path) -> None:
+    training = Training()
+
+    def train() -> None:
+        with lostflops.record(tmp_path, steps="none") as recording:
+            for number, batch in enumerate(recording.steps(batches(5))):
+                training.update(batch)
+                if number == 2:
+                    raise ValueError("out of luck")
+
+    with pytest.raises(ValueError, match="out of luck"):
+        train()
+    assert len(steps_of(tmp_path)) == 3
+    assert len(records(tmp_path, "end")[0]) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": "soon"},
+        {"steps": "5:0"},
+        {"ranks": "some"},
+        {"options": ["shape"]},
+        {"overhead": 0},
+        {"overhead": 1.5},
+    ],
+)
+def test_what_means_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(lostflops.LostflopsError, match=next(iter(wrong))):
+        lostflops.record(tmp_path, **wrong)
