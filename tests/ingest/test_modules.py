@@ -27,6 +27,15 @@ def node(name, ts, dur, sequence, *, thread=1, tid=AUTOGRAD):
     return [outer, op(name, ts + 1, dur - 2, tid, **numbers)]
 
 
+def test_the_collector_writes_ranges_of_modules_as_ops(rows):
+    trace = [op("lostflops.module: layers.0", 10, 50), op("aten::mm", 15, 5), op("aten::add", 70, 5)]
+    assert rows("select kind, name, module from events order by start", trace) == [
+        ("module", "lostflops.module: layers.0", "layers.0"),
+        ("op", "aten::mm", "layers.0"),
+        ("op", "aten::add", None),
+    ]
+
+
 def test_the_innermost_module_of_the_same_thread(rows):
     trace = [
         module("(root)", 0, 100),

@@ -7,6 +7,7 @@ import os
 
 from lostflops.collect import current
 from lostflops.collect.hooks import install
+from lostflops.collect.other_profilers import others
 from lostflops.collect.recorder import Recorder
 from lostflops.collect.settings import Settings, from_environment
 
@@ -18,6 +19,7 @@ def attach(settings: Settings | None = None) -> Recorder | None:
         return current.recorder
     recorder = current.recorder = Recorder(chosen)
     recorder.remove_hooks = install(recorder)
+    others()
     os.register_at_fork(after_in_child=recorder.abandon)
     atexit.register(recorder.close)
     return recorder

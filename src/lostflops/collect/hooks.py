@@ -15,6 +15,7 @@ from torch.optim import optimizer as optimizers
 from lostflops.collect.batches import batch_size
 from lostflops.collect.module_hook import ModuleHook
 from lostflops.collect.steps import BACKWARD, DATA, FORWARD
+from lostflops.collect.untraced import untraced
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def install(recorder: Recorder) -> Callable[[], None]:
     """Returns what takes the hooks away again."""
     watched = _Optimizers(recorder)
-    _unseen_by_dynamo(_Optimizers.begins, _Optimizers.ended)
+    untraced(_Optimizers.begins, _Optimizers.ended)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators share it
     removals = [
         optimizers.register_optimizer_step_pre_hook(watched.begins).remove,
@@ -52,7 +53,7 @@ def watch_modules(recorder: Recorder, roots: list[Any]) -> None:
         if not torch.compiler.is_compiling():
             recorder.leave()
 
-    _unseen_by_dynamo(begins, ended, ModuleHook.__call__)
+    untraced(begins, ended, ModuleHook.__call__)
     for root in roots:
         root.register_forward_pre_hook(ModuleHook(begins))
         root.register_forward_hook(ModuleHook(ended), always_call=True)
@@ -163,7 +164,7 @@ def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable
     """Returns what puts the original back, unless somebody else has wrapped ours meanwhile."""
     original = getattr(owner, name)
     wrapped = around(original)
-    _unseen_by_dynamo(wrapped)
+    untraced(wrapped)
     setattr(owner, name, wrapped)
 
     def restore() -> None:
@@ -171,10 +172,3 @@ def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable
             setattr(owner, name, original)
 
     return restore
-
-
-def _unseen_by_dynamo(*functions: Callable[..., Any]) -> None:
-    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)  # noqa: SLF001 - what torch.compiler.disable costs an import of dynamo
-    if skip is not None:
-        for function in functions:
-            skip(function.__code__)
