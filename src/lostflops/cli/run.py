@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -126,17 +127,26 @@ def _ingest(capture: Path, folder: Path) -> None:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    from dataclasses import replace
-
+    """The ledger, the steps, and who is the slowest; as JSON the report alone, which holds all three."""
+    from lostflops.analyze.ranks import ranks
     from lostflops.analyze.report import report
     from lostflops.analyze.steps import steps
     from lostflops.store.run import Run
 
     with Run.open(folder) as opened:
-        found = report(opened)
-        show(replace(found, next_command=command("ranks", folder)), as_json, sys.stderr)
-        if not as_json:
-            show(replace(steps(opened), next_command=""), False, sys.stderr)
+        ledger = report(opened)
+        if as_json:
+            show(ledger, True, sys.stderr)
+            return
+        show(replace(ledger, next_command=""), False, sys.stderr)
+        print(file=sys.stderr)
+        by_step = steps(opened)
+        # What the report has shown already is not shown again.
+        blocks = tuple(block for block in by_step.blocks if block.name in ("steps", "timings"))
+        show(replace(by_step, blocks=blocks, notes=(), next_command=""), False, sys.stderr)
+        print(file=sys.stderr)
+        slowest = replace(ranks(opened), blocks=(), notes=(), next_command=command("ranks", folder))
+        show(slowest, False, sys.stderr)
 
 
 def _wait_for_exports(folder: Path) -> None:
@@ -155,8 +165,6 @@ def _wait_for_exports(folder: Path) -> None:
 
 
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":
-    from dataclasses import replace
-
     from lostflops.collect.gather import Gatherer, is_shared
 
     if spool is None and not is_shared(capture):
