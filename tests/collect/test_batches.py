@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -22,3 +24,13 @@ def test_batches_of_every_shape() -> None:
 def test_what_shows_nothing_is_not_guessed() -> None:
     for batch in (None, "text", 3, [], {}, ["a", "b"], torch.tensor(1.0), object()):
         assert batch_size(batch) == (None, None)
+
+
+def test_a_batch_of_the_users_own_type_is_left_alone() -> None:
+    class Lazy(Mapping[str, object]):
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"asked for {name}")
+
+        __getitem__ = __iter__ = __len__ = __getattr__  # type: ignore[assignment]
+
+    assert batch_size(Lazy()) == (None, None)

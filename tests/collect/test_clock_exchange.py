@@ -90,9 +90,8 @@ def test_a_host_that_died_costs_a_note(store: Any) -> None:
 
 
 def test_a_store_that_is_gone_costs_a_note() -> None:
-    from tests.collect.fake_recorder import FakeRecorder
-
     from lostflops.collect.clock_exchange import ClockExchange
+    from tests.collect.fake_recorder import FakeRecorder
 
     class Gone:
         host, port = "127.0.0.1", 1
@@ -120,9 +119,8 @@ def test_a_store_that_ends_meanwhile_makes_no_noise() -> None:
 
 @pytest.mark.parametrize(("rank", "world_size"), [(0, 2), (1, 4)])
 def test_one_host_or_another_rank_sends_nothing(rank: int, world_size: int) -> None:
-    from tests.collect.fake_recorder import FakeRecorder
-
     from lostflops.collect.clock_exchange import ClockExchange
+    from tests.collect.fake_recorder import FakeRecorder
 
     recorder = FakeRecorder(Path(), rank=rank)
     recorder.world_size = world_size

@@ -113,7 +113,7 @@ def test_nested_phases_count_for_the_outermost() -> None:
     loop.clock.enter(BACKWARD, 0)
     loop.now = 4
     loop.phase(FORWARD, 6)
-    loop.update(9, 2)
+    loop.phase(BACKWARD, 2)
     loop.clock.leave(20)
     assert loop.clock.step.phases == [0, 0, 20, 0]
     assert loop.steps == []
@@ -141,6 +141,35 @@ def test_a_skipped_update_is_told_with_explicit_edges_too() -> None:
     loop.update(1, 2)
     loop.clock.end(loop.now)
     assert [step.skipped for step in loop.steps] == [True, False]
+
+
+def test_a_step_whose_optimizers_step_in_the_backward_pass_ends_with_that_pass() -> None:
+    loop = Loop()
+    for _ in range(3):
+        loop.phase(FORWARD, 5)
+        loop.clock.enter(BACKWARD, loop.now)
+        for optimizer in range(4):
+            loop.update(optimizer, 2)
+        loop.clock.leave(loop.now)
+        loop.idle(1)
+    assert [step.phases for step in loop.steps] == [[0, 5, 8, 0]] * 3
+
+
+def test_an_optimizer_in_the_backward_pass_ends_no_step_where_another_does() -> None:
+    loop = Loop()
+    for _ in range(10):
+        loop.clock.enter(BACKWARD, loop.now)
+        loop.update(1, 2)
+        loop.clock.leave(loop.now)
+        loop.update(2, 3)
+    assert [step.phases for step in loop.steps[-5:]] == [[0, 0, 2, 3]] * 5
+
+
+def test_optimizers_that_are_made_anew_for_each_step_do_not_add_up() -> None:
+    loop = Loop()
+    for optimizer in range(1000):
+        loop.update(optimizer, 1)
+    assert len(loop.steps) >= 9
 
 
 def test_a_forward_call_that_no_backward_follows_lasts_until_it_returns() -> None:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collect.fake_recorder import FakeRecorder
 
 from lostflops.capture import WindowRequest, request_file, trace_file
 from lostflops.collect import export
 from lostflops.collect.window_plan import publish
+from tests.collect.fake_recorder import FakeRecorder
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 if find_spec("torch") is not None:

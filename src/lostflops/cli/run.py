@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -260,14 +261,29 @@ def _fail_open(last: Callable[[], None]) -> None:
 
 def _leave_as(status: int) -> NoReturn:
     """End as the command did: with its exit code, or by its signal."""
-    sys.stderr.flush()
+    if not _is_flushed():
+        # Python would end with a code of its own when it cannot flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
+def _is_flushed() -> bool:
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _tell(message: str) -> None:
-    print(f"lostflops: {message}", file=sys.stderr)
+    """On stderr if it takes anything."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(f"lostflops: {message}", file=sys.stderr, flush=True)

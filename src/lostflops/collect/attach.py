@@ -18,8 +18,12 @@ def attach(settings: Settings | None = None) -> Recorder | None:
     if current.recorder is not None or chosen is None:
         return current.recorder
     recorder = current.recorder = Recorder(chosen)
-    recorder.remove_hooks = install(recorder)
-    others()
+    try:
+        recorder.remove_hooks = install(recorder)
+        others()
+    except Exception:
+        recorder.is_off = True
+        raise
     os.register_at_fork(after_in_child=recorder.abandon)
     atexit.register(recorder.close)
     return recorder

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterator
 from typing import Any, Final
+
+import torch
 
 _DEPTH: Final = 3
 _TOKENS: Final = ("input_ids", "tokens", "token_ids")
@@ -25,9 +28,10 @@ def batch_size(batch: Any) -> tuple[int | None, int | None]:
 
 
 def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
-    if hasattr(value, "dim") and hasattr(value, "numel") and hasattr(value, "shape"):
+    """Only what is known to give its members without doing anything: a batch of the user's own type may load them."""
+    if isinstance(value, torch.Tensor):
         yield name, value
-    elif depth and isinstance(value, Mapping):
+    elif depth and isinstance(value, (dict, UserDict)):
         for key, member in value.items():
             yield from _tensors(member, str(key), depth - 1)
     elif depth and isinstance(value, (list, tuple)):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +18,8 @@ _SHIM: Final = Path(__file__).resolve().parent / "shim"
 _PASSED_ON: Final = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 )
+_RESTORED: Final = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+"""Signals that Python ignores by itself, and a command would inherit as ignored."""
 
 
 def recorded_environment(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
@@ -27,24 +33,42 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], meanwhile:
     """Run a command to its end and return its wait status; signals sent to us reach it.
 
     One that a terminal sends goes to the whole group, so the command has it already; one that a program sends to us
-    alone is passed on. `meanwhile` is called about once a second.
+    alone is passed on. `meanwhile` is called about once a second on a thread of its own: it may fail, and it may hang.
     """
     watched = _PASSED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    has_ended = threading.Event()
     try:
-        child = os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=before)
-        return _wait(child, watched, meanwhile)
+        child = _spawn(words, environment, before)
+        threading.Thread(target=_repeat, args=(meanwhile, has_ended), daemon=True).start()
+        return _wait(child, watched)
     finally:
+        has_ended.set()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: int, watched: frozenset[signal.Signals], meanwhile: Callable[[], None]) -> int:
+def _spawn(words: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+    try:
+        return os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=mask, setsigdef=_RESTORED)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script that does not say what runs it: shells run it themselves.
+        script = ["/bin/sh", shutil.which(words[0]) or words[0], *words[1:]]
+        return os.posix_spawn(script[0], script, dict(environment), setsigmask=mask, setsigdef=_RESTORED)
+
+
+def _wait(child: int, watched: frozenset[signal.Signals]) -> int:
     while True:
-        found = signal.sigtimedwait(watched, 1.0)
+        found = signal.sigwaitinfo(watched)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        if found is None:
-            meanwhile()
-        elif found.si_signo != signal.SIGCHLD and found.si_code <= 0:
+        if found.si_signo != signal.SIGCHLD and found.si_code <= 0:
             os.kill(child, found.si_signo)
+
+
+def _repeat(action: Callable[[], None], has_ended: threading.Event) -> None:
+    while not has_ended.wait(1.0):
+        with suppress(Exception):
+            action()

@@ -7,6 +7,7 @@ they write to a local folder, and the process that launched them carries whole f
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,18 @@ class Gatherer:
         self._spool, self._capture = spool, capture
         self._target = host_file(capture, host)
         self._done: dict[Path, int] = {}
+        self._lock = threading.Lock()
 
     def gather(self) -> None:
         """Carry what is new; called about once a second, and once when the command has ended."""
+        with self._lock:
+            self._gather()
+
+    def finish(self) -> None:
+        self.gather()
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    def _gather(self) -> None:
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
             self._append(path)
         for path in sorted(self._spool.iterdir()):
@@ -31,10 +41,6 @@ class Gatherer:
         for request in sorted((self._capture / WINDOWS).glob("*.json")):
             if not (self._spool / WINDOWS / request.name).exists():
                 _copy(request, self._spool / WINDOWS / request.name)
-
-    def finish(self) -> None:
-        self.gather()
-        shutil.rmtree(self._spool, ignore_errors=True)
 
     def _append(self, path: Path) -> None:
         """Only whole frames travel; one that is being written goes with the next round."""

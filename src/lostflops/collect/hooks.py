@@ -13,7 +13,7 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from lostflops.collect.batches import batch_size
-from lostflops.collect.module_hook import ModuleHook
+from lostflops.collect.module_hook import ModuleHook, lifted
 from lostflops.collect.steps import BACKWARD, DATA, FORWARD
 from lostflops.collect.untraced import untraced
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def install(recorder: Recorder) -> Callable[[], None]:
     """Returns what takes the hooks away again."""
     watched = _Optimizers(recorder)
-    untraced(_Optimizers.begins, _Optimizers.ended)
+    untraced(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
+    untraced(type(recorder).enter, type(recorder).leave, type(recorder).guarded, with_callees=True)
+    untraced(type(recorder).training, type(recorder).updates, with_callees=True)
+    scripting = torch.jit._recursive  # noqa: SLF001 - torch.jit.script looks at its caller, so it cannot be wrapped itself
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators share it
     removals = [
         optimizers.register_optimizer_step_pre_hook(watched.begins).remove,
@@ -33,6 +36,7 @@ def install(recorder: Recorder) -> Callable[[], None]:
         _wrap(torch.amp.GradScaler, "step", lambda original: _scaled_step(watched, original)),
         _wrap(torch.utils.data.DataLoader, "__iter__", lambda original: _loading(recorder, original)),
         _wrap(iterator, "__next__", lambda original: _next_batch(recorder, original)),
+        _wrap(scripting, "create_script_module", _scripting),
     ]
 
     def remove() -> None:
@@ -53,7 +57,7 @@ def watch_modules(recorder: Recorder, roots: list[Any]) -> None:
         if not torch.compiler.is_compiling():
             recorder.leave()
 
-    untraced(begins, ended, ModuleHook.__call__)
+    untraced(begins, ended, ModuleHook.__call__, with_callees=True)
     for root in roots:
         root.register_forward_pre_hook(ModuleHook(begins))
         root.register_forward_hook(ModuleHook(ended), always_call=True)
@@ -78,6 +82,7 @@ class _Optimizers:
     def open(self, kind: str, optimizer: Any) -> None:
         recorder = self._recorder
         recorder.training()
+        recorder.updates(optimizer)
         recorder.guarded(lambda now: self._begins(kind, optimizer, now))
 
     def close(self, kind: str, optimizer: Any) -> None:
@@ -92,8 +97,6 @@ class _Optimizers:
         self._updated = self._updated or kind == "step"
         if not self._open:
             self._updated = kind == "step"
-            if not any(optimizer is known for known in self._recorder.optimizers):
-                self._recorder.optimizers.append(optimizer)
         self._open.append(key)
         clock.optimizer_begins(key[1], now)
 
@@ -132,6 +135,15 @@ def _scaled_step(watched: _Optimizers, original: Callable[..., Any]) -> Callable
             watched.close("scaler", optimizer)
 
     return step
+
+
+def _scripting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def create_script_module(module: Any, *arguments: Any, **named: Any) -> Any:
+        with lifted(module):
+            return original(module, *arguments, **named)
+
+    return create_script_module
 
 
 def _loading(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 
@@ -25,3 +25,23 @@ class ModuleHook:
 
     def __deepcopy__(self, _: Any) -> Any:
         return nullcontext().__exit__
+
+
+@contextmanager
+def lifted(module: Any) -> Iterator[None]:
+    """A module and all below it without our hooks, for those who would compile them as part of the module."""
+    held = [
+        (hooks, dict(hooks))
+        for part in module.modules()
+        for hooks in (part._forward_pre_hooks, part._forward_hooks)  # noqa: SLF001 - nothing public lists them
+        if any(isinstance(hook, ModuleHook) for hook in hooks.values())
+    ]
+    for hooks, all_of_them in held:
+        for key in [key for key, hook in all_of_them.items() if isinstance(hook, ModuleHook)]:
+            del hooks[key]
+    try:
+        yield
+    finally:
+        for hooks, all_of_them in held:
+            hooks.clear()
+            hooks.update(all_of_them)

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from lostflops._version import __version__
 from lostflops.capture import VERSION
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
 from lostflops.collect.settings import Settings
-from lostflops.collect.steps import PHASES, Step, StepClock
+from lostflops.collect.steps import BACKWARD, PHASES, Step, StepClock
 from lostflops.collect.writer import Writer
 
 _MOST_ERRORS: Final = 20
@@ -40,7 +41,7 @@ class Recorder:
         self.clock = StepClock(self._step_ended)
         self.writer: Writer | None = None
         self.windows: Any = None
-        self.optimizers: list[Any] = []
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.remove_hooks: Callable[[], None] = lambda: None
         self._thread = threading.main_thread().ident
         self._is_thread_known = False
@@ -49,7 +50,8 @@ class Recorder:
         self._device: Any = None
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
-        self._roots: list[Any] | None = None
+        self._hidden: Any = None
+        self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
         self._compilations = 0
         self._is_disturbed = False
@@ -63,47 +65,65 @@ class Recorder:
     def enter(self, phase: int) -> None:
         if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
             return
-        now = time.monotonic_ns()
         try:
+            now = time.monotonic_ns()
+            self._not_own = 0
+            if self._hidden is not None and self.clock.is_between:
+                self._look_for_updates(phase, now)
             self.clock.enter(phase, now)
             if self._device is not None:
                 self._device.mark(phase)
+            self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
-        self.clock.step.own += time.monotonic_ns() - now
 
     def leave(self) -> None:
         if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
             return
-        now = time.monotonic_ns()
         try:
+            now = time.monotonic_ns()
+            self._not_own = 0
             self.clock.leave(now)
             if self._device is not None:
                 self._device.mark(-1)
+            self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
-        self.clock.step.own += time.monotonic_ns() - now
 
     def guarded(self, action: Callable[[int], None]) -> None:
         """Run `action(now)` if this is the training thread of a process that records; its time is our own."""
         if self.is_off or threading.get_ident() != self._thread:
             return
-        now = time.monotonic_ns()
-        self._not_own = 0
         try:
+            now = time.monotonic_ns()
+            self._not_own = 0
             action(now)
+            self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
-        self.clock.step.own += time.monotonic_ns() - now - self._not_own
+
+    def updates(self, optimizer: Any) -> None:
+        """An optimizer's step begins, on any thread; one inside a backward pass may be on the engine's."""
+        try:
+            self._optimizers.add(optimizer)
+            self._hidden = None
+            if threading.get_ident() != self._thread:
+                self.clock.updated_elsewhere()
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
 
     def training(self) -> None:
         """A backward pass or an optimizer's step begins on this thread: the process trains."""
         if self._is_thread_known or self.is_off:
             return
         self._is_thread_known = True
-        self._thread = threading.get_ident()
         try:
-            self._begin()
+            if threading.get_ident() != self._thread:
+                self._thread, self.clock = threading.get_ident(), StepClock(self._step_ended)
+            if _is_loading_data():
+                self.is_off = True
+            else:
+                self._begin()
         except Exception as error:  # noqa: BLE001
             self.is_off = True
             _debug(error)
@@ -124,8 +144,8 @@ class Recorder:
         from lostflops.collect.model_facts import outermost_modules
 
         if self._roots is None:
-            self._roots = outermost_modules(self.optimizers)
-        return self._roots
+            self._roots = [weakref.ref(root) for root in outermost_modules(list(self._optimizers))]
+        return [root for root in (known() for known in self._roots) if root is not None]
 
     def failed(self, error: Exception) -> None:
         """Count an error of our own; too many of them and we stop."""
@@ -145,6 +165,7 @@ class Recorder:
             self.writer = self.windows = None
         else:
             self._thread = threading.main_thread().ident
+            self.clock = StepClock(self._step_ended)
             self._process = os.getpid()
             self.session = uuid.uuid4().hex[:16]
 
@@ -166,6 +187,7 @@ class Recorder:
     def _begin(self) -> None:
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
+        from lostflops.collect.hidden_updates import HiddenUpdates
         from lostflops.collect.identity import identity
         from lostflops.collect.nvtx import show_in_nvtx
         from lostflops.collect.windows import Windows
@@ -174,6 +196,7 @@ class Recorder:
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring, self._device = FlightRing(self.settings.overhead), device_time()
+        self._hidden = HiddenUpdates()
         self._peak_memory = _device_memory if found["device"] == "cuda" else _process_memory
         writer = Writer(self.settings.folder, self.rank, self.session, self._chores)
         self.writer = writer
@@ -185,8 +208,16 @@ class Recorder:
         self.windows = Windows(self)
         writer.start()
 
+    def _look_for_updates(self, phase: int, now: int) -> None:
+        """While no optimizer's hook was ever called: a step ends with an update that left its mark."""
+        if phase == BACKWARD:
+            self._optimizers.update(self._hidden.pass_begins())
+        if self._hidden.has_updated():
+            self.clock.end(now)
+
     def _step_ended(self, step: Step) -> None:
-        if self.writer is None:
+        if self.writer is None or self.writer.is_dead:
+            self.is_off = True
             return
         compiled = self._compiled()
         self.put(self._step_record(step, compiled))
@@ -283,6 +314,11 @@ class Recorder:
     def _poll_device(self) -> None:
         for record in self._device.poll() if self._device is not None else ():
             self.put(record)
+
+
+def _is_loading_data() -> bool:
+    """Whether this process is a worker of a loader: what it trains is not the job."""
+    return sys.modules["torch"].utils.data.get_worker_info() is not None
 
 
 def _device_memory() -> int:

@@ -6,7 +6,8 @@ from a module's call until the backward pass begins, so that the loss belongs to
 evaluation for instance, until the call returns.
 
 A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
-stepped again; that is known after one round, whose end is told afterwards.
+stepped again; that is known after one round, whose end is told afterwards. Where optimizers step inside the backward
+pass and nowhere else, it ends with that pass.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 DATA, FORWARD, BACKWARD, OPTIMIZER = range(4)
+_MOST_OPTIMIZERS: Final = 100
+"""Of one step; a program that makes new ones all the time gets no round otherwise."""
 PHASES: Final = ("data", "forward", "backward", "optimizer")
 
 
@@ -64,6 +67,12 @@ class StepClock:
         self._stepped: list[int] = []
         self._closing: int | None = None
         self._tentative: Step | None = None
+        self._is_updated_inside = False
+
+    @property
+    def is_between(self) -> bool:
+        """Inside no phase."""
+        return not self._nested
 
     def enter(self, phase: int, now: int) -> None:
         self._nested.append(phase)
@@ -74,9 +83,14 @@ class StepClock:
         if not self._nested:
             return
         self._nested.pop()
+        left = self._phase
         following = next((phase for phase in self._nested if phase != OPTIMIZER), OPTIMIZER if self._nested else -1)
-        if following != self._phase:
+        if following != left:
             self._turn_to(following, now)
+        if left == BACKWARD != following and self._is_updated_inside:
+            self._is_updated_inside = False
+            if not (self._nested or self._stepped or self.is_explicit) and self._closing is None:
+                self.end(now)
 
     def _turn_to(self, phase: int, now: int) -> None:
         left, self._phase = self._phase, phase
@@ -101,13 +115,20 @@ class StepClock:
 
     def optimizer_begins(self, optimizer: int, now: int) -> None:
         """Before `enter(OPTIMIZER)`, of the outermost optimizer."""
-        if not self._nested and not self.is_explicit and optimizer in self._stepped:
+        is_round = optimizer in self._stepped or len(self._stepped) >= _MOST_OPTIMIZERS
+        if not self._nested and not self.is_explicit and is_round:
             self._close_afterwards()
         self.enter(OPTIMIZER, now)
+
+    def updated_elsewhere(self) -> None:
+        """An optimizer stepped on another thread; it counts where this one waits in a backward pass."""
+        if self._phase == BACKWARD:
+            self._is_updated_inside = True
 
     def optimizer_ended(self, optimizer: int, now: int, *, skipped: bool = False) -> None:
         self.leave(now)
         if self._nested:
+            self.updated_elsewhere()
             return
         self.step.skipped = self.step.skipped or skipped
         if self.is_explicit:

@@ -17,20 +17,26 @@ from lostflops.capture import frame_bytes, rank_file
 RING: Final = 10_000
 PAUSE: Final = 0.5
 """Seconds between two frames."""
+_FRAME: Final = 500
+"""Most records of a frame; between two frames other threads get their turn."""
 _LAST_WAIT: Final = 3.0
 """Seconds that an exit waits for the disk."""
 
 
 class Writer:
-    """Takes records from any thread; `chores` are called between frames, on the writer's thread."""
+    """Takes records from any thread; `chores` are called between frames, on the writer's thread.
+
+    The file is opened on that thread too: a disk that hangs holds up nobody else.
+    """
 
     def __init__(self, folder: Path, rank: int, session: str, chores: Callable[[], None]) -> None:
-        self.path, self._file = _open(folder, rank)
-        self._rank, self._session, self._chores = rank, session, chores
+        self._folder, self._rank, self._session, self._chores = folder, rank, session, chores
+        self._file = -1
         self._ring: deque[dict[str, Any]] = deque()
-        self._written = 0
-        self.dropped = 0
+        self._written = self._refused = self._lost = 0
         self._own = 0
+        self.is_dead = False
+        """There is no file to write to, and there will be none."""
         self._wake, self._closing = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="lostflops", daemon=True)
 
@@ -43,13 +49,17 @@ class Writer:
         return self._written
 
     @property
+    def dropped(self) -> int:
+        return self._refused + self._lost
+
+    @property
     def own(self) -> int:
         """CPU time of the thread, in ns."""
         return self._own
 
     def put(self, record: dict[str, Any]) -> None:
         if len(self._ring) >= RING:
-            self.dropped += 1
+            self._refused += 1
             return
         self._ring.append(record)
 
@@ -63,30 +73,36 @@ class Writer:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._closing:
-            self._wake.wait(PAUSE)
-            self._wake.clear()
-            if not self._closing:
-                self._chores()
+        try:
+            self._file = _open(self._folder, self._rank)
+            while not self._closing:
+                self._wake.wait(PAUSE)
+                self._wake.clear()
+                if not self._closing:
+                    self._chores()
+                self._write()
+                self._own = time.thread_time_ns()
             self._write()
-            self._own = time.thread_time_ns()
-        os.close(self._file)
+            os.close(self._file)
+        except Exception:  # noqa: BLE001 - a thread that dies of one would print it among the program's output
+            self.is_dead = True
 
     def _write(self) -> None:
-        records = [self._ring.popleft() for _ in range(len(self._ring))]
-        if not records:
-            return
+        while self._ring:
+            self._write_frame([self._ring.popleft() for _ in range(min(_FRAME, len(self._ring)))])
+
+    def _write_frame(self, records: list[dict[str, Any]]) -> None:
         try:
             frame = frame_bytes(self._rank, self._session, self._written, self.dropped, records)
             if os.write(self._file, frame) == len(frame):
                 self._written += len(records)
                 return
-        except (OSError, ValueError, TypeError, MemoryError):
+        except (OSError, ValueError, TypeError, MemoryError, RecursionError):
             pass
-        self.dropped += len(records)
+        self._lost += len(records)
 
 
-def _open(folder: Path, rank: int) -> tuple[Path, int]:
+def _open(folder: Path, rank: int) -> int:
     """The rank's file, locked: a second process of the same rank gets one of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     own = rank_file(folder, rank)
@@ -100,5 +116,5 @@ def _open(folder: Path, rank: int) -> tuple[Path, int]:
             own = rank_file(folder / f"beside-{number}", rank)
             own.parent.mkdir(exist_ok=True)
             continue
-        return own, file
+        return file
     raise AssertionError

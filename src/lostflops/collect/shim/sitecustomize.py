@@ -36,36 +36,52 @@ def _attach(package: str) -> None:
 
 
 class _TorchFinder:
-    """Runs the collector once `import torch` is through; finds nothing itself."""
+    """Runs the collector once `import torch` is through; finds nothing itself.
+
+    Programs ask whether torch is there long before they import it, so it stays until torch is.
+    """
 
     def __init__(self, package: str) -> None:
         self._package = package
+        self._is_asking = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch" or path is not None:
+        if name != "torch" or path is not None or self._is_asking:
             return None
-        sys.meta_path.remove(self)
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
-            os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
-            if spec is not None:
-                self._watch(spec.loader)
-                return spec
-        return None
+        self._is_asking = True
+        try:
+            finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+            spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
+        finally:
+            self._is_asking = False
+        if spec is not None:
+            self._watch(spec.loader)
+        return spec
 
     def _watch(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
-        if execute is None:
+        if execute is None or isinstance(loader, type):
             return
 
         def exec_module(module: Any) -> None:
             del loader.exec_module
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            _prepare()
             execute(module)
             _attach(self._package)
 
-        loader.exec_module = exec_module
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return
+
+
+def _prepare() -> None:
+    """What torch reads while it is imported."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def _give_way(here: str) -> None:
