@@ -10,6 +10,7 @@ from lostflops.collect.settings import Settings
 
 
 class FakeRecorder:
+    is_thinned = False
     session, host = "session", "host"
 
     def __init__(self, folder: Path, roots: list[Any] | None = None, rank: int = 0, **settings: Any) -> None:

@@ -38,14 +38,14 @@ class Event:
 
 
 def work(device: Device, time: DeviceTime, step: int) -> None:
-    time.mark(FORWARD)
+    time.phase(FORWARD)
     device.queued += 2
-    time.mark(-1)
+    time.phase(-1)
     device.queued += 1
-    time.mark(BACKWARD)
+    time.phase(BACKWARD)
     device.queued += 4
-    time.mark(-1)
-    time.mark(-1, step)
+    time.phase(-1)
+    time.step(step + 1)
 
 
 def test_steps_are_told_once_the_device_has_passed_them() -> None:

@@ -26,7 +26,7 @@ class Nvtx:
 def test_steps_and_phases_are_ranges() -> None:
     nvtx = Nvtx()
     clock = StepClock(lambda _: None)
-    clock.watcher = Ranges(nvtx)
+    clock.watchers.append(Ranges(nvtx))
     for start in (0, 10):
         clock.enter(FORWARD, start)
         clock.enter(FORWARD, start + 1)
@@ -45,4 +45,4 @@ def test_there_are_no_ranges_without_cuda() -> None:
         pytest.skip("there is CUDA")
     clock = StepClock(lambda _: None)
     show_in_nvtx(clock)
-    assert clock.watcher is None
+    assert clock.watchers == []

@@ -9,19 +9,27 @@ _MOST_PENDING: Final = 64
 
 
 class DeviceTime:
-    """`mark` on the training thread, `poll` on any: durations come when the device has passed both ends.
-
-    A mark says which phase begins there, or -1 for none; a step's edges are marks with its number.
-    """
+    """Told of phases and steps on the training thread and polled on any: durations come when the device has passed
+    both ends. A mark says which phase begins there, or -1 for none, and which step ended."""
 
     def __init__(self, make_event: Any) -> None:
         self._make_event = make_event
         self._marks: deque[tuple[Any, int, int | None]] = deque()
         self._step: dict[str, int] = {}
         self._is_whole = False
+        self._phase = -1
         self.lost = 0
 
-    def mark(self, phase: int, ended_step: int | None = None) -> None:
+    def phase(self, phase: int) -> None:
+        """`phase` begins, or none where it is -1."""
+        self._phase = phase
+        self._mark(phase, None)
+
+    def step(self, number: int) -> None:
+        """Step `number` begins, and the one before it has ended."""
+        self._mark(self._phase, number - 1)
+
+    def _mark(self, phase: int, ended_step: int | None) -> None:
         if len(self._marks) >= _MOST_PENDING * 8:
             self._marks.clear()
             self.lost += 1

@@ -32,4 +32,4 @@ def show_in_nvtx(clock: StepClock) -> None:
     import torch
 
     if torch.cuda.is_available():
-        clock.watcher = Ranges(torch.cuda.nvtx)
+        clock.watchers.append(Ranges(torch.cuda.nvtx))

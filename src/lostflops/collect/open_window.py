@@ -40,7 +40,7 @@ class OpenWindow:
         self._profile.start()
         if self._modules is not None:
             self._modules.attach()
-        if "samples" in self._options:
+        if "samples" in self._options and not self._recorder.is_thinned:
             self._sampler.start(threading.get_ident())
         self._annotate(step)
         self.cost = time.monotonic_ns() - began

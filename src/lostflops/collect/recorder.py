@@ -29,6 +29,7 @@ _MOST_ERRORS: Final = 20
 _FACTS_AFTER: Final = 3
 """The step after which the job is described: DDP has rebuilt its buckets by then."""
 _CLOCK_EVERY: Final = 60_000_000_000
+_STALL: Final = 8_000_000_000
 
 
 class Recorder:
@@ -58,6 +59,7 @@ class Recorder:
         self._clock_read = 0
         self._not_own = 0
         self._is_described = False
+        self._slow_step, self._next_look = -1, _STALL
         self._process = os.getpid()
 
     # What hooks call, on the training thread.
@@ -71,8 +73,6 @@ class Recorder:
             if self._hidden is not None and self.clock.is_between:
                 self._look_for_updates(phase, now)
             self.clock.enter(phase, now)
-            if self._device is not None:
-                self._device.mark(phase)
             self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
@@ -84,8 +84,6 @@ class Recorder:
             now = time.monotonic_ns()
             self._not_own = 0
             self.clock.leave(now)
-            if self._device is not None:
-                self._device.mark(-1)
             self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
@@ -129,6 +127,11 @@ class Recorder:
             _debug(error)
 
     # What parts of the collector call.
+
+    @property
+    def is_thinned(self) -> bool:
+        """The budget is spent: neither the ring is read nor stacks."""
+        return self._budget.level >= NO_RING
 
     def put(self, record: dict[str, Any]) -> None:
         if self.writer is not None:
@@ -197,6 +200,9 @@ class Recorder:
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring, self._device = FlightRing(self.settings.overhead), device_time()
         self._hidden = HiddenUpdates()
+        if self._device is not None:
+            self.clock.watchers.append(self._device)
+        self.clock.loss_is_forward = "torch.distributed.pipelining" not in sys.modules
         self._peak_memory = _device_memory if found["device"] == "cuda" else _process_memory
         writer = Writer(self.settings.folder, self.rank, self.session, self._chores)
         self.writer = writer
@@ -226,9 +232,7 @@ class Recorder:
         if not (compiled or self._is_disturbed) and step.number > 1:
             told = self._budget.account(step.number, step.stop - step.start, step.own, self.writer.own)
             self._obey(told)
-        if self._device is not None:
-            self._device.mark(-1, step.number)
-        if self._budget.level < NO_RING:
+        if not self.is_thinned:
             self._ring.edge(step.number, step.stop - step.start)
         began = time.monotonic_ns()
         self._once(step.number)
@@ -295,8 +299,10 @@ class Recorder:
     def _chores(self) -> None:
         """On the writer's thread, between two frames."""
         try:
-            if self._ring.is_due and self._budget.level < NO_RING:
+            if self._ring.is_due and not self.is_thinned:
                 self._read_ring()
+            elif self._is_stalled():
+                self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})
             self._poll_device()
             self.windows.poll()
             now = time.monotonic_ns()
@@ -305,6 +311,16 @@ class Recorder:
                 self.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
         except Exception as error:  # noqa: BLE001
             self.failed(error)
+
+    def _is_stalled(self) -> bool:
+        """No step has ended for 8 s, 16 s, 32 s, ...: where this rank stands is then worth a look, news or not."""
+        step = self.clock.step
+        if step.number != self._slow_step:
+            self._slow_step, self._next_look = step.number, _STALL
+        if step.start < 0 or time.monotonic_ns() - step.start < self._next_look or self.is_thinned:
+            return False
+        self._next_look *= 2
+        return True
 
     def _read_ring(self) -> None:
         record = self._ring.read()

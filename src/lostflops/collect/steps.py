@@ -3,7 +3,7 @@
 Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts,
 but passes inside an optimizer's step, which are those of its closure, count as what they are. The forward phase lasts
 from a module's call until the backward pass begins, so that the loss belongs to it; where something else follows, an
-evaluation for instance, until the call returns.
+evaluation for instance, and in pipelines, whose stages wait for each other there, until the call returns.
 
 A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
 stepped again; that is known after one round, whose end is told afterwards. Where optimizers step inside the backward
@@ -59,7 +59,9 @@ class StepClock:
         self.step = Step()
         self.is_explicit = False
         """The program ends its steps itself; optimizers no longer do."""
-        self.watcher: Watcher | None = None
+        self.watchers: list[Watcher] = []
+        self.loss_is_forward = True
+        """What lies between a module's call and the backward pass is the loss; in a pipeline it is a wait."""
         self._nested: list[int] = []
         self._phase = -1
         self._entered = 0
@@ -100,12 +102,12 @@ class StepClock:
             self.step.phases[left] += now - self._entered
         if left == BACKWARD:
             self.step.microbatches += 1
-        if phase == BACKWARD and self._forward_left >= 0:
+        if phase == BACKWARD and self._forward_left >= 0 and self.loss_is_forward:
             self.step.phases[FORWARD] += now - self._forward_left
         self._forward_left = now if left == FORWARD and phase == -1 else -1
         self._entered = now
-        if self.watcher is not None:
-            self.watcher.phase(phase)
+        for watcher in self.watchers:
+            watcher.phase(phase)
 
     def batch(self, samples: int | None, tokens: int | None) -> None:
         if samples is not None:
@@ -168,8 +170,8 @@ class StepClock:
         self.step = following
         self._stepped.clear()
         self._tentative = None
-        if self.watcher is not None:
-            self.watcher.step(following.number)
+        for watcher in self.watchers:
+            watcher.step(following.number)
         self._on_step(ended)
 
 
