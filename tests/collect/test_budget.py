@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from lostflops.collect.budget import ALL, NO_RING, OFF, Budget
 
 STEP = 150_000_000
@@ -41,3 +43,11 @@ def test_short_steps_are_measured_over_seconds_not_over_twenty() -> None:
     told = [budget.account(i, 1_000_000, 50_000, 0) for i in range(1999)]
     assert told == [None] * 1999
     assert budget.account(1999, 1_000_000, 50_000, 0) is not None
+
+
+def test_a_step_in_which_the_thread_lost_its_core_is_not_held_against_it() -> None:
+    budget = Budget(0.01)
+    told = [budget.account(i, STEP, STEP if i % 10 == 3 else STEP // 1000, 0) for i in range(20)]
+    assert budget.level == ALL
+    assert told[-1] is not None
+    assert told[-1]["own_share"] == pytest.approx(0.001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any, Final
 
 ALL, NO_RING, EDGES_ONLY, OFF = range(4)
@@ -16,24 +17,27 @@ class Budget:
     def __init__(self, share: float) -> None:
         self._share = share
         self.level = ALL
-        self._steps = self._time = self._own = self._background = 0
+        self._time = self._background = 0
+        self._own: list[int] = []
 
     def account(self, step: int, time: int, own: int, background: int) -> dict[str, Any] | None:
         """Add a step that no window disturbed; `background` is the CPU time of our threads so far.
 
         Returns what to record.
         """
-        if self._steps == 0:
+        if not self._own:
             self._background = background
-        self._steps += 1
         self._time += time
-        self._own += own
-        if self._steps < _STRETCH or self._time < _LEAST:
+        self._own.append(own)
+        steps = len(self._own)
+        if steps < _STRETCH or self._time < _LEAST:
             return None
-        share = (self._own + background - self._background) / self._time
+        # The median: a thread that loses its core inside a hook would have lost it elsewhere.
+        share = (median(self._own) * steps + background - self._background) / self._time
         reason = None
         if share > self._share and self.level < OFF:
             self.level += 1
-            reason = f"took {share:.2%} of {self._steps} steps, more than {self._share:.2%}"
-        self._steps = self._time = self._own = 0
+            reason = f"took {share:.2%} of {steps} steps, more than {self._share:.2%}"
+        self._time = 0
+        self._own.clear()
         return {"kind": "overhead", "step": step, "own_share": share, "level": self.level, "reason": reason}
