@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lostflops.collect.capturing import Captures
 from lostflops.collect.device_time import DeviceTime
 from lostflops.collect.steps import BACKWARD, FORWARD
 
@@ -73,3 +74,31 @@ def test_a_device_that_never_answers_costs_bounded_memory_and_leaves_a_gap() -> 
     found = time.poll()
     assert len(found) < 200
     assert all(record["time"] == 7_000_000 for record in found), "no step is told that has a hole"
+
+
+def test_no_event_gets_into_a_graph_that_is_captured() -> None:
+    """And the step of the capture is not told, because part of it is not known."""
+
+    class Graph:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    device, captures = Device(), Captures()
+    captures.watch(Graph)
+    made: list[Event] = []
+
+    def event() -> Event:
+        made.append(device.event())
+        return made[-1]
+
+    time = DeviceTime(event, captures)
+    for step in range(4):
+        if step == 2:
+            before = len(made)
+            with Graph():
+                work(device, time, step)
+            assert len(made) == before
+        else:
+            work(device, time, step)
+    device.reached = device.queued
+    assert 2 not in {record["step"] for record in time.poll()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from lostflops.collect.capturing import Captures
+
 _MOST_PENDING: Final = 64
 
 
@@ -12,8 +14,9 @@ class DeviceTime:
     """Told of phases and steps on the training thread and polled on any: durations come when the device has passed
     both ends. A mark says which phase begins there, or -1 for none, and which step ended."""
 
-    def __init__(self, make_event: Any) -> None:
+    def __init__(self, make_event: Any, captures: Captures | None = None) -> None:
         self._make_event = make_event
+        self._captures = captures or Captures()
         self._marks: deque[tuple[Any, int, int | None]] = deque()
         self._step: dict[str, int] = {}
         self._is_whole = False
@@ -30,6 +33,11 @@ class DeviceTime:
         self._mark(self._phase, number - 1)
 
     def _mark(self, phase: int, ended_step: int | None) -> None:
+        if self._captures.are_open:
+            # An event would become part of the program's graph; the step that is captured is not measured.
+            self._marks.clear()
+            self._is_whole = False
+            return
         if len(self._marks) >= _MOST_PENDING * 8:
             self._marks.clear()
             self.lost += 1
@@ -57,7 +65,7 @@ class DeviceTime:
 _PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("optimizer",)}
 
 
-def device_time() -> DeviceTime | None:
+def device_time(captures: Captures) -> DeviceTime | None:
     """None where the job has no accelerator, or its events cannot tell time."""
     import torch
 
@@ -65,4 +73,4 @@ def device_time() -> DeviceTime | None:
     if accelerator is None or not accelerator.is_available():
         return None
     device = accelerator.current_accelerator()
-    return DeviceTime(lambda: torch.Event(device, enable_timing=True))
+    return DeviceTime(lambda: torch.Event(device, enable_timing=True), captures)

@@ -37,6 +37,7 @@ def install(recorder: Recorder) -> Callable[[], None]:
         _wrap(torch.utils.data.DataLoader, "__iter__", lambda original: _loading(recorder, original)),
         _wrap(iterator, "__next__", lambda original: _next_batch(recorder, original)),
         _wrap(scripting, "create_script_module", _scripting),
+        recorder.captures.watch(torch.cuda.graphs.graph),
     ]
 
     def remove() -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from lostflops._version import __version__
 from lostflops.capture import VERSION
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
+from lostflops.collect.capturing import Captures
 from lostflops.collect.settings import Settings
 from lostflops.collect.steps import BACKWARD, PHASES, Step, StepClock
 from lostflops.collect.writer import Writer
@@ -40,6 +41,7 @@ class Recorder:
         self.host = socket.gethostname()
         self.session = uuid.uuid4().hex[:16]
         self.clock = StepClock(self._step_ended)
+        self.captures = Captures()
         self.writer: Writer | None = None
         self.windows: Any = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -198,7 +200,7 @@ class Recorder:
         show_in_nvtx(self.clock)
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
-        self._ring, self._device = FlightRing(self.settings.overhead), device_time()
+        self._ring, self._device = FlightRing(self.settings.overhead), device_time(self.captures)
         self._hidden = HiddenUpdates()
         if self._device is not None:
             self.clock.watchers.append(self._device)
@@ -299,11 +301,7 @@ class Recorder:
     def _chores(self) -> None:
         """On the writer's thread, between two frames."""
         try:
-            if self._ring.is_due and not self.is_thinned:
-                self._read_ring()
-            elif self._is_stalled():
-                self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})
-            self._poll_device()
+            self.captures.ask(self._ask_device)
             self.windows.poll()
             now = time.monotonic_ns()
             if now - self._clock_read > _CLOCK_EVERY:
@@ -311,6 +309,13 @@ class Recorder:
                 self.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
         except Exception as error:  # noqa: BLE001
             self.failed(error)
+
+    def _ask_device(self) -> None:
+        if self._ring.is_due and not self.is_thinned:
+            self._read_ring()
+        elif self._is_stalled():
+            self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})
+        self._poll_device()
 
     def _is_stalled(self) -> bool:
         """No step has ended for 8 s, 16 s, 32 s, ...: where this rank stands is then worth a look, news or not."""

@@ -1,0 +1,194 @@
+"""What recording costs a training step.
+
+    python benchmarks/collector.py --rounds 60 --processes 5
+
+Always on: blocks of steps with the collector off, on and off again, in one process and one training loop; the two off
+arms show what the machine's noise alone makes of it. Then whole processes, recorded and not, in turn. In a window: our
+windows against torch's profiler with the same options, in turn. Ratios are of medians, with 95% bootstrap intervals
+over blocks; CPU time is of the whole process, our threads included, and suffers less from others on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+
+from lostflops.capture import WindowRequest, rank_file, read_frames
+from lostflops.collect.attach import attach
+from lostflops.collect.command import recorded_environment
+from lostflops.collect.open_window import OpenWindow
+from lostflops.collect.sampler import Sampler
+from lostflops.collect.settings import Settings
+
+BLOCK = 4
+WINDOW = 5
+WARM_UP = 15
+BOOTSTRAPS = 2000
+
+
+class Times(NamedTuple):
+    wall: float
+    cpu: float
+
+
+Block = list[Times]
+
+
+class Loop:
+    """A small transformer on the CPU: some 1,500 operations a step."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        layer = torch.nn.TransformerEncoderLayer(128, 4, 256, batch_first=True)
+        self._model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), foreach=False)
+        data = torch.utils.data.TensorDataset(torch.randn(64, 72, 128))
+        self._loader = torch.utils.data.DataLoader(data, batch_size=8)
+        self._batches = iter(self._loader)
+
+    def step(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = iter(self._loader)
+            batch = next(self._batches)
+        self._optimizer.zero_grad()
+        self._model(batch[0]).square().mean().backward()
+        self._optimizer.step()
+
+    def block(self, steps: int = BLOCK, between: Callable[[], None] = lambda: None) -> Block:
+        return [timed(lambda: (self.step(), between())) for _ in range(steps)]
+
+
+def timed(action: Callable[[], Any]) -> Times:
+    wall, cpu = time.perf_counter(), time.process_time()
+    action()
+    return Times(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def ratio(above: Sequence[Block], below: Sequence[Block], field: int) -> tuple[float, float, float]:
+    """Ratio of the medians of all steps, and its interval over blocks that are drawn anew."""
+    chance = random.Random(0)
+
+    def of(first: Sequence[Block], second: Sequence[Block]) -> float:
+        return median(t[field] for b in first for t in b) / median(t[field] for b in second for t in b)
+
+    drawn = sorted(
+        of(chance.choices(above, k=len(above)), chance.choices(below, k=len(below))) for _ in range(BOOTSTRAPS)
+    )
+    return of(above, below), drawn[int(0.025 * BOOTSTRAPS)], drawn[int(0.975 * BOOTSTRAPS)]
+
+
+def show(name: str, above: Sequence[Block], below: Sequence[Block]) -> None:
+    said = ["{:.4f} ({:.4f} to {:.4f})".format(*ratio(above, below, field)) for field in (0, 1)]
+    step = median(t.wall for b in below for t in b) * 1e3
+    print(f"| {name} | {step:.1f} ms | {said[0]} | {said[1]} |", flush=True)
+
+
+def always_on(folder: Path, rounds: int) -> None:
+    recorder = attach(Settings(folder, steps="none", overhead=1.0))
+    assert recorder is not None
+    loop = Loop()
+    loop.block(WARM_UP)
+    arms: dict[str, list[Block]] = {"off": [], "on": [], "off again": []}
+    for _ in range(rounds):
+        for name, blocks in arms.items():
+            recorder.is_off = name != "on"
+            loop.step()
+            blocks.append(loop.block())
+    recorder.is_off = False
+    show("on / off, in one process", arms["on"], arms["off"] + arms["off again"])
+    show("off / off (noise)", arms["off again"], arms["off"])
+    show_own(folder)
+    in_window(recorder, loop, rounds)
+
+
+def show_own(folder: Path) -> None:
+    """What the collector says of itself: time on the training thread, of steps that were on throughout."""
+    time.sleep(1)
+    frames, _ = read_frames(rank_file(folder, 0))
+    steps = [record for frame in frames for record in frame.records if record["kind"] == "step"][WARM_UP:]
+    whole = median(step["stop"] - step["start"] for step in steps)
+    own = median(step["own"] for step in steps)
+    print(
+        f"| own time on the training thread | {whole / 1e6:.1f} ms | {own / whole:.4%} ({own / 1e3:.0f} us) | |",
+        flush=True,
+    )
+
+
+def in_window(recorder: Any, loop: Loop, rounds: int) -> None:
+    def ours() -> Block:
+        window = OpenWindow(recorder, WindowRequest(0, 0, WINDOW), Sampler(recorder.put, recorder.wall))
+        window.prepare()
+        loop.step()
+        window.start(0)
+        try:
+            return loop.block(WINDOW, lambda: window.next_step(1))
+        finally:
+            window.stop()
+
+    def theirs() -> Block:
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=WINDOW + 1)
+        with torch.profiler.profile(activities=kinds, record_shapes=True, schedule=schedule) as profile:
+            loop.step()
+            profile.step()
+            return loop.block(WINDOW, profile.step)
+
+    arms: dict[str, list[Block]] = {"ours": [], "theirs": [], "none": []}
+    ours(), theirs()
+    recorder.is_off = True
+    for _ in range(max(1, rounds // 4)):
+        arms["ours"].append(ours())
+        arms["theirs"].append(theirs())
+        loop.step()
+        arms["none"].append(loop.block(WINDOW))
+    show("our window / torch.profiler", arms["ours"], arms["theirs"])
+    show("our window / none", arms["ours"], arms["none"])
+    show("torch.profiler / none", arms["theirs"], arms["none"])
+
+
+def whole_processes(folder: Path, processes: int) -> None:
+    environments = {"off": dict(os.environ), "on": recorded_environment(os.environ, Settings(folder, steps="none"))}
+    arms: dict[str, list[Block]] = {"off": [], "on": []}
+    for _ in range(processes):
+        for name, environment in environments.items():
+            words = [sys.executable, __file__, "--child"]
+            said = subprocess.run(words, env=environment, capture_output=True, check=True).stdout
+            arms[name].append([Times(*found) for found in json.loads(said)])
+    show("on / off, whole processes", arms["on"], arms["off"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.child:
+        loop = Loop()
+        loop.block(WARM_UP)
+        print(json.dumps(loop.block(10 * BLOCK)))
+        return
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print("| | step | wall time | CPU time |\n|---|--:|--:|--:|")
+    with tempfile.TemporaryDirectory() as folder:
+        whole_processes(Path(folder) / "processes", chosen.processes)
+        always_on(Path(folder) / "one", chosen.rounds)
+
+
+if __name__ == "__main__":
+    main()
