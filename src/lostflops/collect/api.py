@@ -148,3 +148,4 @@ def _ask_for_flight_recorder() -> None:
     """Heard where no process group has been made yet."""
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
