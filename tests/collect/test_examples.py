@@ -20,10 +20,7 @@ from lostflops.store.run import Run
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 8
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-]
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,13 @@ def check_phases(steps: list[dict[str, Any]]) -> None:
     assert share(steps, "forward") + share(steps, "backward") + share(steps, "optimizer") > 0.3
 
 
-@pytest.mark.parametrize("example", UNCHANGED, ids=lambda example: example.script)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(example, id=example.script, marks=() if example in UNCHANGED[:1] else pytest.mark.slow)
+        for example in UNCHANGED
+    ],
+)
 def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None:
     needs(*example.needs)
     alone = finished(example.command)
@@ -118,6 +121,7 @@ def test_a_slow_loader_shows_as_waiting_for_data(tmp_path: Path) -> None:
     assert "Tokens.__getitem__ ddp_transformer.py" in told["losses"][0]["evidence"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "flag", "packages", "microbatches"),
     [
@@ -139,6 +143,7 @@ def test_a_script_records_itself(
     check_phases(steps)
 
 
+@pytest.mark.slow
 def test_a_script_that_records_itself_goes_to_the_run_of_the_command(tmp_path: Path) -> None:
     inner = [sys.executable, str(EXAMPLES / "plain_loop.py"), "--steps", str(STEPS), "--run", str(tmp_path / "inner")]
     assert recorded(tmp_path / "outer", inner).returncode == 0
@@ -146,6 +151,7 @@ def test_a_script_that_records_itself_goes_to_the_run_of_the_command(tmp_path: P
     assert not (tmp_path / "inner").exists()
 
 
+@pytest.mark.slow
 def test_the_profilers_windows_lie_in_the_run(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "profiler_handler.py"), "--steps", "20", "--run", str(tmp_path / "run")]
     assert finished(command).returncode == 0

@@ -56,7 +56,7 @@ class Recording:
         from lostflops.collect.attach import attach
 
         if current.recorder is None:
-            _ask_for_flight_recorder()
+            _prepare_torch()
             self._is_ours = attach(self._settings) is not None
         if is_explicit and current.recorder is not None:
             current.recorder.clock.is_explicit = True
@@ -144,8 +144,8 @@ def _end_step(recorder: Recorder) -> None:
     recorder.guarded(end)
 
 
-def _ask_for_flight_recorder() -> None:
-    """Heard where no process group has been made yet."""
+def _prepare_torch() -> None:
+    """Heard where nothing was profiled and no process group was made yet; what the job has set itself stays."""
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
