@@ -12,19 +12,20 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from lostflops.ingest.comm_names import op_of_kernel
 from lostflops.ingest.group_ids import group_id, parse_ranks
 from lostflops.ingest.ops import canonical_op, dtype_bytes
-from lostflops.ingest.recording import CommCall, CommMetadata, CommRow
+from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, TransferCall
 from lostflops.ingest.timeline import innermost
 
 Launch = tuple[int, int]
 """Lane and start of the runtime call that launched a kernel."""
 
+Call = TypeVar("Call", CommCall, TransferCall)
 _LARGEST_GROUP = 1 << 20
 _SHAPE = re.compile(r"\[[\d,\s]*\]")
 _TYPE = re.compile(r'"([^"]*)"')
@@ -49,6 +50,31 @@ class Collective:
     group_name: str | None = None
     group_description: str | None = None
     group_members: Sequence[int] | None = None
+
+
+def name_peers(
+    collectives: Sequence[Collective], calls: Sequence[TransferCall], group: tuple[str, list[int]] | None
+) -> int:
+    """Give gloo's transfers their group and peer, from the call inside which they begin; returns how many.
+
+    The call tells the peer's place in a group, but not which group: that is sure only where the rank has one.
+    """
+    if group is None:
+        return 0
+    identity, members = group
+    around = _CallFinder(calls)
+    named = 0
+    for collective in collectives:
+        row = collective.source
+        if row.on_device or collective.op not in ("send", "recv"):
+            continue
+        call = around.around((row.lane, row.start))
+        if call is not None and call.place < len(members):
+            collective.group_id, collective.group_size = identity, len(members)
+            collective.peer = members[call.place]
+            named += 1
+    _number(collectives)
+    return named
 
 
 def build_collectives(
@@ -79,14 +105,14 @@ def build_collectives(
             collective = describe(row, call)
         collectives.append(collective)
     _number(collectives)
-    return collectives, losses, finder.unused()
+    return collectives, losses, sum(map(_moves_data, finder.unused()))
 
 
-class _CallFinder:
+class _CallFinder(Generic[Call]):
     """Finds the innermost call around a launch; a coalesced call holds those of its members."""
 
-    def __init__(self, calls: Sequence[CommCall]) -> None:
-        self._calls = calls
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls: Sequence[Call] = calls
         self._used: set[int] = set()
         self._by_lane: dict[int, tuple[list[int], list[int]]] = {}
         for lane in {call.lane for call in calls}:
@@ -96,7 +122,7 @@ class _CallFinder:
             times, inner, _ = innermost(start, stop)
             self._by_lane[lane] = times.tolist(), [own[i] if i >= 0 else -1 for i in inner.tolist()]
 
-    def around(self, launch: Launch | None) -> CommCall | None:
+    def around(self, launch: Launch | None) -> Call | None:
         if launch is None or launch[0] not in self._by_lane:
             return None
         times, numbers = self._by_lane[launch[0]]
@@ -107,15 +133,13 @@ class _CallFinder:
         self._used.add(number)
         return self._calls[number]
 
-    def unused(self) -> int:
-        """Calls with metadata of an operation that moves data, for which no kernel was found."""
-        return sum(
-            1
-            for number, call in enumerate(self._calls)
-            if number not in self._used
-            and call.metadata is not None
-            and canonical_op(call.metadata.op or "") is not None
-        )
+    def unused(self) -> list[Call]:
+        """Calls around no launch."""
+        return [call for number, call in enumerate(self._calls) if number not in self._used]
+
+
+def _moves_data(call: CommCall) -> bool:
+    return call.metadata is not None and canonical_op(call.metadata.op or "") is not None
 
 
 class _Description(NamedTuple):

@@ -30,7 +30,7 @@ from lostflops.ingest.columns import (
 )
 from lostflops.ingest.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.kineto_schema import DEVICE_KINDS, HOST_KINDS, KIND_CODE, MTIA_NAMES, Args, Event
-from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan
+from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Recording, StepSpan, TransferCall
 from lostflops.ingest.vocabulary import NO_STEP
 
 _LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/|^<|^torch/")
@@ -39,6 +39,8 @@ _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
 _MODULE = KIND_CODE["module"]
 _FARTHEST: Final = 1 << 61
+_PEER: Final = re.compile(r'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,6})"')
+"""The third input of a `c10d` send or receive."""
 _KNOWN_PHASES: Final = frozenset("Misf")
 
 LaneKey = tuple[Any, Any, Any]
@@ -70,6 +72,7 @@ class KinetoRows:
         self.known_metadata: dict[CommMetadata, CommMetadata] = {}
         self.vocabulary = recording.vocabulary
         self.call_name = self.vocabulary.names["record_param_comms"]
+        self.transfer_names = np.array([self.vocabulary.names[name] for name in ("c10d::send", "c10d::recv_")])
 
     def add(self, events: list[Event]) -> None:
         by_category: defaultdict[str, list[Event]] = defaultdict(list)
@@ -221,6 +224,12 @@ class KinetoRows:
                 dtypes=details[columns["dtypes"][i]] or "",
             )
             recording.comm_calls.append(call)
+        for i in np.flatnonzero(np.isin(columns["name"], self.transfer_names)).tolist():
+            place = _PEER.match(details[columns["inputs"][i]] or "")
+            start = int(columns["start"][i])
+            if place is not None:
+                stop = start + int(columns["dur"][i])
+                recording.transfer_calls.append(TransferCall(int(columns["lane"][i]), start, stop, int(place[1])))
 
     def _keep_steps_and_annotations(self, columns: Columns) -> None:
         steps = self.vocabulary.step_of_name[columns["name"]]

@@ -35,6 +35,21 @@ def memberships(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def sole_group(document: dict[str, Any], rank: int) -> tuple[str, list[int]] | None:
+    """Id and members of the only group in which the rank has a peer; None where there are several, or none."""
+    info = document.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    found: dict[str, list[int]] = {}
+    for entry in config if isinstance(config, list) else ():
+        try:
+            group = msgspec.convert(entry, _Group)
+        except msgspec.ValidationError:
+            return None
+        if rank in group.ranks and len(group.ranks) > 1:
+            found[group_id(group.pg_name, group.ranks)] = group.ranks
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
 def _row(group: _Group, rank: int) -> dict[str, Any]:
     return {
         "group_id": group_id(group.pg_name, group.ranks),

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.ingest.collectives import Collective, Launch, build_collectives
+from lostflops.ingest.collectives import Collective, Launch, build_collectives, name_peers
 from lostflops.ingest.columns import NULL, NULL32, Columns
 from lostflops.ingest.kineto_schema import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
-from lostflops.ingest.memberships import memberships
+from lostflops.ingest.memberships import memberships, sole_group
 from lostflops.ingest.modules import module_lookup
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.recording import Recording
@@ -188,6 +188,9 @@ class RankPart:
         )
         if recording.device.rows:
             self._losses["comms_without_kernel"] += unused
+        losses["collectives_without_group"] -= name_peers(
+            collectives, recording.transfer_calls, sole_group(recording.document, self._rank)
+        )
         self._losses.update(losses)
         base, host_rows = recording.base_time, recording.host.rows
         columns: dict[str, ColumnData] = {

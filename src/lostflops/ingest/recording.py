@@ -110,6 +110,16 @@ class CommCall:
 
 
 @dataclass(slots=True)
+class TransferCall:
+    """A `c10d::send` or `c10d::recv_` on a host thread, and the peer's place in its group."""
+
+    lane: int
+    start: int
+    stop: int
+    place: int
+
+
+@dataclass(slots=True)
 class Lane:
     kind: str
     process: int | None = None
@@ -142,6 +152,7 @@ class Recording:
     modules: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
     comm_rows: list[CommRow] = field(default_factory=list)
     comm_calls: list[CommCall] = field(default_factory=list)
+    transfer_calls: list[TransferCall] = field(default_factory=list)
     links: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
     launches: int = 0
