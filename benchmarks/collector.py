@@ -4,8 +4,8 @@
 
 Always on: blocks of steps with the collector off, on and off again, in one process and one training loop; the two off
 arms show what the machine's noise alone makes of it. Then whole processes, recorded and not, in turn. In a window: our
-windows against torch's profiler with the same options, in turn. Ratios are of medians, with 95% bootstrap intervals
-over blocks; CPU time is of the whole process, our threads included, and suffers less from others on the machine.
+windows against torch's profiler with the same options, in turn. Ratios are of medians, round by round, with 95%
+bootstrap intervals; CPU time is of the whole process, our threads included, and suffers less from others.
 """
 
 from __future__ import annotations
@@ -80,22 +80,21 @@ def timed(action: Callable[[], Any]) -> Times:
 
 
 def ratio(above: Sequence[Block], below: Sequence[Block], field: int) -> tuple[float, float, float]:
-    """Ratio of the medians of all steps, and its interval over blocks that are drawn anew."""
+    """Median over rounds of the ratio of a round's medians, and its interval over rounds that are drawn anew.
+
+    Arms of one round follow each other, so that what else the machine does meets both.
+    """
     chance = random.Random(0)
-
-    def of(first: Sequence[Block], second: Sequence[Block]) -> float:
-        return median(t[field] for b in first for t in b) / median(t[field] for b in second for t in b)
-
-    drawn = sorted(
-        of(chance.choices(above, k=len(above)), chance.choices(below, k=len(below))) for _ in range(BOOTSTRAPS)
-    )
-    return of(above, below), drawn[int(0.025 * BOOTSTRAPS)], drawn[int(0.975 * BOOTSTRAPS)]
+    pairs = zip(above, below, strict=True)
+    ratios = [median(t[field] for t in first) / median(t[field] for t in second) for first, second in pairs]
+    drawn = sorted(median(chance.choices(ratios, k=len(ratios))) for _ in range(BOOTSTRAPS))
+    return median(ratios), drawn[int(0.025 * BOOTSTRAPS)], drawn[int(0.975 * BOOTSTRAPS)]
 
 
 def show(name: str, above: Sequence[Block], below: Sequence[Block]) -> None:
-    said = ["{:.4f} ({:.4f} to {:.4f})".format(*ratio(above, below, field)) for field in (0, 1)]
+    said = ["{:.3f} ({:.3f} to {:.3f})".format(*ratio(above, below, field)) for field in (0, 1)]
     step = median(t.wall for b in below for t in b) * 1e3
-    print(f"| {name} | {step:.1f} ms | {said[0]} | {said[1]} |", flush=True)
+    print(f"| {name} | {step:.0f} ms | {said[0]} | {said[1]} |", flush=True)
 
 
 def always_on(folder: Path, rounds: int) -> None:
@@ -110,7 +109,8 @@ def always_on(folder: Path, rounds: int) -> None:
             loop.step()
             blocks.append(loop.block())
     recorder.is_off = False
-    show("on / off, in one process", arms["on"], arms["off"] + arms["off again"])
+    around = [before + after for before, after in zip(arms["off"], arms["off again"], strict=True)]
+    show("on / off, in one process", arms["on"], around)
     show("off / off (noise)", arms["off again"], arms["off"])
     show_own(folder)
     in_window(recorder, loop, rounds)
@@ -124,7 +124,7 @@ def show_own(folder: Path) -> None:
     whole = median(step["stop"] - step["start"] for step in steps)
     own = median(step["own"] for step in steps)
     print(
-        f"| own time on the training thread | {whole / 1e6:.1f} ms | {own / whole:.4%} ({own / 1e3:.0f} us) | |",
+        f"| own time on the training thread | {whole / 1e6:.1f} ms | {own / whole:.2%} ({own / 1e3:.0f} us) | |",
         flush=True,
     )
 

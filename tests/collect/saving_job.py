@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import json
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,16 +41,29 @@ def saved(net: torch.nn.Module) -> io.BytesIO:
     return file
 
 
-def main(out: Path) -> None:
+def attempt_all(net: torch.nn.Module, out: Path) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name, attempt in attempts(net, out).items():
+        try:
+            found[name] = attempt()
+        except Exception as error:  # noqa: BLE001
+            found[name] = [type(error).__name__, traceback.format_exc()[-1500:]]
+        net.train()
+    return found
+
+
+def train_and_save(out: Path) -> tuple[dict[str, Any], weakref.ref[Any]]:
     net, found = model(), dict[str, Any]()
     for step, _ in enumerate(train(net, torch.optim.SGD(net.parameters(), 0.1))):
         if step == 20:
-            for name, attempt in attempts(net, out).items():
-                try:
-                    found[name] = attempt()
-                except Exception as error:  # noqa: BLE001
-                    found[name] = [type(error).__name__, traceback.format_exc()[-1500:]]
-                net.train()
+            found = attempt_all(net, out)
+    return found, weakref.ref(net[0].weight)
+
+
+def main(out: Path) -> None:
+    found, weight = train_and_save(out)
+    gc.collect()
+    found["freed"] = weight() is None
     (out / "found").write_text(json.dumps(found))
 
 

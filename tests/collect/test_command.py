@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, run_words, started
+from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, records, run_words, started
 
 NOTHING = b"lostflops: nothing was recorded"
 READS = "import sys; print(sys.stdin.read()[::-1]); print('to stderr', file=sys.stderr); sys.exit(4)"
@@ -170,3 +170,37 @@ def assert_same(words: list[str], environment: dict[str, str], tmp_path: Path) -
 def test_a_command_without_torch_starts_as_fast(tmp_path: Path) -> None:
     words = [PYTHON, "-c", "import sys; print(len([name for name in sys.modules if 'lostflops' in name]))"]
     assert finish(words, recorded(tmp_path)).stdout == b"0\n"
+
+
+SPAWNS = """
+import os, sys
+import torch
+import torch.multiprocessing as mp
+
+def work(rank, words):
+    net = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(5):
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    print(words, rank, flush=True)
+
+if __name__ == "__main__":
+    if "RANK" in os.environ:
+        work(int(os.environ["RANK"]), "torchrun")
+    else:
+        mp.spawn(work, ("spawned",), nprocs=2)
+    sys.exit(3 if "RANK" not in os.environ else 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [[], ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]])
+def test_launchers_say_and_return_the_same(tmp_path: Path, launcher: list[str]) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "job.py").write_text(SPAWNS)
+    words = [PYTHON, *launcher, str(tmp_path / "job.py")]
+    plain, ours = finish(words), finish([*run_words(tmp_path / "run"), *words])
+    assert ours.code == plain.code
+    assert sorted(ours.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    assert len(records(tmp_path / "run" / "capture", "session")) == 2

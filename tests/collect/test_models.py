@@ -38,6 +38,7 @@ def test_copies_and_graphs_are_as_without_us(jobs: tuple[Path, Path]) -> None:
     """In the middle of a window, with a hook on every module."""
     plain, ours = (json.loads((out / "found").read_text()) for out in jobs)
     assert ours == plain
+    assert ours["freed"], "the collector keeps no model alive"
 
 
 def test_a_saved_model_loads_where_lostflops_is_not(jobs: tuple[Path, Path]) -> None:

@@ -83,14 +83,19 @@ def test_a_restarted_job_goes_on_in_the_same_files(tmp_path: Path) -> None:
         PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1",
         "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", str(tmp_path / "crash.py"),
     ]  # fmt: skip
-    path = ":".join([str(ROOT / "src"), str(ROOT)])
-    environment = recorded(tmp_path / "capture", plain_environment(OUT=str(tmp_path), PYTHONPATH=path), steps=WINDOW)
-    done = finish(words, environment)
+    python_path = ":".join([str(ROOT / "src"), str(ROOT)])
+    for attempt in range(3):
+        capture = tmp_path / f"capture{attempt}"
+        environment = recorded(capture, plain_environment(OUT=str(tmp_path), PYTHONPATH=python_path), steps=WINDOW)
+        done = finish(words, environment)
+        # Gloo of the restarted ranks may meet addresses of the first ones, recorded or not.
+        if b"connectFullMesh failed" not in done.stderr:
+            break
     assert done.code == 0, done.stderr.decode()
-    assert [path.name for path in captures(tmp_path / "capture")] == ["rank-00000.capture", "rank-00001.capture"]
-    for path in captures(tmp_path / "capture"):
+    assert [path.name for path in captures(capture)] == ["rank-00000.capture", "rank-00001.capture"]
+    for path in captures(capture):
         assert len(sessions_of(path)) == 2
-    restarts = sorted((session["rank"], session["restart"]) for session in records(tmp_path / "capture", "session"))
+    restarts = sorted((session["rank"], session["restart"]) for session in records(capture, "session"))
     assert restarts == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
