@@ -28,7 +28,9 @@ from lostflops.live.metrics import collect
 from made_jobs import MadeJob
 
 LATE, LATE_MS = 7, 5
-STEPS = 7
+STEPS = 10
+UNNAMED = 7
+"""Steps before anybody is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def measure(folder: Path, ranks: int, collectives: int, one_file: bool) -> Look:
         *taken, said = look(follower, board)
         looks.append(taken)
         (line,) = [item for item in said if isinstance(item, StepLine)]
-        if line.missing or line.latecomer is None or line.latecomer.rank != LATE:
+        named = line.latecomer.rank if line.latecomer else None
+        if line.missing or named != (LATE if number >= UNNAMED else None):
             raise SystemExit(f"wrong: {line}")
         began = time.process_time()
         prometheus.write(folder / "lostflops.prom", collect(board, None))

@@ -213,6 +213,14 @@ def test_chance_without_collectives_or_of_one_rank():
     assert chance(Last(5, 5, 1.0), 1) == 1
 
 
+def test_chance_in_the_steps_of_a_month():
+    """A fair coin, ten million times: the normal distribution tells, and few terms are summed."""
+    of = 10_000_000
+    for deviations, expected in ((0, 0.5), (2, 0.02275), (6, 9.866e-10)):
+        times = of // 2 + round(deviations * math.sqrt(of) / 2)
+        assert chance(Last(times, of, 0.5), 1) == pytest.approx(expected, rel=0.01)
+
+
 @given(st.permutations(range(8)), st.integers(1, 1000))
 def test_names_and_units_do_not_matter(order, factor):
     """Who is slow is found whatever its number; times of another unit change no name."""

@@ -18,6 +18,7 @@ from lostflops.doctor.interpreter import ask, read
 from lostflops.doctor.machine import Disk, Interpreter, Machine, Torch
 from lostflops.doctor.probes import disk, kernel_clock
 from lostflops.doctor.result import is_usable, result
+from made_captures import end, frames, session, write
 from made_jobs import MadeJob
 
 TORCH = Torch("2.13.0", True, ("gloo", "nccl"), True, True, ("CPU", "CUDA"), "cuda", ("NVIDIA H100 80GB HBM3",) * 8)
@@ -219,6 +220,16 @@ def test_a_sound_capture(tmp_path: Path) -> None:
     made.run(0, 2)
     made.end()
     assert {check.state for check in capture_checks(tmp_path)} == {"ok"}
+
+
+def test_a_rank_that_only_an_older_attempt_had_is_missing(tmp_path: Path) -> None:
+    for rank in range(2):
+        older = frames(rank, f"a{rank}", [session(rank), end(9)])
+        newer = frames(rank, f"b{rank}", [session(rank, wall=99, restart=1), end(200)])
+        write(tmp_path, rank, *([older] if rank else [older, newer]))
+    found = {check.name: check for check in capture_checks(tmp_path)}["run: ranks"]
+    assert (found.state, found.finding) == ("limited", "1 of 2 ranks, 3 sessions in 2 attempts")
+    assert found.consequence == "nothing is known of rank 1"
 
 
 def test_what_a_collector_could_not_measure(tmp_path: Path) -> None:

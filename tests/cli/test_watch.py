@@ -31,7 +31,7 @@ def objects(out: str) -> list[dict[str, Any]]:
 
 def test_one_line_per_step_and_a_summary(lostflops, job: MadeJob, tmp_path: Path) -> None:
     job.start()
-    job.run(0, 3)
+    job.run(0, 9)
     job.end()
     outcome = lostflops("watch", tmp_path / "run", "--once")
     assert outcome.code == 0
@@ -39,26 +39,28 @@ def test_one_line_per_step_and_a_summary(lostflops, job: MadeJob, tmp_path: Path
     assert lines[0] == "Attempt 0: 4 ranks, 1 host."
     assert lines[1] == "MFU is not known: give the FLOPs of one step of all ranks with --model-flops."
     assert words(lines[2]) == "step time median data samples/s tokens/s memory MFU last to enqueue"
-    assert words(lines[3]) == "0 112 ms 100 ms 9.7% 286 - 4.00 GB - rank 2 +12.0 ms (100%), compiled"
-    assert [line.split()[0] for line in lines[3:6]] == ["0", "1", "2"]
+    assert words(lines[3]) == "0 112 ms 100 ms 9.7% 286 - 4.00 GB - -, compiled"
+    assert words(lines[11]) == "8 112 ms 100 ms 9.7% 286 - 4.00 GB - rank 2 +12.0 ms (100%)"
+    assert [line.split()[0] for line in lines[3:12]] == list("012345678")
     assert "\x1b" not in outcome.out
-    verdict = "The job ended: 3 steps on 4 ranks; rank 2 enqueues last in 100% of its collectives, 12.0 ms behind"
+    verdict = "The job ended: 9 steps on 4 ranks; rank 2 enqueues last in 100% of its collectives, 12.0 ms behind"
     assert verdict in words(outcome.out)
     assert outcome.out.endswith(f"Next: lostflops report {tmp_path / 'run'}\n")
 
 
 def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) -> None:
     job.start()
-    job.run(0, 4)
-    job.run(4, 1, ranks=[0, 1, 3])
+    job.run(0, 8)
+    job.run(8, 1, ranks=[0, 1, 3])
     found = objects(lostflops("watch", tmp_path / "run", "--once", "--json").out)
     assert {each["schema"] for each in found} == {"lostflops.watch/1"}
-    assert [each["kind"] for each in found] == ["notice", *["step"] * 4, "summary"]
-    assert found[4] == {
+    assert [each["kind"] for each in found] == ["notice", *["step"] * 8, "summary"]
+    assert [each["late"] for each in found[1:8]] == [None] * 7
+    assert found[8] == {
         "schema": "lostflops.watch/1",
         "kind": "step",
         "attempt": 0,
-        "step": 3,
+        "step": 7,
         "time_ns": 112_000_000,
         "median_ns": 100_000_000,
         "slowest_rank": 2,
@@ -69,12 +71,12 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
         "mfu": None,
         "ranks": 4,
         "missing": [],
-        "late": {"rank": 2, "lateness_ns": 12_000_002, "last": 8, "collectives": 8},
+        "late": {"rank": 2, "lateness_ns": 12_000_002, "last": 16, "collectives": 16},
         "marks": [],
     }
     summary = found[-1]
     assert summary["steps"] == {
-        "seen": 4,
+        "seen": 8,
         "p50_ns": 112_000_000,
         "p95_ns": 112_000_000,
         "samples_per_second": pytest.approx(32 / 0.112),
@@ -82,7 +84,7 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
         "incomplete": 0,
     }
     assert summary["collector"]["restarts"] == 0
-    assert summary["notes"] == ["Step 4 was under way: rank 2 had not reported it."]
+    assert summary["notes"] == ["Step 8 was under way: rank 2 had not reported it."]
 
 
 def test_mfu_is_what_its_definition_says(lostflops, job: MadeJob, tmp_path: Path) -> None:

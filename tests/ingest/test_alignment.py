@@ -11,6 +11,7 @@ import pytest
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from lostflops.testing import Clock, Generated, LostRecords, Model, Straggler, SyntheticCluster, store
+from made_captures import BASE, MS, end, frames, session, write
 
 OFFSETS = {0: Clock(0), 1: Clock(-987_654_321), 2: Clock(5_000_003)}
 SLOW = (Straggler(1, "slow_kernels", factor=1.5),)
@@ -157,3 +158,32 @@ def test_untied_ranks_have_no_offset(tmp_path: Path) -> None:
         (5, 3, "collectives", -(10**9), False, 0.0, 0),
     ]
     assert {row[0] for row in rows(tmp_path / "run", "select distinct rank from arrivals")} == {3, 5}
+
+
+@pytest.mark.parametrize(("attempt", "counts"), [("older", False), ("traced", True)])
+def test_readings_of_the_traced_attempt_bound_clocks(tmp_path: Path, attempt: str, counts: bool) -> None:
+    """In the older attempt rank 1 was on another host, whose clock was 5 s ahead."""
+    files = SyntheticCluster(ranks=2, ranks_per_host=1).generate().traces.write(tmp_path / "traces", host_names=True)
+    query = "select method, correction, uncertainty, constraints from clocks order by rank"
+    ingest(files, tmp_path / "alone", workers=1)
+    ((begin,),) = rows(tmp_path / "alone", "select min(start) from events")
+    begins = {"older": begin - 100_000 * MS - BASE, "traced": begin - 1_000 * MS - BASE}
+    for rank in range(2):
+        sessions = []
+        for number, (name, start) in enumerate(begins.items()):
+            wall = BASE + start + 90_000 * MS
+            ahead = 5_000 * MS if name == "older" else 0
+            reading = {
+                "wall": wall,
+                "monotonic": 1,
+                "peer": 1 - rank,
+                "peer_wall": wall + (ahead if rank == 0 else -ahead),
+            }
+            told = [session(rank, wall=start, restart=number, host=f"{name}{rank}")]
+            told += [{"kind": "clock", **reading}] if name == attempt else []
+            sessions.append(frames(rank, name, [*told, end(start + 95_000 * MS)]))
+        write(tmp_path / "run" / "capture", rank, *sessions)
+    ingest([*files, tmp_path / "run" / "capture"], tmp_path / "run", workers=1)
+    alone, beside = (rows(tmp_path / name, query) for name in ("alone", "run"))
+    assert [row[0] for row in beside] == ["reference", "collectives"]
+    assert (beside != alone) == counts

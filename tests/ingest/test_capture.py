@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lostflops import capture
-from lostflops.errors import BrokenSource, NotARun, RankConflict, RunError
+from lostflops.errors import BrokenSource, NotARun, RankConflict, RunError, SourceError
 from lostflops.ingest import ingest
 from lostflops.ingest.attempts import Span, number
 from lostflops.ingest.readers import capture as reader
@@ -76,7 +76,7 @@ def test_a_rank(folder, ask):
             False,
         ),
     ]
-    assert ask("select * from attempts") == [(0, 0, "a", 2, 0, 0, BASE + 1, BASE + 90 * MS, True, 5, 3)]
+    assert ask("select * from attempts") == [(0, 0, "a", "node0", 2, 0, 0, BASE + 1, BASE + 90 * MS, True, 5, 3)]
     assert ask("select host, device, world_size, backend, formats, rank_source, events from ranks") == [
         ("node0", None, 2, "gloo", "capture", "recorded", 0)
     ]
@@ -222,6 +222,23 @@ def test_a_rank_that_moves_to_another_host(folder, ask):
     assert ask(timings) == [(0, BASE), (1, BASE + 31 * MS)]
 
 
+def test_a_rank_of_two_hosts_of_which_one_is_ingested_again(folder, ask):
+    folder.mkdir(parents=True)
+    a, b = capture.host_file(folder, "a"), capture.host_file(folder, "b")
+    b.write_bytes(frames(0, "b0", [session(0, 1, wall=30 * MS, restart=1), step(0, 31 * MS, PHASES)]))
+    a.write_bytes(frames(0, "a0", [session(0, 1), step(0, 0, PHASES)]))
+    timings = "select attempt, step from timings order by all"
+    assert ask(timings) == [(0, 0), (1, 0)]
+    a.write_bytes(frames(0, "a0", [session(0, 1), step(0, 0, PHASES)], [step(1, 15 * MS, PHASES)]))
+    ingest([a], folder.parent, workers=1)
+    assert ask(timings, again=False) == [(0, 0), (0, 1), (1, 0)]
+    b.unlink()
+    a.write_bytes(frames(0, "a0", [session(0, 1), step(0, 0, PHASES)]))
+    with pytest.raises(SourceError, match=r"host-b\.capture is gone, and rank 0 of it is in a file that changed"):
+        ingest([a], folder.parent, workers=1)
+    assert ask(timings, again=False) == [(0, 0), (0, 1), (1, 0)]
+
+
 def test_captures_of_two_jobs_conflict(tmp_path):
     first = write(tmp_path / "one", 0, one_rank(end(1)))
     second = write(tmp_path / "two", 0, one_rank(end(1), name="b"))
@@ -295,6 +312,23 @@ def test_attempts_of_equal_size_are_told_apart_by_their_times(folder, ask):
         (1, 0, "a1"),
         (1, 1, "b1"),
     ]
+
+
+def test_hosts_that_count_restarts_each_for_itself_are_in_one_attempt(folder, ask):
+    """A failure on the first host is a restart there; on the second torchrun begins anew without counting it."""
+    for rank, count in enumerate((1, 0)):
+        first = frames(rank, f"a{rank}", [session(rank, host=f"node{rank}"), step(0, 10, PHASES)])
+        again = session(rank, host=f"node{rank}", wall=40 * MS, restart=count)
+        write(folder, rank, first, frames(rank, f"b{rank}", [again, step(0, 41 * MS + rank, PHASES)]))
+        event = trace_event("ProfilerStep#0") | {"cat": "user_annotation", "ts": (BASE + 45 * MS) / 1000}
+        write_window(folder, rank, 0, [event])
+    assert ask("select rank, attempt, host, restart from attempts order by all") == [
+        (0, 0, "node0", 0),
+        (0, 1, "node0", 1),
+        (1, 0, "node1", 0),
+        (1, 1, "node1", 0),
+    ]
+    assert ask("select distinct rank from events order by rank") == [(0,), (1,)]
 
 
 def test_a_session_without_its_first_record_joins_what_it_overlaps():
@@ -424,6 +458,22 @@ def test_a_trace_that_an_older_attempt_left_is_left_out(folder, ask):
         assert ask("select rank from steps", again=False) == [(0,)]
         assert ask("select formats from ranks order by rank", again=False) == [("kineto,capture",), ("capture",)]
         assert ask("select distinct rank from events", again=False) == [(0,)]
+
+
+def test_a_trace_that_is_left_out_takes_no_group_with_it(folder, ask):
+    """The trace of the older attempt and the capture both list the group; the capture's row stays."""
+    config = {"pg_config": [{"pg_name": "0", "ranks": [0, 1], "pg_desc": "default_pg"}]}
+    for rank, start in enumerate((81 * MS, 10_000)):
+        first = frames(rank, f"a{rank}", [session(rank, wall=rank), collectives((1, 11)), step(0, 10, PHASES)])
+        again = session(rank, wall=80 * MS, restart=1)
+        write(folder, rank, first, frames(rank, f"b{rank}", [again, step(0, 81 * MS, PHASES), end(99 * MS)]))
+        event = trace_event("ProfilerStep#0") | {"cat": "user_annotation", "ts": (BASE + start) // 1000}
+        path = write_window(folder, rank, 0, [event])
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        document["distributedInfo"] |= config
+        path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    assert ask("select rank, group_id from groups order by rank") == [(0, "0@0-1"), (1, "0@0-1")]
+    assert ask("select distinct rank from events", again=False) == [(0,)]
 
 
 def test_one_trace_of_a_window_leaves_the_others_alone(folder, ask):

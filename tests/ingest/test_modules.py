@@ -140,6 +140,17 @@ def test_numbers_are_those_of_the_forward_ops_thread(rows):
     assert (found["LeftBackward"], found["RightBackward"]) == ("left", "right")
 
 
+def test_without_arrows_threads_that_count_alike_are_not_told_apart(rows):
+    trace = [
+        *(event for tid, name in ((THREAD, "a"), (3, "b")) for event in (module(name, 0, 50, tid),)),
+        *(forward("aten::mm", 10, 5, 7, tid) for tid in (THREAD, 3)),
+        *node("MmBackward0", 100, 10, 7, thread=1),
+        *node("MmBackward0", 120, 10, 7, thread=2),
+    ]
+    query = "select distinct module from events where forward_thread > 0"
+    assert rows(query, trace) == [(None,)]
+
+
 def test_a_device_event_has_the_module_of_its_launch(rows):
     trace = [
         module("up", 0, 20),

@@ -1,7 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lostflops import capture
+from lostflops.doctor.capture_checks import capture_checks
 from lostflops.live.board import Board, StepLine
 from lostflops.live.follow import Follower
 from lostflops.live.notices import Notice
@@ -158,6 +161,34 @@ def test_lateness_is_of_the_last_steps(tmp_path: Path) -> None:
     late = watched.lines()[-1].latecomer
     assert late is not None
     assert (late.rank, late.lateness) == (1, 7 * MS + 1)
+
+
+@pytest.mark.parametrize("kind", ["session", "step", "collectives", "overhead", "note", "job", ""])
+def test_a_record_of_another_version_is_counted_and_left_out(tmp_path: Path, kind: str) -> None:
+    job, watched = MadeJob(tmp_path, world_size=2), Watched(tmp_path)
+    job.start()
+    odd: list[Any] = [{"kind": kind, "entries": [[1]]}] if kind else [7]
+    name = "new" if kind == "session" else next(frame.session for frame in Follower(tmp_path).poll() if frame.rank == 0)
+    with capture.rank_file(tmp_path, 0).open("ab") as file:
+        file.write(capture.frame_bytes(0, name, 99, 0, odd))
+    job.run(0, 3)
+    assert [line.step for line in watched.lines()] == [0, 1, 2]
+    assert watched.board.unreadable == 1
+    checks = {check.name: check for check in capture_checks(tmp_path)}
+    read_by_doctor = kind not in ("step", "collectives", "job")
+    assert checks["run: records"].state == ("limited" if read_by_doctor else "ok")
+
+
+def test_few_steps_and_little_lateness_name_nobody(tmp_path: Path) -> None:
+    """Somebody is last in every collective: by 1 ns a rank where nobody is late, and by 12 ms in the first steps."""
+    job, watched = MadeJob(tmp_path / "alike"), Watched(tmp_path / "alike")
+    job.start()
+    job.run(0, 30)
+    assert [line.latecomer for line in watched.lines()] == [None] * 30
+    job, watched = MadeJob(tmp_path / "late", late_ms={2: 12}), Watched(tmp_path / "late")
+    job.start()
+    job.run(0, 9)
+    assert [line.latecomer is None for line in watched.lines()] == [True] * 7 + [False] * 2
 
 
 def test_nobody_is_named_when_all_come_last_in_turn(tmp_path: Path) -> None:

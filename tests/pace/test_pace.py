@@ -9,7 +9,7 @@ from lostflops.pace.answers import attempts, enqueues, listed, notes, phases, re
 from lostflops.pace.lateness import lateness
 from lostflops.pace.timings import chosen, paces
 from lostflops.store.run import Run
-from made_captures import BASE, MS, collectives, end, frames, session, step, write
+from made_captures import BASE, MS, collectives, end, frames, session, step, write, write_window
 from memory_run import MemoryRun
 
 OWN = MS // 10
@@ -74,7 +74,7 @@ def test_the_pace_of_settled_steps(opened):
     # 7 steps of 10 ms and one of 20 ms, each with 8 samples on both ranks
     assert pace.samples_per_second == pytest.approx(16 * 8 / 0.09)
     assert pace.tokens_per_second == pytest.approx(1024 * 8 / 0.09)
-    assert pace.own_share == pytest.approx(0.01)
+    assert pace.own_share == pytest.approx(0.8 / 90)
     assert (pace.profiled_steps, pace.profiled_ratio) == (2, pytest.approx(3.0))
     # Of both ranks: 16 x 1, 16 x 2, 7 x 4 + 7 x 3 + 2 x 4, 16 x 1, 7 x 2 + 7 x 3 + 2 x 12
     assert pace.phases == tuple(ns * MS for ns in (16, 32, 57, 16, 59))
@@ -84,6 +84,15 @@ def test_the_pace_of_settled_steps(opened):
     )
     assert [row[0] for row in phases(pace).rows] == ["data", "forward", "backward", "optimizer", "outside"]
     assert sum(row[1] for row in phases(pace).rows) == pytest.approx(180 * MS / 16, abs=3)
+
+
+def test_what_the_collector_takes_now_and_then_counts(tmp_path):
+    """Reading the ring takes 4 ms of every fourth step, and nothing of the others."""
+    made = [step(n, n * 10 * MS, EARLY, own=4 * MS * (n % 4 == 0)) for n in range(41)]
+    path = write(tmp_path, 0, frames(0, "a", [session(0, 1), *made]))
+    ingest([path], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        assert chosen(paces(run)).own_share == pytest.approx(0.1)
 
 
 def test_steps_one_by_one(opened):
@@ -136,6 +145,16 @@ def test_a_rank_that_is_late_in_every_step_is_named(tmp_path):
     )
 
 
+def test_of_a_long_job_the_newest_steps_are_looked_at(tmp_path, monkeypatch):
+    """Rank 0 is late in the first 100 steps, rank 1 in the last 60; rings held 320 entries."""
+    monkeypatch.setattr("lostflops.pace.lateness._MOST", 100)
+    monkeypatch.setattr("lostflops.pace.lateness._FEWEST_STEPS", 40)
+    behind = [lambda n: 2 * MS * (n <= 100), lambda n: 2 * MS * (n > 100)]
+    found, _, _ = lates(tmp_path, behind, steps=160)
+    assert found.slowest is not None
+    assert (found.slowest.rank, found.slowest.steps_last, found.slowest.steps) == (1, 50, 50)
+
+
 def test_few_steps_prove_nothing(tmp_path):
     found, says, _ = lates(tmp_path, [never, always(2 * MS)], steps=6)
     assert found.ranks[0].p_value == pytest.approx(2 / 2**6)
@@ -154,6 +173,17 @@ def test_ranks_that_take_turns_are_not_named(tmp_path):
     found, _, _ = lates(tmp_path, [lambda n: 2 * MS * (n % 2), lambda n: 2 * MS * ((n + 1) % 2)])
     assert found.slowest is None
     assert [(one.steps_last, one.lateness) for one in found.ranks] == [(20, MS), (20, MS)]
+
+
+def test_a_rank_that_is_disturbed_for_a_while_is_not_named(tmp_path):
+    """Each of three ranks is late for a stretch, the last for the longest: beyond chance, if steps were independent."""
+    stretches = [range(1, 11), range(11, 22), range(22, 41)]
+    behind = [lambda n, own=own: 2 * MS * (n in own) + n % 3 for own in stretches]
+    found, says, _ = lates(tmp_path, [*behind, never])
+    assert (found.ranks[0].rank, found.ranks[0].steps_last) == (2, 19)
+    assert found.ranks[0].p_value < 0.01
+    assert found.slowest is None
+    assert says.startswith("No rank is the slowest")
 
 
 def test_ranks_that_come_at_once_have_no_last(tmp_path):
@@ -247,6 +277,22 @@ def test_attempts_each_have_their_pace(tmp_path):
     ]
     assert [row["step_p50_ns"] for row in table] == [10 * MS, 10 * MS]
     assert (figures["attempts"], figures["attempt"], figures["steps"], figures["settled_steps"]) == (2, 1, 16, 8)
+
+
+@pytest.mark.parametrize(("traced", "said"), [(0, True), (1, False)])
+def test_a_trace_of_another_attempt_is_said_to_be_one(tmp_path, traced, said):
+    """Both attempts run; only one of them has a window."""
+    folder, later = tmp_path / "run" / "capture", 10_000 * MS
+    again = session(0, 1, wall=later, restart=1)
+    first = frames(0, "a", [session(0, 1), *records(0)])
+    write(folder, 0, first, frames(0, "b", [again, *records(0, start=later)]))
+    window = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 1, "tid": 1, "dur": 9, "args": {}}
+    write_window(folder, 0, 0, [window | {"ts": (BASE + traced * later + 150 * MS) / 1000}], 1)
+    ingest([folder], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        found = list(notes(run, paces(run), chosen(paces(run))))
+    told = "The trace is of attempt 0: its steps are not among those of attempt 1."
+    assert (told in found) == said
 
 
 def test_an_attempt_without_a_settled_step_is_shown_if_there_is_no_other(tmp_path):

@@ -35,9 +35,8 @@ def steps(
         return _profiled(run, ranks, steps, progress)
     held = _held(run, scope(run, None, ranks).ranks)
     wanted = [step for step in steps if step in held]
-    if len(wanted) < len(steps) and not told.has(set(steps) - set(wanted)):
-        wanted = list(steps)  # what nobody recorded is refused by name
-    if (held and (wanted or not steps)) or len(wanted) == len(steps) > 0:
+    told.refuse_untimed(set(steps) - held)
+    if held and (wanted or not steps):
         return told.steps(_profiled(run, ranks, wanted, progress), steps)
     return told.steps(Result("steps", "Steps", "", more=_empty()), steps)
 

@@ -32,6 +32,8 @@ _TAIL: Final = 0.9
 _TAIL_DEVIATIONS: Final = 1.645
 """Standard deviations within which that share of normal values lies; steps of real ranks have long tails."""
 _LEAST_CHANCE: Final = 1e-300
+_FAR_DEVIATIONS: Final = 20
+"""Halves of the largest standard deviation of a count; the tail beyond is below 1e-20."""
 _BEYOND_DOUBT: Final = 0.15
 """Share of the step above which a rank is named without being the last often."""
 
@@ -214,6 +216,9 @@ def chance(last: Last, ranks: int) -> float:
     """
     if not last.of:
         return 1.0
+    # What lies farther than this from the mean is too small to count, and there may be millions of steps.
+    mean, far = last.of * last.chance, _FAR_DEVIATIONS * math.sqrt(last.of) + _FAR_DEVIATIONS
+    least, most = max(last.times, int(mean - far)), min(last.of, int(max(mean, last.times) + far))
     tail = math.fsum(
         math.exp(
             math.lgamma(last.of + 1)
@@ -222,6 +227,6 @@ def chance(last: Last, ranks: int) -> float:
             + k * math.log(last.chance)
             + (last.of - k) * math.log1p(-min(last.chance, 1 - 1e-12))
         )
-        for k in range(last.times, last.of + 1)
+        for k in range(least, most + 1)
     )
     return max(float(f"{min(1.0, tail * ranks):.6g}"), _LEAST_CHANCE)

@@ -10,7 +10,7 @@ from typing import Any
 from lostflops.doctor.check import Check
 from lostflops.live.follow import Follower
 from lostflops.live.notices import LEVELS, name_ranks
-from lostflops.live.sessions import Session
+from lostflops.live.sessions import UNREADABLE, Attempt, Session, join
 from lostflops.units import counted
 
 
@@ -26,6 +26,7 @@ class _Seen:
     reasons: dict[str, str] = field(default_factory=dict)
     noted_by: dict[str, set[int]] = field(default_factory=dict)
     damaged: int = 0
+    unreadable: int = 0
 
     def take(self, rank: int, session: str, record: dict[str, Any]) -> None:
         kind = record.get("kind")
@@ -49,7 +50,10 @@ def capture_checks(folder: Path) -> list[Check]:
     for frame in follower.poll():
         seen.dropped[frame.session] = max(seen.dropped.get(frame.session, 0), frame.dropped)
         for record in frame.records:
-            seen.take(frame.rank, frame.session, record)
+            try:
+                seen.take(frame.rank, frame.session, record)
+            except UNREADABLE:
+                seen.unreadable += 1
     seen.damaged = follower.damaged
     if not seen.sessions:
         return [Check("run: ranks", "no", "no session was recorded", "nothing is known of this job")]
@@ -57,11 +61,15 @@ def capture_checks(folder: Path) -> list[Check]:
 
 
 def _ranks(seen: _Seen) -> Check:
-    world = max(session.world_size for session in seen.sessions.values())
-    ranks = {session.rank for session in seen.sessions.values()}
+    """Of the newest attempt: what an older one had does not help it."""
+    attempts: list[Attempt] = []
+    join(attempts, seen.sessions.values())
+    newest = attempts[-1]
     open_ranks = sorted({session.rank for name, session in seen.sessions.items() if name not in seen.ended})
-    finding = f"{len(ranks):,} of {counted(world, 'rank')}, {counted(len(seen.sessions), 'session')}"
-    if missing := set(range(world)) - ranks:
+    finding = f"{len(newest.sessions):,} of {counted(newest.world_size, 'rank')}"
+    finding += f", {counted(len(seen.sessions), 'session')}"
+    finding += f" in {counted(len(attempts), 'attempt')}" if len(attempts) > 1 else ""
+    if missing := set(range(newest.world_size)) - newest.sessions.keys():
         return Check(
             "run: ranks",
             "limited",
@@ -79,7 +87,8 @@ def _ranks(seen: _Seen) -> Check:
 def _records(seen: _Seen) -> Check:
     dropped = sum(seen.dropped.values())
     finding = f"{dropped:,} dropped, {seen.lost:,} collectives overwritten, {seen.damaged:,} stretches damaged"
-    if dropped or seen.lost or seen.damaged:
+    finding += f", {seen.unreadable:,} of another version" if seen.unreadable else ""
+    if dropped or seen.lost or seen.damaged or seen.unreadable:
         return Check(
             "run: records",
             "limited",

@@ -11,7 +11,7 @@ from lostflops.align.common_clock import Readings
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import ParquetWriter, scan
-from lostflops.store.tables import ARRIVALS, CLOCK_SAMPLES, CLOCKS, COLLECTIVES, GROUPS, Table
+from lostflops.store.tables import ARRIVALS, ATTEMPTS, CLOCK_SAMPLES, CLOCKS, COLLECTIVES, GROUPS, Table
 
 Files = dict[str, list[DataFile]]
 
@@ -38,7 +38,7 @@ def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None
 
 def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
-        for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES):
+        for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES, ATTEMPTS):
             paths = [run.folder / file.path for file in files.get(table.name, [])]
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
             rows = f"SELECT {declared} WHERE false"
@@ -52,8 +52,16 @@ def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Alig
 
 
 def _readings(connection: duckdb.DuckDBPyConnection) -> Readings:
+    """Those of the attempt that was traced: in another one a rank may have been on another host."""
     rows = connection.sql(
-        "SELECT rank::BIGINT AS rank, wall, peer::BIGINT AS peer, peer_wall FROM clock_samples WHERE peer IS NOT NULL"
+        """WITH begun AS (SELECT rank, min(start) AS start FROM collectives GROUP BY rank),
+           traced AS (
+               SELECT max(attempt) AS attempt FROM attempts JOIN begun USING (rank)
+               WHERE begun.start BETWEEN attempts.start AND attempts.stop
+           )
+           SELECT rank::BIGINT AS rank, wall, peer::BIGINT AS peer, peer_wall
+           FROM clock_samples JOIN attempts USING (rank) JOIN traced USING (attempt)
+           WHERE peer IS NOT NULL AND wall BETWEEN attempts.start AND attempts.stop"""
     ).fetchnumpy()
     return Readings(rows["rank"], rows["wall"], rows["peer"], rows["peer_wall"])
 

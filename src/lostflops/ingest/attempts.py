@@ -1,9 +1,10 @@
 """Which sessions of several ranks are one attempt of the job.
 
-A session is a process that was a rank. Sessions are one attempt when they have the same world size and the same count
-of restarts, and their times overlap: those of an attempt that was killed end before the next one starts. A rank is at
-most once in an attempt. Attempts are numbered from 0 in the order in which they began, whatever ranks were in them: a
-job that shrinks to one rank and grows again has three, and the rank that sat one out is in the first and the third.
+A session is a process that was a rank. Sessions are one attempt when they have the same world size, on each host the
+same count of restarts, and their times overlap: those of an attempt that was killed end before the next one starts.
+Counts of two hosts are not compared: each launcher counts for itself, and only failures of its own. A rank is at most
+once in an attempt. Attempts are numbered from 0 in the order in which they began, whatever ranks were in them: a job
+that shrinks to one rank and grows again has three, and the rank that sat one out is in the first and the third.
 
 Times are those of each host: where clocks of hosts differ by more than a session lasted, its ranks count as attempts of
 their own. A session whose first record is lost has no world size, and joins what it overlaps.
@@ -25,6 +26,7 @@ class Span(NamedTuple):
     restart: int | None
     start: int
     stop: int
+    host: str | None = None
 
 
 @dataclass(slots=True)
@@ -32,16 +34,21 @@ class _Attempt:
     start: int
     stop: int
     world_size: int | None
-    restart: int | None
     sessions: dict[int, str] = field(default_factory=dict)
+    restarts: dict[str | None, int | None] = field(default_factory=dict)
+    """By host."""
 
     def takes(self, span: Span) -> bool:
         if span.rank in self.sessions or span.start > self.stop or span.stop < self.start:
             return False
-        return span.world_size is None or (span.world_size, span.restart) == (self.world_size, self.restart)
+        return span.world_size is None or (
+            span.world_size == self.world_size and self.restarts.get(span.host, span.restart) == span.restart
+        )
 
     def add(self, span: Span) -> None:
         self.sessions[span.rank] = span.session
+        if span.world_size is not None:
+            self.restarts[span.host] = span.restart
         self.stop = max(self.stop, span.stop)
 
 
@@ -57,7 +64,7 @@ def number(spans: Iterable[Span]) -> dict[tuple[int, str], int]:
     for span in sorted(spans, key=lambda span: (span.world_size is None, span.start, span.rank, span.session)):
         fitting = [attempt for attempt in attempts if attempt.takes(span)]
         if not fitting:
-            attempts.append(_Attempt(span.start, span.stop, span.world_size, span.restart))
+            attempts.append(_Attempt(span.start, span.stop, span.world_size))
             fitting = attempts[-1:]
         fitting[-1].add(span)
     ordered = sorted(attempts, key=lambda attempt: attempt.start)

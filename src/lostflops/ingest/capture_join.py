@@ -24,13 +24,20 @@ Numbers = Mapping[tuple[int, int], int]
 _BY_ATTEMPT: Final = (TIMINGS, ENQUEUES, JOB)
 
 
-def complete_captures(run: RunWriter, files: Files) -> None:
-    """Number attempts alike on all ranks, and keep each group once; `files` is changed to name the new parts."""
+def number_attempts(run: RunWriter, files: Files) -> None:
+    """Number attempts alike on all ranks; `files` is changed to name the new parts."""
     writer = ParquetWriter()
     try:
-        joined = _Join(run, files, writer)
-        joined.number_attempts()
-        joined.drop_known_groups()
+        _Join(run, files, writer).number_attempts()
+    finally:
+        writer.close()
+
+
+def drop_known_groups(run: RunWriter, files: Files) -> None:
+    """Keep each group once, that of the trace; `files` is changed to name the new parts."""
+    writer = ParquetWriter()
+    try:
+        _Join(run, files, writer).drop_known_groups()
     finally:
         writer.close()
 
@@ -128,6 +135,7 @@ def _spans(rows: list[Row]) -> list[Span]:
             row["restart"],
             row["start"] or 0,
             row["stop"] or 0,
+            row.get("host"),
         )
         for row in _merged(rows)
     ]
@@ -139,8 +147,8 @@ def _merged(rows: list[Row]) -> list[Row]:
     for row in rows:
         one = sessions.setdefault((row["rank"], row["session"]), dict(row))
         if one != row:
-            for name in ("world_size", "local_rank", "restart"):
-                one[name] = one[name] if one[name] is not None else row[name]
+            for name in ("host", "world_size", "local_rank", "restart"):
+                one[name] = one[name] if one.get(name) is not None else row.get(name)
             one["start"] = min((time for time in (one["start"], row["start"]) if time is not None), default=None)
             one["stop"] = max((time for time in (one["stop"], row["stop"]) if time is not None), default=None)
             one["ended"] = one["ended"] or row["ended"]

@@ -242,7 +242,7 @@ class RankCapture:
             {
                 "attempt": session.attempt,
                 "session": session.name,
-                **{name: getattr(told, name, None) for name in ("world_size", "local_rank", "restart")},
+                **{name: getattr(told, name, None) for name in ("host", "world_size", "local_rank", "restart")},
                 "start": session.start,
                 "stop": session.stop,
                 "ended": session.ended,

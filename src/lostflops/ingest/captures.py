@@ -89,8 +89,8 @@ def left_by_older_attempt(source: Source) -> Left:
 
 
 def belong_together(known: Sequence[Source], fresh: Sequence[Path], gone: set[str]) -> set[str]:
-    """Captures in the run that must be read again although they did not change: a rank may be in several files of
-    hosts, of which another did; and a trace that leaves takes what it told instead of the capture."""
+    """Captures in the run that must be read again although they did not change, or were not asked for: a rank may be in
+    several files of hosts, of which another did; and a trace that leaves takes what it told instead of the capture."""
     folders = {path.parent for path in (*fresh, *map(Path, gone))}
     return {
         source.path

@@ -17,7 +17,7 @@ from lostflops.capture import trace_of
 from lostflops.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
-from lostflops.ingest.capture_join import attempts_of_traces, complete_captures
+from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
 from lostflops.ingest.captures import belong_together, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.pool import carry_out_all
@@ -107,10 +107,11 @@ def _ingest(
         if read or len(old.sources) < len(before):
             files = _files(run, old, kept, outcomes)
             complete_ranks(run, files, {source.rank for source in read})
-            complete_captures(run, files)
-            number_by_ring(run, files, {source.rank for source in read})
+            number_attempts(run, files)
             held, left = _of_one_attempt(run, files, kept + read)
             skipped += left
+            drop_known_groups(run, files)
+            number_by_ring(run, files, {source.rank for source in read})
             align_ranks(run, files, held)
             run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}
@@ -143,9 +144,26 @@ def _split_unchanged(
     unchanged, fresh = _compared(found, old)
     gone = {source.path for source in before} - {source.path for source in old.sources}
     captures = [source.path for source in fresh if source.format == capture.NAME]
-    again = belong_together(unchanged, captures, gone)
-    fresh += [source for source in found if str(source.path) in again]
+    again = belong_together(old.sources, captures, gone) - {str(source.path) for source in fresh}
+    fresh += _known_again(old, again, set(map(str, captures)))
     return [source for source in unchanged if source.path not in again], fresh
+
+
+def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[Found]:
+    """Files of the run to read again, whether they were asked for or not."""
+    read = {source.rank for source in old.sources if source.path in captures}
+    known = {source.path: source for source in old.sources if source.path in again}
+    for source in old.sources:
+        if source.path in again and not Path(source.path).exists():
+            if source.rank in read:
+                raise SourceError(
+                    f"{source.path} is gone, and rank {source.rank} of it is in a file that changed. Put it back, or "
+                    "ingest what there is into a new run."
+                )
+            known.pop(source.path, None)
+    return [
+        Found(Path(path), source.format, RankClaim(source.rank, source.rank_source)) for path, source in known.items()
+    ]
 
 
 def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:

@@ -3,7 +3,8 @@
 On the thread of the forward pass that is the innermost annotation. A backward node has the module of its forward op,
 and so has everything inside it, but for what an annotation inside the node covers: recomputation by checkpointing.
 Autograd numbers ops on each thread, and a node carries the number of its forward op and of that op's thread; which lane
-that thread is, arrows from forward to backward ops tell, else the lane that has most of the numbers.
+that thread is, arrows from forward to backward ops tell, else the lane that has most of the numbers, by far: threads
+count alike, and a lane that merely has them too would give modules that are wrong.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lostflops.ingest.columns import NULL, Columns
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.timeline import AnnotationLookup
 
+_BY_FAR: Final = 2
 _KEPT: Final = ("lane", "start", "dur", "sequence", "forward_thread")
 
 
@@ -70,8 +72,10 @@ def _forward_rows(forward: Columns, nodes: Columns, links: Columns) -> npt.NDArr
         matches = {lane: _last(numbers, rows, wanted) for lane, (numbers, rows) in by_lane.items()}
         if matches:
             arrows = _arrows(links, nodes["lane"][own], nodes["start"][own])
-            likely = {lane: (arrows.get(lane, 0), int((rows >= 0).sum())) for lane, rows in matches.items()}
-            found[own] = matches[max(likely, key=likely.__getitem__)]
+            likely = sorted((arrows.get(lane, 0), int((rows >= 0).sum()), lane) for lane, rows in matches.items())
+            (led, held, lane), (others_led, others_held, _) = likely[-1], [(0, 0, -1), *likely][-2]
+            if led > others_led or held >= _BY_FAR * others_held:
+                found[own] = matches[lane]
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from lostflops.capture import Frame
 from lostflops.live.lateness import Latecomer, Lateness
@@ -22,7 +22,7 @@ from lostflops.live.notices import (
     ranks_are_silent,
     stalled,
 )
-from lostflops.live.sessions import Attempt, Session, Step, join
+from lostflops.live.sessions import UNREADABLE, Attempt, Session, Step, join
 from lostflops.live.tally import Totals
 
 WAIT: Final = 10.0
@@ -66,6 +66,8 @@ class Board:
     totals: Totals = field(default_factory=Totals)
     homeless: int = 0
     """Records of sessions whose first record was not found."""
+    unreadable: int = 0
+    """Records that lack what their kind must hold."""
     newest: StepLine | None = None
     latest: dict[int, tuple[int, Step]] = field(default_factory=dict)
     """By rank of the current attempt: its last step."""
@@ -99,18 +101,24 @@ class Board:
         count = 0
         for frame in frames:
             count += 1
-            session = self._sessions.get(frame.session)
             for record in frame.records:
-                if record.get("kind") == "session" and session is None:
-                    session = self._sessions[frame.session] = Session.of(record)
-                    self._new.append(session)
-                elif session is None:
-                    self.homeless += 1
-                else:
-                    session.take(record, now)
-            if session is not None:
+                try:
+                    self._file(frame.session, record, now)
+                except UNREADABLE:
+                    self.unreadable += 1
+            if (session := self._sessions.get(frame.session)) is not None:
                 session.heard, session.dropped = now, max(session.dropped, frame.dropped)
         return count
+
+    def _file(self, name: str, record: dict[str, Any], now: float) -> None:
+        session = self._sessions.get(name)
+        if session is not None:
+            session.take(record, now)
+        elif record.get("kind") == "session":
+            self._sessions[name] = Session.of(record)
+            self._new.append(self._sessions[name])
+        else:
+            self.homeless += 1
 
     def settle(self, now: float) -> Iterator[StepLine | Notice]:
         """What can be said now, in the order of the job."""
@@ -189,7 +197,7 @@ class Board:
             peak_memory=max(memory, default=None),
             ranks=len(steps),
             missing=() if is_all else tuple(rank for rank in range(attempt.world_size) if rank not in steps),
-            latecomer=self._lateness.latecomer(),
+            latecomer=self._lateness.latecomer(self.totals.recent_median()),
             marks=tuple(sorted({mark for step in steps.values() for mark in step.marks})),
         )
 

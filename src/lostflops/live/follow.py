@@ -50,7 +50,7 @@ class Follower:
     @property
     def damaged(self) -> int:
         """Stretches that no frame could be read from; where reading began amid a frame is none."""
-        return self._damaged + sum(one.reader.damaged - (one.begun_at > 0) for one in self._files.values())
+        return self._damaged + sum(max(0, one.reader.damaged - (one.begun_at > 0)) for one in self._files.values())
 
     def poll(self) -> Iterator[Frame]:
         """Frames that became whole since the last poll; those of one file in its order."""

@@ -20,6 +20,10 @@ _MOST_OPEN: Final = 4000
 _SMALLEST_SHARE: Final = 0.5
 _FAIR_FACTOR: Final = 1.5
 """A rank is named when it is last this often: half the time, and this many times what chance would give it."""
+_FEWEST_STEPS: Final = 8
+"""In fewer steps somebody is last that often without being slow: collectives of one step are late together."""
+_SMALLEST_LATENESS: Final = 0.01
+"""Share of a usual step below which lateness holds nobody up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class _Tally:
 
     shown: int = 0
     """Steps that were shown until then."""
+    steps: int = 0
+    """Steps that the collectives are of."""
     met: Counter[int] = field(default_factory=Counter)
     last: Counter[int] = field(default_factory=Counter)
     chance: Counter[int] = field(default_factory=Counter)
@@ -64,6 +70,7 @@ class _Tally:
             self.behind[rank] += created - first
 
     def add(self, other: _Tally, sign: int) -> None:
+        self.steps += sign * other.steps
         for name in ("met", "last", "chance", "behind"):
             mine, theirs = getattr(self, name), getattr(other, name)
             for rank, value in theirs.items():
@@ -98,6 +105,8 @@ class Lateness:
     """Collectives that all ranks of a host came to, by the time of the last; those of shown steps are gone."""
     _steps: deque[_Tally] = field(default_factory=deque)
     _shown: int = 0
+    _told: int = 0
+    """Steps that were shown when collectives last came."""
     _window: _Tally = field(default_factory=_Tally)
     """The sum of `_steps`."""
 
@@ -149,7 +158,8 @@ class Lateness:
         count = bisect_right(self._met, stop, key=lambda pair: pair[0])
         if not count:
             return
-        tally = _Tally(self._shown)
+        tally = _Tally(self._shown, self._shown - self._told)
+        self._told = self._shown
         for _, met in self._met[:count]:
             tally.judge(met)
         del self._met[:count]
@@ -159,13 +169,17 @@ class Lateness:
         while self._steps[0].shown <= self._shown - WINDOW:
             self._window.add(self._steps.popleft(), -1)
 
-    def latecomer(self) -> Latecomer | None:
-        """The rank that stands out over the last steps; None where none does, or nothing could be compared."""
+    def latecomer(self, usual: float) -> Latecomer | None:
+        """The rank that stands out over the last steps; None where none does, or nothing could be compared. `usual` is
+        the time of a step."""
         rank = _most_often_last(self._window)
         if rank is None:
             return None
-        lateness = [value for tally in self._steps for value in tally.lateness.get(rank, ())]
-        return Latecomer(rank, int(median(lateness)), len(lateness), self._window.met[rank])
+        values = [value for tally in self._steps for value in tally.lateness.get(rank, ())]
+        lateness = int(median(values))
+        if lateness < _SMALLEST_LATENESS * usual:
+            return None
+        return Latecomer(rank, lateness, len(values), self._window.met[rank])
 
     def mean_lateness(self) -> dict[int, int]:
         """By rank, over the last steps."""
@@ -174,7 +188,7 @@ class Lateness:
 
 def _most_often_last(tally: _Tally) -> int | None:
     found = [rank for rank, last in tally.last.items() if last > 0]
-    if not found:
+    if not found or tally.steps < _FEWEST_STEPS:
         return None
     rank = max(found, key=lambda rank: (tally.last[rank] / tally.met[rank], -rank))
     is_often = tally.last[rank] >= _SMALLEST_SHARE * tally.met[rank]

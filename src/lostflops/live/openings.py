@@ -59,8 +59,10 @@ def _first_frames(file: BinaryIO, start: int, stop: int, wanted: set[str]) -> It
                 groupless.discard(frame.session)
 
 
-def _about_session(record: dict[str, Any]) -> dict[str, Any] | None:
+def _about_session(record: object) -> dict[str, Any] | None:
     """What a record tells of its session for good: who it is, and the members of its groups."""
+    if not isinstance(record, dict):
+        return None
     if record.get("kind") == "session" or (record.get("kind") == "job" and record.get("key") == "groups"):
         return record
     if record.get("kind") == "collectives" and record.get("groups"):

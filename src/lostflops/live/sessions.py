@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 EDGES_ONLY: Final = 2
 """Level of a collector that takes too long: from here on it does not tell what a step waited for."""
+UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a record raises that lacks what its kind must hold: another version wrote it. It is counted and left out."""
 MOST_ENQUEUES: Final = 1000
 """Collectives of a rank that are kept between two looks."""
 
@@ -88,8 +90,8 @@ class Session:
         self.heard = now
         kind = record.get("kind")
         if kind == "step":
-            self.last_step = max(self.last_step, record["step"])
             self.steps[record["step"]] = Step.of(record, self.level < EDGES_ONLY)
+            self.last_step = max(self.last_step, record["step"])
         elif kind == "collectives":
             self.ring_heard = now
             self._take_collectives(record)

@@ -35,6 +35,7 @@ def summary(board: Board, follower: Follower) -> Result:
             Pair("collectives_lost", sum(session.lost for session in sessions), "count", "collectives overwritten"),
             Pair("damaged", follower.damaged, "count", "damaged stretches"),
             Pair("records_of_unknown_sessions", board.homeless, "count", "records of unknown sessions"),
+            Pair("records_unreadable", board.unreadable, "count", "records of another version", board.unreadable > 0),
         ),
     )
     blocks: tuple[Block, ...] = (steps, losses, *_notes(board))

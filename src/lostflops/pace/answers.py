@@ -38,6 +38,12 @@ _ATTEMPTS: Final = """
     from attempts group by attempt order by attempt"""
 
 
+_TRACED: Final = """
+    with begun as (select rank, min(start) as start from steps group by rank)
+    select max(attempt) from attempts join begun using (rank)
+    where begun.start between attempts.start and attempts.stop"""
+
+
 def recorded(run: Run, paces: Sequence[Pace], pace: Pace) -> Pairs:
     """What the collector recorded, how fast the job went, and what recording cost."""
     attempts, dropped, lost = run.sql(
@@ -158,7 +164,9 @@ def slowest(found: Lateness, pace: Pace) -> str:
         return f"Which rank is the slowest cannot be told: {found.why_not}."
     one = found.slowest
     if one is None:
-        return "No rank is the slowest: none enqueues its collectives last more often than chance, and late enough."
+        return (
+            "No rank is the slowest: none enqueues its collectives last in most steps, beyond chance, and late enough."
+        )
     return (
         f"Rank {one.rank} is the slowest: it enqueues its collectives last in {one.steps_last:,} of "
         f"{counted(one.steps, 'step')}, in the median {format_ns(one.lateness)} behind the first "
@@ -169,6 +177,9 @@ def slowest(found: Lateness, pace: Pace) -> str:
 def notes(run: Run, paces: Sequence[Pace], pace: Pace, found: Lateness | None = None) -> Iterator[str]:
     if len(paces) > 1:
         yield f"Of {len(paces)} attempts with steps attempt {pace.attempt} is shown, the newest with a settled step."
+        ((traced,),) = run.sql(_TRACED).fetchall()
+        if traced not in (None, pace.attempt):
+            yield f"The trace is of attempt {traced}: its steps are not among those of attempt {pace.attempt}."
     if found is not None and found.accelerated and found.ranks:
         yield "Lateness is that of hosts, which run ahead of their devices: it is no wait of a device."
     (world,) = run.sql(f"select max(world_size) from attempts where attempt = {pace.attempt}").fetchall()[0]

@@ -47,7 +47,7 @@ _SUMMARY: Final = f"""
     select attempt, count(*), count(*) filter (settled), max(ranks), min(step), max(step),
            quantile_cont(ns, 0.5) filter (settled), quantile_cont(ns, 0.95) filter (settled),
            {_RATE.format(what="samples")}, {_RATE.format(what="tokens")},
-           median(own_sum / nullif(ns_sum, 0)) filter (settled),
+           sum(own_sum) filter (settled) / nullif(sum(ns_sum) filter (settled and own_sum is not null), 0),
            median(ns) filter (profiled and not is_first and not compiled),
            count(*) filter (profiled), coalesce(sum(ranks) filter (settled), sum(ranks)),
            {", ".join(f"sum({phase}_sum) filter (settled), sum({phase}_sum)" for phase in PHASES)}

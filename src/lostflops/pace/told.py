@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from lostflops.errors import UsageError
 from lostflops.pace import answers
 from lostflops.pace.lateness import Lateness, lateness
 from lostflops.pace.timings import Pace, chosen, paces, within
@@ -36,11 +37,14 @@ class Told:
         pace = chosen(found)
         return None if pace is None else cls(run, tuple(ranks), tuple(found), pace)
 
-    def has(self, steps: set[int]) -> bool:
-        """Whether all of these steps were timed, in the attempt that is shown."""
-        of = within(self.ranks, self.pace.attempt)
-        timed = self.run.sql(f"select distinct step from timings where {of}").fetchall()
-        return steps <= {step for (step,) in timed}
+    def refuse_untimed(self, steps: set[int]) -> None:
+        """Raise where one of these steps was not timed, in the attempt that is shown."""
+        listed = ", ".join(map(str, sorted(steps))) or "null"
+        of = f"{within(self.ranks, self.pace.attempt)} and step in ({listed})"
+        timed = {step for (step,) in self.run.sql(f"select distinct step from timings where {of}").fetchall()}
+        if unknown := sorted(steps - timed):
+            named, first, last = ", ".join(map(str, unknown)), self.pace.first_step, self.pace.last_step
+            raise UsageError(f"no step {named} was recorded; attempt {self.pace.attempt} has steps {first} to {last}")
 
     def report(self, result: Result, is_empty: bool) -> Result:
         """The report with what was recorded all along; all that there is where it `is_empty`."""

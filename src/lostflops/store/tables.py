@@ -329,9 +329,12 @@ ATTEMPTS = Table(
         _RANK,
         _ATTEMPT,
         Column("session", "VARCHAR", "Identifies the process that was this rank in this attempt."),
+        Column("host", "VARCHAR", "Host that it ran on."),
         Column("world_size", "INTEGER", "Ranks of the attempt."),
         Column("local_rank", "INTEGER", "Place of the rank on its host."),
-        Column("restart", "INTEGER", "Restarts before it, as torchrun counts them."),
+        Column(
+            "restart", "INTEGER", "Restarts before it, as torchrun counts them on each host: after failures there only."
+        ),
         Column("start", "BIGINT", "When the collector began, by the clock of the rank's host.", "ns"),
         Column("stop", "BIGINT", "When the last record was made.", "ns"),
         Column("ended", "BOOLEAN", "The process ended on its own; false where it was killed or still runs."),
