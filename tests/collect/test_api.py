@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import resource
+import threading
 import time
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +18,8 @@ import pytest
 
 import lostflops
 from collect.captured import records, share
+from lostflops.collect import current
+from lostflops.collect.budget import EDGES_ONLY, OFF
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -160,6 +168,165 @@ def test_an_error_of_the_program_passes_and_what_was_recorded_stays(tmp_path: Pa
         train()
     assert len(steps_of(tmp_path)) == 3
     assert len(records(tmp_path, "end")[0]) == 1
+
+
+def test_an_optimizer_that_raises_inside_a_scaler_costs_no_later_step(tmp_path: Path) -> None:
+    class Failing(torch.optim.SGD):  # type: ignore[misc]
+        is_failing = False
+
+        def step(self, closure: Any = None) -> Any:
+            if self.is_failing:
+                raise RuntimeError("out of memory")
+            return super().step(closure)
+
+    model = torch.nn.Linear(4, 1)
+    optimizer, scaler = Failing(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
+    with lostflops.record(tmp_path, steps="none"):
+        for number in range(10):
+            scaler.scale(model(torch.ones(3, 4)).sum()).backward()
+            Failing.is_failing = number == 4
+            with suppress(RuntimeError):
+                scaler.step(optimizer)
+            scaler.update()
+    found = steps_of(tmp_path)
+    assert [step["microbatches"] for step in found] == [1] * 10
+
+
+def test_updates_that_no_hook_sees_end_steps_also_where_the_budget_leaves_nothing_else(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with lostflops.record(tmp_path, steps="none"):
+        for number in range(12):
+            if number == 6:
+                assert current.recorder is not None
+                current.recorder._budget.level = EDGES_ONLY
+            model(torch.ones(3, 4)).sum().backward()
+            with torch.no_grad():
+                model.weight.add_(1)
+    assert optimizer.param_groups
+    assert len(steps_of(tmp_path)) >= 8
+
+
+def test_a_loop_on_another_thread_ends_its_steps_itself_from_the_first_on(tmp_path: Path) -> None:
+    training = Training()
+
+    def train() -> None:
+        for batch in recording.steps(batches(4)):
+            training.twice(batch)
+
+    with lostflops.record(tmp_path, steps="none") as recording:
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+    assert [step["microbatches"] for step in steps_of(tmp_path)] == [2] * 4
+
+
+@pytest.mark.parametrize("how", ["budget", "errors"])
+def test_a_collector_that_stops_leaves_no_profiler_on(tmp_path: Path, how: str) -> None:
+    training = Training()
+    with lostflops.record(tmp_path, steps="3:1000"):
+        for number in range(9):
+            training.update(torch.ones(3, 4))
+            assert current.recorder is not None
+            if number == 6 and how == "budget":
+                current.recorder._obey({"kind": "overhead", "step": 6, "own_share": 1.0, "level": OFF, "reason": ""})
+            elif number == 6:
+                for _ in range(20):
+                    current.recorder.failed(ValueError())
+            assert torch._C._autograd._profiler_enabled() == (2 <= number < 6)
+    assert [record["state"] for record in records(tmp_path, "window")[0]][:3] == ["planned", "started", "stopped"]
+
+
+def test_a_recording_that_cannot_begin_says_nothing(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.setattr("lostflops.collect.windows.planned", None)
+    with lostflops.record(tmp_path):
+        Training().update(torch.ones(3, 4))
+    assert capfd.readouterr().err == ""
+
+
+def test_models_that_follow_each_other_go_forward_all(tmp_path: Path) -> None:
+    with lostflops.record(tmp_path, steps="none"):
+        for _ in range(3):
+            training = Training()
+            for batch in batches(5):
+                training.update(batch)
+    seen = [step["forward"] > 0 for step in steps_of(tmp_path)]
+    assert [sum(seen[first : first + 5]) for first in (0, 5, 10)] == [3, 3, 3]
+
+
+def test_a_network_that_a_module_merely_holds_goes_forward(tmp_path: Path) -> None:
+    training = Training()
+    holder = torch.nn.ModuleDict({"networks": torch.nn.ModuleList([training.model])})
+    with lostflops.record(tmp_path, steps="none"):
+        for batch in batches(10):
+            training.update(batch)
+    assert holder["networks"]
+    assert [step["forward"] > 0 for step in steps_of(tmp_path)[-4:]] == [True] * 4
+
+
+def test_nothing_of_a_recording_stays_in_memory_or_on_modules(tmp_path: Path) -> None:
+    training, recorders = Training(), []
+    for _ in range(3):
+        with lostflops.record(tmp_path, steps="none"):
+            assert current.recorder is not None
+            recorders.append(weakref.ref(current.recorder))
+            for batch in batches(4):
+                training.update(batch)
+        assert not training.model._forward_hooks
+        assert not training.model._forward_pre_hooks
+    gc.collect()
+    assert [recorder() for recorder in recorders] == [None] * 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_inside_a_window_keeps_no_events(tmp_path: Path) -> None:
+    """A loader's worker may live for days."""
+    training = Training()
+    with lostflops.record(tmp_path, steps="2:100"):
+        for batch in batches(6):
+            training.update(batch)
+        child = os.fork()
+        if child == 0:
+            value, before = torch.ones(4), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            for _ in range(50_000):
+                value.add(1)
+            os._exit(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before > 30_000)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_version_of_torch_without_some_place_is_recorded_without_it(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delattr(torch.amp, "GradScaler")
+    training = Training()
+    with lostflops.record(tmp_path, steps="none"):
+        for batch in batches(4):
+            training.update(batch)
+    assert len(steps_of(tmp_path)) == 4
+    assert ["gradient scalers" in record["reason"] for record in records(tmp_path, "note")[0]] == [True]
+
+
+def test_a_version_of_torch_that_cannot_be_recorded_trains(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("lostflops.collect.hooks.untraced", None)
+    training, recording = Training(), lostflops.record(tmp_path)
+    with pytest.warns(UserWarning, match="not recording"):
+        recording.start()
+    for batch in recording.steps(batches(3)):
+        training.update(batch)
+    recording.stop()
+    assert current.recorder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_samples_of_an_evaluation_are_not_counted_as_trained(tmp_path: Path) -> None:
+    training = Training()
+    loader = torch.utils.data.DataLoader(torch.ones(12, 4), batch_size=3)
+    with lostflops.record(tmp_path, steps="none"):
+        for _ in range(3):
+            for batch in loader:
+                training.update(batch)
+            with torch.no_grad():
+                for batch in loader:
+                    training.model(batch)
+    assert [step["samples"] for step in steps_of(tmp_path)] == [3, 3, 3, 3, None, 3, 3, 3, None, 3, 3, 3]
 
 
 @pytest.mark.parametrize(

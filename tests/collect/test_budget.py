@@ -51,3 +51,15 @@ def test_a_step_in_which_the_thread_lost_its_core_is_not_held_against_it() -> No
     assert budget.level == ALL
     assert told[-1] is not None
     assert told[-1]["own_share"] == pytest.approx(0.001)
+
+
+def test_what_threads_do_in_steps_that_do_not_count_does_not_count() -> None:
+    """A minute of compiling, or a window, between the steps of a stretch."""
+    budget = Budget(0.01)
+    for step in range(40):
+        if step == 10:
+            budget.skip(STEP)
+        told = budget.account(step, STEP, STEP // 1000, STEP if step >= 10 else 0)
+    assert told is not None
+    assert told["own_share"] == pytest.approx(0.001)
+    assert budget.level == ALL

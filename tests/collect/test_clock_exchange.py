@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,3 +129,17 @@ def test_one_host_or_another_rank_sends_nothing(rank: int, world_size: int) -> N
     exchange.begin(0, object())
     exchange.join(5)
     assert [sorted(record) for record in recorder.records] == [["kind", "monotonic", "wall"]]
+
+
+def test_no_thread_is_inside_the_store_when_the_program_ends(store: Any) -> None:
+    from lostflops.collect.clock_exchange import ClockExchange
+    from tests.collect.fake_recorder import FakeRecorder
+
+    recorder = FakeRecorder(Path(), rank=2)
+    recorder.world_size = 4
+    exchange = ClockExchange(recorder, local_world_size=2)
+    exchange.begin(0, store)
+    time.sleep(0.1)
+    assert [thread.name for thread in threading.enumerate() if thread.name == "lostflops-clock"]
+    exchange.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "lostflops-clock"]

@@ -31,6 +31,11 @@ os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+HEARS_NOTHING = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.mark.parametrize(
@@ -124,6 +129,14 @@ def test_a_gatherer_that_fails_or_stalls_is_not_the_commands_trouble(tmp_path: P
 def test_a_command_that_dies_of_a_signal_is_told_from_one_that_exits(tmp_path: Path) -> None:
     done = finish([*run_words(tmp_path / "run"), "sh", "-c", "kill -ABRT $$"])
     assert done.code == -signal.SIGABRT
+
+
+def test_where_nobody_hears_of_children_the_end_of_the_command_is_noticed(tmp_path: Path) -> None:
+    ignores = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    done = finish([PYTHON, "-c", ignores, *run_words(tmp_path / "run"), "sh", "-c", "exit 3"])
+    assert done.code == 3
 
 
 OTHER = "import os; print('mine', os.getpid() > 0, flush=True)"

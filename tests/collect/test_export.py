@@ -1,6 +1,7 @@
 """Traces that another process writes, by a process whose other threads are busy."""
 
 import ctypes
+import fcntl
 import gzip
 import os
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.collect.export import begin, failure, finish, is_pending, pending, plain_file
+from lostflops.cli.run import _wait_for_exports
+from lostflops.collect.export import _main, begin, failure, finish, is_pending, pending, plain_file
 
 WORDS = b'{"traceEvents": [1, 2, 3]}'
 
@@ -80,6 +82,21 @@ def test_the_exporter_is_no_child_and_the_lock_is_held_while_it_works(tmp_path: 
     assert failure(trace) == "No such file or directory"
 
 
+def test_a_trace_that_is_written_anew_is_not_replaced_by_its_older_version(tmp_path: Path) -> None:
+    """A window that moves is written again, maybe while its first trace still is."""
+    trace, plain = tmp_path / "rank-00000.w0000.json.gz", tmp_path / "older"
+    lock = trace.with_name(trace.name + ".lock")
+    plain.write_bytes(b'{"older": 1}')
+    with lock.open("w") as older:
+        assert begin(saving(tmp_path), trace)
+        wait_for(trace)
+        lock.touch()
+        _main([str(plain), str(trace), str(older.fileno())])
+    assert gzip.decompress(trace.read_bytes()) == WORDS
+    assert lock.exists()
+    assert not plain.exists()
+
+
 def test_a_pipe_of_the_job_closes_with_the_job(tmp_path: Path) -> None:
     """`train | tee log` ends when training does."""
     program = (
@@ -99,7 +116,7 @@ def test_a_trace_that_was_cut_short_is_none(tmp_path: Path) -> None:
     assert begin(saving(tmp_path, WORDS[:-4]), trace)
     wait_for(trace)
     assert not trace.exists()
-    assert "cut short" in failure(trace)
+    assert "cut short" in (failure(trace) or "")
     assert [file.name for file in tmp_path.iterdir()] == ["source"]
 
 
@@ -121,3 +138,22 @@ def test_a_process_can_write_its_trace_itself(tmp_path: Path) -> None:
     finish(plain_file(trace), trace)
     assert gzip.decompress(trace.read_bytes()) == WORDS
     assert [file.name for file in tmp_path.iterdir()] == [trace.name]
+
+
+def test_run_waits_for_traces_that_are_written_one_after_the_other(tmp_path: Path) -> None:
+    locks = [tmp_path / f"rank-0000{rank}.w0000.json.gz.lock" for rank in range(2)]
+    files = [lock.open("w") for lock in locks]
+    for file in files:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+    def end_all() -> None:
+        for lock, file in zip(reversed(locks), reversed(files), strict=True):
+            time.sleep(0.2)
+            lock.unlink()
+            file.close()
+
+    ending = threading.Thread(target=end_all)
+    ending.start()
+    _wait_for_exports(tmp_path)
+    assert not any(lock.exists() for lock in locks)
+    ending.join()

@@ -53,7 +53,7 @@ BROKEN = {
     "memory": ("steps.StepClock", ["enter", "leave", "optimizer_begins", "optimizer_ended"], "MemoryError"),
     "recursion": ("recorder.Recorder", ["_step_ended", "_step_record", "_chores", "note"], "RecursionError"),
     "begin": ("recorder.Recorder", ["_begin"], "OSError"),
-    "notes": ("recorder.Recorder", ["put", "_once", "_last_words"], "ValueError"),
+    "notes": ("recorder.Recorder", ["put", "_describe", "_last_words"], "ValueError"),
     "writer": ("writer.Writer", ["_write_frame"], "KeyError"),
     "opening": ("writer", ["_open"], "OSError"),
     "frames": ("writer", ["frame_bytes"], "ValueError"),

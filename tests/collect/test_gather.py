@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lostflops.capture import WindowRequest, frame_bytes, host_file, rank_file, read_frames, request_file, trace_file
 from lostflops.collect.gather import Gatherer, is_shared
+from lostflops.collect.window_plan import publish
 
 
 def frame(rank: int, first: int) -> bytes:
@@ -59,6 +60,34 @@ def test_traces_go_up_and_requests_come_down(tmp_path: Path) -> None:
     assert trace_file(capture, 2, 1).read_bytes() == b"trace"
     assert not trace_file(spool, 2, 1).exists()
     assert WindowRequest.from_bytes(request_file(spool, 1).read_bytes()) == WindowRequest(1, 40, 3)
+
+
+def test_a_window_that_rank_0_moves_moves_on_all_hosts(tmp_path: Path) -> None:
+    capture = tmp_path / "capture"
+    (capture / "windows").mkdir(parents=True)
+    spools = [tmp_path / "spool0", tmp_path / "spool1"]
+    for spool in spools:
+        spool.mkdir()
+    gatherers = [Gatherer(spool, capture, spool.name) for spool in spools]
+    for first in (16, 32):
+        publish(request_file(spools[0], 0), WindowRequest(0, first, 3))
+        seen = []
+        for gatherer in (*gatherers, *gatherers):
+            gatherer.gather()
+            if request_file(spools[1], 0).exists():
+                seen.append(request_file(spools[1], 0).stat().st_ino)
+        assert {WindowRequest.from_bytes(request_file(spool, 0).read_bytes()).first for spool in spools} == {first}
+        assert len(set(seen[1:])) == 1, "it arrives once"
+
+
+def test_frames_behind_a_torn_one_arrive_at_the_latest_with_the_end(tmp_path: Path) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    torn = frame_bytes(3, "s3", 0, 0, [{"kind": "note", "what": "x" * 5000, "count": 1, "reason": ""}])[:40]
+    rank_file(spool, 3).write_bytes(torn + frame(3, 1))
+    Gatherer(spool, capture, "n").finish()
+    assert [f.first for f in read_frames(host_file(capture, "n"))[0]] == [1]
 
 
 def test_file_systems_of_the_network_are_known(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import pytest
 
 from lostflops.capture import WindowRequest, request_file, trace_file
 from lostflops.collect import export
+from lostflops.collect.gather import Gatherer
+from lostflops.collect.sampler import Sampler
 from lostflops.collect.window_plan import publish
 from tests.collect.fake_recorder import FakeRecorder
 
@@ -84,7 +86,7 @@ def test_a_window_holds_its_steps_and_no_other(tmp_path: Path) -> None:
     assert names_of(trace)["aten::addmm"] == 4
     assert names_of(trace)["AddmmBackward0"] == 4
     assert trace["distributedInfo"] == {"rank": 0, "world_size": 1}
-    assert trace["traceName"] == "rank-00000.w0000.json"
+    assert trace["traceName"].startswith("rank-00000.w0000.json.")
     assert training.recorder.states() == ["planned", "started", "stopped", "exported"]
     assert training.recorder.records[-1]["file"] == "rank-00000.w0000.json.gz"
 
@@ -202,6 +204,29 @@ def test_where_no_process_can_be_made_the_trace_is_written_at_exit(
     assert steps_of(training.trace()) == [2]
 
 
+def test_where_no_process_can_be_made_memory_holds_the_first_windows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    training = Training(tmp_path, steps="2:1", repeat=3).run(15)
+    assert [training.recorder.states(window)[-1] for window in (0, 5001, 5002, 5003)] == ["stopped"] * 2 + [
+        "failed"
+    ] * 2
+    training.windows.close()
+    assert [training.recorder.states(window)[-1] for window in (0, 5001)] == ["exported"] * 2
+
+
+def test_a_trace_that_was_carried_away_at_once_counts_as_written(tmp_path: Path) -> None:
+    (tmp_path / "capture" / "windows").mkdir(parents=True)
+    (tmp_path / "spool").mkdir()
+    training = Training(tmp_path / "spool", steps="2:1").run(6)
+    while export.is_pending(trace_file(training.folder, 0, 0)):
+        time.sleep(0.01)
+    Gatherer(training.folder, tmp_path / "capture", "host").gather()
+    training.windows.poll()
+    assert training.recorder.states() == ["planned", "started", "stopped", "exported"]
+
+
 def test_a_profiler_of_the_program_that_runs_keeps_ours_away(tmp_path: Path) -> None:
     training = Training(tmp_path, steps="3:1")
     with torch.profiler.profile() as own:
@@ -270,7 +295,6 @@ def test_samples_tell_where_the_training_thread_is(tmp_path: Path) -> None:
         .startswith("test_samples_tell_where_the_training_thread_is.<locals>.<lambda> ")
     )
     assert not any(re.search(r"\s/", stack) for stack in stacks)
-    assert training.windows.sampler.own_ns > 0
 
 
 PROGRAM = """
@@ -287,6 +311,23 @@ for step in range(1, 8):
         windows.edge(step)
 print("done")
 """
+
+
+def test_sampling_survives_what_programs_put_into_the_path_and_forgets_a_window_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path, b"/bytes"])
+    records: list[dict[str, Any]] = []
+    sampler, held = Sampler(records.append, time.time_ns), []
+    for _ in range(3):
+        sampler.start(threading.get_ident())
+        time.sleep(0.1)
+        sampler.stop()
+        sampler.join(10)
+        held.append(len(sampler._numbers))
+    assert {record["kind"] for record in records} == {"stacks"}
+    names = [number for record in records for number in record["names"]]
+    assert len(names) == len(set(names)) == sum(held)
 
 
 def test_the_program_prints_what_it_would_print(tmp_path: Path) -> None:

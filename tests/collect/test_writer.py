@@ -164,3 +164,14 @@ def wait_for(is_so: Any) -> None:
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lockf(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(writing.fcntl, "lockf", lockf)
+    writer = made(tmp_path)
+    writer.put({"number": 1})
+    writer.close()
+    assert written(tmp_path) == [1]

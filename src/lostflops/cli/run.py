@@ -151,18 +151,12 @@ def _report(folder: Path, as_json: bool) -> None:
 
 
 def _wait_for_exports(folder: Path) -> None:
-    """Traces are written by processes of their own, which hold a lock until they are through."""
-    import fcntl
+    """Traces are written by processes of their own, which may outlive the command."""
+    from lostflops.collect.export import pending
 
     deadline = time.monotonic() + _EXPORT_PATIENCE
-    for path in sorted(folder.glob("*.lock")):
-        with path.open("rb") as lock:
-            while time.monotonic() < deadline:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(0.1)
+    while pending(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":

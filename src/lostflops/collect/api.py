@@ -6,6 +6,7 @@ Where `lostflops run` records the process already, everything goes to its run.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -53,11 +54,8 @@ class Recording:
 
     def start(self, *, is_explicit: bool = False) -> Self:
         """With `is_explicit` only `step` ends steps, from the first one on."""
-        from lostflops.collect.attach import attach
-
         if current.recorder is None:
-            _prepare_torch()
-            self._is_ours = attach(self._settings) is not None
+            self._is_ours = _is_attached(self._settings)
         if is_explicit and current.recorder is not None:
             current.recorder.clock.is_explicit = True
         return self
@@ -142,6 +140,17 @@ def _end_step(recorder: Recorder) -> None:
 
     recorder.training()
     recorder.guarded(end)
+
+
+def _is_attached(settings: Settings) -> bool:
+    try:
+        from lostflops.collect.attach import attach
+
+        _prepare_torch()
+        return attach(settings) is not None
+    except Exception as error:  # noqa: BLE001 - training goes on, whatever becomes of the recording
+        warnings.warn(f"lostflops: not recording: {error!r}", stacklevel=3)
+        return False
 
 
 def _prepare_torch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 
 from lostflops.collect import current
@@ -19,12 +20,13 @@ def attach(settings: Settings | None = None) -> Recorder | None:
         return current.recorder
     recorder = current.recorder = Recorder(chosen)
     try:
-        recorder.remove_hooks = install(recorder)
+        install(recorder)
         others()
     except Exception:
-        recorder.is_off = True
+        recorder.is_off, current.recorder = True, None
+        recorder.remove_hooks()
         raise
-    os.register_at_fork(after_in_child=recorder.abandon)
+    _watch_forks()
     atexit.register(recorder.close)
     return recorder
 
@@ -36,3 +38,14 @@ def detach() -> None:
         recorder.close()
         recorder.remove_hooks()
         atexit.unregister(recorder.close)
+
+
+@functools.cache
+def _watch_forks() -> None:
+    """Once: nothing takes it back."""
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    if current.recorder is not None:
+        current.recorder.abandon()

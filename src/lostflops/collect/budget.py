@@ -17,27 +17,31 @@ class Budget:
     def __init__(self, share: float) -> None:
         self._share = share
         self.level = ALL
-        self._time = self._background = 0
+        self._time = self._background = self._seen = 0
         self._own: list[int] = []
+
+    def skip(self, background: int) -> None:
+        """A step that is not held against us, nor what our threads did in it."""
+        self._seen = background
 
     def account(self, step: int, time: int, own: int, background: int) -> dict[str, Any] | None:
         """Add a step that no window disturbed; `background` is the CPU time of our threads so far.
 
         Returns what to record.
         """
-        if not self._own:
-            self._background = background
+        self._background += background - self._seen
+        self._seen = background
         self._time += time
         self._own.append(own)
         steps = len(self._own)
         if steps < _STRETCH or self._time < _LEAST:
             return None
         # The median: a thread that loses its core inside a hook would have lost it elsewhere.
-        share = (median(self._own) * steps + background - self._background) / self._time
+        share = (median(self._own) * steps + self._background) / self._time
         reason = None
         if share > self._share and self.level < OFF:
             self.level += 1
             reason = f"took {share:.2%} of {steps} steps, more than {self._share:.2%}"
-        self._time = 0
+        self._time = self._background = 0
         self._own.clear()
         return {"kind": "overhead", "step": step, "own_share": share, "level": self.level, "reason": reason}

@@ -28,30 +28,30 @@ class Captures:
                 question()
 
     def watch(self, graph: Any) -> Callable[[], None]:
-        """Have the class whose context is a capture, `torch.cuda.graph`, tell us; returns what ends that."""
-        enter, leave = graph.__enter__, graph.__exit__
+        """Have `torch.cuda.CUDAGraph`, which all captures begin and end with, tell us; returns what ends that."""
+        begin, end = graph.capture_begin, graph.capture_end
 
-        @functools.wraps(enter)
-        def __enter__(self_: Any) -> Any:  # noqa: N807 - it takes the place of one
+        @functools.wraps(begin)
+        def capture_begin(self_: Any, *arguments: Any, **named: Any) -> Any:
             with self._lock:
                 self._open += 1
             try:
-                return enter(self_)
+                return begin(self_, *arguments, **named)
             except BaseException:
                 self._open -= 1
                 raise
 
-        @functools.wraps(leave)
-        def __exit__(self_: Any, *error: Any) -> Any:  # noqa: N807 - it takes the place of one
+        @functools.wraps(end)
+        def capture_end(self_: Any, *arguments: Any, **named: Any) -> Any:
             try:
-                return leave(self_, *error)
+                return end(self_, *arguments, **named)
             finally:
                 self._open -= 1
 
-        graph.__enter__, graph.__exit__ = __enter__, __exit__
+        graph.capture_begin, graph.capture_end = capture_begin, capture_end
 
         def restore() -> None:
-            if graph.__enter__ is __enter__:
-                graph.__enter__, graph.__exit__ = enter, leave
+            if graph.capture_begin is capture_begin:
+                graph.capture_begin, graph.capture_end = begin, end
 
         return restore

@@ -18,8 +18,8 @@ from typing import Any, Final
 _PAUSE: Final = 1.0
 """Until rank 0 begins: the others' windows end a little earlier or later, and who waits already measures best."""
 _PATIENCE: Final = 10.0
+_LAST_WAIT: Final = 0.2
 _POLL: Final = 0.002
-_STAGGER: Final = 0.002
 _EVERY_NS: Final = 60_000_000_000
 _KEY: Final = "lostflops/clock"
 
@@ -31,7 +31,7 @@ class ClockExchange:
         self._local_world_size = local_world_size or found or recorder.world_size
         self._last = -_EVERY_NS
         self._thread: threading.Thread | None = None
-        self._is_over = False
+        self._over = threading.Event()
 
     def begin(self, window: int, store: Any = None) -> None:
         """After a window: both of our own clocks, then those of the other hosts on a thread of its own."""
@@ -48,8 +48,9 @@ class ClockExchange:
             self._thread.join(timeout)
 
     def close(self) -> None:
-        """The program ends: the store may go any time."""
-        self._is_over = True
+        """The program ends: the store may go any time, and a thread inside it would be torn out of it."""
+        self._over.set()
+        self.join(_LAST_WAIT)
 
     def _is_due(self, now: int) -> bool:
         recorder = self._recorder
@@ -71,13 +72,13 @@ class ClockExchange:
         recorder, size = self._recorder, self._local_world_size
         prefix = f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{window}"
         if recorder.rank == 0:
-            time.sleep(_PAUSE)
+            self._over.wait(_PAUSE)
             self._send(store, f"{prefix}/0", probe)
             deadline = time.monotonic() + _PATIENCE
             for peer in range(size, recorder.world_size, size):
                 self._receive(store, f"{prefix}/{peer}", peer, probe, deadline)
         elif self._receive(store, f"{prefix}/0", 0, probe, time.monotonic() + _PATIENCE):
-            time.sleep(min(recorder.rank // size * _POLL, _PATIENCE / 2))
+            self._over.wait(min(recorder.rank // size * _POLL, _PATIENCE / 2))
             self._send(store, f"{prefix}/{recorder.rank}", probe)
 
     def _send(self, store: Any, key: str, probe: socket.socket) -> None:
@@ -96,7 +97,7 @@ class ClockExchange:
         return True
 
     def _is_there(self, probe: socket.socket) -> bool:
-        if self._is_over:
+        if self._over.is_set():
             return False
         try:
             return probe.recv(1) != b""

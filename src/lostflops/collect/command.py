@@ -37,6 +37,8 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], meanwhile:
     """
     watched = _PASSED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    # Where it was ignored when we started, nobody would tell us that the command has ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     has_ended = threading.Event()
     try:
         child = _spawn(words, environment, before)

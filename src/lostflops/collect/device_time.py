@@ -66,11 +66,15 @@ _PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("opti
 
 
 def device_time(captures: Captures) -> DeviceTime | None:
-    """None where the job has no accelerator, or its events cannot tell time."""
+    """None where the job uses no accelerator, or its events cannot tell time."""
+    from functools import partial
+
     import torch
 
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is None or not accelerator.is_available():
+    from lostflops.collect.accelerator import accelerator, module_of
+
+    kind = accelerator()
+    if kind is None:
         return None
-    device = accelerator.current_accelerator()
-    return DeviceTime(lambda: torch.Event(device, enable_timing=True), captures)
+    event = getattr(module_of(kind), "Event", None) or partial(torch.Event, kind)
+    return DeviceTime(partial(event, enable_timing=True), captures)

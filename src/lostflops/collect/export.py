@@ -6,7 +6,8 @@ wait forever. So the copy never returns to Python code: its calls are a chain th
 (`deque(map(call, ...))`), and its last call starts this file as a program, which compresses the trace. It is forked
 twice, so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds at the latest.
 
-`<trace>.lock` is locked as long as a trace is being written; where that failed it stays, with the reason in it.
+`<trace>.lock` is locked as long as a trace is being written; where that failed it stays, with the reason in it. A trace
+that is written anew, as a moved window is, gets a new lock: who holds the old one gives up.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def begin(save: Callable[[bytes], object], trace: Path) -> bool:
     """
     if not sys.executable or not Path(__file__).is_file():
         return False
+    _lock_of(trace).unlink(missing_ok=True)
     lock = os.open(_lock_of(trace), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
@@ -51,13 +53,14 @@ def begin(save: Callable[[bytes], object], trace: Path) -> bool:
         os.close(nothing)
 
 
-def finish(plain: Path, trace: Path) -> None:
+def finish(plain: Path, trace: Path, is_wanted: Callable[[], bool] = lambda: True) -> None:
     """Compress what was saved under its name; OSError says why it could not be."""
     part = plain.with_name(plain.name + ".part")
     try:
         _check_whole(plain)
         _compress(plain, part)
-        part.replace(trace)
+        if is_wanted():
+            part.replace(trace)
     finally:
         for left in (plain, part):
             left.unlink(missing_ok=True)
@@ -90,20 +93,20 @@ def pending(folder: Path) -> list[Path]:
     return sorted(trace for trace in traces if is_pending(trace))
 
 
-def failure(trace: Path) -> str:
-    """Why a trace that is not pending does not exist; the lock file goes."""
+def failure(trace: Path) -> str | None:
+    """Why a trace that is not pending was not written; the lock file goes. None where it was, wherever it is by now."""
     try:
         reason = _lock_of(trace).read_text()
         _lock_of(trace).unlink()
     except OSError:
-        reason = ""
+        return None if trace.parent.is_dir() else "the folder is gone"
     return reason or "the exporting process ended early"
 
 
 def _calls(save: Callable[[bytes], object], trace: Path, lock: int, nothing: int) -> list[Callable[[], object]]:
     """What the copy does, in order; names are relative to the folder, so that no path stands in the trace."""
     c = ctypes.PyDLL(None)
-    plain = plain_file(trace).name
+    plain = f"{plain_file(trace).name}.{os.fstat(lock).st_ino}"
     words = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), plain, trace.name, str(lock)]
     arguments = (ctypes.c_char_p * (len(words) + 1))(*map(os.fsencode, words), None)
     kept = {0, 1, 2, lock, nothing}
@@ -166,6 +169,14 @@ def _lock(file: int) -> None:
         return
 
 
+def _is_last(trace: Path, lock: int) -> bool:
+    """Whether nobody writes the trace anew by now."""
+    try:
+        return os.path.samestat(_lock_of(trace).stat(), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
 def _check_whole(plain: Path) -> None:
     with plain.open("rb") as file:
         file.seek(max(0, plain.stat().st_size - 16))
@@ -184,8 +195,9 @@ def _compress(plain: Path, part: Path) -> None:
 def _main(arguments: list[Any]) -> None:
     plain, trace, lock = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
     try:
-        finish(plain, trace)
-        _lock_of(trace).unlink(missing_ok=True)
+        finish(plain, trace, partial(_is_last, trace, lock))
+        if _is_last(trace, lock):
+            _lock_of(trace).unlink(missing_ok=True)
     except OSError as error:
         os.write(lock, (error.strerror or str(error)).encode())
 

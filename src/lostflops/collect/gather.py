@@ -6,6 +6,7 @@ they write to a local folder, and the process that launched them carries whole f
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -27,42 +28,59 @@ class Gatherer:
             self._gather()
 
     def finish(self) -> None:
-        self.gather()
+        with self._lock:
+            self._gather(is_last=True)
         shutil.rmtree(self._spool, ignore_errors=True)
 
-    def _gather(self) -> None:
+    def _gather(self, *, is_last: bool = False) -> None:
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
-            self._append(path)
+            self._append(path, is_last=is_last)
         for path in sorted(self._spool.iterdir()):
             if trace_of(path.name) is not None:
                 _copy(path, self._capture / path.name)
                 path.unlink()
-        (self._spool / WINDOWS).mkdir(exist_ok=True)
-        for request in sorted((self._capture / WINDOWS).glob("*.json")):
-            if not (self._spool / WINDOWS / request.name).exists():
-                _copy(request, self._spool / WINDOWS / request.name)
+        self._exchange_requests()
 
-    def _append(self, path: Path) -> None:
-        """Only whole frames travel; one that is being written goes with the next round."""
+    def _exchange_requests(self) -> None:
+        """Down they come from whoever asks; up go those of rank 0, which moves its window where it writes."""
+        above, below = self._capture / WINDOWS, self._spool / WINDOWS
+        for folder in (above, below):
+            folder.mkdir(exist_ok=True)
+        for source, target in ((below, above), (above, below)):
+            for request in sorted(source.glob("*.json")):
+                _carry(request, target / request.name)
+
+    def _append(self, path: Path, *, is_last: bool) -> None:
+        """Only whole frames travel; one that is being written goes with the next round, and the last takes all."""
         done = self._done.get(path, 0)
         with path.open("rb") as source:
             source.seek(done)
             data = source.read()
         reader = FrameReader()
         frames = sum(1 for _ in reader.feed(data))
-        if not frames:
+        if not (frames or (is_last and data)):
             return
-        whole = len(data) - reader.pending
+        whole = len(data) if is_last else len(data) - reader.pending
         with self._target.open("ab") as target:
             target.write(data[:whole])
         self._done[path] = done + whole
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, written: int | None = None) -> None:
     """In one step, as readers of the target expect."""
     temporary = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, temporary)
+    if written is not None:
+        os.utime(temporary, ns=(written, written))
     temporary.replace(target)
+
+
+def _carry(source: Path, target: Path) -> None:
+    """Unless the target is newer, or the same; the time of who wrote it goes along, so that all hosts agree on that."""
+    written = source.stat().st_mtime_ns
+    if target.exists() and (target.stat().st_mtime_ns >= written or target.read_bytes() == source.read_bytes()):
+        return
+    _copy(source, target, written)
 
 
 _SHARED: Final = frozenset(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.optim import optimizer as optimizers
@@ -21,37 +21,50 @@ if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
 
 
-def install(recorder: Recorder) -> Callable[[], None]:
-    """Returns what takes the hooks away again."""
+GRAPHS: Final = "CUDA graphs"
+
+
+def install(recorder: Recorder) -> None:
     watched = _Optimizers(recorder)
     untraced(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
     untraced(type(recorder).enter, type(recorder).leave, type(recorder).guarded, with_callees=True)
     untraced(type(recorder).training, type(recorder).updates, with_callees=True)
-    scripting = torch.jit._recursive  # noqa: SLF001 - torch.jit.script looks at its caller, so it cannot be wrapped itself
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators share it
-    removals = [
-        optimizers.register_optimizer_step_pre_hook(watched.begins).remove,
-        optimizers.register_optimizer_step_post_hook(watched.ended).remove,
-        _wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)),
-        _wrap(torch.amp.GradScaler, "step", lambda original: _scaled_step(watched, original)),
-        _wrap(torch.utils.data.DataLoader, "__iter__", lambda original: _loading(recorder, original)),
-        _wrap(iterator, "__next__", lambda original: _next_batch(recorder, original)),
-        _wrap(scripting, "create_script_module", _scripting),
-        recorder.captures.watch(torch.cuda.graphs.graph),
-    ]
-
-    def remove() -> None:
-        for removal in removals:
-            removal()
-
-    return remove
+    hooks = recorder.hooks
+    hooks.append(optimizers.register_optimizer_step_pre_hook(watched.begins).remove)
+    hooks.append(optimizers.register_optimizer_step_post_hook(watched.ended).remove)
+    hooks.append(_wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)))
+    for what, watch in _further_places(recorder, watched).items():
+        try:
+            hooks.append(watch())
+        except (AttributeError, TypeError):
+            recorder.unseen.append(what)
 
 
-def watch_modules(recorder: Recorder, roots: list[Any]) -> None:
-    """Have calls of the outermost modules count as forward."""
+def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Callable[[], Callable[[], None]]]:
+    """What is watched where this version of torch has it; most is not public."""
+    data, jit = torch.utils.data, torch.jit
+    return {
+        "gradient scalers": lambda: _wrap(torch.amp.GradScaler, "step", lambda step: _scaled_step(watched, step)),
+        "loaders": lambda: _wrap(data.DataLoader, "__iter__", lambda original: _loading(recorder, original)),
+        # All loaders' iterators share it.
+        "batches": lambda: _wrap(
+            data.dataloader._BaseDataLoaderIter,  # noqa: SLF001
+            "__next__",
+            lambda original: _next_batch(recorder, original),
+        ),
+        # torch.jit.script looks at its caller, so it cannot be wrapped itself.
+        "scripting": lambda: _wrap(jit._recursive, "create_script_module", _scripting),  # noqa: SLF001
+        GRAPHS: lambda: recorder.captures.watch(torch.cuda.graphs.CUDAGraph),
+    }
+
+
+def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], None]]:
+    """Have calls of these modules count as forward, the outermost of nested ones; returns what ends that."""
 
     def begins(_: Any) -> None:
         if not torch.compiler.is_compiling():
+            if not torch.is_grad_enabled():
+                recorder.clock.step.is_evaluated = True
             recorder.enter(FORWARD)
 
     def ended(_: Any) -> None:
@@ -59,9 +72,9 @@ def watch_modules(recorder: Recorder, roots: list[Any]) -> None:
             recorder.leave()
 
     untraced(begins, ended, ModuleHook.__call__, with_callees=True)
-    for root in roots:
-        root.register_forward_pre_hook(ModuleHook(begins))
-        root.register_forward_hook(ModuleHook(ended), always_call=True)
+    handles = [module.register_forward_pre_hook(ModuleHook(begins)) for module in modules]
+    handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in modules]
+    return [handle.remove for handle in handles]
 
 
 class _Optimizers:
@@ -92,9 +105,7 @@ class _Optimizers:
     def _begins(self, kind: str, optimizer: Any, now: int) -> None:
         key, clock = (kind, id(optimizer)), self._recorder.clock
         if key in self._open:
-            for _ in self._open[self._open.index(key) :]:
-                clock.leave(now)
-            del self._open[self._open.index(key) :]
+            self._leave_from(key, now)
         self._updated = self._updated or kind == "step"
         if not self._open:
             self._updated = kind == "step"
@@ -105,8 +116,17 @@ class _Optimizers:
         key = (kind, id(optimizer))
         if key not in self._open:
             return
-        del self._open[self._open.index(key) :]
+        if self._open[-1] != key:
+            self._leave_from(self._open[self._open.index(key) + 1], now)
+        self._open.pop()
         self._recorder.clock.optimizer_ended(key[1], now, skipped=not self._updated)
+
+    def _leave_from(self, key: tuple[str, int], now: int) -> None:
+        """That one raised, and those inside it."""
+        at = self._open.index(key)
+        for _ in self._open[at:]:
+            self._recorder.clock.leave(now)
+        del self._open[at:]
 
 
 def _backward(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:

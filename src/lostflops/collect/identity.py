@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from lostflops.collect.accelerator import accelerator, module_of
+
 
 def identity() -> dict[str, Any]:
     is_member = dist.is_available() and dist.is_initialized()
@@ -37,9 +39,6 @@ def _number(name: str, default: int | None) -> Any:
 
 
 def _device() -> tuple[str, str | None]:
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is None or not accelerator.is_available():
-        return "cpu", None
-    kind = accelerator.current_accelerator().type
-    name = getattr(getattr(torch, kind, None), "get_device_name", None)
-    return kind, name() if name is not None else None
+    kind = accelerator()
+    name = getattr(module_of(kind), "get_device_name", None)
+    return kind or "cpu", name() if name is not None else None

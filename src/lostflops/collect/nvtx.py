@@ -31,5 +31,5 @@ class Ranges:
 def show_in_nvtx(clock: StepClock) -> None:
     import torch
 
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         clock.watchers.append(Ranges(torch.cuda.nvtx))

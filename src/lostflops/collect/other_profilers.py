@@ -51,6 +51,10 @@ class OtherProfilers:
         self.is_waiting = False
         self._is_free.set()
 
+    def forget(self) -> None:
+        """In a forked child: ours is the parent's, and nobody of those who wait is here."""
+        self._give_way, self.is_waiting, self._is_free = None, False, threading.Event()
+
     def _begins(self, profile: Any) -> None:
         give_way = self._give_way
         if give_way is not None and threading.get_ident() == self._thread:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from lostflops.collect.accelerator import accelerator
 from lostflops.collect.other_profilers import ORIGINAL_PREPARE, ORIGINAL_START, others
 
 _DEVICES: Final = ("cuda", "xpu", "mtia", "hpu")
@@ -91,6 +92,11 @@ def is_profiler_enabled() -> bool:
     return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001
 
 
+def silence_profiler() -> None:
+    """In a forked child, where the profiler cannot be stopped, as its threads are gone: record nothing more."""
+    torch.autograd._enable_record_function(False)  # noqa: SLF001
+
+
 def is_another_active() -> bool:
     """Whether the program profiles by itself, or is about to."""
     return is_profiler_enabled() or others().are_active or others().is_lost
@@ -98,11 +104,8 @@ def is_another_active() -> bool:
 
 def _device() -> str | None:
     supported = {activity.name.lower() for activity in torch.autograd._supported_activities()}  # noqa: SLF001
-    for name in _DEVICES:
-        module = getattr(torch, name, None) if name in supported else None
-        if module is not None and module.is_available():
-            return name
-    return None
+    kind = accelerator()
+    return kind if kind in supported and kind in _DEVICES else None
 
 
 def _trace_only() -> Any:

@@ -45,15 +45,21 @@ class Recorder:
         self.writer: Writer | None = None
         self.windows: Any = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.remove_hooks: Callable[[], None] = lambda: None
+        self.hooks: list[Callable[[], None]] = []
+        """What takes each of our hooks away."""
+        self.unseen: list[str] = []
+        """What this version of torch has no place to watch at."""
         self._thread = threading.main_thread().ident
         self._is_thread_known = False
         self._budget = Budget(settings.overhead)
+        self._is_without_phases = False
+        """The budget is spent; from outside of all phases on, so that each that was entered is left."""
         self._ring: Any = None
         self._device: Any = None
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
         self._hidden: Any = None
+        self._forward: Any = None
         self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
         self._compilations = 0
@@ -67,20 +73,24 @@ class Recorder:
     # What hooks call, on the training thread.
 
     def enter(self, phase: int) -> None:
-        if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
+        is_idle = self._is_without_phases and self._hidden is None
+        if self.is_off or is_idle or threading.get_ident() != self._thread:
             return
         try:
             now = time.monotonic_ns()
             self._not_own = 0
-            if self._hidden is not None and self.clock.is_between:
-                self._look_for_updates(phase, now)
-            self.clock.enter(phase, now)
+            if self.clock.is_between:
+                if self._hidden is not None:
+                    self._look_for_updates(phase, now)
+                self._is_without_phases = self._budget.level >= EDGES_ONLY
+            if not self._is_without_phases:
+                self.clock.enter(phase, now)
             self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
             self.failed(error)
 
     def leave(self) -> None:
-        if self.is_off or self._budget.level >= EDGES_ONLY or threading.get_ident() != self._thread:
+        if self.is_off or self._is_without_phases or threading.get_ident() != self._thread:
             return
         try:
             now = time.monotonic_ns()
@@ -105,7 +115,10 @@ class Recorder:
     def updates(self, optimizer: Any) -> None:
         """An optimizer's step begins, on any thread; one inside a backward pass may be on the engine's."""
         try:
-            self._optimizers.add(optimizer)
+            if optimizer not in self._optimizers:
+                self._optimizers.add(optimizer)
+                if self._forward is not None:
+                    self._forward.is_due = True
             self._hidden = None
             if threading.get_ident() != self._thread:
                 self.clock.updated_elsewhere()
@@ -119,13 +132,15 @@ class Recorder:
         self._is_thread_known = True
         try:
             if threading.get_ident() != self._thread:
-                self._thread, self.clock = threading.get_ident(), StepClock(self._step_ended)
+                self._thread, is_explicit = threading.get_ident(), self.clock.is_explicit
+                self.clock = StepClock(self._step_ended)
+                self.clock.is_explicit = is_explicit
             if _is_loading_data():
                 self.is_off = True
             else:
                 self._begin()
         except Exception as error:  # noqa: BLE001
-            self.is_off = True
+            self.is_off, self.writer = True, None
             _debug(error)
 
     # What parts of the collector call.
@@ -146,26 +161,34 @@ class Recorder:
         return (time.monotonic_ns() if monotonic is None else monotonic) + self._offset
 
     def roots(self) -> list[Any]:
+        """The outermost modules that are trained."""
+        if self._roots is None:
+            return self.find_roots()
+        return [root for root in (known() for known in self._roots) if root is not None]
+
+    def find_roots(self) -> list[Any]:
         from lostflops.collect.model_facts import outermost_modules
 
-        if self._roots is None:
-            self._roots = [weakref.ref(root) for root in outermost_modules(list(self._optimizers))]
-        return [root for root in (known() for known in self._roots) if root is not None]
+        found = outermost_modules(list(self._optimizers))
+        self._roots = [weakref.ref(root) for root in found]
+        return found
 
     def failed(self, error: Exception) -> None:
         """Count an error of our own; too many of them and we stop."""
         try:
             self._errors += 1
-            if self._errors >= _MOST_ERRORS:
-                self.is_off = True
             _debug(error)
             self.note("collector_errors", f"{type(error).__name__} in {_place_of(error)}")
+            if self._errors >= _MOST_ERRORS and threading.get_ident() == self._thread:
+                self._give_up("the collector stopped after errors of its own")
         except Exception:  # noqa: BLE001 - no memory even for that
             self.is_off = True
 
     def abandon(self) -> None:
         """In a forked child: a recording belongs to the parent alone."""
         if self._is_thread_known:
+            if self.windows is not None:
+                self.windows.abandon()
             self.is_off = True
             self.writer = self.windows = None
         else:
@@ -174,11 +197,17 @@ class Recorder:
             self._process = os.getpid()
             self.session = uuid.uuid4().hex[:16]
 
+    def remove_hooks(self) -> None:
+        if self._forward is not None:
+            self._forward.remove()
+        while self.hooks:
+            self.hooks.pop()()
+
     def close(self) -> None:
         """At exit: what is still known, then the end."""
+        self.is_off = True
         if self.writer is None or os.getpid() != self._process:
             return
-        self.is_off = True
         for last in (self.windows.close, self._last_words):
             try:
                 last()
@@ -192,7 +221,9 @@ class Recorder:
     def _begin(self) -> None:
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
+        from lostflops.collect.forward_calls import ForwardCalls
         from lostflops.collect.hidden_updates import HiddenUpdates
+        from lostflops.collect.hooks import GRAPHS
         from lostflops.collect.identity import identity
         from lostflops.collect.nvtx import show_in_nvtx
         from lostflops.collect.windows import Windows
@@ -200,8 +231,9 @@ class Recorder:
         show_in_nvtx(self.clock)
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
-        self._ring, self._device = FlightRing(self.settings.overhead), device_time(self.captures)
-        self._hidden = HiddenUpdates()
+        self._ring = FlightRing(self.settings.overhead)
+        self._device = device_time(self.captures) if GRAPHS not in self.unseen else None
+        self._hidden, self._forward = HiddenUpdates(), ForwardCalls(self)
         if self._device is not None:
             self.clock.watchers.append(self._device)
         self.clock.loss_is_forward = "torch.distributed.pipelining" not in sys.modules
@@ -213,6 +245,8 @@ class Recorder:
             {"kind": "session", "version": VERSION, "host": self.host, "pid": os.getpid(), "wall": self.wall(now),
              "monotonic": now, "lostflops": __version__, **found}
         )  # fmt: skip
+        for what in self.unseen:
+            self.note("hooks_missing", f"this version of torch gives no sight of {what}")
         self.windows = Windows(self)
         writer.start()
 
@@ -224,33 +258,29 @@ class Recorder:
             self.clock.end(now)
 
     def _step_ended(self, step: Step) -> None:
-        if self.writer is None or self.writer.is_dead:
-            self.is_off = True
+        if self.writer is None or self.writer.is_dead or self._errors >= _MOST_ERRORS:
+            self._give_up("the collector stopped after errors of its own")
             return
         compiled = self._compiled()
         self.put(self._step_record(step, compiled))
         if compiled:
             self.windows.compiled(step.number)
-        if not (compiled or self._is_disturbed) and step.number > 1:
-            told = self._budget.account(step.number, step.stop - step.start, step.own, self.writer.own)
-            self._obey(told)
+        if compiled or self._is_disturbed or step.number <= 1:
+            self._budget.skip(self.writer.own)
+        else:
+            self._obey(self._budget.account(step.number, step.stop - step.start, step.own, self.writer.own))
+        if self.is_off:
+            return
         if not self.is_thinned:
             self._ring.edge(step.number, step.stop - step.start)
         began = time.monotonic_ns()
-        self._once(step.number)
+        self._forward.step_ended(step, is_compiled=self._compilations > 0)
+        if step.number == _FACTS_AFTER:
+            self._describe()
         before = self.windows.is_profiling
         self.windows.edge(step.number + 1)
         self._is_disturbed = before or self.windows.is_profiling
         self._not_own = time.monotonic_ns() - began
-
-    def _once(self, step: int) -> None:
-        """What is done once, after the first steps, which nobody measures."""
-        from lostflops.collect import hooks
-
-        if step == 0:
-            hooks.watch_modules(self, self.roots())
-        if step == _FACTS_AFTER:
-            self._describe()
 
     def _describe(self) -> None:
         from lostflops.collect.model_facts import records
@@ -262,6 +292,9 @@ class Recorder:
     def _last_words(self) -> None:
         if not self._is_described:
             self._describe()
+        self.captures.ask(self._last_questions)
+
+    def _last_questions(self) -> None:
         self._read_ring()
         self._poll_device()
 
@@ -273,8 +306,8 @@ class Recorder:
             "stop": self.wall(step.stop),
             **dict(zip(PHASES, step.phases, strict=True)),
             "microbatches": step.microbatches,
-            "samples": step.samples,
-            "tokens": step.tokens,
+            "samples": step.samples if step.is_counted else None,
+            "tokens": step.tokens if step.is_counted else None,
             "peak_memory": self._peak_memory(),
             "own": step.own,
             "skipped": step.skipped,
@@ -287,7 +320,13 @@ class Recorder:
             return
         self.put(told)
         if told["level"] >= OFF:
-            self.is_off = True
+            self._give_up("the collector's budget was spent")
+
+    def _give_up(self, reason: str) -> None:
+        """On the training thread: hooks do nothing from now on, so nothing that they would end may stay open."""
+        self.is_off = True
+        if self.windows is not None:
+            self.windows.give_up(reason)
 
     def _compiled(self) -> bool:
         """Whether dynamo has compiled anything since the last step; it is never imported for that."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -23,16 +22,16 @@ class Sampler:
     def __init__(self, put: Callable[[dict[str, Any]], None], wall: Callable[[], int]) -> None:
         self._put, self._wall = put, wall
         self._numbers: dict[str, int] = {}
+        self._count = 0
         self._labels: dict[tuple[CodeType, int], str] = {}
         self._fresh: dict[str, str] = {}
         self._samples: list[list[int]] = []
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
-        self.own_ns = 0
-        """CPU time that sampling has taken so far."""
 
     def start(self, sampled: int) -> None:
-        """Sample the thread of that identity, on a thread of our own, until `stop`."""
+        """Sample the thread of that identity, on a thread of our own, until `stop`; names are those of one window."""
+        self._numbers, self._labels = {}, {}
         self._is_over = over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(sampled, over), name="lostflops-sampler", daemon=True)
         self._thread.start()
@@ -46,7 +45,12 @@ class Sampler:
             self._thread.join(timeout)
 
     def _run(self, sampled: int, over: threading.Event) -> None:
-        before = time.thread_time_ns()
+        try:
+            self._sample(sampled, over)
+        except Exception as error:  # noqa: BLE001 - a thread that dies of one would print it among the program's output
+            self._put({"kind": "note", "what": "sampling_failed", "count": 1, "reason": type(error).__name__})
+
+    def _sample(self, sampled: int, over: threading.Event) -> None:
         while not over.wait(_PERIOD):
             frame = sys._current_frames().get(sampled)  # noqa: SLF001 - the documented way
             if frame is not None and not over.is_set():
@@ -54,15 +58,13 @@ class Sampler:
             del frame
             if len(self._samples) >= _BATCH:
                 self._flush()
-            now = time.thread_time_ns()
-            self.own_ns += now - before
-            before = now
         self._flush()
 
     def _number(self, frame: FrameType) -> int:
         stack = self._stack(frame)
         if stack not in self._numbers:
-            self._numbers[stack] = len(self._numbers)
+            self._numbers[stack] = self._count
+            self._count += 1
             self._fresh[str(self._numbers[stack])] = stack
         return self._numbers[stack]
 
@@ -82,13 +84,15 @@ class Sampler:
             self._fresh, self._samples = {}, []
 
 
-def place(file: str, roots: list[str] | None = None) -> str:
+def place(file: str, roots: Sequence[object] | None = None) -> str:
     """A file's path from its entry of `sys.path` on, else its name alone; `;` and blanks would split a stack.
+
+    Programs put paths that are no text into `sys.path`, too.
 
     >>> place("/venv/lib/torch/nn/linear.py", ["/venv", "/venv/lib"]), place("/home/me/train.py", ["/venv/lib"])
     ('torch/nn/linear.py', 'train.py')
     """
-    entries = [entry.rstrip("/") for entry in (sys.path if roots is None else roots)]
+    entries = [str(entry).rstrip("/") for entry in (sys.path if roots is None else roots)]
     held = [entry for entry in entries if entry and file.startswith(f"{entry}/")]
     relative = file[len(max(held, key=len)) + 1 :] if held else PurePath(file).name
     return "".join("_" if character in "; " else character for character in relative)

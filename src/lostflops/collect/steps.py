@@ -35,11 +35,20 @@ class Step:
     tokens: int | None = None
     own: int = 0
     skipped: bool = False
+    batches: int = 0
+    is_evaluated: bool = False
+    """A forward pass in it was not to be followed by a backward pass."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its samples are those it trained with; one batch may be loaded ahead."""
+        return not self.is_evaluated or self.batches <= self.microbatches + 1
 
     def copy(self) -> Step:
         copied = Step(self.number, self.start, self.stop, list(self.phases))
         copied.microbatches, copied.samples, copied.tokens = self.microbatches, self.samples, self.tokens
         copied.own, copied.skipped = self.own, self.skipped
+        copied.batches, copied.is_evaluated = self.batches, self.is_evaluated
         return copied
 
 
@@ -110,6 +119,7 @@ class StepClock:
             watcher.phase(phase)
 
     def batch(self, samples: int | None, tokens: int | None) -> None:
+        self.step.batches += 1
         if samples is not None:
             self.step.samples = (self.step.samples or 0) + samples
         if tokens is not None:
@@ -158,6 +168,7 @@ class StepClock:
         following.number, following.start = ended.number + 1, ended.stop
         following.phases = [now - then for now, then in zip(following.phases, ended.phases, strict=True)]
         following.microbatches -= ended.microbatches
+        following.batches -= ended.batches
         following.samples = _difference(following.samples, ended.samples)
         following.tokens = _difference(following.tokens, ended.tokens)
         following.own -= ended.own

@@ -6,11 +6,13 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lostflops.capture import WindowRequest, trace_file
 from lostflops.collect import export
 
+_MOST_HELD: Final = 2
+"""Recordings that stay in memory until the exit."""
 Tell = Callable[..., None]
 """`tell(request, state, reason, cost=, file=)` puts a record of a window."""
 
@@ -27,8 +29,10 @@ class Traces:
         try:
             if export.begin(result.save, trace):
                 self._begun.append((request, trace))
-            else:
+            elif len(self._held) < _MOST_HELD:
                 self._held.append((request, trace, result))
+            else:
+                self._tell(request, "failed", "no process could be made", cost=time.monotonic_ns() - began)
         except OSError as error:
             self._tell(request, "failed", _words(error), cost=time.monotonic_ns() - began)
 
@@ -39,10 +43,11 @@ class Traces:
             if export.is_pending(trace):
                 continue
             self._begun.remove(entry)
-            if trace.exists():
+            reason = export.failure(trace)
+            if reason is None:
                 self._tell(request, "exported", None, file=trace.name)
             else:
-                self._tell(request, "failed", export.failure(trace))
+                self._tell(request, "failed", reason)
 
     def close(self) -> None:
         """At exit: what no process could be made for is written by this one."""

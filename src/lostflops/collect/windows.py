@@ -16,7 +16,7 @@ from lostflops.capture import WindowRequest
 from lostflops.collect.clock_exchange import ClockExchange
 from lostflops.collect.open_window import OpenWindow
 from lostflops.collect.other_profilers import others
-from lostflops.collect.profiling import is_another_active
+from lostflops.collect.profiling import is_another_active, silence_profiler
 from lostflops.collect.sampler import Sampler
 from lostflops.collect.traces import Traces
 from lostflops.collect.window_plan import REPEATS, Moves, Place, Requests, planned, repeated
@@ -82,15 +82,26 @@ class Windows:
                 self._inbox.append(moved)
 
     def close(self) -> None:
-        """At exit: a window that is open is kept as far as it got."""
+        """At exit."""
         self._clocks.close()
+        self.give_up("the program ended")
+        self._traces.close()
+
+    def give_up(self, reason: str) -> None:
+        """No step follows: a window that is open is kept as far as it got."""
         if self._open is not None:
-            self._end(f"the program ended in step {self._step}", is_exit=True)
+            self._end(f"{reason} in step {self._step}", is_last=True)
         for request in self._plan:
             if request.window < REPEATS and self._place.is_asked(request.ranks):
-                self._tell(request, "skipped", "the program ended before")
+                self._tell(request, "skipped", f"{reason} before")
         self._plan.clear()
-        self._traces.close()
+
+    def abandon(self) -> None:
+        """In a forked child: what was recorded is the parent's, and nothing is added to it."""
+        if self._open is not None:
+            self._open = None
+            others().forget()
+            silence_profiler()
 
     def _turn(self, step: int) -> None:
         while self._inbox:
@@ -169,7 +180,7 @@ class Windows:
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
-    def _end(self, reason: str | None, *, is_exit: bool = False) -> None:
+    def _end(self, reason: str | None, *, is_last: bool = False) -> None:
         window = self._open
         assert window is not None
         result = window.stop()
@@ -180,7 +191,7 @@ class Windows:
             return
         self._tell(window.request, "stopped", reason, cost=window.cost)
         self._traces.write(window.request, result)
-        if not is_exit:
+        if not is_last:
             self._clocks.begin(window.request.window)
 
     def _forget(self, request: WindowRequest) -> None:

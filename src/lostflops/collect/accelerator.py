@@ -1,0 +1,23 @@
+"""The accelerator that the program uses. To ask must not begin to use it: a context takes memory and forbids forks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def accelerator() -> str | None:
+    """Its kind, such as `cuda`; None where there is none, or the program has not touched it."""
+    found = getattr(torch, "accelerator", None)
+    if found is None:  # before torch 2.6
+        kind = "cuda" if torch.cuda.is_available() else None
+    else:
+        kind = found.current_accelerator().type if found.is_available() else None
+    is_initialized = getattr(module_of(kind), "is_initialized", None)
+    return kind if is_initialized is None or is_initialized() else None
+
+
+def module_of(kind: str | None) -> Any:
+    """Such as `torch.cuda`."""
+    return getattr(torch, kind, None) if kind else None
