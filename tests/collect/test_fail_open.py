@@ -63,7 +63,7 @@ BROKEN = {
     "window stop": ("windows.OpenWindow", ["stop"], "RuntimeError"),
     "exiting": ("recorder.Recorder", ["wall"], "RuntimeError"),
 }
-QUICK = ("clock", "recursion", "window stop")
+QUICK = ("clock", "window stop")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +116,7 @@ def test_a_full_disk(tmp_path: Path, small_disk: Path, losses: str) -> None:
     assert_trains(tmp_path, small_disk / "capture", losses, steps="20:3")
 
 
+@pytest.mark.slow
 def test_a_disk_that_hangs(tmp_path: Path, losses: str) -> None:
     """The capture is a pipe that nobody reads: opening it never returns."""
     capture = tmp_path / "capture"
@@ -172,6 +173,7 @@ def test_run_runs_what_it_cannot_record(tmp_path: Path) -> None:
     assert b"runs unrecorded" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_deleted_in_the_middle(tmp_path: Path, losses: str) -> None:
     capture = tmp_path / "capture"
     environment = recorded(capture, plain_environment(ZOO_PAUSE="0.05"), steps="40:3")

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WINDOW = "20:3"
 MOMENTS = {"before": 10, "warm-up": 19, "first step": 20, "in": 21, "end": 23, "after": 24}
 ENDS = [(how, moment) for how in ("kill", "stop", "exit") for moment in MOMENTS]
-QUICK = {("kill", "in"), ("stop", "warm-up")}
+QUICK = {("kill", "in")}
 LEAVING = 6
 """Seconds that an exit may take longer; the disk gets half of them."""
 
@@ -99,6 +99,7 @@ def test_a_restarted_job_goes_on_in_the_same_files(tmp_path: Path) -> None:
     assert restarts == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+@pytest.mark.slow
 def test_attempts_of_other_sizes_stand_behind_each_other(tmp_path: Path) -> None:
     """Two ranks, then one, then two, into one capture; a frame that was torn in between is passed over."""
     capture = tmp_path / "capture"
