@@ -22,4 +22,4 @@ def records(run: Path, kind: str) -> dict[int, list[dict[str, Any]]]:
 def share(steps: list[dict[str, Any]], phase: str) -> float:
     """Of the time of all steps but the first."""
     later = steps[1:]
-    return sum(step[phase] for step in later) / sum(step["stop"] - step["start"] for step in later)
+    return sum(step[phase] or 0 for step in later) / sum(step["stop"] - step["start"] for step in later)

@@ -250,7 +250,7 @@ def test_models_that_follow_each_other_go_forward_all(tmp_path: Path) -> None:
             training = Training()
             for batch in batches(5):
                 training.update(batch)
-    seen = [step["forward"] > 0 for step in steps_of(tmp_path)]
+    seen = [bool(step["forward"]) for step in steps_of(tmp_path)]
     assert [sum(seen[first : first + 5]) for first in (0, 5, 10)] == [3, 3, 3]
 
 
@@ -261,7 +261,7 @@ def test_a_network_that_a_module_merely_holds_goes_forward(tmp_path: Path) -> No
         for batch in batches(10):
             training.update(batch)
     assert holder["networks"]
-    assert [step["forward"] > 0 for step in steps_of(tmp_path)[-4:]] == [True] * 4
+    assert [bool(step["forward"]) for step in steps_of(tmp_path)[-4:]] == [True] * 4
 
 
 def test_nothing_of_a_recording_stays_in_memory_or_on_modules(tmp_path: Path) -> None:

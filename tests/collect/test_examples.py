@@ -71,7 +71,7 @@ def without_times(output: str) -> str:
 
 def check_phases(steps: list[dict[str, Any]]) -> None:
     for step in steps:
-        assert 0 < sum(step[phase] for phase in PHASES) <= step["stop"] - step["start"]
+        assert 0 < sum(step[phase] or 0 for phase in PHASES) <= step["stop"] - step["start"]
     assert all(share(steps, phase) > 0.001 for phase in ("forward", "backward", "optimizer"))
     assert share(steps, "forward") + share(steps, "backward") + share(steps, "optimizer") > 0.3
 

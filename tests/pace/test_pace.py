@@ -317,3 +317,38 @@ def test_the_table_of_enqueues_shows_so_many(tmp_path):
     found, _, _ = lates(tmp_path, [never, always(2 * MS), never])
     assert enqueues(found, 2).most_shown == 2
     assert len(enqueues(found).rows) == 3
+
+
+def unseen(folder: Path, numbers):
+    """Ten steps of 10 ms, 2 ms of each forward; the forward passes of `numbers` were not seen."""
+    made = [session(0, 1)]
+    for number in range(10):
+        hidden = {"forward": None} if number in numbers else {}
+        made.append(step(number, number * 10 * MS, (1 * MS, 2 * MS, 4 * MS, 1 * MS, 2 * MS), **hidden))
+    write(folder / "capture", 0, frames(0, "a", [*made, end(100 * MS)]))
+    ingest([folder / "capture"], folder / "run")
+    return folder / "run"
+
+
+def test_steps_whose_forward_pass_was_not_seen_are_not_settled(tmp_path):
+    with Run.open(unseen(tmp_path, {0, 1, 2})) as run:
+        (pace,) = paces(run)
+        assert pace.settled == 7
+        assert [pace.share(phase) for phase in ("data", "forward", "backward", "optimizer", "outside")] == [
+            0.1,
+            0.2,
+            0.4,
+            0.1,
+            0.2,
+        ]
+        rows = listed(run, pace).to_json()
+        assert [(row["forward_ns"], row["outside_ns"]) for row in rows[:4]] == [(None, None)] * 3 + [(2 * MS, 2 * MS)]
+
+
+def test_a_forward_pass_that_is_never_seen_is_not_called_none(tmp_path):
+    with Run.open(unseen(tmp_path, set(range(10)))) as run:
+        (pace,) = paces(run)
+        assert pace.settled == 9
+        assert (pace.share("data"), pace.share("forward"), pace.share("outside")) == (0.1, None, None)
+        assert "forward" not in went(pace)
+        assert [row["share"] for row in phases(pace).to_json()] == [0.1, None, 0.4, 0.1, None]

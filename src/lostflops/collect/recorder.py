@@ -304,7 +304,7 @@ class Recorder:
             "step": step.number,
             "start": self.wall(step.start),
             "stop": self.wall(step.stop),
-            **dict(zip(PHASES, step.phases, strict=True)),
+            **self._phases(step),
             "microbatches": step.microbatches,
             "samples": step.samples if step.is_counted else None,
             "tokens": step.tokens if step.is_counted else None,
@@ -314,6 +314,15 @@ class Recorder:
             "compiled": compiled,
             "profiled": self._is_disturbed,
         }
+
+    def _phases(self, step: Step) -> dict[str, int | None]:
+        """None is what could not be seen, which is not 0."""
+        found: dict[str, int | None] = dict(zip(PHASES, step.phases, strict=True))
+        if self._is_without_phases:
+            return {**dict.fromkeys(PHASES), "optimizer": found["optimizer"]}
+        if step.microbatches and not found["forward"]:
+            found["forward"] = None
+        return found
 
     def _obey(self, told: dict[str, Any] | None) -> None:
         if told is None:

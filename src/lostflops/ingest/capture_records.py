@@ -32,9 +32,9 @@ class Step(msgspec.Struct):
     step: Small
     start: Time
     stop: Time
-    data: Time
-    forward: Time
-    backward: Time
+    data: Time | None
+    forward: Time | None
+    backward: Time | None
     optimizer: Time
     microbatches: Small | None = None
     samples: Count | None = None
@@ -46,12 +46,18 @@ class Step(msgspec.Struct):
     profiled: bool = False
 
     def __post_init__(self) -> None:
-        if self.outside < 0:
+        if self._rest < 0:
             raise ValueError("a step shorter than its phases")
 
     @property
-    def outside(self) -> int:
-        return self.stop - self.start - self.data - self.forward - self.backward - self.optimizer
+    def outside(self) -> int | None:
+        """None where a phase is not known: what it took is in the rest."""
+        return None if None in (self.data, self.forward, self.backward) else self._rest
+
+    @property
+    def _rest(self) -> int:
+        known = (self.data or 0) + (self.forward or 0) + (self.backward or 0) + self.optimizer
+        return self.stop - self.start - known
 
 
 class DeviceStep(msgspec.Struct):

@@ -90,7 +90,7 @@ def listed(run: Run, pace: Pace, ranks: Sequence[int] = (), steps: Sequence[int]
         Field("mark"),
     )
     kept = tuple(
-        (row[0], round(row[1]), *row[2:4], *map(round, row[4:9]), *row[9:19], _mark(row, pace)) for row in rows
+        (row[0], round(row[1]), *row[2:4], *map(_whole, row[4:9]), *row[9:19], _mark(row, pace)) for row in rows
     )
     left_out = rows[0][19] - len(kept) if rows else 0
     return Table("timings", "By step, on the training thread (median of ranks)", fields, kept, left_out)
@@ -99,7 +99,8 @@ def listed(run: Run, pace: Pace, ranks: Sequence[int] = (), steps: Sequence[int]
 def phases(pace: Pace) -> Table:
     """Where the training thread was: the mean of settled steps and ranks."""
     rows = tuple(
-        (name, round(ns / (pace.timed or 1)), pace.share(name)) for name, ns in zip(PHASES, pace.phases, strict=True)
+        (name, None if ns is None else round(ns / (pace.timed or 1)), pace.share(name))
+        for name, ns in zip(PHASES, pace.phases, strict=True)
     )
     fields = (Field("phase"), Field("ns", "ns", "mean"), Field("share", "share"))
     return Table("step_phases", "By phase of a step, on the training thread", fields, rows)
@@ -150,8 +151,9 @@ def went(pace: Pace) -> str:
     """How fast, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
         return f"{counted(pace.steps, 'step')} recorded, and none is settled: each is the first, compiled or profiled."
-    largest = sorted(PHASES, key=pace.share, reverse=True)
-    shares = ", ".join(f"{phase} {format_share(pace.share(phase))}" for phase in largest if pace.share(phase) > 0)
+    known = {phase: share for phase in PHASES if (share := pace.share(phase))}
+    largest = sorted(known, key=known.__getitem__, reverse=True)
+    shares = ", ".join(f"{phase} {format_share(known[phase])}" for phase in largest)
     return (
         f"A settled step takes {format_ns(round(pace.p50))} (95% up to {format_ns(round(pace.p95))}, of "
         f"{pace.settled:,}): {shares}."

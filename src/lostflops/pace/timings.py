@@ -1,8 +1,9 @@
 """How fast the job went, by the timings of all its steps.
 
-The time of a step is the median of its ranks. A step is settled when it is not the first of its attempt and nothing was
-compiled or profiled in it on any rank; figures are of settled steps, and of the newest attempt that has any. Phases are
-those of the training thread: on an accelerator they show where the host was, not where the device was.
+The time of a step is the median of its ranks. A step is settled when it is not the first of its attempt, nothing was
+compiled or profiled in it on any rank, and its forward pass was seen if any was; figures are of settled steps, and of
+the newest attempt that has any. Phases are those of the training thread: on an accelerator they show where the host
+was, not where the device was.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
 
 PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 
-_SETTLED: Final = "not (is_first or compiled or profiled)"
+_SETTLED: Final = "not (is_first or compiled or profiled or is_partial)"
+
+
+def _told(how: str, phase: str) -> str:
+    """Over the ranks; null where one of them does not tell."""
+    return f"if(count({phase}) = count(*), {how}({phase}), null)"
+
+
 PACED: Final = f"""
     own as (
         select *, stop - start as ns from timings where {{within}}
@@ -24,7 +32,8 @@ PACED: Final = f"""
     grouped as (
         select attempt, step, count(*) as ranks, median(ns) as ns, max(ns) as slowest_ns,
                arg_max(rank, ns) as slowest_rank,
-               {", ".join(f"median({phase}) as {phase}, sum({phase}) as {phase}_sum" for phase in PHASES)},
+               {", ".join(f"{_told('median', phase)} as {phase}" for phase in PHASES)},
+               {", ".join(f"{_told('sum', phase)} as {phase}_sum" for phase in PHASES)},
                sum(ns) as ns_sum, if(count(own) = count(*), sum(own), null) as own_sum,
                if(count(samples) = count(*), sum(samples), null) as samples,
                if(count(tokens) = count(*), sum(tokens), null) as tokens,
@@ -34,7 +43,8 @@ PACED: Final = f"""
     ),
     marked as (
         select *, step = min(step) over (partition by attempt) as is_first,
-               ranks = max(ranks) over (partition by attempt) as is_whole
+               ranks = max(ranks) over (partition by attempt) as is_whole,
+               forward is null and max(forward) over (partition by attempt) is not null as is_partial
         from grouped
     ),
     paced as (select *, {_SETTLED} as settled from marked)"""
@@ -50,6 +60,7 @@ _SUMMARY: Final = f"""
            sum(own_sum) filter (settled) / nullif(sum(ns_sum) filter (settled and own_sum is not null), 0),
            median(ns) filter (profiled and not is_first and not compiled),
            count(*) filter (profiled), coalesce(sum(ranks) filter (settled), sum(ranks)),
+           coalesce(sum(ns_sum) filter (settled), sum(ns_sum)),
            {", ".join(f"sum({phase}_sum) filter (settled), sum({phase}_sum)" for phase in PHASES)}
     from paced group by attempt order by attempt"""
 
@@ -73,16 +84,19 @@ class Pace:
     profiled_steps: int
     timed: int
     """Steps of all ranks that `phases` are the sum of."""
-    phases: tuple[float, ...]
-    """Of all settled steps and ranks; of all steps where none is settled."""
+    ns: float
+    """Their time."""
+    phases: tuple[float | None, ...]
+    """Of all settled steps and ranks; of all steps where none is settled. None where it is not known."""
 
     @property
     def profiled_ratio(self) -> float | None:
         """Time of a profiled step over that of a settled one."""
         return self.profiled_ns / self.p50 if self.profiled_ns is not None and self.p50 else None
 
-    def share(self, phase: str) -> float:
-        return self.phases[PHASES.index(phase)] / (sum(self.phases) or 1)
+    def share(self, phase: str) -> float | None:
+        ns = self.phases[PHASES.index(phase)]
+        return None if ns is None else ns / (self.ns or 1)
 
 
 def paces(run: Run, ranks: Sequence[int] = ()) -> list[Pace]:
@@ -102,8 +116,8 @@ def within(ranks: Sequence[int], attempt: int | None = None) -> str:
 
 def _pace(row: Sequence[float | None]) -> Pace:
     attempt, steps, settled, ranks, first, last = (int(value or 0) for value in row[:6])
-    sums = row[14:]
-    phases = tuple(float((sums[i] if settled else sums[i + 1]) or 0) for i in range(0, len(sums), 2))
+    sums = row[15:]
+    phases = tuple(sums[i] if settled else sums[i + 1] for i in range(0, len(sums), 2))
     p50, p95, samples, tokens, own, profiled_ns = (None if value is None else float(value) for value in row[6:12])
     return Pace(
         attempt=attempt,
@@ -120,5 +134,6 @@ def _pace(row: Sequence[float | None]) -> Pace:
         profiled_ns=profiled_ns,
         profiled_steps=int(row[12] or 0),
         timed=int(row[13] or 0),
+        ns=float(row[14] or 0),
         phases=phases,
     )

@@ -352,11 +352,16 @@ TIMINGS = Table(
         Column("step", "INTEGER", "Number of the step, from 0: an optimizer's step, or what `lostflops.step()` ends."),
         Column("start", "BIGINT", "Start, by the clock of the rank's host.", "ns"),
         Column("stop", "BIGINT", "End; the next step begins there.", "ns"),
-        Column("data", "BIGINT", "Waiting for the next batch.", "ns"),
-        Column("forward", "BIGINT", "From the outermost module's call to the backward pass.", "ns"),
-        Column("backward", "BIGINT", "Inside backward passes.", "ns"),
+        Column("data", "BIGINT", "Waiting for the next batch; null where the collector had given phases up.", "ns"),
+        Column(
+            "forward",
+            "BIGINT",
+            "From the outermost module's call to the backward pass; null where calls were not seen.",
+            "ns",
+        ),
+        Column("backward", "BIGINT", "Inside backward passes; null where the collector had given phases up.", "ns"),
         Column("optimizer", "BIGINT", "Inside the optimizers' steps.", "ns"),
-        Column("outside", "BIGINT", "The rest: stop - start less the four before.", "ns"),
+        Column("outside", "BIGINT", "The rest: stop - start less the four before; null where one of them is.", "ns"),
         Column("device_time", "BIGINT", "From edge to edge on the accelerator, by its events; null on a CPU.", "ns"),
         *(
             Column(f"device_{phase}", "BIGINT", f"Of that, between the events around the {what}.", "ns")
