@@ -16,6 +16,7 @@ import ctypes
 import fcntl
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -31,6 +32,8 @@ from typing import Any, Final
 LONGEST: Final = 600
 _LOCK: Final = ".lock"
 _CHUNK: Final = 1 << 20
+_FOLDERS: Final = re.compile(rb"(?<=[\"; ])/(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
+_TRACE_NAME: Final = re.compile(rb'("traceName": ")[^"\n]*/')
 _GZIP: Final = 31
 
 
@@ -188,8 +191,19 @@ def _compress(plain: Path, part: Path) -> None:
     packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     with plain.open("rb") as source, part.open("wb") as target:
         while chunk := source.read(_CHUNK):
-            target.write(packer.compress(chunk))
+            target.write(packer.compress(without_folders(chunk + source.readline())))
         target.write(packer.flush())
+
+
+def without_folders(text: bytes) -> bytes:
+    """Source files by their names alone, and the trace's own without its folder.
+
+    >>> without_folders(b'"name": "/home/me/secret/train.py(12): main"')
+    b'"name": "train.py(12): main"'
+    >>> without_folders(b'"traceName": "/home/me/run/capture/x.json"')
+    b'"traceName": "x.json"'
+    """
+    return _FOLDERS.sub(b"", _TRACE_NAME.sub(rb"\1", text))
 
 
 def _main(arguments: list[Any]) -> None:
