@@ -1,11 +1,12 @@
 """What recording costs a training step.
 
-    python benchmarks/collector.py --rounds 60 --processes 5
+    python benchmarks/collector.py --rounds 400 --processes 5
 
-Always on: blocks of steps with the collector off, on and off again, in one process and one training loop; the two off
+Always on: single steps with the collector off, on and off again, in one process and one training loop; the two off
 arms show what the machine's noise alone makes of it. Then whole processes, recorded and not, in turn. In a window: our
-windows against torch's profiler with the same options, in turn. Ratios are of medians, round by round, with 95%
-bootstrap intervals; CPU time is of the whole process, our threads included, and suffers less from others.
+windows against torch's profiler with the same options, and with modules and samples beside, in turn. Ratios are of
+medians, round by round, with 95% bootstrap intervals; CPU time is of the whole process, our threads included, and
+suffers less from others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -31,9 +33,9 @@ from lostflops.collect.attach import attach
 from lostflops.collect.command import recorded_environment
 from lostflops.collect.open_window import OpenWindow
 from lostflops.collect.sampler import Sampler
-from lostflops.collect.settings import Settings
+from lostflops.collect.settings import DEFAULT_OPTIONS, Settings
 
-BLOCK = 4
+CHILD = 40
 WINDOW = 5
 WARM_UP = 15
 BOOTSTRAPS = 2000
@@ -69,7 +71,7 @@ class Loop:
         self._model(batch[0]).square().mean().backward()
         self._optimizer.step()
 
-    def block(self, steps: int = BLOCK, between: Callable[[], None] = lambda: None) -> Block:
+    def block(self, steps: int = 1, between: Callable[[], None] = lambda: None) -> Block:
         return [timed(lambda: (self.step(), between())) for _ in range(steps)]
 
 
@@ -106,7 +108,6 @@ def always_on(folder: Path, rounds: int) -> None:
     for _ in range(rounds):
         for name, blocks in arms.items():
             recorder.is_off = name != "on"
-            loop.step()
             blocks.append(loop.block())
     recorder.is_off = False
     around = [before + after for before, after in zip(arms["off"], arms["off again"], strict=True)]
@@ -130,7 +131,8 @@ def show_own(folder: Path) -> None:
 
 
 def in_window(recorder: Any, loop: Loop, rounds: int) -> None:
-    def ours() -> Block:
+    def ours(options: frozenset[str]) -> Block:
+        recorder.settings = replace(recorder.settings, options=options)
         window = OpenWindow(recorder, WindowRequest(0, 0, WINDOW), Sampler(recorder.put, recorder.wall))
         window.prepare()
         loop.step()
@@ -148,16 +150,19 @@ def in_window(recorder: Any, loop: Loop, rounds: int) -> None:
             profile.step()
             return loop.block(WINDOW, profile.step)
 
-    arms: dict[str, list[Block]] = {"ours": [], "theirs": [], "none": []}
-    ours(), theirs()
+    plain, all_options = frozenset({"shapes"}), DEFAULT_OPTIONS
+    arms: dict[str, list[Block]] = {"plain": [], "theirs": [], "all": [], "none": []}
+    ours(all_options), theirs()
     recorder.is_off = True
-    for _ in range(max(1, rounds // 4)):
-        arms["ours"].append(ours())
+    for _ in range(max(1, rounds // 10)):
+        arms["plain"].append(ours(plain))
         arms["theirs"].append(theirs())
+        arms["all"].append(ours(all_options))
         loop.step()
         arms["none"].append(loop.block(WINDOW))
-    show("our window / torch.profiler", arms["ours"], arms["theirs"])
-    show("our window / none", arms["ours"], arms["none"])
+    show("our window / torch.profiler, both with shapes", arms["plain"], arms["theirs"])
+    show("our window with modules and samples / torch.profiler", arms["all"], arms["theirs"])
+    show("our window with modules and samples / none", arms["all"], arms["none"])
     show("torch.profiler / none", arms["theirs"], arms["none"])
 
 
@@ -174,14 +179,14 @@ def whole_processes(folder: Path, processes: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
         loop = Loop()
         loop.block(WARM_UP)
-        print(json.dumps(loop.block(10 * BLOCK)))
+        print(json.dumps(loop.block(CHILD)))
         return
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
     print("| | step | wall time | CPU time |\n|---|--:|--:|--:|")
