@@ -146,6 +146,13 @@ def test_small_branches_are_not_drawn_and_counted(lostflops, runs, tmp_path) -> 
     assert "Not drawn: 5 frames of less than 0.3% of the time." in text
 
 
+def test_what_cannot_be_told_is_said_in_one_piece(lostflops, runs, tmp_path) -> None:
+    runs["run"] = lambda: made([*((time, LOG) for time in range(150, 350, 20)), (1040, RUN)])
+    lostflops("flame", "run", "-o", tmp_path / "lost.svg")
+    labels = [text.text or "" for text in ET.parse(tmp_path / "lost.svg").iter(f"{SVG}text")]
+    assert [label for label in labels if "cannot" in label] == ["cannot tell"]
+
+
 def test_what_cannot_be_asked(flame) -> None:
     assert "no line idle.nothing" in flame("--line", "idle.nothing").err
     assert flame("--all", "--line", "idle.host").code == 2

@@ -100,7 +100,7 @@ def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
 def _label(frame: str, share: str, x: float, y: int, width: float, ink: str) -> str:  # noqa: PLR0917
     """Function, share and file as far as they fit, the function before all."""
     room = int((width - 8) / LETTER)
-    function, _, place = frame.partition(" ")
+    function, _, place = frame.partition(" ") if ":" in frame else (frame, "", "")
     file = PurePosixPath(place).name
     texts = (f"{function} {share}  {file}", f"{function} {share}", function)
     text = next((text for text in texts if len(text) <= room), function[: room - 1] + "…")
