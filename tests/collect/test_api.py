@@ -192,6 +192,25 @@ def test_an_optimizer_that_raises_inside_a_scaler_costs_no_later_step(tmp_path: 
     assert [step["microbatches"] for step in found] == [1] * 10
 
 
+def test_an_optimizer_that_raised_and_is_thrown_away_costs_no_later_step(tmp_path: Path) -> None:
+    class Failing(torch.optim.SGD):  # type: ignore[misc]
+        def step(self, closure: Any = None) -> Any:
+            raise RuntimeError("out of memory")
+
+    model = torch.nn.Linear(4, 1)
+    with lostflops.record(tmp_path, steps="none"):
+        optimizer = Failing(model.parameters(), lr=0.1)
+        model(torch.ones(3, 4)).sum().backward()
+        with suppress(RuntimeError):
+            optimizer.step()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        gc.collect()
+        for _ in range(6):
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+    assert [step["microbatches"] for step in steps_of(tmp_path)] == [2, 1, 1, 1, 1, 1]
+
+
 def test_updates_that_no_hook_sees_end_steps_also_where_the_budget_leaves_nothing_else(tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

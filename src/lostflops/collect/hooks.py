@@ -78,7 +78,8 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
 
 
 class _Optimizers:
-    """Steps of optimizers, the outermost of nested ones; one whose step raised is open until it steps again."""
+    """Steps of optimizers, the outermost of nested ones; one whose step raised is open until it steps again, or is
+    gone when another one does."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -104,8 +105,8 @@ class _Optimizers:
 
     def _begins(self, kind: str, optimizer: Any, now: int) -> None:
         key, clock = (kind, id(optimizer)), self._recorder.clock
-        if key in self._open:
-            self._leave_from(key, now)
+        for left in [one for one in self._open if one == key or not self._recorder.is_updating(one[1])][:1]:
+            self._leave_from(left, now)
         self._updated = self._updated or kind == "step"
         if not self._open:
             self._updated = kind == "step"

@@ -125,6 +125,10 @@ class Recorder:
         except Exception as error:  # noqa: BLE001
             self.failed(error)
 
+    def is_updating(self, optimizer: int) -> bool:
+        """Whether the optimizer of this identity is still there."""
+        return any(id(known) == optimizer for known in self._optimizers)
+
     def training(self) -> None:
         """A backward pass or an optimizer's step begins on this thread: the process trains."""
         if self._is_thread_known or self.is_off:
