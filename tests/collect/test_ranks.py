@@ -60,13 +60,14 @@ def test_a_rank_that_stops_leaves_the_other_as_it_would_without_us(tmp_path: Pat
 
 
 CRASHES = """
-import os, sys
+import os, sys, time
 sys.argv = ["train", os.environ["OUT"], "plain"]
 import torch.distributed as dist
 from tests.collect import zoo
 dist.init_process_group("gloo")
 for step, _ in enumerate(zoo.ddp()):
     if step == 30 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and dist.get_rank() == 1:
+        time.sleep(2)  # its first records are on disk by then
         os.kill(os.getpid(), 9)
 dist.destroy_process_group()
 """
