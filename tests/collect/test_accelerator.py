@@ -12,8 +12,8 @@ pytest.importorskip("torch", reason="torch is not installed")
 import torch
 
 from lostflops.collect.accelerator import accelerator
-from lostflops.collect.capturing import Captures
 from lostflops.collect.device_time import device_time
+from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.identity import identity
 from lostflops.collect.nvtx import show_in_nvtx
 from lostflops.collect.steps import StepClock
@@ -41,12 +41,12 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sim
 def test_a_program_on_the_cpu_of_a_machine_with_a_device_is_a_program_on_the_cpu(cuda: SimpleNamespace) -> None:
     clock = StepClock(lambda _: None)
     show_in_nvtx(clock)
-    assert (accelerator(), device_time(Captures()), clock.watchers) == (None, None, [])
+    assert (accelerator(), device_time(GraphCaptures()), clock.watchers) == (None, None, [])
     assert (identity()["device"], identity()["device_name"]) == ("cpu", None)
 
 
 def test_a_device_that_is_used_is_known(cuda: SimpleNamespace) -> None:
     cuda.is_initialized, cuda.get_device_name = lambda: True, lambda: "H100"
     assert accelerator() == "cuda"
-    assert device_time(Captures()) is not None
+    assert device_time(GraphCaptures()) is not None
     assert (identity()["device"], identity()["device_name"]) == ("cuda", "H100")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lostflops.collect.capturing import Captures
 from lostflops.collect.device_time import DeviceTime
+from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.steps import BACKWARD, FORWARD
 
 
@@ -83,7 +83,7 @@ def test_no_event_gets_into_a_graph_that_is_captured() -> None:
         def capture_begin(self) -> None: ...
         def capture_end(self) -> None: ...
 
-    device, captures = Device(), Captures()
+    device, captures = Device(), GraphCaptures()
     captures.watch(Graph)
     made: list[Event] = []
 

@@ -1,7 +1,6 @@
 """`lostflops run`: a command is recorded as it runs, and reported on when it has ended."""
 
 import os
-import re
 import resource
 import signal
 import socket
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from lostflops.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.cli.output import JsonOption, command, show
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def run(
     from lostflops.collect.settings import Settings
 
     folder = (out or _free(Path(_DEFAULT))).resolve()
-    capture = folder / "capture"
-    wanted = Settings(capture, _steps(steps), repeat, _ranks(ranks), _options(options), _share(overhead))
+    capture = folder / FOLDER
+    wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead)).checked()
     gatherer = None
     environment = dict(os.environ)
     is_recorded = _is_made(capture)
@@ -94,8 +94,8 @@ def run(
 
 
 def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", as_json: bool) -> None:
-    capture = folder / "capture"
-    if not any(settings.folder.glob("**/*.capture")):
+    capture = folder / FOLDER
+    if not any(settings.folder.rglob(f"*{SUFFIX}")):
         _tell(
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
@@ -171,7 +171,7 @@ def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple
 def _is_made(capture: Path) -> bool:
     """Whether there is a place to record to; the command runs in any case."""
     try:
-        (capture / "windows").mkdir(parents=True, exist_ok=True)
+        (capture / WINDOWS).mkdir(parents=True, exist_ok=True)
         if os.access(capture, os.W_OK | os.X_OK):
             return True
         reason = "may not be written"
@@ -183,7 +183,7 @@ def _is_made(capture: Path) -> bool:
 
 def _remove_empty(folder: Path) -> None:
     """Take away the folders that were made for nothing."""
-    for path in (folder / "capture" / "windows", folder / "capture", folder):
+    for path in (folder / FOLDER / WINDOWS, folder / FOLDER, folder):
         with suppress(OSError):
             path.rmdir()
 
@@ -197,30 +197,8 @@ def _free(folder: Path) -> Path:
     return found
 
 
-def _steps(text: str) -> str:
-    from lostflops.errors import UsageError
-
-    if text not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", text):
-        raise UsageError(f"--steps {text!r} is none of auto, none and FIRST:COUNT, such as 20:3.")
-    return text
-
-
-def _ranks(text: str) -> str:
-    from lostflops.errors import UsageError
-
-    if text not in ("all", "hosts") and not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UsageError(f"--ranks {text!r} is none of all, hosts and numbers, such as 0,8.")
-    return text
-
-
 def _options(text: str) -> frozenset[str]:
-    from lostflops.collect.settings import OPTIONS
-    from lostflops.errors import UsageError
-
-    found = frozenset(filter(None, (word.strip() for word in text.split(","))))
-    if unknown := found - set(OPTIONS):
-        raise UsageError(f"--with {', '.join(sorted(unknown))}: there is only {', '.join(OPTIONS)}.")
-    return found
+    return frozenset(filter(None, (word.strip() for word in text.split(","))))
 
 
 def _share(text: str) -> float:
@@ -231,12 +209,9 @@ def _share(text: str) -> float:
     from lostflops.errors import UsageError
 
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise UsageError(f"--overhead {text!r} is no share of the step time, such as 1%.")
-    return share
+        raise UsageError(f"overhead {text!r} is no share of the step time, such as 1%.") from None
 
 
 def _fail_open(last: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from lostflops.cli.output import JsonOption, RunArgument, command, show
 
 if TYPE_CHECKING:
     from lostflops.capture import WindowRequest
-    from lostflops.collect.progress import Standing
+    from lostflops.live.standing import Standing
     from lostflops.results import Result
 
 EXAMPLE = "lostflops snap run --steps 3"
@@ -56,8 +56,8 @@ def snap(
 
 
 def _running(capture: Path) -> dict[int, "Standing"]:
-    from lostflops.collect.progress import standings
     from lostflops.errors import UsageError
+    from lostflops.live.standing import standings
 
     if not capture.is_dir():
         raise UsageError(f"{capture.parent} holds no capture; start the job with lostflops run --out {capture.parent}")
@@ -87,8 +87,8 @@ def _asked(found: dict[int, "Standing"], ranks: str) -> list[int]:
 
 def _publish(capture: Path, steps: int, ranks: str, asked: list[int]) -> "WindowRequest":
     from lostflops.capture import WindowRequest, request_file
-    from lostflops.collect.progress import first_step
     from lostflops.collect.window_plan import next_number, publish
+    from lostflops.live.standing import first_step
 
     for _ in range(_MOST_TRIES):
         found = _running(capture)
@@ -103,7 +103,7 @@ def _publish(capture: Path, steps: int, ranks: str, asked: list[int]) -> "Window
 
 
 def _wait(capture: Path, request: "WindowRequest", asked: list[int], timeout: int) -> _Answer:
-    from lostflops.collect.progress import standings
+    from lostflops.live.standing import standings
 
     deadline = time.monotonic() + timeout
     while True:

@@ -146,15 +146,7 @@ def _is_attached(settings: Settings) -> bool:
     try:
         from lostflops.collect.attach import attach
 
-        _prepare_torch()
         return attach(settings) is not None
     except Exception as error:  # noqa: BLE001 - training goes on, whatever becomes of the recording
         warnings.warn(f"lostflops: not recording: {error!r}", stacklevel=3)
         return False
-
-
-def _prepare_torch() -> None:
-    """Heard where nothing was profiled and no process group was made yet; what the job has set itself stays."""
-    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
-        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")

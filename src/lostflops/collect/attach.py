@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+from collections.abc import MutableMapping
 
 from lostflops.collect import current
 from lostflops.collect.hooks import install
@@ -18,6 +19,7 @@ def attach(settings: Settings | None = None) -> Recorder | None:
     chosen = settings or from_environment()
     if current.recorder is not None or chosen is None:
         return current.recorder
+    _prepare_torch(os.environ)
     recorder = current.recorder = Recorder(chosen)
     try:
         install(recorder)
@@ -38,6 +40,13 @@ def detach() -> None:
         recorder.close()
         recorder.remove_hooks()
         atexit.unregister(recorder.close)
+
+
+def _prepare_torch(environment: MutableMapping[str, str]) -> None:
+    """What torch reads when it first profiles and first makes a process group; what the job has set itself stays."""
+    environment.setdefault("KINETO_LOG_LEVEL", "99")
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environment:
+        environment.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from lostflops.collect.capturing import Captures
+from lostflops.collect.graph_captures import GraphCaptures
 
 _MOST_PENDING: Final = 64
 
@@ -14,9 +14,9 @@ class DeviceTime:
     """Told of phases and steps on the training thread and polled on any: durations come when the device has passed
     both ends. A mark says which phase begins there, or -1 for none, and which step ended."""
 
-    def __init__(self, make_event: Any, captures: Captures | None = None) -> None:
+    def __init__(self, make_event: Any, captures: GraphCaptures | None = None) -> None:
         self._make_event = make_event
-        self._captures = captures or Captures()
+        self._captures = captures or GraphCaptures()
         self._marks: deque[tuple[Any, int, int | None]] = deque()
         self._step: dict[str, int] = {}
         self._is_whole = False
@@ -65,7 +65,7 @@ class DeviceTime:
 _PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("optimizer",)}
 
 
-def device_time(captures: Captures) -> DeviceTime | None:
+def device_time(captures: GraphCaptures) -> DeviceTime | None:
     """None where the job uses no accelerator, or its events cannot tell time."""
     from functools import partial
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from lostflops._version import __version__
 from lostflops.capture import VERSION
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
-from lostflops.collect.capturing import Captures
+from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.settings import Settings
 from lostflops.collect.steps import BACKWARD, PHASES, Step, StepClock
 from lostflops.collect.writer import Writer
@@ -41,7 +41,7 @@ class Recorder:
         self.host = socket.gethostname()
         self.session = uuid.uuid4().hex[:16]
         self.clock = StepClock(self._step_ended)
-        self.captures = Captures()
+        self.captures = GraphCaptures()
         self.writer: Writer | None = None
         self.windows: Any = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -37,6 +37,8 @@ class Follower:
     folder: Path
     is_whole: bool = False
     """Read files from their beginning, however long they are."""
+    rank_tail: int = 0
+    """Bytes of the past of a rank's file; 0 for `RANK_TAIL`."""
     skipped: int = 0
     """Bytes of the past that were not read."""
     _files: dict[str, _Followed] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Follower:
     def _begin(self, name: str, state: os.stat_result) -> _Followed:
         if name in self._files:
             self._damaged += self._files[name].reader.damaged
-        tail = HOST_TAIL if name.startswith("host-") else RANK_TAIL
+        tail = HOST_TAIL if name.startswith("host-") else self.rank_tail or RANK_TAIL
         skipped = 0 if self.is_whole or state.st_size <= 2 * tail else state.st_size - tail
         self.skipped += skipped
         self._files[name] = _Followed(state.st_ino, skipped, begun_at=skipped)

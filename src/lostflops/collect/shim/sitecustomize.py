@@ -67,7 +67,6 @@ class _TorchFinder:
             del loader.exec_module
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            _prepare()
             execute(module)
             _attach(self._package)
 
@@ -75,13 +74,6 @@ class _TorchFinder:
             loader.exec_module = exec_module
         except AttributeError:
             return
-
-
-def _prepare() -> None:
-    """What torch reads while it is imported."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:
-        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def _give_way(here: str) -> None:

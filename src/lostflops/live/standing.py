@@ -1,17 +1,17 @@
-"""How far a job is, from the ends of its capture files while they grow."""
+"""Where each rank of a job is, from the ends of its capture files while they grow."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.capture import SUFFIX, Frame, FrameReader
+from lostflops.capture import Frame
+from lostflops.live.follow import Follower
 
 _TAIL: Final = 4 << 20
-_HEAD: Final = 1 << 16
+"""Bytes at the end of a rank's file, with room for a ring that was read whole."""
 _LEAST_STEPS: Final = 3
 _LEAST_NS: Final = 3_000_000_000
 _RECENT: Final = 20
@@ -63,9 +63,8 @@ class Standing:
 def standings(folder: Path) -> dict[int, Standing]:
     """Where each rank of a capture is."""
     found: dict[int, Standing] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        for frame in _frames(path):
-            found.setdefault(frame.rank, Standing(frame.rank)).take(frame)
+    for frame in Follower(folder, rank_tail=_TAIL).poll():
+        found.setdefault(frame.rank, Standing(frame.rank)).take(frame)
     return found
 
 
@@ -79,13 +78,3 @@ def first_step(ranks: list[Standing], now: int) -> int:
     """
     ahead = [rank.step_at(now) + max(_LEAST_STEPS, math.ceil(_LEAST_NS / rank.step_ns)) + 1 for rank in ranks]
     return max(ahead)
-
-
-def _frames(path: Path) -> Iterator[Frame]:
-    """Of the head, which names the rank, and of the end of a file."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-        size = path.stat().st_size
-        yield from FrameReader().feed(head)
-        file.seek(max(size - _TAIL, 0))
-        yield from FrameReader().feed(file.read())

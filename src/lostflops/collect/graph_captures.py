@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Captures:
+class GraphCaptures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = 0

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lostflops.collect.capturing import Captures
+from lostflops.collect.graph_captures import GraphCaptures
 
 
 class Graph:
@@ -30,15 +30,15 @@ class Graph:
 
 
 @pytest.fixture
-def captures(monkeypatch: pytest.MonkeyPatch) -> Captures:
+def captures(monkeypatch: pytest.MonkeyPatch) -> GraphCaptures:
     for name in ("capture_begin", "capture_end"):
         monkeypatch.setattr(Graph, name, getattr(Graph, name))
-    watched = Captures()
+    watched = GraphCaptures()
     watched.watch(Graph)
     return watched
 
 
-def test_questions_wait_for_the_end_of_a_capture(captures: Captures) -> None:
+def test_questions_wait_for_the_end_of_a_capture(captures: GraphCaptures) -> None:
     asked: list[str] = []
     captures.ask(lambda: asked.append("before"))
     with Graph() as found, Graph():
@@ -48,7 +48,7 @@ def test_questions_wait_for_the_end_of_a_capture(captures: Captures) -> None:
     assert asked == ["before", "after"]
 
 
-def test_a_capture_waits_for_the_end_of_a_question(captures: Captures) -> None:
+def test_a_capture_waits_for_the_end_of_a_question(captures: GraphCaptures) -> None:
     may_end, is_asking, order = threading.Event(), threading.Event(), list[str]()
 
     def question() -> None:
@@ -70,7 +70,7 @@ def test_a_capture_waits_for_the_end_of_a_question(captures: Captures) -> None:
     assert order == ["answered", "captured"]
 
 
-def test_a_capture_that_fails_is_over(captures: Captures, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_that_fails_is_over(captures: GraphCaptures, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Graph, "fails", True)
     with pytest.raises(RuntimeError), Graph():
         pass
