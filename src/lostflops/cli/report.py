@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.scope import (
+    ModelFlopsOption,
+    PeakOption,
+    RankOption,
+    StepOption,
+    WindowOption,
+    rank_bar,
+    window_kind,
+)
 
 EXAMPLE = "lostflops report run --by rank"
 
@@ -28,22 +36,8 @@ def report(
     rank: RankOption = None,
     step: StepOption = None,
     by: Annotated[By, typer.Option("--by", help="What to show the ledger by; JSON holds all.")] = By.PHASE,
-    peak_tflops: Annotated[
-        float | None,
-        typer.Option(
-            "--peak-tflops", min=0.001, metavar="T", help="Dense peak of one device, in TFLOPS.", show_default=False
-        ),
-    ] = None,
-    model_flops: Annotated[
-        float | None,
-        typer.Option(
-            "--model-flops",
-            min=1,
-            metavar="F",
-            help="FLOPs of the model in one step, all ranks together (e.g. 6 x parameters x tokens).",
-            show_default=False,
-        ),
-    ] = None,
+    peak_tflops: PeakOption = None,
+    model_flops: ModelFlopsOption = None,
     tokens_per_step: Annotated[
         float | None,
         typer.Option(

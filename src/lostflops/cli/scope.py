@@ -1,4 +1,4 @@
-"""Options that say which part of a run a verb is about, and the bar that shows how far it is."""
+"""Options that several verbs share: which part of a run they are about, what the user claims; and their bar."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +34,22 @@ StepOption = Annotated[
     typer.Option("--step", metavar="S", help="Only this step; may be given more than once.", show_default=False),
 ]
 
+PeakOption = Annotated[
+    float | None,
+    typer.Option(
+        "--peak-tflops", min=0.001, metavar="T", help="Dense peak of one device, in TFLOPS.", show_default=False
+    ),
+]
+ModelFlopsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--model-flops",
+        min=1,
+        metavar="F",
+        help="FLOPs of the model in one step, all ranks together (e.g. 6 x parameters x tokens).",
+        show_default=False,
+    ),
+]
 MeshOption = Annotated[
     str | None,
     typer.Option(

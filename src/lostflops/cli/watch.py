@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import ModelFlopsOption, PeakOption
 
 if TYPE_CHECKING:
     from lostflops.live.board import Board, StepLine
@@ -45,18 +46,8 @@ def watch(
     patience: Annotated[
         float, typer.Option("--patience", min=0, metavar="S", help="End after this many seconds without news.")
     ] = 600.0,
-    model_flops: Annotated[
-        float | None,
-        typer.Option(
-            "--model-flops", min=1, metavar="F", help="FLOPs of one step, all ranks together.", show_default=False
-        ),
-    ] = None,
-    peak_tflops: Annotated[
-        float | None,
-        typer.Option(
-            "--peak-tflops", min=0.001, metavar="T", help="Dense peak of one device, in TFLOPS.", show_default=False
-        ),
-    ] = None,
+    model_flops: ModelFlopsOption = None,
+    peak_tflops: PeakOption = None,
     dtype: Annotated[
         Dtype | None,
         typer.Option("--dtype", help="Dtype whose peak of a known device counts.", show_default=False),

@@ -125,25 +125,23 @@ def _ddp(module: Any) -> dict[str, Any]:
 
 
 def _ddp_buckets(roots: list[torch.nn.Module]) -> dict[int, int]:
-    """Bucket by parameter, from the sizes that DDP logs: buckets fill with parameters from the last to the first."""
+    """Bucket by parameter, from the places of parameters that DDP logs once it has rebuilt its buckets."""
     found: dict[int, int] = {}
     for module in _ddp_modules(roots):
         logged = module._get_ddp_logging_data()  # noqa: SLF001
-        rebuilt = logged.get("rebuilt_per_bucket_param_indices") or logged.get("initial_per_bucket_param_indices")
+        rebuilt = logged.get("rebuilt_per_bucket_param_indices", "")
         parameters = [p for p in module.module.parameters() if p.requires_grad]
         for bucket, members in enumerate(_index_lists(rebuilt)):
             found |= {id(parameters[i]): bucket for i in members if i < len(parameters)}
     return found
 
 
-def _index_lists(text: Any) -> list[list[int]]:
-    """`[0 1 2], [3 4]` as DDP logs it.
-
-    >>> _index_lists("3 2, 1 0")
-    [[3, 2], [1, 0]]
+def _index_lists(text: str) -> list[list[int]]:
     """
-    parts = str(text or "").replace("[", "").split("," if "]" not in str(text) else "]")
-    return [[int(word) for word in part.replace(",", " ").split()] for part in parts if part.strip(" ,")]
+    >>> _index_lists("3 2, 1 0"), _index_lists("")
+    ([[3, 2], [1, 0]], [])
+    """
+    return [[int(word) for word in part.split()] for part in text.split(",") if part.strip()]
 
 
 def _fsdp_units(roots: list[torch.nn.Module]) -> dict[int, str]:

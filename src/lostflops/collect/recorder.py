@@ -31,6 +31,7 @@ _FACTS_AFTER: Final = 3
 """The step after which the job is described: DDP has rebuilt its buckets by then."""
 _CLOCK_EVERY: Final = 60_000_000_000
 _STALL: Final = 8_000_000_000
+"""Without the end of a step, in ns, until the ring is read all the same."""
 
 
 class Recorder:
@@ -73,32 +74,12 @@ class Recorder:
     # What hooks call, on the training thread.
 
     def enter(self, phase: int) -> None:
-        is_idle = self._is_without_phases and self._hidden is None
-        if self.is_off or is_idle or threading.get_ident() != self._thread:
-            return
-        try:
-            now = time.monotonic_ns()
-            self._not_own = 0
-            if self.clock.is_between:
-                if self._hidden is not None:
-                    self._look_for_updates(phase, now)
-                self._is_without_phases = self._budget.level >= EDGES_ONLY
-            if not self._is_without_phases:
-                self.clock.enter(phase, now)
-            self.clock.step.own += time.monotonic_ns() - now - self._not_own
-        except Exception as error:  # noqa: BLE001
-            self.failed(error)
+        if not (self._is_without_phases and self._hidden is None):
+            self.guarded(lambda now: self._enter(phase, now))
 
     def leave(self) -> None:
-        if self.is_off or self._is_without_phases or threading.get_ident() != self._thread:
-            return
-        try:
-            now = time.monotonic_ns()
-            self._not_own = 0
-            self.clock.leave(now)
-            self.clock.step.own += time.monotonic_ns() - now - self._not_own
-        except Exception as error:  # noqa: BLE001
-            self.failed(error)
+        if not self._is_without_phases:
+            self.guarded(self._leave)
 
     def guarded(self, action: Callable[[int], None]) -> None:
         """Run `action(now)` if this is the training thread of a process that records; its time is our own."""
@@ -253,6 +234,17 @@ class Recorder:
             self.note("hooks_missing", f"this version of torch gives no sight of {what}")
         self.windows = Windows(self)
         writer.start()
+
+    def _enter(self, phase: int, now: int) -> None:
+        if self.clock.is_between:
+            if self._hidden is not None:
+                self._look_for_updates(phase, now)
+            self._is_without_phases = self._budget.level >= EDGES_ONLY
+        if not self._is_without_phases:
+            self.clock.enter(phase, now)
+
+    def _leave(self, now: int) -> None:
+        self.clock.leave(now)
 
     def _look_for_updates(self, phase: int, now: int) -> None:
         """While no optimizer's hook was ever called: a step ends with an update that left its mark."""

@@ -14,9 +14,8 @@ from lostflops.ingest.flight_dump import GROUPS_UNKNOWN
 from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
 from lostflops.ingest.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.readers import flight_recorder, kineto
-from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, ranks_with
-from lostflops.store.commit import RANKS_PER_FILE, RunWriter
-from lostflops.store.parquet import ParquetWriter
+from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, in_stretches, ranks_with
+from lostflops.store.commit import RunWriter
 from lostflops.store.tables import COLLECTIVES, FLIGHT, GROUPS, STATS
 
 
@@ -24,13 +23,7 @@ def complete_ranks(run: RunWriter, files: Files, ranks: set[int]) -> None:
     """Complete each of `ranks` that has both files; `files` is changed to name the new parts."""
     with_dump = ranks_with(files, FLIGHT, flight_recorder.NAME)
     with_trace = ranks_with(files, COLLECTIVES, kineto.NAME) | ranks_with(files, GROUPS, kineto.NAME)
-    both = sorted(ranks & with_dump & with_trace)
-    writer = ParquetWriter()
-    try:
-        for first in range(0, len(both), RANKS_PER_FILE):
-            _complete(WrittenRanks(run, files, both[first : first + RANKS_PER_FILE], writer))
-    finally:
-        writer.close()
+    in_stretches(run, files, ranks & with_dump & with_trace, _complete)
 
 
 def _complete(written: WrittenRanks) -> None:

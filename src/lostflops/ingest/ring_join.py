@@ -12,9 +12,8 @@ from typing import Any, Final
 from lostflops.ingest.flight_join import fill, groupless, with_stat
 from lostflops.ingest.gloo_order import FlightEntries
 from lostflops.ingest.readers import capture, flight_recorder, kineto
-from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, ranks_with
-from lostflops.store.commit import RANKS_PER_FILE, RunWriter
-from lostflops.store.parquet import ParquetWriter
+from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, in_stretches, ranks_with
+from lostflops.store.commit import RunWriter
 from lostflops.store.tables import COLLECTIVES, ENQUEUES, FLIGHT, GROUPS, STATS
 
 _AROUND: Final = 120_000_000_000
@@ -25,13 +24,7 @@ _ENTRY: Final = ("record", "name", "op", "bytes_in", "group_id", "seq", "created
 def number_by_ring(run: RunWriter, files: Files, ranks: set[int]) -> None:
     """Complete each of `ranks` that has a trace and a ring; `files` is changed to name the new parts."""
     with_ring = ranks_with(files, ENQUEUES, capture.NAME) - ranks_with(files, FLIGHT, flight_recorder.NAME)
-    both = sorted(ranks & with_ring & ranks_with(files, COLLECTIVES, kineto.NAME))
-    writer = ParquetWriter()
-    try:
-        for first in range(0, len(both), RANKS_PER_FILE):
-            _complete(WrittenRanks(run, files, both[first : first + RANKS_PER_FILE], writer))
-    finally:
-        writer.close()
+    in_stretches(run, files, ranks & with_ring & ranks_with(files, COLLECTIVES, kineto.NAME), _complete)
 
 
 def _complete(written: WrittenRanks) -> None:

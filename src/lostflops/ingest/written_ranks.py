@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lostflops.ingest.readers import kineto
-from lostflops.store.commit import RunWriter
+from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.tables import EVENTS, Table
@@ -60,3 +61,14 @@ class WrittenRanks:
         """When the profiler was switched on: its own span, else the first thing it saw."""
         paths = [self._run.folder / file.path for file in self._own(EVENTS, kineto.NAME, [rank])]
         return self._writer.smallest(paths, "start", f"rank = {rank}", first_if="kind = 'span'")
+
+
+def in_stretches(run: RunWriter, files: Files, ranks: set[int], complete: Callable[[WrittenRanks], None]) -> None:
+    """Complete these ranks, as many at once as a file of many ranks holds."""
+    ordered = sorted(ranks)
+    writer = ParquetWriter()
+    try:
+        for first in range(0, len(ordered), RANKS_PER_FILE):
+            complete(WrittenRanks(run, files, ordered[first : first + RANKS_PER_FILE], writer))
+    finally:
+        writer.close()

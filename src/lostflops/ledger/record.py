@@ -275,58 +275,36 @@ def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
+_TIMES: Final = "rank, event, lane, start, start + dur as stop"
+
+
 def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     chosen = f"rank in ({', '.join(map(str, ranks))})"
-    times = "rank, event, lane, start, start + dur as stop"
     names = Vocabulary(run, _NAME_KEY, "kind, coalesce(name, '')", f"events where {chosen} and ({_DEVICE} or {_HOST})")
     notes = Vocabulary(run, _NOTE_KEY, _NOTE, f"events where {chosen} and {_DEVICE}")
     modules, module_key = _modules(run, chosen)
-    groups = Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
-    link = "coalesce(correlation, -1) as correlation"
-    host = Batch(run, f"select {times}, {link}, {_NAME_KEY} as name from events where {chosen} and {_HOST}", ranks)
+    link = f"{_TIMES}, coalesce(correlation, -1) as correlation, {_NAME_KEY} as name"
+    host = Batch(run, f"select {link} from events where {chosen} and {_HOST}", ranks)
     device = Batch(
         run,
-        f"select {times}, {link}, {_NAME_KEY} as name, {_NOTE_KEY} as annotation, {module_key} as module, "
-        "coalesce(step, -1) as step, coalesce(occupancy, -1) as occupancy "
-        f"from events where {chosen} and {_DEVICE}",
+        f"select {link}, {_NOTE_KEY} as annotation, {module_key} as module, coalesce(step, -1) as step, "
+        f"coalesce(occupancy, -1) as occupancy from events where {chosen} and {_DEVICE}",
         ranks,
     )
-    gloo = Batch(
-        run, f"select {times}, {module_key} as module from events where {chosen} and kind = 'host_comm'", ranks
-    )
-    steps = Batch(
-        run,
-        "select rank, step as number, lane, start, stop, coalesce(device_start, -1) as device_start, "
-        f"coalesce(device_stop, -1) as device_stop from steps where {chosen} order by start",
-        ranks,
-    )
-    collectives = Batch(
-        run,
-        f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
-        "coalesce(is_transfer, op in ('send', 'recv'), false) as transfer "
-        "from collectives left join arrivals using (rank, event) "
-        f"where {chosen} and event is not null",
-        ranks,
-    )
-    worked = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quoted, sorted(FORMULAS)))})"
-    efforts = Vocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", worked)
-    formulas = Batch(run, f"select {times}, {_EFFORT_KEY} as effort from {worked}", ranks)
-    numbered = Batch(
-        run,
-        "select rank, lane, start, start + dur as stop, coalesce(forward_thread, 0) as forward_thread from events "
-        f"where {chosen} and kind = 'op' and sequence is not null",
-        ranks,
-    )
+    beside = f"select {_TIMES}, {module_key} as module from events where {chosen} and kind = 'host_comm'"
+    gloo = Batch(run, beside, ranks)
+    steps, numbered = _steps(run, chosen, ranks), _numbered(run, chosen, ranks)
+    meetings, groups = _meetings(run, chosen, ranks)
+    formulas, efforts, works = _worked(run, chosen, ranks)
     placed = Batch(run, _placed(chosen, module_key), ranks)
     samples = Batch(run, f"select rank, time, stack from samples where {chosen} and stack <> ''", ranks)
-    works = tuple((name, op_work(name, *told)) for name, *told in efforts.values)
     kind_codes = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind, _ in names.values], np.int64)
     trait_codes = np.array([0 if kind in KINDS else traits(kind, name) for kind, name in names.values], np.int64)
     texts = tuple(name for _, name in names.values)
     for rank in ranks:
         calls, correlation = _host(host.of(rank), names, trait_codes)
         work = _device(device.of(rank), (names, notes, modules), kind_codes, host=calls, called=correlation)
-        beside, shared = gloo.of(rank), collectives.of(rank)
+        own = gloo.of(rank)
         yield Record(
             rank,
             texts,
@@ -335,20 +313,65 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
             calls,
             work,
             Steps(**steps.of(rank)),
-            Gloo(beside["event"], beside["start"], beside["stop"], modules.codes(beside["module"])),
-            Collectives(
-                shared["event"],
-                groups.codes(shared["group_key"]),
-                shared["wait"],
-                shared["late"].astype(np.int64),
-                shared["transfer"],
-                tuple(group for (group,) in groups.values),
-            ),
+            Gloo(own["event"], own["start"], own["stop"], modules.codes(own["module"])),
+            _collectives(meetings.of(rank), groups),
             _formulas(formulas.of(rank), efforts, works),
             Numbered(**numbered.of(rank)),
             _placed_rows(placed.of(rank), modules),
             Samples(**samples.of(rank)),
         )
+
+
+def _steps(run: Run, chosen: str, ranks: Sequence[int]) -> Batch:
+    return Batch(
+        run,
+        "select rank, step as number, lane, start, stop, coalesce(device_start, -1) as device_start, "
+        f"coalesce(device_stop, -1) as device_stop from steps where {chosen} order by start",
+        ranks,
+    )
+
+
+def _numbered(run: Run, chosen: str, ranks: Sequence[int]) -> Batch:
+    return Batch(
+        run,
+        "select rank, lane, start, start + dur as stop, coalesce(forward_thread, 0) as forward_thread from events "
+        f"where {chosen} and kind = 'op' and sequence is not null",
+        ranks,
+    )
+
+
+def _meetings(run: Run, chosen: str, ranks: Sequence[int]) -> tuple[Batch, Vocabulary]:
+    groups = Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
+    found = Batch(
+        run,
+        f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
+        "coalesce(is_transfer, op in ('send', 'recv'), false) as transfer "
+        "from collectives left join arrivals using (rank, event) "
+        f"where {chosen} and event is not null",
+        ranks,
+    )
+    return found, groups
+
+
+def _collectives(columns: dict[str, Any], groups: Vocabulary) -> Collectives:
+    return Collectives(
+        columns["event"],
+        groups.codes(columns["group_key"]),
+        columns["wait"],
+        columns["late"].astype(np.int64),
+        columns["transfer"],
+        tuple(group for (group,) in groups.values),
+    )
+
+
+def _worked(
+    run: Run, chosen: str, ranks: Sequence[int]
+) -> tuple[Batch, Vocabulary, tuple[tuple[str, Work | None], ...]]:
+    """Ops with a formula, their distinct arguments, and what these come to."""
+    known = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quoted, sorted(FORMULAS)))})"
+    efforts = Vocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", known)
+    works = tuple((name, op_work(name, *told)) for name, *told in efforts.values)
+    return Batch(run, f"select {_TIMES}, {_EFFORT_KEY} as effort from {known}", ranks), efforts, works
 
 
 _NO_KEY: Final = "0::ubigint"
