@@ -11,7 +11,8 @@
     │   ├── RunTooNew                  written by a newer Lostflops
     │   ├── RunBusy                    another ingest is writing to it
     │   └── BrokenRun                  a part is missing or damaged
-    └── QueryError                 6   SQL that the store refuses
+    ├── QueryError                 6   SQL that the store refuses
+    └── UnknownCost                3   nothing that was measured or published tells it
 
 A message says what was found and what to do about it. The command line prints it
 without a traceback and exits with the code above; 3 is kept for "inconclusive" verdicts,
@@ -67,3 +68,9 @@ class BrokenRun(RunError):
 
 class QueryError(LostflopsError):
     exit_code = 6
+
+
+class UnknownCost(LostflopsError):
+    """Neither a measurement nor a published model tells what something costs."""
+
+    exit_code = 3

@@ -102,6 +102,38 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """Points by x and y, drawn as `marks` where they were measured and as a `line` where they were computed."""
+
+    name: str
+    drawn: Literal["marks", "line"]
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Series over a common x. Axes are fields, so that a renderer knows units; each can be logarithmic."""
+
+    name: str
+    title: str
+    x: Field
+    y: Field
+    series: tuple[Series, ...]
+    log_x: bool = True
+    log_y: bool = True
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "series": series.name,
+                self.x.name: [x for x, _ in series.points],
+                self.y.name: [y for _, y in series.points],
+            }
+            for series in self.series
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Stacks:
     """Stacks, each as its frames from the outermost, how often it was seen, and the time that it stands for. `kinds`
     tells what each frame is."""
@@ -241,7 +273,7 @@ class Findings:
         return [asdict(finding) for finding in self.items]
 
 
-Block = Table | Pairs | Section | HeatMap | Stacks | Lines | Waterfall | Findings
+Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Waterfall | Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.align.answers import clock_notes, clock_of
+from lostflops.facts.bandwidth import bus_factor
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.ledger.record import UNKNOWN_GROUP
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_ROWS: Final = 20
-_SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all")
 
 _QUERY: Final = """
     with windows(rank, start, stop) as (values {windows}),
@@ -124,21 +124,6 @@ def _groups(groups: dict[str, list[Overlap]]) -> Table:
     )
     ordered = tuple(sorted(rows, key=lambda row: -row[4]))
     return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)
-
-
-def bus_factor(op: str, size: int | None) -> float | None:
-    """What a byte of algbw costs on a link: NCCL's busbw, with the size of the group.
-
-    >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 4), bus_factor("broadcast", 8), bus_factor("barrier", 8)
-    (1.75, 0.75, 1.0, None)
-    """
-    if op in {"broadcast", "reduce", "send", "recv", "send_recv"}:
-        return 1.0
-    if not size:
-        return None
-    if op == "all_reduce":
-        return 2 * (size - 1) / size
-    return (size - 1) / size if op in _SHARDED else None
 
 
 def _collectives(found: Sequence[tuple[Any, ...]], limit: int) -> Table:

@@ -1,0 +1,20 @@
+"""What a byte of a collective costs on a link."""
+
+from typing import Final
+
+_SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all")
+
+
+def bus_factor(op: str, size: int | None) -> float | None:
+    """What a byte of algbw costs on a link: NCCL's busbw, with the size of the group.
+
+    >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 4), bus_factor("broadcast", 8), bus_factor("barrier", 8)
+    (1.75, 0.75, 1.0, None)
+    """
+    if op in {"broadcast", "reduce", "send", "recv", "send_recv"}:
+        return 1.0
+    if not size:
+        return None
+    if op == "all_reduce":
+        return 2 * (size - 1) / size
+    return (size - 1) / size if op in _SHARDED else None

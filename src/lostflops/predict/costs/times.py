@@ -1,0 +1,61 @@
+"""How long a collective takes: the question, the answer, and who can be asked.
+
+Sizes follow NCCL: of the tensor for all-reduce, broadcast and send/recv, of the gathered tensor for all-gather, of the
+whole input for reduce-scatter and all-to-all. Times are transfers, from the last arrival on; waiting is never in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
+OPS: Final[tuple[Op, ...]] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """So many ranks, evenly on so many hosts.
+
+    >>> Group(16, 2).per_host, Group(8, 8).level, Group(8, 1).level, Group(16, 2).level
+    (8, 'across', 'host', 'world')
+    """
+
+    ranks: int
+    hosts: int = 1
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.hosts <= self.ranks, f"{self.ranks} ranks on {self.hosts} hosts"
+
+    @property
+    def per_host(self) -> int:
+        return -(-self.ranks // self.hosts)
+
+    @property
+    def level(self) -> str:
+        """`host` inside one, `across` with one rank on each, `world` both."""
+        if self.hosts == 1:
+            return "host"
+        return "across" if self.hosts == self.ranks else "world"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTime:
+    """A time in ns with its interval, and what it rests on. `reach` says what was extrapolated, and is empty inside
+    what was measured."""
+
+    ns: float
+    low: float
+    high: float
+    algorithm: str
+    source: str
+    reach: str = ""
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.low <= self.ns <= self.high, f"{self.source}: {self.low}, {self.ns}, {self.high}"
+
+
+class Times(Protocol):
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        """The time of one collective of `size` bytes; raises `UnknownCost` where there is nothing to tell it from."""
+        ...
