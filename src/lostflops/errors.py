@@ -15,8 +15,7 @@
     └── UnknownCost                3   nothing that was measured or published tells it
 
 A message says what was found and what to do about it. The command line prints it
-without a traceback and exits with the code above; 3 is kept for "inconclusive" verdicts,
-130 is an interrupt.
+without a traceback and exits with the code above; 130 is an interrupt.
 """
 
 

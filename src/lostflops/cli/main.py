@@ -51,7 +51,7 @@ EXIT_CODES = (
     (0, "success"),
     (1, "any other failure"),
     (2, "the request cannot be carried out"),
-    (3, "inconclusive (kept for verdicts)"),
+    (3, "cannot tell: something to tell it from is missing"),
     (4, "a source cannot be used"),
     (5, "a run cannot be used"),
     (6, "the query was refused"),
