@@ -6,6 +6,11 @@ A `Curve` is what a fit found. It knows neither how it was fitted nor which coll
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, isfinite, log2, sqrt
+from typing import Final, NamedTuple
+
+BEYOND: Final = 0.1
+"""What the interval grows by on each side, as a share of the time, with every doubling beyond what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +22,40 @@ class Constant:
     high: float
 
 
+class Predicted(NamedTuple):
+    """A time in ns with its interval. `reach` says how far beyond the measured sizes it lies, and is empty inside."""
+
+    ns: float
+    low: float
+    high: float
+    reach: str
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A line between two measured sizes, in bytes. alpha is in ns and, in a piece that does not begin at the smallest
     size, an intercept that may be negative; beta is in ns per byte. `spread` is the relative deviation of what was
-    measured from the line, one sigma."""
+    measured from the line, one sigma, and `margin` the same at the confidence of the intervals. `shape` holds the
+    squared half widths of alpha and beta, and what they have in common."""
 
     first: int
     last: int
     alpha: Constant
     beta: Constant
     spread: float
+    margin: float = inf
+    shape: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def at(self, size: float) -> float:
         return self.alpha.value + self.beta.value * size
+
+    def half_width(self, size: float) -> float:
+        """Of the interval around the line, for the median of a new measurement of that size."""
+        alpha, beta, both = self.shape
+        if not isfinite(self.margin + alpha):
+            return inf
+        line = max(0.0, alpha + size * (2 * both + size * beta))
+        return sqrt(line + (self.margin * self.at(size)) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +72,43 @@ class Curve:
         return found
 
     def at(self, size: int) -> float:
-        return self.piece(size).at(size)
+        return max(0.0, self.piece(size).at(size))
 
     @property
     def sizes(self) -> tuple[int, int]:
         """The smallest and the largest that were measured."""
         return self.pieces[0].first, self.pieces[-1].last
+
+    def interval(self, size: int) -> Predicted:
+        """The time with its interval. Between two pieces it holds what either says; beyond the measured sizes it
+        widens with the distance."""
+        ns, reach = self.at(size), self.reach(size)
+        widened = BEYOND * self._doublings(size) * ns
+        sides = [piece.half_width(size) + widened for piece in self._near(size)]
+        centres = [piece.at(size) for piece in self._near(size)]
+        low = min(centre - side for centre, side in zip(centres, sides, strict=True))
+        high = max(centre + side for centre, side in zip(centres, sides, strict=True))
+        return Predicted(ns, min(max(0.0, low), ns), max(high, ns), reach)
+
+    def reach(self, size: int) -> str:
+        """How far a size lies beyond those that were measured.
+
+        >>> line = Piece(1000, 8000, Constant(1, 0, 2), Constant(1, 0, 2), 0.01)
+        >>> Curve((line,)).reach(32000), Curve((line,)).reach(250), Curve((line,)).reach(4000)
+        ('4x the largest size measured', '1/4 of the smallest size measured', '')
+        """
+        smallest, largest = self.sizes
+        if size > largest:
+            return f"{size / largest:.3g}x the largest size measured"
+        return f"1/{smallest / max(size, 1):.3g} of the smallest size measured" if size < smallest else ""
+
+    def _near(self, size: int) -> tuple[Piece, ...]:
+        """The piece that holds there, with the next one where the size lies between both."""
+        for piece, following in zip(self.pieces, self.pieces[1:], strict=False):
+            if piece.last < size < following.first:
+                return piece, following
+        return (self.piece(size),)
+
+    def _doublings(self, size: int) -> float:
+        smallest, largest = self.sizes
+        return max(0.0, log2(max(size, 1) / largest), log2(smallest / max(size, 1)))

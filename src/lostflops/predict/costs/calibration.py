@@ -1,0 +1,153 @@
+"""A calibration: every sample that was measured on a cluster, as its file holds them, and the curves through them.
+
+>>> sample = Collective(op="all_reduce", level="host", ranks=8, hosts=1, bytes=1024, ns=(9000, 9100))
+>>> Calibration(collectives=(sample,)).samples["all_reduce", "host", 8, 1]
+{1024: [9000, 9100]}
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lostflops.errors import BrokenSource, UnknownCost, UnknownFormat
+from lostflops.predict.costs.curve import Curve
+from lostflops.predict.costs.fit import fit
+
+SCHEMA: Final = "lostflops.calibration/1"
+_FAMILY: Final = SCHEMA.rpartition("/")[0]
+
+Key = tuple[str, str, int, int]
+"""Operation, level, ranks and hosts of a group."""
+Samples = dict[int, list[int]]
+"""Times in ns by size."""
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    ranks: tuple[int, ...] = ()
+    cpu: str | None = None
+    cores: int | None = None
+    memory: int | None = None
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """All samples of one size; sizes as in times.py. `at_once` groups of this level ran at the same time."""
+
+    op: str
+    level: str
+    ranks: int
+    hosts: int
+    bytes: int
+    ns: tuple[int, ...]
+    at_once: int = 1
+    dtype: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.op, self.level, self.ranks, self.hosts
+
+
+class Matmul(msgspec.Struct, frozen=True, kw_only=True):
+    dtype: str
+    m: int
+    n: int
+    k: int
+    ns: tuple[int, ...]
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes` were read and written together."""
+
+    kind: str
+    bytes: int
+    ns: tuple[int, ...]
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    ns: tuple[int, ...]
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    direction: str
+    bytes: int
+    ns: tuple[int, ...]
+    pinned: bool = False
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    schema: str = SCHEMA
+    date: str | None = None
+    seconds: float | None = None
+    lostflops: str | None = None
+    torch: str | None = None
+    python: str | None = None
+    backend: str | None = None
+    nccl: str | None = None
+    device: str | None = None
+    device_name: str | None = None
+    world_size: int | None = None
+    hosts: tuple[Host, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    matmuls: tuple[Matmul, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def samples(self) -> dict[Key, Samples]:
+        """By operation and group: all samples of each size, in the order of sizes."""
+        found: dict[Key, Samples] = {}
+        for one in sorted(self.collectives, key=lambda one: (one.key, one.bytes)):
+            if one.ns:
+                found.setdefault(one.key, {}).setdefault(one.bytes, []).extend(one.ns)
+        return found
+
+    @cached_property
+    def curves(self) -> dict[Key, Curve]:
+        """By operation and group; what was measured at one size alone has none."""
+        found: dict[Key, Curve] = {}
+        for key, samples in self.samples.items():
+            try:
+                found[key] = fit(list(samples), list(samples.values()))
+            except UnknownCost:
+                continue
+        return found
+
+
+class _Header(msgspec.Struct):
+    schema: str = ""
+
+
+def read_calibration(path: Path | str) -> Calibration:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BrokenSource(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        schema = msgspec.json.decode(data, type=_Header).schema
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnknownFormat(f"{path} is no calibration file: {error}. Make one with lostflops calibrate") from error
+    family, _, version = schema.rpartition("/")
+    if family != _FAMILY:
+        found = f"its schema is {schema!r}" if schema else "it names no schema"
+        raise UnknownFormat(f"{path} is no calibration file: {found}, not {SCHEMA!r}")
+    if schema != SCHEMA:
+        raise BrokenSource(f"{path} has schema version {version}; this Lostflops reads {SCHEMA}. Update it")
+    try:
+        return msgspec.json.decode(data, type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BrokenSource(f"{path} is damaged: {error}") from error
+
+
+def write_calibration(calibration: Calibration, path: Path | str) -> None:
+    """Whole or not at all."""
+    target = Path(path)
+    written = target.with_name(f".{target.name}.part")
+    written.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
+    written.replace(target)
