@@ -1,0 +1,123 @@
+"""Steps and bytes of the algorithms behind collectives: what carries a measurement from one size of group to another.
+
+An algorithm does `steps` one after the other, and puts `share` times the size on the busiest link. So alpha goes with
+steps and beta with share, and T of m ranks follows from T of n:
+
+    T_m(S) = a T_n(S b / a)    with a = steps(m) / steps(n) and b = share(m) / share(n)
+
+For a ring b / a is n / m: the same bytes in each message, in more steps. Whatever bends a curve at a size of message
+(protocols, sockets, caches) bends it at the same one again, and no intercept turns negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.predict.costs.times import Group, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    steps: Callable[[int], float]
+    share: Callable[[int], float]
+
+
+def doublings(ranks: int) -> int:
+    """
+    >>> [doublings(ranks) for ranks in (1, 2, 3, 8, 9)]
+    [0, 1, 2, 3, 4]
+    """
+    return (ranks - 1).bit_length()
+
+
+_RING_TWICE: Final = Form(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n)
+_RING: Final = Form(lambda n: n - 1, lambda n: (n - 1) / n)
+_CHAIN: Final = Form(lambda n: n - 1, lambda n: min(n - 1, 1))
+_TREE_TWICE: Final = Form(lambda n: 2 * doublings(n), lambda n: 2 * min(n - 1, 1))
+_BINOMIAL: Final = Form(doublings, doublings)
+_ONCE: Final = Form(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
+
+FORMS: Final[dict[tuple[str, str], Form]] = {
+    ("all_reduce", "ring"): _RING_TWICE,
+    ("all_reduce", "tree"): _TREE_TWICE,
+    ("all_gather", "ring"): _RING,
+    ("reduce_scatter", "ring"): _RING,
+    ("all_to_all", "sends"): _RING,
+    ("broadcast", "ring"): _CHAIN,
+    ("broadcast", "tree"): _BINOMIAL,
+    ("send_recv", "sends"): _ONCE,
+}
+"""A tree's all-reduce is pipelined: its steps overlap, and each link carries the size up and down. gloo's broadcast is
+not: every step sends it whole."""
+
+_NCCL: Final[dict[str, str]] = {
+    "all_reduce": "ring",
+    "all_gather": "ring",
+    "reduce_scatter": "ring",
+    "all_to_all": "sends",
+    "broadcast": "ring",
+    "send_recv": "sends",
+}
+BACKENDS: Final[dict[str, dict[str, str]]] = {
+    "gloo": {**_NCCL, "broadcast": "tree"},
+    "nccl": _NCCL,
+}
+"""Which algorithm carries an op. gloo: allreduce.cc, allgather.cc, alltoall.cc and broadcast.cc of its public source;
+PyTorch reduces and scatters there by an all-reduce, whose steps and bytes grow as a ring's. NCCL changes between ring
+and tree by size; the ring carries the large ones, and the interval has to hold the others."""
+
+
+def algorithm_of(backend: str, op: str) -> str:
+    """
+    >>> algorithm_of("gloo", "broadcast"), algorithm_of("nccl", "broadcast")
+    ('tree', 'ring')
+    """
+    return BACKENDS.get(backend, _NCCL)[op]
+
+
+def carried(measured: Form, ranks_measured: int, wanted: Form, ranks: int) -> tuple[float, float]:
+    """What to multiply a time with that was measured, and what the size at which to read it.
+
+    >>> ring = FORMS["all_reduce", "ring"]
+    >>> carried(ring, 2, ring, 8)
+    (7.0, 0.25)
+    """
+    assert ranks_measured > 1, "one rank tells nothing of links"
+    steps = wanted.steps(ranks) / measured.steps(ranks_measured)
+    share = wanted.share(ranks) / measured.share(ranks_measured)
+    return steps, share / steps if steps else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One collective of several that make up another."""
+
+    op: Op
+    size: int
+    group: Group
+
+
+def hierarchical(op: Op, size: int, group: Group) -> tuple[Part, ...]:
+    """An op on hosts with several ranks each, as collectives inside hosts and across them; each part has its turn.
+
+    >>> [(part.op, part.size, part.group.ranks) for part in hierarchical("all_reduce", 8000, Group(16, 2))]
+    [('reduce_scatter', 8000, 8), ('all_reduce', 1000, 2), ('all_gather', 8000, 8)]
+    """
+    each = group.per_host
+    inside, across = Group(each), Group(group.hosts, group.hosts)
+    shard = -(-size // each)
+    parts: dict[Op, tuple[Part, ...]] = {
+        "all_reduce": (
+            Part("reduce_scatter", size, inside),
+            Part("all_reduce", shard, across),
+            Part("all_gather", size, inside),
+        ),
+        "all_gather": (Part("all_gather", shard, across), Part("all_gather", size, inside)),
+        "reduce_scatter": (Part("reduce_scatter", size, inside), Part("reduce_scatter", shard, across)),
+        "all_to_all": (Part("all_to_all", size, inside), Part("all_to_all", size, across)),
+        "broadcast": (Part("broadcast", size, across), Part("broadcast", size, inside)),
+        "send_recv": (Part("send_recv", size, Group(2, min(group.hosts, 2))),),
+    }
+    return tuple(part for part in parts[op] if part.group.ranks > 1)

@@ -1,0 +1,257 @@
+"""Times of collectives from whatever is known of a cluster, the surest first.
+
+A group is looked up as it was measured, then carried over from another size of group at the same level, then put
+together from collectives inside hosts and across them: first in a calibration, then in what a run's own collectives
+taught. NCCL's model for a described topology is asked last. Each answer says which it was and what was stretched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final, Protocol
+
+from lostflops.errors import UnknownCost
+from lostflops.predict.costs.algorithms import FORMS, algorithm_of, carried, hierarchical
+from lostflops.predict.costs.curve import Curve
+from lostflops.predict.costs.nccl import nccl_times
+from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op
+from lostflops.predict.costs.topology import Topology
+from lostflops.units import format_bytes
+
+Key = tuple[str, str, int, int]
+"""op, level, ranks, hosts."""
+
+ERROR_PER_DOUBLING: Final = 0.15
+"""Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured."""
+SIZE_ERROR_PER_DOUBLING: Final = 0.05
+ANOTHER_ALGORITHM: Final = 0.5
+"""Of a time that was measured with another algorithm."""
+SIZES: Final = tuple(1 << power for power in range(10, 34))
+"""1 KiB to 8 GiB: where algorithms are compared."""
+
+_ALGORITHMS: Final = ("ring", "tree", "hierarchical", "sends")
+_PAIRS: Final = {"host": ("pair.host", "host"), "across": ("pair.across", "across"), "world": ("pair.across", "across")}
+
+
+class Measured(Protocol):
+    """A calibration, or what stands for one."""
+
+    @property
+    def backend(self) -> str | None: ...
+    @property
+    def date(self) -> str | None: ...
+    @property
+    def curves(self) -> Mapping[Key, Curve]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    ns: float
+    low: float
+    high: float
+    reach: str
+
+    def widened(self, factor: float, *reaches: str) -> _Found:
+        reach = "; ".join(filter(None, (self.reach, *reaches)))
+        return _Found(self.ns, self.low / factor, self.high * factor, reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Curves with what they are called in an answer."""
+
+    name: str
+    backend: str
+    curves: Mapping[Key, Curve]
+    errors: Mapping[tuple[str, str], float]
+
+    @classmethod
+    def of(cls, name: str, measured: Measured) -> _Source:
+        backend = measured.backend or ""
+        curves = {key: curve for key, curve in measured.curves.items() if key[0] in OPS}
+        return cls(name, backend, curves, _errors(backend, curves))
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None) -> CollectiveTime | None:
+        if algorithm == "hierarchical" and group.level != "world":
+            algorithm = None
+        wanted = algorithm or algorithm_of(self.backend, op)
+        found = self._at_level(op, size, group, wanted) if (op, wanted) in FORMS else None
+        if found is None and algorithm in {None, "hierarchical"} and group.level == "world":
+            wanted, found = "hierarchical", self._composed(op, size, group)
+        if found is None:
+            return None
+        return CollectiveTime(found.ns, found.low, found.high, wanted, self.name, found.reach)
+
+    def _at_level(self, op: Op, size: int, group: Group, algorithm: str) -> _Found | None:
+        """From the nearest group that was measured at the same level."""
+        near = min(self._keys(op, group), key=lambda key: _distance(key, op, group), default=None)
+        if near is None:
+            return None
+        _, level, ranks, hosts = near
+        native = algorithm_of(self.backend, op)
+        factor, scale = carried(FORMS[op, native], ranks, FORMS[op, algorithm], 2 if op == "send_recv" else group.ranks)
+        found = _read(self.curves[near], size, factor, scale)
+        if algorithm != native:
+            found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native}")
+        if op == "send_recv" or (ranks, hosts) == (group.ranks, group.hosts):
+            return found
+        doublings = abs(math.log2(group.ranks / ranks)) or abs(math.log2(group.hosts / hosts))
+        error = (1 + self.errors.get((op, level), ERROR_PER_DOUBLING)) ** doublings
+        return found.widened(error, f"{_said(group)} from {_said(Group(ranks, hosts))}")
+
+    def _keys(self, op: Op, group: Group) -> Iterator[Key]:
+        if op == "send_recv":
+            for level in _PAIRS[group.level]:
+                if found := [key for key in self.curves if key[:2] == (op, level)]:
+                    yield from found
+                    return
+            yield from (key for key in self.curves if key[:2] == (op, "ring") and (key[3] > 1) == (group.hosts > 1))
+            return
+        yield from (key for key in self.curves if key[:2] == (op, group.level) and key[2] > 1)
+
+    def _composed(self, op: Op, size: int, group: Group) -> _Found | None:
+        parts = []
+        for part in hierarchical(op, size, group):
+            native = algorithm_of(self.backend, part.op)
+            found = self._at_level(part.op, part.size, part.group, native)
+            if found is None:
+                return None
+            parts.append(found)
+        reaches = dict.fromkeys(part.reach for part in parts if part.reach)
+        return _Found(
+            sum(part.ns for part in parts),
+            sum(part.low for part in parts),
+            sum(part.high for part in parts),
+            "; ".join(reaches),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """Answers for a group from what was measured, learned or described; satisfies `Times`."""
+
+    sources: tuple[_Source, ...]
+    topology: Topology | None
+
+    @classmethod
+    def of(
+        cls, *, calibration: Measured | None = None, learned: Measured | None = None, topology: Topology | None = None
+    ) -> CollectiveTimes:
+        sources = []
+        if calibration is not None:
+            day = f" of {calibration.date[:10]}" if calibration.date else ""
+            sources.append(_Source.of(f"calibration{day}", calibration))
+        if learned is not None:
+            sources.append(_Source.of("learned from the run's own collectives", learned))
+        return cls(tuple(sources), topology)
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        if group.ranks == 1:
+            return CollectiveTime(0.0, 0.0, 0.0, "none", "one rank sends nothing")
+        for source in self.sources:
+            if found := source.time(op, size, group, algorithm):
+                return found
+        if self.topology is not None and (modelled := _modelled(op, size, group, algorithm, self.topology)):
+            return modelled
+        raise UnknownCost(self._unknown(op, group, algorithm))
+
+    def choices(self, op: Op, size: int, group: Group) -> tuple[CollectiveTime, ...]:
+        """All algorithms that the surest source tells of, the fastest first."""
+        for source in self.sources:
+            if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in _ALGORITHMS):
+                return found
+        if self.topology is not None:
+            known = nccl_times(op, size, group, self.topology)
+            return _fastest_first((*known, _modelled(op, size, group, "hierarchical", self.topology)))
+        raise UnknownCost(self._unknown(op, group, None))
+
+    def crossover(self, op: Op, group: Group) -> tuple[tuple[int, str], ...]:
+        """Which algorithm wins from which size on."""
+        found: list[tuple[int, str]] = []
+        for size in SIZES:
+            best = self.choices(op, size, group)[0].algorithm
+            if not found or found[-1][1] != best:
+                found.append((size, best))
+        return tuple(found)
+
+    def _unknown(self, op: Op, group: Group, algorithm: str | None) -> str:
+        what = f"{op} by {algorithm}" if algorithm else op
+        known = sorted({f"{level} of {ranks}" for source in self.sources for _, level, ranks, _ in source.curves})
+        held = f"what was measured has {', '.join(known)}" if known else "nothing was measured"
+        return (
+            f"nothing tells how long {what} takes on {_said(group)} ({held}): run lostflops calibrate on "
+            f"{'one host' if group.hosts == 1 else 'two hosts or more'}, or describe the machine with --topology"
+        )
+
+
+def _fastest_first(times: Iterable[CollectiveTime | None]) -> tuple[CollectiveTime, ...]:
+    known = {time.algorithm: time for time in times if time is not None}
+    return tuple(sorted(known.values(), key=lambda time: time.ns))
+
+
+def _modelled(op: Op, size: int, group: Group, algorithm: str | None, topology: Topology) -> CollectiveTime | None:
+    if algorithm == "hierarchical" and group.level == "world":
+        parts = [nccl_times(part.op, part.size, part.group, topology)[0] for part in hierarchical(op, size, group)]
+        return CollectiveTime(
+            sum(part.ns for part in parts),
+            sum(part.low for part in parts),
+            sum(part.high for part in parts),
+            "hierarchical",
+            f"NCCL's model for {topology.name} (in hosts, then across), not measured",
+        )
+    times = nccl_times(op, size, group, topology)
+    wanted = None if algorithm == "hierarchical" else algorithm
+    return next((time for time in times if wanted in {None, time.algorithm}), None)
+
+
+def _said(group: Group) -> str:
+    return f"{group.ranks} ranks on {group.hosts} host{'s' if group.hosts > 1 else ''}"
+
+
+def _distance(key: Key, op: Op, group: Group) -> tuple[bool, float, float]:
+    """Groups with as many ranks in a host first, then the nearest in ranks, then in hosts."""
+    _, _, ranks, hosts = key
+    if op == "send_recv":
+        return (False, ranks, hosts)
+    other = Group(ranks, hosts)
+    same = group.level != "world" or other.per_host == group.per_host
+    return (not same, abs(math.log2(group.ranks / ranks)), abs(math.log2(group.hosts / hosts)))
+
+
+def _read(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _Found:
+    """`factor` times the curve at `scale` times the size; outside what was measured the interval widens."""
+    at = max(round(size * scale), 1)
+    piece, (first, last) = curve.piece(at), curve.sizes
+    ns, spread = max(piece.at(at), 0.0), 2 * piece.spread
+    low, high = ns / (1 + spread), ns * (1 + spread)
+    beyond = math.log2(max(first / at, at / last, 1.0))
+    reach = ""
+    if beyond:
+        low = min(low, max(piece.alpha.low + piece.beta.low * at, 0.0))
+        high = max(high, piece.alpha.high + piece.beta.high * at)
+        error = (1 + SIZE_ERROR_PER_DOUBLING) ** beyond
+        low, high = low / error, high * error
+        side = f"below {format_bytes(first)}" if at < first else f"above {format_bytes(last)}"
+        reach = f"{format_bytes(at)} is {side}, where nothing was measured"
+    return _Found(factor * ns, factor * low, factor * high, reach)
+
+
+def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], float]:
+    """How wrong a carried curve is for each doubling of ranks, by groups of which both were measured."""
+    found: dict[tuple[str, str], float] = {}
+    for one, other in permutations(curves, 2):
+        op, level, ranks, _ = one
+        if other[:2] != (op, level) or op == "send_recv" or ranks in {1, other[2]} or other[2] == 1:
+            continue
+        form = FORMS[op, algorithm_of(backend, op)]
+        factor, scale = carried(form, ranks, form, other[2])
+        curve = curves[other]
+        for size in (*curve.sizes, round(math.sqrt(math.prod(curve.sizes)))):
+            ns, truth = _read(curves[one], size, factor, scale).ns, curve.at(size)
+            if ns > 0 and truth > 0:
+                error = math.exp(abs(math.log(ns / truth) / math.log2(other[2] / ranks))) - 1
+                found[op, level] = max(found.get((op, level), ERROR_PER_DOUBLING), error)
+    return found

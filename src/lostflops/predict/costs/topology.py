@@ -1,0 +1,163 @@
+"""How the devices of a cluster are joined: a named machine, or a small file that describes one.
+
+Bandwidths are GB/s per direction as datasheets state them; what a library reaches of that is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from lostflops.errors import UsageError
+from lostflops.facts.devices import find_device
+
+Link = Literal["nvlink", "pci"]
+Cpu = Literal["intel", "amd"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Hosts that are all alike. `scaleup_gbs` is what one device sends to its peers in the host, `nic_gbs` what one
+    network adapter sends; without adapters there is one host. `nvls` says that the switch between the devices reduces
+    (NVLink SHARP)."""
+
+    name: str
+    device: str | None
+    gpus_per_host: int
+    scaleup_gbs: float
+    nics_per_host: int
+    nic_gbs: float
+    link: Link
+    source: str
+    cpu: Cpu | None = None
+    nvls: bool = False
+
+
+SLOWEST_NVLINK_GBS: Final = 100
+"""A device with less than this to its peers is taken to reach them over PCIe, unless its file says otherwise."""
+
+
+def _machine(name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu) -> Topology:
+    """Eight devices behind NVSwitch, as all of the below are."""
+    known = find_device(device)
+    assert known is not None, device
+    assert known.scaleup_gbs is not None, device
+    reduces = not known.name.startswith("A100")
+    return Topology(name, device, 8, known.scaleup_gbs, *nics, "nvlink", source, cpu, reduces)
+
+
+TOPOLOGIES: Final = {
+    topology.name: topology
+    for topology in (
+        _machine("dgx-a100", "A100-SXM4-80GB", (8, 25), "NVIDIA DGX A100 datasheet (8x 200 Gb/s HDR)", "amd"),
+        _machine("dgx-h100", "H100 80GB HBM3", (8, 50), "NVIDIA DGX H100 datasheet (8x 400 Gb/s NDR)", "intel"),
+        _machine("dgx-h200", "H200", (8, 50), "NVIDIA DGX H200 datasheet (8x 400 Gb/s NDR)", "intel"),
+        _machine("dgx-b200", "B200", (8, 50), "NVIDIA DGX B200 datasheet (8x 400 Gb/s NDR)", "intel"),
+        _machine("p4d.24xlarge", "A100-SXM4-40GB", (4, 12.5), "AWS EC2 P4 instances (400 Gb/s EFA)", "intel"),
+        _machine("p5.48xlarge", "H100 80GB HBM3", (32, 12.5), "AWS EC2 P5 instances (3200 Gb/s EFA)", "amd"),
+    )
+}
+
+_EXAMPLE: Final = 'device = "NVIDIA H100 80GB HBM3", gpus_per_host = 8, nics_per_host = 8, nic_gbs = 50'
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    "name": str,
+    "device": str,
+    "gpus_per_host": int,
+    "scaleup_gbs": (int, float),
+    "nics_per_host": int,
+    "nic_gbs": (int, float),
+    "link": str,
+    "source": str,
+    "cpu": str,
+    "nvls": bool,
+}
+_CHOICES: Final = {"link": ("nvlink", "pci"), "cpu": ("intel", "amd")}
+
+
+def read_topology(path_or_name: str | Path) -> Topology:
+    """A named topology, or one from a TOML or JSON file.
+
+    >>> dgx = read_topology("dgx-h100")
+    >>> dgx.gpus_per_host, dgx.scaleup_gbs, dgx.nics_per_host, dgx.nic_gbs
+    (8, 450, 8, 50)
+    """
+    named = TOPOLOGIES.get(str(path_or_name).casefold())
+    if named is not None:
+        return named
+    path = Path(path_or_name)
+    if not path.is_file():
+        raise UsageError(
+            f"{path} is neither a file nor a known topology: give one of {', '.join(TOPOLOGIES)}, "
+            f"or a TOML or JSON file as in {_EXAMPLE}"
+        )
+    return described(_load(path), path.stem, str(path))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path} cannot be read as a topology ({error}): write TOML or JSON as in {_EXAMPLE}"
+        ) from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is not a topology: write an object of keys as in {_EXAMPLE}")
+    return found
+
+
+def described(facts: dict[str, Any], name: str, where: str) -> Topology:
+    """A topology from its keys; what a device tells need not be written.
+
+    >>> described({"device": "NVIDIA A100-SXM4-80GB", "gpus_per_host": 4}, "mine", "mine.toml").scaleup_gbs
+    300
+    """
+    for key, value in facts.items():
+        _check(key, value, where)
+    if "gpus_per_host" not in facts:
+        raise UsageError(f"{where} does not say gpus_per_host: add how many devices a host has")
+    facts = _with_device(facts, where)
+    network = ("nics_per_host" in facts, "nic_gbs" in facts)
+    if any(network) and not all(network):
+        raise UsageError(f"{where} has one of nics_per_host and nic_gbs: give both, or neither for a single host")
+    topology = Topology(
+        name=facts.get("name", name),
+        device=facts.get("device"),
+        gpus_per_host=facts["gpus_per_host"],
+        scaleup_gbs=facts["scaleup_gbs"],
+        nics_per_host=facts.get("nics_per_host", 0),
+        nic_gbs=facts.get("nic_gbs", 0.0),
+        link=facts.get("link", "nvlink" if facts["scaleup_gbs"] >= SLOWEST_NVLINK_GBS else "pci"),
+        source=facts.get("source", where),
+        cpu=facts.get("cpu"),
+        nvls=facts.get("nvls", False),
+    )
+    if topology.nvls and topology.link != "nvlink":
+        raise UsageError(f"{where} has nvls over {topology.link}: only a switch of NVLink reduces; remove nvls")
+    return topology
+
+
+def _check(key: str, value: object, where: str) -> None:
+    if key not in _TYPES:
+        known = ", ".join(field.name for field in fields(Topology))
+        raise UsageError(f"{where} has an unknown key {key!r}: the keys are {known}")
+    if not isinstance(value, _TYPES[key]) or (isinstance(value, bool) and key != "nvls"):
+        raise UsageError(f"{where} has {key} = {value!r}: that is not what it takes; write as in {_EXAMPLE}")
+    if isinstance(value, int | float) and key != "nvls" and not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{where} has {key} = {value!r}: it must be above zero; leave it out where there is none")
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise UsageError(f"{where} has {key} = {value!r}: it is one of {', '.join(_CHOICES[key])}")
+
+
+def _with_device(facts: dict[str, Any], where: str) -> dict[str, Any]:
+    if "scaleup_gbs" in facts:
+        return facts
+    device = find_device(facts.get("device", ""))
+    if device is None or device.scaleup_gbs is None:
+        named = facts.get("device") or "no device"
+        raise UsageError(f"{where} says no scaleup_gbs, and {named} does not tell it: add GB/s per direction in a host")
+    return {**facts, "scaleup_gbs": device.scaleup_gbs}

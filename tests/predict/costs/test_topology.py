@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from lostflops.errors import UsageError
+from lostflops.predict.costs.topology import TOPOLOGIES, read_topology
+
+
+@pytest.mark.parametrize(
+    ("name", "scaleup_gbs", "network_gbs", "nvls"),
+    [
+        ("dgx-a100", 300, 200, False),
+        ("DGX-H100", 450, 400, True),
+        ("dgx-h200", 450, 400, True),
+        ("dgx-b200", 900, 400, True),
+        ("p4d.24xlarge", 300, 50, False),
+        ("p5.48xlarge", 450, 400, True),
+    ],
+)
+def test_named_machines_say_what_their_datasheets_do(name: str, scaleup_gbs: int, network_gbs: int, nvls: bool) -> None:
+    topology = read_topology(name)
+    assert (topology.gpus_per_host, topology.scaleup_gbs, topology.nvls) == (8, scaleup_gbs, nvls)
+    assert topology.nics_per_host * topology.nic_gbs == network_gbs
+    assert topology.source
+    assert len(TOPOLOGIES) == 6
+
+
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_a_file_describes_a_machine(kind: str, tmp_path) -> None:
+    facts = {"device": "NVIDIA H100 80GB HBM3", "gpus_per_host": 4, "nics_per_host": 2, "nic_gbs": 25, "cpu": "amd"}
+    path = tmp_path / f"mine.{kind}"
+    toml = "\n".join(f"{key} = {json.dumps(value)}" for key, value in facts.items())
+    path.write_text(json.dumps(facts) if kind == "json" else toml)
+    topology = read_topology(path)
+    assert (topology.name, topology.scaleup_gbs, topology.link, topology.cpu) == ("mine", 450, "nvlink", "amd")
+    assert (topology.nics_per_host, topology.nic_gbs, topology.source) == (2, 25, str(path))
+
+
+def test_a_device_without_nvlink_is_joined_by_pci(tmp_path) -> None:
+    path = tmp_path / "l4.toml"
+    path.write_text('device = "NVIDIA L4"\ngpus_per_host = 2')
+    assert read_topology(path).link == "pci"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpus_per_hosts = 8", "unknown key 'gpus_per_hosts': the keys are name, device, gpus_per_host"),
+        ("scaleup_gbs = 300", "does not say gpus_per_host"),
+        ("gpus_per_host = 8", "no device does not tell it"),
+        ('gpus_per_host = 8\ndevice = "Unheard Of"', "Unheard Of does not tell it"),
+        ("gpus_per_host = 0\nscaleup_gbs = 300", "must be above zero"),
+        ("gpus_per_host = 8\nscaleup_gbs = nan", "must be above zero"),
+        ("gpus_per_host = 8.5\nscaleup_gbs = 300", "not what it takes"),
+        ("gpus_per_host = true\nscaleup_gbs = 300", "not what it takes"),
+        ("gpus_per_host = 8\nscaleup_gbs = 300\nnic_gbs = 25", "give both"),
+        ('gpus_per_host = 8\nscaleup_gbs = 300\nlink = "wires"', "one of nvlink, pci"),
+        ("gpus_per_host = 8\nscaleup_gbs = 31\nnvls = true", "remove nvls"),
+        ("gpus_per_host = ", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_do(text: str, said: str, tmp_path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"bad\.toml") as caught:
+        read_topology(path)
+    assert said in str(caught.value)
+
+
+def test_neither_file_nor_name() -> None:
+    with pytest.raises(UsageError, match="dgx-h100"):
+        read_topology("dgx-z9")
