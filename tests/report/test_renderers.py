@@ -16,9 +16,11 @@ from lostflops.results import (
     Lines,
     Pair,
     Pairs,
+    Plot,
     Prediction,
     Result,
     Section,
+    Series,
     Stacks,
     Table,
 )
@@ -29,7 +31,28 @@ FINDING = Finding(
     "sync", "The host waits", 10_000, 0.1, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
     Prediction("p", "c", 90_000, 80_000, 95_000, 0.02, "2024-01-31", "run"),
 )  # fmt: skip
+
+
+def plot(*series: Series, title: str = "P", unit="ns", **scales: bool) -> Result:
+    axes = (Field("bytes", "bytes", "size"), Field("y", unit, title))
+    return Result("plot", "Plot", "v", (Plot("p", title, *axes, series, **scales),))
+
+
 RESULTS = {
+    "plot": plot(
+        Series("measured", "marks", ((1_000, 5_000), (1_000_000, 9_000), (10**9, 4_000_000))),
+        Series("measured, fitted", "line", ((1_000, 6_000), (1_000_000, 8_000), (10**9, 4_000_000))),
+    ),
+    "hostile plot": plot(*(Series(f"{HOSTILE}{i}", "marks", ((i + 1, i + 1),)) for i in range(40)), title=HOSTILE),
+    "no plot": plot(),
+    "empty plot": plot(Series("none", "line", ()), Series("none", "marks", ())),
+    "one point": plot(Series("one", "marks", ((1, 1),)), Series("one", "line", ((1, 1),))),
+    "one zero": plot(Series("zero", "line", ((0, 0),)), log_x=False, log_y=False),
+    "nothing above zero": plot(Series("zero", "line", ((0, 1), (1, 0), (-1, -1)))),
+    "below zero": plot(Series("some", "line", ((0, 1), (1, -2), (2, 3)))),
+    "shares": plot(Series("s", "marks", ((1, -0.1), (2, 0.1))), unit="share", log_y=False),
+    "extremes": plot(Series("s", "line", ((1e-300, 1e-300), (1e300, 1e300)))),
+    "times": plot(Series("s", "line", ((1, 1.7e18), (2, 1.8e18))), unit="time", log_y=False),
     "bare": Result("bare", "Bare", "Nothing to say."),
     "pairs": Result("pairs", "Pairs", "v", (Pairs("p", "P", (Pair("a", 1_500_000, "ns"), Pair("b", None, "bytes"))),)),
     "table": Result(

@@ -1,18 +1,20 @@
-"""Stacks of any Result as a flame graph: one SVG that needs nothing else, not even JavaScript.
+"""Stacks of any Result as flame graphs, and its plots: one SVG that needs nothing else, not even JavaScript.
 
-The outermost frame is on top, widths are time, and what does not fit is in the title that a browser shows on hover.
+In a flame graph the outermost frame is on top, widths are time, and what does not fit is in the title that a browser
+shows on hover.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from pathlib import PurePosixPath
 from textwrap import wrap
 from typing import Final, TextIO
 
 from lostflops.report.flame import SMALLEST, Bar, bars, tree
-from lostflops.results import Result, Stacks
+from lostflops.report.svg_plot import draw_plot
+from lostflops.report.svg_text import clean, escaped, text_at
+from lostflops.results import Plot, Result, Stacks
 from lostflops.units import counted, format_ns, format_share
 
 WIDTH: Final = 1200
@@ -35,14 +37,15 @@ _UNKNOWN: Final = ("#eeeeee", "#1a1a1a")
 
 
 def write(result: Result, stream: TextIO) -> None:
-    found = [block for block in (*result.blocks, *result.more) if isinstance(block, Stacks)]
+    found = [block for block in (*result.blocks, *result.more) if isinstance(block, Stacks | Plot)]
     body: list[str] = []
     top = MARGIN
     for size, weight, text in _heading(result):
         top += size + 6
-        body.append(_text(MARGIN, top, text, "#1a1a1a", f'font-size="{size}" font-weight="{weight}"'))
+        body.append(text_at(MARGIN, top, text, "#1a1a1a", f'font-size="{size}" font-weight="{weight}"'))
     for block in found:
-        top = _draw(block, top + 10, body)
+        top += 10
+        top = draw_plot(block, top, body) if isinstance(block, Plot) else _draw(block, top, body)
     height = top + MARGIN
     stream.write(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -54,7 +57,7 @@ def write(result: Result, stream: TextIO) -> None:
 def _heading(result: Result) -> Iterator[tuple[int, str, str]]:
     yield 16, "bold", result.title
     for text in (result.verdict, *(f"Note: {note}" for note in result.notes)):
-        for line in wrap(_clean(text), WIDEST_TEXT):
+        for line in wrap(clean(text), WIDEST_TEXT):
             yield FONT, "normal", line
 
 
@@ -66,14 +69,14 @@ def _draw(block: Stacks, top: int, body: list[str]) -> int:
     for kind in sorted({block.kinds.get(bar.branch.frame, "") for bar in drawn} - {""}, key=[*_COLOURS].index):
         fill, _ = _COLOURS[kind]
         body.append(f'<rect x="{left:.1f}" y="{top}" width="12" height="12" fill="{fill}"/>')
-        body.append(_text(left + 17, top + 10, kind, "#1a1a1a"))
+        body.append(text_at(left + 17, top + 10, kind, "#1a1a1a"))
         left += 17 + LETTER * len(kind) + 18
     top += 12 + 10
     body += [_bar(bar, block, root.ns, top) for bar in drawn]
     top += ROW * (1 + max((bar.level for bar in drawn), default=-1))
     for note in _left_out(small, deep):
         top += ROW
-        body.append(_text(MARGIN, top, note, "#555555"))
+        body.append(text_at(MARGIN, top, note, "#555555"))
     return top
 
 
@@ -91,7 +94,7 @@ def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
     share = format_share(branch.ns / whole)
     seen = f"{format_ns(branch.ns)}, {share}; by {counted(branch.samples, 'sample')}"
     return (
-        f"<g><title>{_escaped(branch.frame)}\n{seen}</title>"
+        f"<g><title>{escaped(branch.frame)}\n{seen}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{max(width - 1, 0.5):.2f}" height="{ROW - 1}" rx="1" fill="{fill}"/>'
         f"{_label(branch.frame, share, x, y, width, ink)}</g>"
     )
@@ -106,17 +109,4 @@ def _label(frame: str, share: str, x: float, y: int, width: float, ink: str) -> 
     text = next((text for text in texts if len(text) <= room), function[: room - 1] + "…")
     if room < FEWEST_LETTERS:
         return ""
-    return _text(x + 4, y + ROW - 6, text, ink)
-
-
-def _text(x: float, y: int, text: str, ink: str, more: str = "") -> str:
-    return f'<text x="{x:.2f}" y="{y}" fill="{ink}" xml:space="preserve" {more}>{_escaped(text)}</text>'
-
-
-def _escaped(text: str) -> str:
-    return escape(_clean(text), quote=False)
-
-
-def _clean(text: str) -> str:
-    """Without what XML cannot hold."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return text_at(x + 4, y + ROW - 6, text, ink)

@@ -15,6 +15,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lostflops.report.bars import floating_bar, shade
+from lostflops.report.plot import plotted
+from lostflops.report.printable import printable as _clean
 from lostflops.results import (
     Block,
     Field,
@@ -24,6 +26,7 @@ from lostflops.results import (
     Line,
     Lines,
     Pairs,
+    Plot,
     Result,
     Section,
     Stacks,
@@ -161,13 +164,19 @@ def _write_block(block: Block, console: Console) -> None:
             _write_table(block.table, console)
         case HeatMap():
             _write_heat_map(block, console)
+        case Plot():
+            _write_plot(block, console)
         case Lines():
             console.print(_ledger(block))
         case Waterfall():
             _write_waterfall(block, console)
         case Findings():
-            for number, finding in enumerate(block.items, 1):
-                _write_finding(number, finding, console)
+            _write_findings(block, console)
+
+
+def _write_plot(block: Plot, console: Console) -> None:
+    for line in plotted(block, console.width, plain=not console.encoding.startswith("utf")):
+        console.print(line, no_wrap=True, overflow="crop")
 
 
 def _write_heat_map(block: HeatMap, console: Console) -> None:
@@ -277,6 +286,11 @@ def _ledger(block: Lines) -> Grid:
     return grid
 
 
+def _write_findings(block: Findings, console: Console) -> None:
+    for number, finding in enumerate(block.items, 1):
+        _write_finding(number, finding, console)
+
+
 def _write_finding(number: int, finding: Finding, console: Console) -> None:
     console.print(Text(f"{number}. {_clean(finding.what)}", style="bold"))
     cells = [
@@ -291,9 +305,3 @@ def _write_finding(number: int, finding: Finding, console: Console) -> None:
         interval = f"{format_ns(expected.low_ns)} to {format_ns(expected.high_ns)}"
         cells.append(["predicted", f"step of {format_ns(expected.predicted_ns)} ({interval})"])
     console.print(_pairs(cells))
-
-
-def _clean(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -25,7 +25,8 @@ class Fake:
 
 def line(alpha: float, beta: float, spread: float = 0.03) -> Curve:
     interval = (Constant(alpha, 0.9 * alpha, 1.1 * alpha), Constant(beta, 0.9 * beta, 1.1 * beta))
-    return Curve((Piece(FIRST, LAST, *interval, spread),))
+    shape = ((0.1 * alpha) ** 2, (0.1 * beta) ** 2, 0.0)
+    return Curve((Piece(FIRST, LAST, *interval, spread, 2 * spread, shape),))
 
 
 def ring(rounds: int, ranks: int) -> Curve:
@@ -80,7 +81,7 @@ def test_more_bytes_never_take_less_and_the_interval_holds_the_value(op, size: i
 
 
 def width(time) -> float:
-    return time.high / time.low
+    return (time.high - time.low) / time.ns
 
 
 def test_intervals_widen_with_distance_in_size_and_in_ranks() -> None:
@@ -137,6 +138,17 @@ def test_a_tree_takes_fewer_steps_than_the_ring_it_is_derived_from() -> None:
     assert known.crossover("all_reduce", Group(64))[0] == (1 << 10, "tree")
     assert known.crossover("all_reduce", Group(64))[-1][1] == "ring"
     assert [time.algorithm for time in known.choices("all_reduce", 1 << 10, Group(64))] == ["tree", "ring"]
+
+
+def test_nccl_goes_over_to_trees_where_rings_get_long() -> None:
+    fake = measured(Group(2, 2))
+    fake.backend = "nccl"
+    known = CollectiveTimes.of(calibration=fake)
+    assert known.time("all_reduce", 1 << 10, Group(2, 2)).algorithm == "ring/tree", "the log does not tell"
+    small, large = (known.time("all_reduce", size, Group(512, 512)) for size in (1 << 10, 1 << 34))
+    assert (small.algorithm, large.algorithm) == ("tree", "ring")
+    assert small.ns < known.time("all_reduce", 1 << 10, Group(512, 512), "ring").ns / 50
+    assert known.time("all_gather", 1 << 10, Group(512, 512)).algorithm == "ring"
 
 
 def test_a_calibration_comes_before_what_was_learned_and_that_before_nccl() -> None:

@@ -35,7 +35,7 @@ def doublings(ranks: int) -> int:
 _RING_TWICE: Final = Form(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n)
 _RING: Final = Form(lambda n: n - 1, lambda n: (n - 1) / n)
 _CHAIN: Final = Form(lambda n: n - 1, lambda n: min(n - 1, 1))
-_TREE_TWICE: Final = Form(lambda n: 2 * doublings(n), lambda n: 2 * min(n - 1, 1))
+_TREE_TWICE: Final = Form(lambda n: 2 * doublings(n), lambda n: min(n - 1, 2))
 _BINOMIAL: Final = Form(doublings, doublings)
 _ONCE: Final = Form(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
 
@@ -49,32 +49,40 @@ FORMS: Final[dict[tuple[str, str], Form]] = {
     ("broadcast", "tree"): _BINOMIAL,
     ("send_recv", "sends"): _ONCE,
 }
-"""A tree's all-reduce is pipelined: its steps overlap, and each link carries the size up and down. gloo's broadcast is
-not: every step sends it whole."""
+"""A tree's all-reduce is pipelined: its steps overlap, and each link carries the size up and down, between two ranks
+once each way. gloo's broadcast is not: every step sends it whole."""
 
-_NCCL: Final[dict[str, str]] = {
-    "all_reduce": "ring",
-    "all_gather": "ring",
-    "reduce_scatter": "ring",
-    "all_to_all": "sends",
-    "broadcast": "ring",
-    "send_recv": "sends",
+_RINGS: Final[dict[str, tuple[str, ...]]] = {
+    "all_reduce": ("ring",),
+    "all_gather": ("ring",),
+    "reduce_scatter": ("ring",),
+    "all_to_all": ("sends",),
+    "broadcast": ("ring",),
+    "send_recv": ("sends",),
 }
-BACKENDS: Final[dict[str, dict[str, str]]] = {
-    "gloo": {**_NCCL, "broadcast": "tree"},
-    "nccl": _NCCL,
+BACKENDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "gloo": {**_RINGS, "broadcast": ("tree",)},
+    "nccl": {**_RINGS, "all_reduce": ("ring", "tree")},
 }
-"""Which algorithm carries an op. gloo: allreduce.cc, allgather.cc, alltoall.cc and broadcast.cc of its public source;
-PyTorch reduces and scatters there by an all-reduce, whose steps and bytes grow as a ring's. NCCL changes between ring
-and tree by size; the ring carries the large ones, and the interval has to hold the others."""
+"""Which algorithms an op is done by; NCCL takes the faster. gloo's are those of its public source (allreduce.cc,
+allgather.cc, alltoall.cc, broadcast.cc); PyTorch reduces and scatters there by an all-reduce, whose steps and bytes
+grow as a ring's."""
 
 
-def algorithm_of(backend: str, op: str) -> str:
+def algorithms_of(backend: str, op: str) -> tuple[str, ...]:
     """
-    >>> algorithm_of("gloo", "broadcast"), algorithm_of("nccl", "broadcast")
-    ('tree', 'ring')
+    >>> algorithms_of("gloo", "broadcast"), algorithms_of("nccl", "broadcast"), algorithms_of("nccl", "all_reduce")
+    (('tree',), ('ring',), ('ring', 'tree'))
     """
-    return BACKENDS.get(backend, _NCCL)[op]
+    return BACKENDS.get(backend, BACKENDS["nccl"])[op]
+
+
+def measured_form(backend: str, op: str, algorithm: str) -> Form:
+    """How to read a curve that was measured: where a backend chooses, small sizes were done with the steps of one
+    algorithm and large ones with the bytes of its first, which sends the fewest."""
+    native = algorithms_of(backend, op)
+    by = algorithm if algorithm in native else native[0]
+    return Form(FORMS[op, by].steps, FORMS[op, native[0]].share)
 
 
 def carried(measured: Form, ranks_measured: int, wanted: Form, ranks: int) -> tuple[float, float]:

@@ -14,19 +14,15 @@ from itertools import permutations
 from typing import Final, Protocol
 
 from lostflops.errors import UnknownCost
-from lostflops.predict.costs.algorithms import FORMS, algorithm_of, carried, hierarchical
+from lostflops.predict.costs.algorithms import FORMS, algorithms_of, carried, hierarchical, measured_form
+from lostflops.predict.costs.calibration import Key
 from lostflops.predict.costs.curve import Curve
 from lostflops.predict.costs.nccl import nccl_times
 from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op
 from lostflops.predict.costs.topology import Topology
-from lostflops.units import format_bytes
-
-Key = tuple[str, str, int, int]
-"""op, level, ranks, hosts."""
 
 ERROR_PER_DOUBLING: Final = 0.15
 """Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured."""
-SIZE_ERROR_PER_DOUBLING: Final = 0.05
 ANOTHER_ALGORITHM: Final = 0.5
 """Of a time that was measured with another algorithm."""
 SIZES: Final = tuple(1 << power for power in range(10, 34))
@@ -77,13 +73,22 @@ class _Source:
     def time(self, op: Op, size: int, group: Group, algorithm: str | None) -> CollectiveTime | None:
         if algorithm == "hierarchical" and group.level != "world":
             algorithm = None
-        wanted = algorithm or algorithm_of(self.backend, op)
-        found = self._at_level(op, size, group, wanted) if (op, wanted) in FORMS else None
+        names, found = self._fastest(op, size, group, algorithm)
         if found is None and algorithm in {None, "hierarchical"} and group.level == "world":
-            wanted, found = "hierarchical", self._composed(op, size, group)
+            names, found = "hierarchical", self._composed(op, size, group)
         if found is None:
             return None
-        return CollectiveTime(found.ns, found.low, found.high, wanted, self.name, found.reach)
+        return CollectiveTime(found.ns, found.low, found.high, names, self.name, found.reach)
+
+    def _fastest(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> tuple[str, _Found | None]:
+        """By the algorithm asked for, or the best of those that the backend uses; all that are as fast are named."""
+        names = (algorithm,) if algorithm else algorithms_of(self.backend, op)
+        asked = ((name, self._at_level(op, size, group, name)) for name in names if (op, name) in FORMS)
+        found = [(name, time) for name, time in asked if time is not None]
+        if not found:
+            return "", None
+        best = min((time for _, time in found), key=lambda time: time.ns)
+        return "/".join(name for name, time in found if time.ns == best.ns), best
 
     def _at_level(self, op: Op, size: int, group: Group, algorithm: str) -> _Found | None:
         """From the nearest group that was measured at the same level."""
@@ -91,12 +96,15 @@ class _Source:
         if near is None:
             return None
         _, level, ranks, hosts = near
-        native = algorithm_of(self.backend, op)
-        factor, scale = carried(FORMS[op, native], ranks, FORMS[op, algorithm], 2 if op == "send_recv" else group.ranks)
-        found = _read(self.curves[near], size, factor, scale)
-        if algorithm != native:
-            found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native}")
-        if op == "send_recv" or (ranks, hosts) == (group.ranks, group.hosts):
+        native = algorithms_of(self.backend, op)
+        same = op == "send_recv" or (ranks, hosts) == (group.ranks, group.hosts)
+        if same and algorithm in native:
+            return _read(self.curves[near], size)
+        form = measured_form(self.backend, op, algorithm)
+        found = _read(self.curves[near], size, *carried(form, ranks, FORMS[op, algorithm], group.ranks))
+        if algorithm not in native:
+            found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native[0]}")
+        if same:
             return found
         doublings = abs(math.log2(group.ranks / ranks)) or abs(math.log2(group.hosts / hosts))
         error = (1 + self.errors.get((op, level), ERROR_PER_DOUBLING)) ** doublings
@@ -115,8 +123,7 @@ class _Source:
     def _composed(self, op: Op, size: int, group: Group) -> _Found | None:
         parts = []
         for part in hierarchical(op, size, group):
-            native = algorithm_of(self.backend, part.op)
-            found = self._at_level(part.op, part.size, part.group, native)
+            _, found = self._fastest(part.op, part.size, part.group)
             if found is None:
                 return None
             parts.append(found)
@@ -222,20 +229,8 @@ def _distance(key: Key, op: Op, group: Group) -> tuple[bool, float, float]:
 
 
 def _read(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _Found:
-    """`factor` times the curve at `scale` times the size; outside what was measured the interval widens."""
-    at = max(round(size * scale), 1)
-    piece, (first, last) = curve.piece(at), curve.sizes
-    ns, spread = max(piece.at(at), 0.0), 2 * piece.spread
-    low, high = ns / (1 + spread), ns * (1 + spread)
-    beyond = math.log2(max(first / at, at / last, 1.0))
-    reach = ""
-    if beyond:
-        low = min(low, max(piece.alpha.low + piece.beta.low * at, 0.0))
-        high = max(high, piece.alpha.high + piece.beta.high * at)
-        error = (1 + SIZE_ERROR_PER_DOUBLING) ** beyond
-        low, high = low / error, high * error
-        side = f"below {format_bytes(first)}" if at < first else f"above {format_bytes(last)}"
-        reach = f"{format_bytes(at)} is {side}, where nothing was measured"
+    """`factor` times the curve at `scale` times the size."""
+    ns, low, high, reach = curve.interval(max(round(size * scale), 1))
     return _Found(factor * ns, factor * low, factor * high, reach)
 
 
@@ -246,11 +241,13 @@ def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], 
         op, level, ranks, _ = one
         if other[:2] != (op, level) or op == "send_recv" or ranks in {1, other[2]} or other[2] == 1:
             continue
-        form = FORMS[op, algorithm_of(backend, op)]
-        factor, scale = carried(form, ranks, form, other[2])
         curve = curves[other]
+        ways = [
+            carried(measured_form(backend, op, name), ranks, FORMS[op, name], other[2])
+            for name in algorithms_of(backend, op)
+        ]
         for size in (*curve.sizes, round(math.sqrt(math.prod(curve.sizes)))):
-            ns, truth = _read(curves[one], size, factor, scale).ns, curve.at(size)
+            ns, truth = min(_read(curves[one], size, *way).ns for way in ways), curve.at(size)
             if ns > 0 and truth > 0:
                 error = math.exp(abs(math.log(ns / truth) / math.log2(other[2] / ranks))) - 1
                 found[op, level] = max(found.get((op, level), ERROR_PER_DOUBLING), error)

@@ -1,0 +1,149 @@
+"""The axes of a plot: where a value lies, and which values are written beside it. Knows no output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.results import Field, Plot, Unit
+from lostflops.units import format_bytes, format_count, format_flop, format_ns, format_time
+
+MOST_OWN_TICKS: Final = 8
+"""Numbers of things (ranks, hosts) are written themselves if there are not more of them."""
+_HUGE: Final = 1e24
+"""Units end there."""
+_MARGIN: Final = 0.03
+_LARGEST: Final = 1e100
+_CLOSEST: Final = 1e-9
+"""Relative: values that are closer than this are drawn as one."""
+_FORMATS: Final = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "": format_count, "count": format_count}
+_HINTS: Final = {"gbs": "GB/s", "rate": "per s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From `low` to `high`, which are above zero on a logarithmic one."""
+
+    unit: Unit
+    title: str
+    log: bool
+    low: float
+    high: float
+    own: tuple[float, ...] = ()
+
+    def place(self, value: float) -> float:
+        """From 0 at the low end to 1 at the high one."""
+        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        return (self._on_scale(value) - low) / (high - low)
+
+    def ticks(self, most: int) -> tuple[tuple[float, str], ...]:
+        """Round values in the axis, each as it is written."""
+        found = self.own if self.own and len(self.own) <= most else self._round(most)
+        return tuple((value, written(value, self.unit)) for value in found if self.low <= value <= self.high)
+
+    def _on_scale(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+    def _round(self, most: int) -> tuple[float, ...]:
+        if not self.log:
+            return tuple(_steps(self.low, self.high, most))
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        each = [10.0**power for power in decades if self.low <= 10.0**power <= self.high]
+        if len(each) > 2:
+            return tuple(each[:: -(-len(each) // most)])
+        finer = [digit * 10.0**power for power in decades for digit in (1, 2, 5)]
+        inside = [value for value in finer if self.low <= value <= self.high]
+        return tuple(inside if 2 <= len(inside) <= most else _steps(self.low, self.high, most))
+
+
+def axes(plot: Plot) -> tuple[Axis, Axis] | None:
+    """Of x and y; None where there is nothing to draw."""
+    points = [point for series in plot.series for point in series.points if drawable(plot, point)]
+    if not points:
+        return None
+    x = _axis(plot.x, [x for x, _ in points], log=plot.log_x)
+    return x, _axis(plot.y, [y for _, y in points], log=plot.log_y)
+
+
+def drawable(plot: Plot, point: tuple[float, float]) -> bool:
+    """A logarithmic axis has no place for zero and what is below, and none has for what no quantity is."""
+    return all(
+        abs(value) <= _LARGEST and (value >= 1 / _LARGEST or not log)
+        for value, log in zip(point, (plot.log_x, plot.log_y), strict=True)
+    )
+
+
+def left_out(plot: Plot) -> int:
+    return sum(not drawable(plot, point) for series in plot.series for point in series.points)
+
+
+def numbers(plot: Plot) -> tuple[int, ...]:
+    """A number for each series, by which it gets its look; a line through marks has theirs: it begins with their name.
+
+    >>> from lostflops.results import Series
+    >>> series = tuple(Series(name, drawn, ()) for name, drawn in (("a", "marks"), ("a fitted", "line"), ("b", "line")))
+    >>> numbers(Plot("p", "", Field("x"), Field("y"), series))
+    (0, 0, 1)
+    """
+    found: list[int] = []
+    marks: dict[str, int] = {}
+    for series in plot.series:
+        through = [marks[name] for name in marks if name and series.name.startswith(name)]
+        own = max(found, default=-1) + 1
+        found.append(through[-1] if through and series.drawn == "line" else own)
+        if series.drawn == "marks":
+            marks[series.name] = own
+    return tuple(found)
+
+
+def written(value: float, unit: Unit) -> str:
+    """A value beside an axis, without zeros that say nothing.
+
+    >>> written(1e6, "bytes"), written(2500, "ns"), written(0.25, "share"), written(4096, "count"), written(0.5, "gbs")
+    ('1 MB', '2.5 us', '25%', '4096', '0.5')
+    """
+    if abs(value) >= _HUGE:
+        return f"{value:.3g}"
+    if unit == "share":
+        return f"{100 * value:.3g}%"
+    if unit == "time":
+        return format_time(round(value))
+    if unit in {"", "count"} and value == round(value) and abs(value) < 100_000:
+        return str(round(value))
+    if unit not in _FORMATS or abs(value) < 1:
+        number = f"{value:.3g}"
+        return f"{number} {unit}" if unit == "ns" and value else number
+    number, _, rest = _FORMATS[unit](round(value)).partition(" ")
+    return " ".join(filter(None, (number.rstrip("0").rstrip(".") if "." in number else number, rest)))
+
+
+def _axis(field: Field, values: Iterable[float], *, log: bool) -> Axis:
+    distinct = sorted(set(values))
+    low, high = distinct[0], distinct[-1]
+    if log:
+        ratio = (high / low) ** _MARGIN if high > low * (1 + _CLOSEST) else 2.0
+        low, high = low / ratio, high * ratio
+    else:
+        anchored = 0 <= low <= high / 2
+        apart = high - low > max(_CLOSEST * max(abs(low), abs(high)), 1 / _LARGEST)
+        alone = 0.5 * abs(high) if abs(high) > _CLOSEST else 1.0
+        margin = (high - low) * _MARGIN if apart else alone
+        low, high = (0.0 if anchored else low - margin), high + margin
+    own = distinct if field.unit in {"", "count"} and len(distinct) <= MOST_OWN_TICKS else ()
+    hint = _HINTS.get(field.unit, "")
+    title = field.label or field.name
+    return Axis(field.unit, f"{title} ({hint})" if hint and hint not in title else title, log, low, high, tuple(own))
+
+
+def _steps(low: float, high: float, most: int) -> Iterator[float]:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    for index in range(most + 1):
+        value = (first + index) * step
+        if value <= high:
+            yield float(f"{value:.12g}")

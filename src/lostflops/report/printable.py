@@ -1,0 +1,12 @@
+"""Text from elsewhere as a terminal may have it."""
+
+
+def printable(text: str) -> str:
+    r"""Control codes are written out.
+
+    >>> printable("a\x1b[31m")
+    'a\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
