@@ -107,6 +107,8 @@ class _Lines:
     kept: Bools
     cost: Floats
     """Squared residuals in units of sigma; one that was not kept counts as if it lay at the limit."""
+    scatter: Floats
+    """The same of those that were kept."""
 
     @classmethod
     def through(cls, points: _Points, sigma: Floats, start: Ints, stop: Ints) -> _Lines:
@@ -125,8 +127,9 @@ class _Lines:
             alpha, beta = _solve(x, y, inside * trust / scale**2, first)
         line = alpha[:, None] + beta[:, None] * x
         away = np.abs(y - line) / (np.maximum(line, y / 4) * sigma)
+        kept = inside & (away <= limit)
         cost = np.sum(np.where(inside, np.minimum(away, limit) ** 2, 0.0), axis=1)
-        return cls(start, stop, alpha, beta, inside & (away <= limit), cost)
+        return cls(start, stop, alpha, beta, kept, cost, np.sum(np.where(kept, away**2, 0.0), axis=1))
 
     def predicted(self, x: Floats) -> Floats:
         """Of lines that follow each other: each size by its own."""
@@ -189,12 +192,16 @@ class _Split:
 
     edges: Ints
     cost: float
+    scatter: float
+    """The cost of those sizes that were kept."""
+    kept: int
     predicted: Floats
 
     @classmethod
     def of(cls, points: _Points, sigma: Floats, edges: Ints) -> _Split:
         lines = _Lines.through(points, sigma, edges[:-1], edges[1:])
-        return cls(edges, float(lines.cost.sum()), lines.predicted(points.size))
+        kept = int(lines.kept.sum())
+        return cls(edges, float(lines.cost.sum()), float(lines.scatter.sum()), kept, lines.predicted(points.size))
 
     @property
     def pieces(self) -> int:
@@ -202,11 +209,11 @@ class _Split:
 
     def beats(self, other: _Split, places: int) -> bool:
         """Whether it is better than one of fewer pieces by more than chance gives, and visibly."""
-        more, freedom = self.pieces - other.pieces, len(self.predicted) - 2 * self.pieces
+        more, freedom = self.pieces - other.pieces, self.kept - 2 * self.pieces
         gain = other.cost - self.cost
         if freedom < 1 or gain <= 0:
             return False
-        ratio = (gain / (3 * more)) / max(self.cost / freedom, 1e-9)
+        ratio = (gain / (3 * more)) / max(self.scatter / freedom, 1e-9)
         apart = np.max(np.abs(self.predicted / np.maximum(other.predicted, 1e-9) - 1))
         searched = comb(places, more) * (MOST_PIECES - 1)
         return apart >= VISIBLE and f_tail(ratio, 3 * more, freedom) * searched < CHANCE

@@ -1,0 +1,133 @@
+"""The samples of a calibration, learned from a run's own collectives.
+
+Each call gives one sample: its transfer, never a wait. The last one to arrive waits for nobody, and has the shortest
+call; of a call whose members were all seen, that duration is the transfer, and no clock is needed to tell. A broadcast
+is no barrier, and its root may leave before the others have come: its transfer is the longest from the last arrival on,
+which needs clocks that are surer than it is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.predict.costs.calibration import Calibration, Collective, Host
+from lostflops.predict.costs.times import OPS, Group
+from lostflops.units import counted
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_CALLS: Final = """
+    with seen as (
+        select a.meeting, a.is_transfer, a.seen, a.expected, a.wait, c.rank, c.op, c.dtype, c.stop - c.start as dur,
+               case when c.op = 'all_gather' then coalesce(c.bytes_out, c.bytes_in * c.group_size)
+                    when c.op = 'reduce_scatter' then coalesce(c.bytes_in, c.bytes_out * c.group_size)
+                    else coalesce(c.bytes_in, c.bytes_out) end as bytes,
+               r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty
+        from arrivals a join collectives c on a.rank = c.rank and a.event = c.event
+        join ranks r on r.rank = c.rank left join clocks k on k.rank = c.rank
+    ), calls as (
+        select meeting, bool_or(is_transfer) as is_transfer, count(distinct rank) as ranks,
+               coalesce(max(expected), max(seen)) as expected, max(op) as op, max(dtype) as dtype, max(bytes) as bytes,
+               min(dur) as shortest, max(dur - coalesce(wait, 0)) as longest, max(uncertainty) as uncertainty,
+               {hosts} as hosts, count(host) < count(*) as is_guessed
+        from seen group by meeting
+    )
+    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, dtype
+    from calls order by meeting"""
+
+_BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
+    when count(device_index) = count(*) then ceil(count(distinct rank) / count(distinct device_index)) end"""
+
+
+def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
+    """Where neither hosts nor devices are recorded, `ranks_per_host` tells which ranks share one."""
+    hosts = _BY_NAME if ranks_per_host is None else f"count(distinct rank // {int(ranks_per_host)})"
+    learned = _Learned()
+    for row in run.sql(_CALLS.format(hosts=hosts)).fetchall():
+        learned.take(*row)
+    unmatched = run.sql(
+        "select count(*) from collectives c where not exists "
+        "(select 1 from arrivals a where a.rank = c.rank and a.event = c.event)"
+    ).fetchall()[0][0]
+    return Calibration(
+        **_facts(run),
+        collectives=tuple(learned.collectives()),
+        notes=tuple(_notes(learned, unmatched, is_told=ranks_per_host is not None)),
+    )
+
+
+@dataclass(slots=True)
+class _Learned:
+    """Samples by operation, level, ranks, hosts, size and type; and what gave none."""
+
+    samples: dict[tuple[str, str, int, int, int, str | None], list[int]] = field(default_factory=dict)
+    guessed: int = 0
+    partial: int = 0
+    unsized: int = 0
+    unplaced: int = 0
+    uncertain: int = 0
+    other: int = 0
+
+    def take(self, op: str | None, is_transfer: bool, ranks: int, expected: int, hosts: int | None, *rest: Any) -> None:
+        size, shortest, longest, uncertainty, is_guessed, dtype = rest
+        name = "send_recv" if is_transfer else op
+        ns = longest if name == "broadcast" else shortest
+        if name is None or not size:
+            self.unsized += 1
+        elif name not in OPS:
+            self.other += 1
+        elif ranks < expected or ranks < 2:
+            self.partial += 1
+        elif hosts is None:
+            self.unplaced += 1
+        elif ns <= 0 or (name == "broadcast" and uncertainty > ns):
+            self.uncertain += 1
+        else:
+            level = Group(ranks, int(hosts)).level
+            if is_transfer:
+                level = "pair.host" if hosts == 1 else "pair.across"
+            self.guessed += is_guessed
+            self.samples.setdefault((name, level, ranks, int(hosts), size, dtype), []).append(ns)
+
+    def collectives(self) -> Iterator[Collective]:
+        for (op, level, ranks, hosts, size, dtype), ns in self.samples.items():
+            yield Collective(op=op, level=level, ranks=ranks, hosts=hosts, bytes=size, dtype=dtype, ns=tuple(ns))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    rows = run.sql("select rank, host, device, world_size, backend from ranks order by rank").fetchall()
+    hosts: dict[str, list[int]] = {}
+    for rank, host, *_ in rows:
+        if host is not None:
+            hosts.setdefault(host, []).append(rank)
+    devices = {device for _, _, device, *_ in rows}
+    return {
+        "world_size": next((size for *_, size, _ in rows if size), len(rows)),
+        "backend": next((backend for *_, backend in rows if backend), None),
+        "device": "cpu" if devices <= {None} else "cuda",
+        "device_name": next(iter(devices)) if len(devices) == 1 else None,
+        "hosts": tuple(Host(host=host, ranks=tuple(ranks)) for host, ranks in hosts.items()),
+    }
+
+
+def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]:
+    used = sum(map(len, learned.samples.values()))
+    yield (
+        f"Learned from {counted(used, 'call')} of a run, as the job ran them: beside its compute and its other groups."
+    )
+    reasons = (
+        (learned.unsized, "without a recorded operation or size"),
+        (learned.other, "of operations that have no cost model"),
+        (learned.partial, "whose members were not all seen"),
+        (learned.unplaced, "of ranks whose hosts are not known"),
+        (learned.uncertain, "shorter than the clocks are certain"),
+    )
+    if left := [f"{counted(count, 'call')} {why}" for count, why in reasons if count]:
+        yield f"Left out: {'; '.join(left)}."
+    if unmatched:
+        yield f"{counted(unmatched, 'record')} of collectives could not be matched with other ranks."
+    if learned.guessed and not is_told:
+        yield "The run does not name its hosts: a group lies on as few as the numbers of its devices allow."

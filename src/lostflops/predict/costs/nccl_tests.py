@@ -1,0 +1,233 @@
+"""Logs of nccl-tests as a calibration.
+
+A log states which ranks ran where, and a row per size with the mean time of a call out of place and in place; both are
+samples. Its size column follows times.py: it is the larger of a rank's input and output, which is the whole tensor of
+all operations, while `count` is what one rank contributes. What ran is told by the columns (see `_FITTING`), and
+between those that look alike by the name of the program or of the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lostflops.errors import BrokenSource, UnknownFormat, UsageError
+from lostflops.predict.costs.calibration import Calibration, Collective, Host
+from lostflops.predict.costs.times import Group
+from lostflops.units import counted
+
+_PREFIX: Final = re.compile(r"^\s*\d+:\s")
+"""Of a launcher that labels each line with its task."""
+_HEADER: Final = re.compile(r"#.*\bminBytes\s+\d+\s+maxBytes\s+\d+")
+_RANK: Final = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[\S+\] (.+)")
+_VERSION: Final = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_NUMBER: Final = re.compile(r"nccl-library=(\d+)")
+_PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
+_COLUMNS: Final = 4
+"""Time, algbw, busbw and errors: once out of place, once in place."""
+_TYPES: Final = {
+    **dict.fromkeys(("int8", "uint8", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("float", "int32", "uint32"), 4),
+    **dict.fromkeys(("double", "int64", "uint64"), 8),
+}
+_NAMES: Final = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "scatter": "scatter",
+    "gather": "gather",
+    "reduce": "reduce",
+}
+
+# By whether it reduces, whether it has a root, and whether a rank contributes the whole size.
+_FITTING: Final[dict[tuple[bool, bool, bool], tuple[str, ...]]] = {
+    (True, False, True): ("all_reduce", "send_recv"),
+    (True, True, True): ("reduce",),
+    (True, False, False): ("reduce_scatter",),
+    (False, True, True): ("broadcast",),
+    (False, True, False): ("scatter", "gather"),
+    (False, False, False): ("all_gather", "all_to_all"),
+}
+
+
+def read_nccl_tests(paths: Sequence[Path | str], op: str | None = None) -> Calibration:
+    """All tests of all logs; `op` names the operation where neither the log nor its name does."""
+    tests = [test for path in paths for test in _tests(Path(path))]
+    names = {test.device for test in tests}
+    if len(names) > 1:
+        raise UsageError(f"the logs are of different devices: {', '.join(sorted(names))}. Calibrate each on its own")
+    hosts: dict[str, set[int]] = {}
+    for test in tests:
+        for rank, (host, _) in test.places.items():
+            hosts.setdefault(host, set()).add(rank)
+    return Calibration(
+        backend="nccl",
+        nccl=next((test.nccl for test in tests if test.nccl), None),
+        device="cuda",
+        device_name=next(iter(names), None),
+        world_size=max(len(test.places) for test in tests),
+        hosts=tuple(Host(host=host, ranks=tuple(sorted(ranks))) for host, ranks in hosts.items()),
+        collectives=tuple(one for test in tests for one in test.collectives(op)),
+        notes=("The samples are means over many calls, as nccl-tests prints them.", *_notes(tests)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    size: int
+    count: int
+    dtype: str
+    between: tuple[str, ...]
+    """What stands between the type and the times: the reduction and the root, where there are any."""
+    us: tuple[float, float]
+    factor: float | None
+    """busbw / algbw."""
+    wrong: int
+
+
+@dataclass(slots=True)
+class _Test:
+    """One program's output."""
+
+    path: Path
+    named: list[str]
+    nccl: str | None = None
+    device: str = ""
+    places: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """By rank: its host, and its group where the test is split into several that run at once."""
+    rows: list[_Row] = field(default_factory=list)
+
+    def take(self, line: str) -> None:
+        if rank := _RANK.match(line):
+            self.places[int(rank[1])] = rank[3], rank[2] or "0"
+            self.device = rank[4].strip()
+        elif version := _VERSION.search(line):
+            self.nccl = version[1]
+        elif row := _row(line):
+            self.rows.append(row)
+
+    @property
+    def members(self) -> list[str]:
+        """The hosts of the ranks of one group."""
+        first = next(iter(self.places.values()))[1]
+        return [host for host, group in self.places.values() if group == first]
+
+    def collectives(self, asked: str | None) -> Iterator[Collective]:
+        op, ranks, hosts = self._op(asked), len(self.members), len(set(self.members))
+        for row in self.rows:
+            if row.size:
+                yield Collective(
+                    op=op,
+                    level="ring" if op == "send_recv" else Group(ranks, hosts).level,
+                    ranks=ranks,
+                    hosts=hosts,
+                    at_once=len({group for _, group in self.places.values()}),
+                    bytes=row.size,
+                    dtype=row.dtype,
+                    ns=tuple(round(us * 1000) for us in row.us),
+                )
+
+    def _op(self, asked: str | None) -> str:
+        fitting = self._fitting()
+        listed = " or ".join(fitting)
+        if asked is not None:
+            if asked not in fitting:
+                raise UsageError(f"{self.path} is no log of {asked}: its columns are those of {listed}")
+            return asked
+        if len(fitting) == 1:
+            return fitting[0]
+        for name in (*self.named, *_names(self.path.name)):
+            if name in fitting:
+                return name
+        raise UsageError(f"{self.path} does not tell whether {listed} ran; name the operation")
+
+    def _fitting(self) -> tuple[str, ...]:
+        """The operations whose columns look like this."""
+        largest = self.rows[-1]
+        is_root = [int(word) >= 0 for word in largest.between if word.lstrip("-").isdigit()]
+        reduces = any(not word.lstrip("-").isdigit() and word != "none" for word in largest.between)
+        whole = largest.count * _TYPES.get(largest.dtype, 0) == largest.size
+        found = _FITTING.get((reduces, any(is_root), whole), ())
+        if found == ("all_reduce", "send_recv") and len(self.members) > 2 and largest.factor is not None:
+            return found[:1] if largest.factor > 1.1 else found[1:]
+        if not found:
+            raise BrokenSource(f"{self.path}: no operation of nccl-tests prints such columns")
+        return found
+
+
+def _tests(path: Path) -> list[_Test]:
+    named: list[str] = []
+    found: list[_Test] = []
+    for raw in _text(path).splitlines():
+        line = _PREFIX.sub("", raw, count=1)
+        named += [name for word in _PROGRAM.findall(line) for name in _names(word)]
+        if _HEADER.search(line):
+            found.append(_Test(path, named, nccl=found[-1].nccl if found else None))
+            named = []
+        if found:
+            found[-1].take(line)
+    library = _NUMBER.search(_text(path))
+    for test in found:
+        if test.nccl is None and library:
+            test.nccl = _version(int(library[1]))
+    whole = [test for test in found if test.places and any(row.size for row in test.rows)]
+    if not whole:
+        raise UnknownFormat(f"{path} is no log of nccl-tests: it holds no test with ranks and rows of sizes and times")
+    return whole
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode(errors="replace")
+    except (OSError, EOFError) as error:
+        raise BrokenSource(f"{path} cannot be read: {error}") from error
+
+
+def _row(line: str) -> _Row | None:
+    words = line.split()
+    if len(words) < 3 + 2 * _COLUMNS or not (words[0].isdigit() and words[1].isdigit()):
+        return None
+    between, measured = tuple(words[3 : -2 * _COLUMNS]), words[-2 * _COLUMNS :]
+    try:
+        out_of_place, algbw, busbw, in_place = (float(measured[place]) for place in (0, 1, 2, _COLUMNS))
+    except ValueError:
+        return None
+    factor = busbw / algbw if algbw > 0 else None
+    wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
+    return _Row(int(words[0]), int(words[1]), words[2], between, (out_of_place, in_place), factor, wrong)
+
+
+def _names(text: str) -> list[str]:
+    """The operations that a program or file is called after, the longest name first.
+
+    >>> _names("nccl_allreduce.log"), _names("reduce_scatter"), _names("slurm-104.out")
+    (['all_reduce', 'reduce'], ['reduce_scatter', 'scatter', 'reduce'], [])
+    """
+    plain = text.lower().replace("_", "").replace("-", "")
+    return [op for name, op in sorted(_NAMES.items(), key=lambda item: -len(item[0])) if name in plain]
+
+
+def _version(number: int) -> str:
+    """
+    >>> _version(22803), _version(2804)
+    ('2.28.3', '2.8.4')
+    """
+    major = 10_000 if number >= 10_000 else 1000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def _notes(tests: Sequence[_Test]) -> Iterator[str]:
+    rows = [row for test in tests for row in test.rows]
+    if empty := sum(not row.size for row in rows):
+        yield f"Left out: {counted(empty, 'row')} of size 0."
+    if wrong := sum(row.wrong > 0 for row in rows):
+        yield f"{counted(wrong, 'row')} with wrong results: the times are those of a network that does not work."

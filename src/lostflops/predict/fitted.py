@@ -1,0 +1,58 @@
+"""Measured times of each operation and group beside the curve through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from statistics import median
+
+from lostflops.facts.bandwidth import bus_factor
+from lostflops.predict.costs.calibration import Calibration, Key, Samples
+from lostflops.predict.costs.curve import Constant, Curve, Piece
+from lostflops.predict.costs.times import OPS
+
+
+@dataclass(frozen=True)
+class Fitted:
+    key: Key
+    samples: Samples
+    curve: Curve
+
+    @cached_property
+    def medians(self) -> dict[int, float]:
+        return {size: median(ns) for size, ns in self.samples.items()}
+
+    @cached_property
+    def errors(self) -> dict[int, float]:
+        """By size: by how much the curve misses the median, relative, whichever way."""
+        return {size: abs(self.curve.at(size) / ns - 1) for size, ns in self.medians.items() if ns > 0}
+
+    @property
+    def group(self) -> str:
+        _, level, ranks, hosts = self.key
+        return f"{level} {ranks}" + (f" on {hosts}" if hosts > 1 else "")
+
+    @property
+    def name(self) -> str:
+        """As in `all_reduce world 16 on 2`: 16 ranks on 2 hosts."""
+        return f"{self.key[0]} {self.group}"
+
+    def bandwidth(self, piece: Piece | None = None) -> Constant:
+        """busbw in GB/s, of the largest sizes unless a piece is given; infinite where time does not grow with size."""
+        beta = (piece or self.curve.pieces[-1]).beta
+        factor = bus_factor(self.key[0], self.key[2]) or 1.0
+        value, low, high = (factor / ns if ns > 0 else inf for ns in (beta.value, beta.high, beta.low))
+        return Constant(value, low, high)
+
+
+def fitted(calibration: Calibration) -> list[Fitted]:
+    return [Fitted(key, calibration.samples[key], curve) for key, curve in sorted(calibration.curves.items())]
+
+
+def most_telling(found: Sequence[Fitted]) -> list[Fitted]:
+    """The groups of the operation that says most of a network: all-reduce where it was measured."""
+    order = {str(op): place for place, op in enumerate(OPS)}
+    first = min((one.key[0] for one in found), key=lambda op: order.get(op, len(order)))
+    return [one for one in found if one.key[0] == first]
