@@ -16,9 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from lostflops.predict.costs.nccl_tests import read_nccl_tests
-
 from lostflops.predict.costs.nccl import nccl_times
+from lostflops.predict.costs.nccl_tests import read_nccl_tests
 from lostflops.predict.costs.times import OPS, Group
 from lostflops.predict.costs.topology import read_topology
 from lostflops.units import format_bytes
