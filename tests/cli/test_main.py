@@ -12,6 +12,7 @@ CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-
 FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
+    "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},

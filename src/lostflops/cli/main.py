@@ -9,6 +9,7 @@ import typer
 
 from lostflops._version import __version__
 from lostflops.cli import (
+    calibrate,
     comm,
     demo,
     doctor,
@@ -42,6 +43,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (pipeline, pipeline.pipeline),
     (flame, flame.flame),
     (hang, hang.hang),
+    (calibrate, calibrate.calibrate),
     (doctor, doctor.doctor),
     (watch, watch.watch),
     (sql, sql.sql),

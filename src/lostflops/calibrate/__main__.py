@@ -1,0 +1,117 @@
+"""`torchrun ... -m lostflops.calibrate --out FILE`: what every rank runs."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch.distributed as dist
+
+from lostflops.calibrate.device import roofline
+from lostflops.calibrate.job import Job, join
+from lostflops.calibrate.levels import OPS, by_host, levels, uneven
+from lostflops.calibrate.machine import describe, place
+from lostflops.calibrate.measure import Case, Measurer, most_bytes, process_groups
+from lostflops.calibrate.plan import sizes_up_to
+from lostflops.calibrate.progress import Progress
+from lostflops.calibrate.result_file import facts, write
+from lostflops.errors import LostflopsError, UsageError
+
+_DEVICE_SHARE, _DEVICE_MOST = 0.15, 20.0
+_SPENT: Final = 0.97
+"""Of the time; the rest is for leaving."""
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m lostflops.calibrate", description="Measure this cluster.")
+    parser.add_argument("--out", type=Path, required=True, help="the file to write, on the host of rank 0")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take (default: 120)")
+    parser.add_argument("--only", default=",".join(OPS), help=f"ops, of {','.join(OPS)}")
+    parser.add_argument("--sizes", default="", help="bytes, such as 1024,1048576 (default: powers of 2 from 1024)")
+    parser.add_argument("--device", default=None, help="cpu, or what torch.accelerator finds (default)")
+    found = parser.parse_args(words)
+    found.only = [word for word in found.only.split(",") if word]
+    if unknown := sorted(set(found.only) - set(OPS)):
+        parser.error(f"--only {','.join(unknown)}: ops are {', '.join(OPS)}")
+    try:
+        found.sizes = sorted({int(word) for word in found.sizes.split(",") if word})
+    except ValueError:
+        parser.error(f"--sizes {found.sizes}: whole numbers of bytes, such as 1024,4096")
+    return found
+
+
+def main() -> int:
+    asked = arguments()
+    job = None
+    try:
+        job = join(os.environ, asked.device, asked.seconds)
+        calibrate(job, asked)
+    except (LostflopsError, OSError, RuntimeError) as error:
+        rank = f"rank {job.rank}: " if job is not None and job.world > 1 else ""
+        print(f"lostflops: {rank}{advice(error)}", file=sys.stderr, flush=True)
+        return error.exit_code if isinstance(error, LostflopsError) else 1
+    if job.world > 1:
+        dist.destroy_process_group()
+    return 0
+
+
+def calibrate(job: Job, asked: argparse.Namespace) -> None:
+    if job.rank == 0 and not os.access(asked.out.absolute().parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{asked.out.absolute().parent} is no folder that can be written to; give another --out.")
+    progress = Progress(job.rank == 0, asked.seconds)
+    seconds = _SPENT * asked.seconds
+    gc.disable()
+    hosts = by_host(job.gather_objects(place()))
+    described = job.gather_objects(describe())
+    alone = job.world == 1
+    share = seconds if alone else min(_DEVICE_SHARE * seconds, _DEVICE_MOST)
+    tables: dict[str, Any] = roofline(job, min(share, _DEVICE_MOST), progress.say)
+    notes = [] if alone else ["the device figures are of rank 0, while all ranks did the same"]
+    cases: list[Case] = []
+    if not alone:
+        cases, said = _collectives(job, hosts, asked, progress)
+        notes += said
+    if job.rank == 0:
+        measured = {"collectives": [row for case in cases for row in case.rows()], **tables, "notes": notes}
+        spent = {"seconds": round(progress.elapsed, 1)}
+        write({**facts(job, hosts, described), **spent, **measured}, asked.out)
+    job.barrier()
+    progress.close()
+
+
+def _collectives(
+    job: Job, hosts: list[tuple[int, ...]], asked: argparse.Namespace, progress: Progress
+) -> tuple[list[Case], list[str]]:
+    found = levels(hosts)
+    cases = [Case(op, level) for level in found for op in level.ops if op in asked.only]
+    if not cases:
+        raise UsageError(f"--only {','.join(asked.only)}: nothing of it can be measured here.")
+    sizes = asked.sizes or sizes_up_to(most_bytes(job, hosts))
+    measurer = Measurer(job, cases, process_groups(job, found))
+    measurer.run(sizes, progress, _SPENT * asked.seconds)
+    said = uneven(hosts)
+    return cases, [*([said] if said else []), *measurer.notes]
+
+
+def advice(error: Exception) -> str:
+    """What went wrong, and what to do."""
+    text = str(error).strip()
+    if isinstance(error, LostflopsError):
+        return text
+    lowered = text.lower()
+    if "closed by peer" in lowered or "reset by peer" in lowered or "broken pipe" in lowered:
+        return f"another rank has ended; see what it says. PyTorch: {text}"
+    if "timed out" in lowered or "timeout" in lowered:
+        return f"another rank did not answer; see what it says, and whether hosts reach each other. PyTorch: {text}"
+    if "connection" in lowered or "connect" in lowered:
+        return f"no connection to the other ranks; GLOO_SOCKET_IFNAME names the network to use. PyTorch: {text}"
+    return text or repr(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What this host is: told apart from others, and described."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK: Final = Path("/proc/self/ns/net")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def place() -> str:
+    """The same for ranks that share a kernel and a network, and for no others."""
+    inode = ""
+    with suppress(OSError):
+        inode = str(_NETWORK.stat().st_ino)
+    return " ".join((socket.gethostname(), _text(_BOOT).strip(), inode))
+
+
+def describe() -> dict[str, Any]:
+    memory = _meminfo("MemTotal")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"host": socket.gethostname(), "cpu": _cpu(), "cores": cores, "memory": memory}
+
+
+def free_memory() -> int | None:
+    """Bytes that may be taken, within the container where there is one; None where nobody tells."""
+    free = _meminfo("MemAvailable")
+    with suppress(ValueError):
+        most, used = int(_text(_CGROUP / "memory.max")), int(_text(_CGROUP / "memory.current"))
+        free = min(free, most - used) if free is not None else most - used
+    return free
+
+
+def _meminfo(name: str) -> int | None:
+    for line in _text(Path("/proc/meminfo")).splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _cpu() -> str | None:
+    for line in _text(Path("/proc/cpuinfo")).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -1,0 +1,157 @@
+"""`lostflops calibrate`: what a cluster can do, measured on it."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+
+if TYPE_CHECKING:
+    from lostflops.predict.costs.calibration import Calibration
+
+EXAMPLE = "lostflops calibrate --out cluster.json -- torchrun --nproc-per-node 8"
+CONTEXT = {"allow_interspersed_args": False}
+_DEFAULT = "calibration.json"
+
+
+def calibrate(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LAUNCHER", help="What starts the ranks; behind --. None: this device alone.", show_default=False
+        ),
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=f"File to write; {_DEFAULT} where not given.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, metavar="N", help="How long the measurement may take.")
+    ] = 120,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="OPS", help="Collectives, such as all_reduce,all_gather.", show_default=False),
+    ] = None,
+    shown: Annotated[
+        Path | None, typer.Option("--show", metavar="FILE", help="Show a calibration.", show_default=False)
+    ] = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nccl-tests", metavar="LOG", help="Logs of nccl-tests become the calibration.", show_default=False
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it into this SVG file.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure collectives, matrix products and memory, and fit what a byte costs.
+
+    The launcher starts the ranks as it would start a job: torchrun, srun ... python. Each level that can be told
+    apart is measured: inside a host, across hosts, all ranks. The file holds every sample.
+    """
+    from lostflops.predict.costs.calibration import read_calibration, write_calibration
+
+    given = words or []
+    if shown is not None:
+        _refuse(given, "--show measures nothing: leave out the launcher, or --show")
+        _show(read_calibration(shown), shown, plot, as_json)
+        return
+    path = out or _free(Path(_DEFAULT))
+    if logs:
+        write_calibration(_from_logs([*logs, *given]), path)
+    elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
+        _tell("measured; the file is on the host of rank 0.")
+        return
+    _tell(f"wrote {path}")
+    _show(read_calibration(path), path, plot, as_json)
+
+
+def _module(path: Path, seconds: float, only: str | None) -> list[str]:
+    chosen = ["--only", only] if only else []
+    return ["-m", "lostflops.calibrate", "--out", str(path.absolute()), "--seconds", f"{seconds:g}", *chosen]
+
+
+def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
+    """Run it to its end; whether the file came to be on this host."""
+    from lostflops.collect.command import run_command
+    from lostflops.errors import LostflopsError, UsageError
+
+    if not is_launched:
+        if find_spec("torch") is None:
+            raise UsageError(f"torch is not installed for {sys.executable}; give a launcher that has it behind --.")
+        words = [sys.executable, *words]
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{path.absolute().parent} is no folder; make it, or give another --out.")
+    before = _stamp(path)
+    try:
+        status = run_command(words, dict(os.environ), lambda: None)
+    except FileNotFoundError:
+        raise UsageError(
+            f"no command {words[0]!r}; what stands behind -- starts the ranks, such as torchrun --nproc-per-node 8"
+        ) from None
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT:
+        raise KeyboardInterrupt
+    if status != 0:
+        code = os.waitstatus_to_exitcode(status)
+        raise LostflopsError(
+            f"{words[0]} ended with code {code}, and nothing was written; it says why above."
+            " The launcher's Python needs torch and lostflops."
+        )
+    return _stamp(path) != before
+
+
+def _from_logs(logs: Sequence[str]) -> "Calibration":
+    from lostflops.errors import UsageError
+    from lostflops.predict.costs.nccl_tests import read_nccl_tests
+
+    if flags := [log for log in logs if log.startswith("-")]:
+        raise UsageError(f"{flags[0]} stands behind the logs; options come before them.")
+    return read_nccl_tests([Path(log) for log in logs])
+
+
+def _show(calibration: "Calibration", path: Path, plot: Path | None, as_json: bool) -> None:
+    from lostflops.predict.show import show as shown_result
+    from lostflops.report import svg
+
+    result = shown_result(calibration)
+    if plot is not None:
+        with plot.open("w", encoding="utf-8") as stream:
+            svg.write(result, stream)
+    show(replace(result, next_command=command("scale", "RUN", "--calibration", path)), as_json)
+
+
+def _refuse(words: Sequence[str], message: str) -> None:
+    from lostflops.errors import UsageError
+
+    if words:
+        raise UsageError(message)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _free(path: Path) -> Path:
+    """The first of `x.json`, `x-2.json`, ... that is not there yet."""
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_stem(f"{path.stem}-{number}")
+    return found
+
+
+def _tell(message: str) -> None:
+    print(f"lostflops: {message}", file=sys.stderr, flush=True)
