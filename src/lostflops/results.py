@@ -103,7 +103,8 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points by x and y, drawn as `marks` where they were measured and as a `line` where they were computed."""
+    """Points by x and y, drawn as `marks` where they were measured and as a `line` where they were computed. Names that
+    are the same up to a colon are about one thing."""
 
     name: str
     drawn: Literal["marks", "line"]

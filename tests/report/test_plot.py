@@ -59,14 +59,16 @@ def test_numbers_of_ranks_are_written_themselves() -> None:
 
 def test_a_line_through_marks_shares_their_look() -> None:
     points = ((1, 1), (10, 10))
-    block = plot(Series("ring", "marks", points), Series("ring fitted", "line", points), Series("tree", "line", points))
-    assert "  o ring   . ring fitted (line)   x tree (line)" in text(block)
+    block = plot(
+        Series("ring: seen", "marks", points), Series("ring: fitted", "line", points), Series("tree", "line", points)
+    )
+    assert "  o ring: seen   . ring: fitted (line)   x tree (line)" in text(block)
     strokes = {
         element[0].text: element[1].get("stroke")
         for element in svg(block).iter("{http://www.w3.org/2000/svg}g")
         if element[1].get("stroke-width") == "1.8"
     }
-    assert strokes == {"ring fitted": "#0072b2", "tree": "#d55e00"}
+    assert strokes == {"ring: fitted": "#0072b2", "tree": "#d55e00"}
 
 
 def test_ascii_where_nothing_else_can_be_written() -> None:

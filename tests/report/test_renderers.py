@@ -40,8 +40,8 @@ def plot(*series: Series, title: str = "P", unit="ns", **scales: bool) -> Result
 
 RESULTS = {
     "plot": plot(
-        Series("measured", "marks", ((1_000, 5_000), (1_000_000, 9_000), (10**9, 4_000_000))),
-        Series("measured, fitted", "line", ((1_000, 6_000), (1_000_000, 8_000), (10**9, 4_000_000))),
+        Series("a: measured", "marks", ((1_000, 5_000), (1_000_000, 9_000), (10**9, 4_000_000))),
+        Series("a: fitted", "line", ((1_000, 6_000), (1_000_000, 8_000), (10**9, 4_000_000))),
     ),
     "hostile plot": plot(*(Series(f"{HOSTILE}{i}", "marks", ((i + 1, i + 1),)) for i in range(40)), title=HOSTILE),
     "no plot": plot(),

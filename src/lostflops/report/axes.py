@@ -80,21 +80,21 @@ def left_out(plot: Plot) -> int:
 
 
 def numbers(plot: Plot) -> tuple[int, ...]:
-    """A number for each series, by which it gets its look; a line through marks has theirs: it begins with their name.
+    """A number for each series, by which it gets its look. A line has that of marks with the same name up to a colon.
 
     >>> from lostflops.results import Series
-    >>> series = tuple(Series(name, drawn, ()) for name, drawn in (("a", "marks"), ("a fitted", "line"), ("b", "line")))
-    >>> numbers(Plot("p", "", Field("x"), Field("y"), series))
+    >>> drawn = (("a: measured", "marks"), ("a: fitted", "line"), ("b", "line"))
+    >>> numbers(Plot("p", "", Field("x"), Field("y"), tuple(Series(name, kind, ()) for name, kind in drawn)))
     (0, 0, 1)
     """
     found: list[int] = []
     marks: dict[str, int] = {}
     for series in plot.series:
-        through = [marks[name] for name in marks if name and series.name.startswith(name)]
+        subject, colon, _ = series.name.partition(":")
         own = max(found, default=-1) + 1
-        found.append(through[-1] if through and series.drawn == "line" else own)
-        if series.drawn == "marks":
-            marks[series.name] = own
+        found.append(marks.get(subject, own) if series.drawn == "line" else own)
+        if series.drawn == "marks" and colon:
+            marks[subject] = own
     return tuple(found)
 
 

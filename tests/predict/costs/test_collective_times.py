@@ -95,6 +95,15 @@ def test_intervals_widen_with_distance_in_size_and_in_ranks() -> None:
     assert ranks == sorted(set(ranks))
 
 
+@pytest.mark.parametrize("ranks", [2, 64])
+def test_latency_that_steps_do_not_multiply_is_in_the_interval(ranks: int) -> None:
+    known = times(Group(8))
+    launch = known.time("all_reduce", FIRST, Group(8)).ns
+    small, large = (known.time("all_reduce", size, Group(ranks)) for size in (FIRST, LAST))
+    assert small.low < launch < small.high
+    assert width(large) < 1.5, "bytes are not launched"
+
+
 def test_the_nearest_group_is_carried_and_seen_errors_widen() -> None:
     fake = measured(Group(2), Group(8))
     exact = CollectiveTimes.of(calibration=fake).time("all_reduce", 1 << 20, Group(16))
@@ -176,11 +185,10 @@ def test_sends_are_read_from_pairs_then_from_the_ring() -> None:
     assert known.time("send_recv", 1 << 20, Group(2)).ns == pytest.approx(3 * ALPHA + BETA * (1 << 20))
 
 
-def test_a_broadcast_of_gloo_is_a_tree_that_is_not_pipelined() -> None:
-    known = times(Group(2))
-    assert known.time("broadcast", 1 << 20, Group(8)).ns == pytest.approx(
-        3 * known.time("broadcast", 1 << 20, Group(2)).ns
-    )
+def test_in_a_broadcast_of_gloo_the_children_of_a_rank_share_its_link() -> None:
+    time = times(Group(2)).time("broadcast", 1 << 20, Group(8))
+    assert time.ns == pytest.approx(3 * ALPHA + (3 + 2 + 1) * BETA * (1 << 20))
+    assert time.algorithm == "tree"
 
 
 @pytest.mark.parametrize("op", OPS)

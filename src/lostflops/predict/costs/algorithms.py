@@ -36,7 +36,7 @@ _RING_TWICE: Final = Form(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n)
 _RING: Final = Form(lambda n: n - 1, lambda n: (n - 1) / n)
 _CHAIN: Final = Form(lambda n: n - 1, lambda n: min(n - 1, 1))
 _TREE_TWICE: Final = Form(lambda n: 2 * doublings(n), lambda n: min(n - 1, 2))
-_BINOMIAL: Final = Form(doublings, doublings)
+_BINOMIAL: Final = Form(doublings, lambda n: doublings(n) * (doublings(n) + 1) / 2)
 _ONCE: Final = Form(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
 
 FORMS: Final[dict[tuple[str, str], Form]] = {
@@ -50,7 +50,8 @@ FORMS: Final[dict[tuple[str, str], Form]] = {
     ("send_recv", "sends"): _ONCE,
 }
 """A tree's all-reduce is pipelined: its steps overlap, and each link carries the size up and down, between two ranks
-once each way. gloo's broadcast is not: every step sends it whole."""
+once each way. gloo's broadcast is not: a rank sends the whole to all its children at once, which share its link, so
+that d levels take d + (d - 1) + ... + 1 times the size."""
 
 _RINGS: Final[dict[str, tuple[str, ...]]] = {
     "all_reduce": ("ring",),

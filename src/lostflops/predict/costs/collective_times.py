@@ -101,7 +101,7 @@ class _Source:
         if same and algorithm in native:
             return _read(self.curves[near], size)
         form = measured_form(self.backend, op, algorithm)
-        found = _read(self.curves[near], size, *carried(form, ranks, FORMS[op, algorithm], group.ranks))
+        found = _carried(self.curves[near], size, *carried(form, ranks, FORMS[op, algorithm], group.ranks))
         if algorithm not in native:
             found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native[0]}")
         if same:
@@ -232,6 +232,12 @@ def _read(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _
     """`factor` times the curve at `scale` times the size."""
     ns, low, high, reach = curve.interval(max(round(size * scale), 1))
     return _Found(factor * ns, factor * low, factor * high, reach)
+
+
+def _carried(curve: Curve, size: int, factor: float, scale: float) -> _Found:
+    """Launching is done once, whatever the steps; the interval holds that all latency is of that kind as well."""
+    found, once = _read(curve, size, factor, scale), _read(curve, size, 1.0, factor * scale)
+    return _Found(found.ns, min(found.low, once.low), max(found.high, once.high), found.reach)
 
 
 def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], float]:
