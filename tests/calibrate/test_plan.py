@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.calibrate.plan import Item, Outcome, cost, plan, sizes_up_to
@@ -71,11 +71,11 @@ def test_samples() -> None:
     assert min(found.values()) >= 3
 
 
-def test_a_batch_lasts_some_milliseconds_or_is_one_call() -> None:
+def test_a_batch_lasts_about_a_millisecond_or_is_one_call() -> None:
     for item in walk([FAST, SLOW], 120).items:
         alpha, beta = (FAST, SLOW)[item.case]
         batch = item.calls * (alpha + beta * item.size)
-        assert item.calls == 1 or 1e-3 < batch < 10e-3
+        assert item.calls == 1 or 0.4e-3 < batch < 4e-3
 
 
 def test_what_cannot_be_measured_is_not_tried_again() -> None:
@@ -105,6 +105,7 @@ def test_the_time_is_kept(seconds: float, slower: float) -> None:
     assert done.seconds <= 1.1 * seconds
 
 
+@settings(deadline=None, derandomize=True, max_examples=150)
 @given(
     st.lists(st.tuples(st.floats(1e-6, 1e-2), st.floats(1e-12, 1e-6)), min_size=1, max_size=20),
     st.floats(5, 200),

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import torch.distributed as dist
 
-from lostflops.calibrate.device import roofline
+from lostflops.calibrate.device import TABLES, roofline
 from lostflops.calibrate.job import Job, join
-from lostflops.calibrate.levels import OPS, by_host, levels, uneven
+from lostflops.calibrate.levels import DEVICE, OPS, by_host, levels, uneven
 from lostflops.calibrate.machine import describe, place
 from lostflops.calibrate.measure import Case, Measurer, most_bytes, process_groups
 from lostflops.calibrate.plan import sizes_up_to
@@ -23,6 +23,7 @@ from lostflops.calibrate.result_file import facts, write
 from lostflops.errors import LostflopsError, UsageError
 
 _DEVICE_SHARE, _DEVICE_MOST = 0.15, 20.0
+_ALL: Final = (*OPS, DEVICE)
 _SPENT: Final = 0.97
 """Of the time; the rest is for leaving."""
 
@@ -31,13 +32,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lostflops.calibrate", description="Measure this cluster.")
     parser.add_argument("--out", type=Path, required=True, help="the file to write, on the host of rank 0")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take (default: 120)")
-    parser.add_argument("--only", default=",".join(OPS), help=f"ops, of {','.join(OPS)}")
+    parser.add_argument("--only", default=",".join(_ALL), help=f"of {','.join(_ALL)} (default: all)")
     parser.add_argument("--sizes", default="", help="bytes, such as 1024,1048576 (default: powers of 2 from 1024)")
     parser.add_argument("--device", default=None, help="cpu, or what torch.accelerator finds (default)")
     found = parser.parse_args(words)
     found.only = [word for word in found.only.split(",") if word]
-    if unknown := sorted(set(found.only) - set(OPS)):
-        parser.error(f"--only {','.join(unknown)}: ops are {', '.join(OPS)}")
+    if unknown := sorted(set(found.only) - set(_ALL)):
+        parser.error(f"--only {','.join(unknown)}: it can be {', '.join(_ALL)}")
     try:
         found.sizes = sorted({int(word) for word in found.sizes.split(",") if word})
     except ValueError:
@@ -55,6 +56,8 @@ def main() -> int:
         rank = f"rank {job.rank}: " if job is not None and job.world > 1 else ""
         print(f"lostflops: {rank}{advice(error)}", file=sys.stderr, flush=True)
         return error.exit_code if isinstance(error, LostflopsError) else 1
+    except KeyboardInterrupt:
+        return 130
     if job.world > 1:
         dist.destroy_process_group()
     return 0
@@ -69,11 +72,13 @@ def calibrate(job: Job, asked: argparse.Namespace) -> None:
     hosts = by_host(job.gather_objects(place()))
     described = job.gather_objects(describe())
     alone = job.world == 1
-    share = seconds if alone else min(_DEVICE_SHARE * seconds, _DEVICE_MOST)
-    tables: dict[str, Any] = roofline(job, min(share, _DEVICE_MOST), progress.say)
-    notes = [] if alone else ["the device figures are of rank 0, while all ranks did the same"]
+    tables: dict[str, Any] = {name: [] for name in TABLES}
+    notes: list[str] = []
+    if DEVICE in asked.only:
+        tables = roofline(job, min(seconds if alone else _DEVICE_SHARE * seconds, _DEVICE_MOST), progress.say)
+        notes += [] if alone else ["the device figures are of rank 0, while all ranks did the same"]
     cases: list[Case] = []
-    if not alone:
+    if not alone and asked.only != [DEVICE]:
         cases, said = _collectives(job, hosts, asked, progress)
         notes += said
     if job.rank == 0:

@@ -104,8 +104,14 @@ def _master(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _device(kind: str | None, local: int) -> Any:
-    found = torch.accelerator.current_accelerator(check_available=True) if hasattr(torch, "accelerator") else None
-    if kind == "cpu" or (kind is None and found is None):
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not hasattr(torch, "accelerator"):
+        raise UsageError(
+            f"torch {torch.__version__} is too old to measure devices: 2.6 has what it takes, or --device cpu."
+        )
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind is None and found is None:
         return torch.device("cpu")
     if found is None or kind not in (None, found.type):
         here = found.type if found is not None else "no accelerator"

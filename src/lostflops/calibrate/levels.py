@@ -8,6 +8,8 @@ from typing import Final
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 OPS: Final = (*COLLECTIVES, "send_recv")
+DEVICE: Final = "device"
+"""What is measured beside ops: the device alone."""
 
 
 @dataclass(frozen=True, slots=True)

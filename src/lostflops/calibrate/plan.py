@@ -13,13 +13,14 @@ from typing import Final
 
 WARM_UP: Final = 3
 """Calls before the first batch, at most; no more than a batch has."""
-_LONGEST_BATCH, _SHORTEST_BATCH = 5e-3, 2e-4
+_LONGEST_BATCH, _SHORTEST_BATCH = 2e-3, 2e-4
+"""Seconds. Long against how far apart ranks leave a barrier, short against how often a scheduler interrupts."""
 _SMALL: Final = 1 << 20
 _MOST_CALLS: Final = 1000
-_LEAST_BATCHES, _MOST_BATCHES = 3, 7
+_LEAST_BATCHES, _MOST_BATCHES = 3, 11
 _FIRST_SHARE: Final = 0.6
 """Of the time, for growing sizes; the rest is for looking again."""
-_LOOKS: Final = 5
+_LOOKS, _BATCHES_AGAIN = 5, 5
 _DEAREST: Final = 0.05
 """Of the time left, that looking again at one size may take."""
 _ROUND_SHARE: Final = 0.3
@@ -110,7 +111,7 @@ def _again(done: Sequence[tuple[Item, float]], elapsed: float, seconds: float) -
     for _ in range(_LOOKS):
         dearest = (seconds - elapsed) * _DEAREST
         for item, call in done:
-            again = replace(item, batches=_LEAST_BATCHES)
+            again = replace(item, batches=min(item.batches, _BATCHES_AGAIN))
             if cost(again, call) <= min(dearest, seconds - elapsed):
                 outcome = yield again
                 elapsed = outcome.elapsed

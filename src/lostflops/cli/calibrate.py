@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
-
-if TYPE_CHECKING:
-    from lostflops.predict.costs.calibration import Calibration
 
 EXAMPLE = "lostflops calibrate --out cluster.json -- torchrun --nproc-per-node 8"
 CONTEXT = {"allow_interspersed_args": False}
@@ -37,7 +34,7 @@ def calibrate(
     ] = 120,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="OPS", help="Collectives, such as all_reduce,all_gather.", show_default=False),
+        typer.Option("--only", metavar="OPS", help="What to measure, such as all_reduce,device.", show_default=False),
     ] = None,
     shown: Annotated[
         Path | None, typer.Option("--show", metavar="FILE", help="Show a calibration.", show_default=False)
@@ -58,21 +55,19 @@ def calibrate(
     The launcher starts the ranks as it would start a job: torchrun, srun ... python. Each level that can be told
     apart is measured: inside a host, across hosts, all ranks. The file holds every sample.
     """
-    from lostflops.predict.costs.calibration import read_calibration, write_calibration
-
     given = words or []
     if shown is not None:
         _refuse(given, "--show measures nothing: leave out the launcher, or --show")
-        _show(read_calibration(shown), shown, plot, as_json)
+        _show(shown, plot, as_json)
         return
     path = out or _free(Path(_DEFAULT))
     if logs:
-        write_calibration(_from_logs([*logs, *given]), path)
+        _convert([*logs, *given], path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
         _tell("measured; the file is on the host of rank 0.")
         return
     _tell(f"wrote {path}")
-    _show(read_calibration(path), path, plot, as_json)
+    _show(path, plot, as_json)
 
 
 def _module(path: Path, seconds: float, only: str | None) -> list[str]:
@@ -81,7 +76,8 @@ def _module(path: Path, seconds: float, only: str | None) -> list[str]:
 
 
 def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
-    """Run it to its end; whether the file came to be on this host."""
+    """Run it to its end; whether the file came to be on this host. No thread may be there yet, such as numpy's: one
+    would take the signal that tells the end."""
     from lostflops.collect.command import run_command
     from lostflops.errors import LostflopsError, UsageError
 
@@ -109,20 +105,22 @@ def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
     return _stamp(path) != before
 
 
-def _from_logs(logs: Sequence[str]) -> "Calibration":
+def _convert(logs: Sequence[str], path: Path) -> None:
     from lostflops.errors import UsageError
+    from lostflops.predict.costs.calibration import write_calibration
     from lostflops.predict.costs.nccl_tests import read_nccl_tests
 
     if flags := [log for log in logs if log.startswith("-")]:
         raise UsageError(f"{flags[0]} stands behind the logs; options come before them.")
-    return read_nccl_tests([Path(log) for log in logs])
+    write_calibration(read_nccl_tests([Path(log) for log in logs]), path)
 
 
-def _show(calibration: "Calibration", path: Path, plot: Path | None, as_json: bool) -> None:
+def _show(path: Path, plot: Path | None, as_json: bool) -> None:
+    from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.show import show as shown_result
     from lostflops.report import svg
 
-    result = shown_result(calibration)
+    result = shown_result(read_calibration(path))
     if plot is not None:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)

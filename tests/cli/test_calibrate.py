@@ -1,0 +1,149 @@
+"""The verb around the measurement: launchers are scripts here, and calibrations are written by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lostflops.cli import calibrate
+
+SIZES = [1024 << power for power in range(14)]
+ALPHA, BETA = 50_000, 0.08
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    """Four ranks on one host: 50 us and 0.08 ns per byte."""
+    shape = {"op": "all_reduce", "level": "host", "ranks": 4, "hosts": 1, "at_once": 1, "dtype": "float32"}
+    rows = [
+        {**shape, "bytes": size, "ns": [round(ALPHA + BETA * size) + shift for shift in range(3)]} for size in SIZES
+    ]
+    return {
+        "schema": "lostflops.calibration/1",
+        "backend": "gloo",
+        "device": "cpu",
+        "world_size": 4,
+        "collectives": rows,
+    }
+
+
+@pytest.fixture
+def saved(tmp_path: Path, document: dict[str, Any]) -> Path:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def launcher(folder: Path, body: str) -> list[str]:
+    """A command that notes its words and then does as it is told; $out is the file to write."""
+    script = folder / "launch"
+    words = 'printf "%s\\n" "$@" > "$0.words"\nwhile [ "$1" != --out ]; do shift; done\nout="$2"\n'
+    script.write_text(f"#!/bin/sh\n{words}{body}\n")
+    script.chmod(0o755)
+    return [str(script), "-n", "4"]
+
+
+def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "lostflops", "calibrate", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_launcher_starts_the_module_and_the_result_is_shown(tmp_path: Path, saved: Path) -> None:
+    words = launcher(tmp_path, f'cp {saved} "$out"')
+    done = run(tmp_path, "--out", "new.json", "--seconds", "5", "--only", "all_reduce", "--", *words)
+    assert done.returncode == 0, done.stderr
+    out = str(tmp_path / "new.json")
+    started = ["-n", "4", "-m", "lostflops.calibrate", "--out", out, "--seconds", "5", "--only", "all_reduce"]
+    assert (tmp_path / "launch.words").read_text().splitlines() == started
+    assert "wrote new.json" in done.stderr
+    assert "all_reduce" in done.stdout
+    assert done.stdout.endswith("lostflops scale RUN --calibration new.json\n")
+
+
+def test_json_is_all_that_is_printed(tmp_path: Path, saved: Path) -> None:
+    done = run(tmp_path, "--json", "--", *launcher(tmp_path, f'cp {saved} "$out"'))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema"].startswith("lostflops.calibrate/")
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path, saved: Path) -> None:
+    (tmp_path / "calibration.json").write_text("mine")
+    done = run(tmp_path, "--", *launcher(tmp_path, f'cp {saved} "$out"'))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "calibration.json").read_text() == "mine"
+    assert (tmp_path / "calibration-2.json").exists()
+
+
+def test_rank_0_may_be_elsewhere(tmp_path: Path, saved: Path) -> None:
+    done = run(tmp_path, "--out", str(saved), "--", *launcher(tmp_path, "true"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "lostflops: measured; the file is on the host of rank 0.\n"
+
+
+def test_a_measurement_that_fails(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", *launcher(tmp_path, "echo no such device >&2; exit 7"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("no such device\nlostflops: ")
+    assert "ended with code 7, and nothing was written" in done.stderr
+    assert not (tmp_path / "calibration.json").exists()
+
+
+def test_a_launcher_that_is_not_there(tmp_path: Path) -> None:
+    done = run(tmp_path, "--", "torchwalk", "-n", "4")
+    assert done.returncode == 2
+    assert done.stderr.startswith("lostflops: no command 'torchwalk'; what stands behind -- starts the ranks")
+
+
+def test_without_torch_a_launcher_is_needed(lostflops, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(calibrate, "find_spec", lambda name: None)
+    outcome = lostflops("calibrate", "--out", tmp_path / "x.json")
+    assert outcome.code == 2
+    assert "torch is not installed for" in outcome.err
+
+
+def test_show(lostflops, saved: Path) -> None:
+    outcome = lostflops("calibrate", "--show", saved)
+    assert outcome.code == 0
+    assert "all_reduce" in outcome.out
+    assert outcome.out.endswith(f"lostflops scale RUN --calibration {saved}\n")
+
+
+def test_show_measures_nothing(lostflops, saved: Path) -> None:
+    outcome = lostflops("calibrate", "--show", saved, "torchrun")
+    assert outcome.code == 2
+    assert "leave out the launcher" in outcome.err
+
+
+@pytest.mark.parametrize(("text", "said"), [("{}", "no calibration"), ("no json", "no calibration")])
+def test_show_of_something_else(lostflops, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "other").write_text(text)
+    outcome = lostflops("calibrate", "--show", tmp_path / "other")
+    assert outcome.code == 4
+    assert said in outcome.err
+
+
+def test_show_of_nothing(lostflops, tmp_path: Path) -> None:
+    outcome = lostflops("calibrate", "--show", tmp_path / "nothing")
+    assert outcome.code != 0
+    assert str(tmp_path / "nothing") in outcome.err
+
+
+def test_a_plot(lostflops, saved: Path, tmp_path: Path) -> None:
+    assert lostflops("calibrate", "--show", saved, "--plot", tmp_path / "plot.svg").code == 0
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_logs_come_last(lostflops, tmp_path: Path) -> None:
+    outcome = lostflops("calibrate", "--nccl-tests", "a.log", "b.log", "--out", tmp_path / "x.json")
+    assert outcome.code == 2
+    assert "--out stands behind the logs" in outcome.err
