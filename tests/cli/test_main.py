@@ -14,6 +14,9 @@ FLAGS = {
     "demo": {"--out", "--ranks", "--json"},
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
+    | {"--dp", "--tp", "--cp", "--pp", "--zero", "--microbatch", "--batch", "--seq"}
+    | {"--dtype", "--precision", "--recompute", "--optimizer"},
     "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},

@@ -1,0 +1,115 @@
+"""What a job asks of one rank of each pipeline stage, however its model became known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from lostflops.errors import UsageError
+from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.factory import Counted
+from lostflops.predict.estimate.memory import Memory, memory, optimizer_bytes
+from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
+from lostflops.predict.estimate.step_time import update_size, updated_bytes
+from lostflops.predict.estimate.tensors import Held, Tensor, check_layout, share, stage_layers, tensors
+from lostflops.predict.estimate.traffic import Transfer, data_parallel, traffic
+from lostflops.predict.estimate.work import Product, Work, model_flops, recomputed_flops, work
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`updated` are bytes that the optimizer moves."""
+
+    layers: int | None
+    memory: Memory
+    work: Work | None
+    updated: float
+    transfers: list[Transfer]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    name: str
+    job: Job
+    parameters: int
+    embedding: int
+    per_layer: int | None
+    flops: int | None
+    """Of the model in a step, on all ranks."""
+    recomputed: Range
+    stages: tuple[Stage, ...]
+    has_tokens: bool = True
+
+
+def described(model: Model, job: Job, per_host: int) -> Demand:
+    check_layout(model, job)
+    found = tensors(model)
+    by_place = {place: sum(one.elements for one in found if one.place == place) for place in ("layer", "head")}
+    embedding = sum(one.elements for one in found if one.place == "embedding")
+    return Demand(
+        name=model.name,
+        job=job,
+        parameters=embedding + by_place["layer"] * model.layers + by_place["head"],
+        embedding=embedding,
+        per_layer=by_place["layer"],
+        flops=model_flops(model, job),
+        recomputed=recomputed_flops(model, job),
+        stages=tuple(
+            Stage(
+                layers,
+                memory(model, job, stage),
+                work(model, job, stage),
+                updated_bytes(model, job, stage),
+                traffic(model, job, stage, per_host),
+            )
+            for stage, layers in enumerate(stage_layers(model, job))
+        ),
+    )
+
+
+def counted(model: Counted, job: Job, per_host: int) -> Demand:
+    """Of a module that was counted: it is one stage, and how its layers could be sharded is not known."""
+    if job.tp > 1 or job.pp > 1 or job.cp > 1:
+        raise UsageError("how a Python model is split over tp, pp or cp is not known: give a description of it instead")
+    if job.recompute != "none":
+        raise UsageError("a Python model is counted as it runs: recompute inside of it, and leave --recompute out")
+    mine = tuple(Held(Tensor(one.name, one.shape, "layer"), one.shape, 1) for one in model.parameters if one.trained)
+    flops = None if model.flops is None else model.flops * job.dp * job.microbatches
+    stage = Stage(
+        layers=None,
+        memory=_memory(model, job),
+        work=_work(model),
+        updated=sum(one.sharded(job.shards if job.zero else 1) for one in mine) * update_size(job),
+        transfers=data_parallel(job, mine, per_host),
+    )
+    return Demand(model.name, job, model.elements, model.embedding, None, flops, NOTHING, (stage,), has_tokens=False)
+
+
+def _memory(model: Counted, job: Job) -> Memory:
+    """Parameters and gradients in the dtypes that the module has, states in those or as `master` says."""
+    parts = job.shards
+
+    def size(is_sharded: bool, only_trained: bool) -> int:
+        return sum(
+            one.element_size * share(one.shape[0], parts if is_sharded else 1, 0) * prod(one.shape[1:])
+            for one in model.parameters
+            if one.trained or not only_trained
+        )
+
+    whole = size(is_sharded=False, only_trained=True)
+    states = size(is_sharded=job.zero >= 1, only_trained=True)
+    return Memory(
+        parameters=size(is_sharded=job.zero >= 3, only_trained=False),
+        gradients=size(is_sharded=job.zero >= 2, only_trained=True),
+        optimizer=optimizer_bytes(job, states) // SIZES[job.held_dtype],
+        activations=None if model.kept is None else exactly(model.kept),
+        copies=Range(0, whole) if job.zero >= 3 or job.precision == "autocast" else NOTHING,
+        communication=Range(0, whole) if job.dp > 1 else NOTHING,
+    )
+
+
+def _work(model: Counted) -> Work | None:
+    """A third of what was counted is forward. What autograd keeps is written and read at least once."""
+    if model.flops is None or model.kept is None:
+        return None
+    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, 0)

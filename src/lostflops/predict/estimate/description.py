@@ -1,0 +1,214 @@
+"""What is to be trained, and how: the model, the job, and the file that describes both.
+
+A description is a TOML or JSON file with the fields of `Model` and `Job`, all on one level:
+
+    layers = 40
+    hidden = 5120
+    heads = 40
+    kv_heads = 8
+    ffn = 17408
+    vocabulary = 151936
+    sequence = 4096
+    dp = 8
+    zero = 3
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from lostflops.errors import BrokenSource, UsageError
+
+Positive = Annotated[int, Meta(ge=1, le=1 << 40)]
+Count = Annotated[int, Meta(ge=0, le=1 << 40)]
+Dtype = Literal["bf16", "fp16", "fp32", "fp8"]
+Precision = Literal["autocast", "master", "pure"]
+Recompute = Literal["none", "selective", "full"]
+Attention = Literal["fused", "flex"]
+Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum"]
+
+SIZES: Final = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A transformer: layers of attention and feed-forward that are all alike, between embeddings and a head."""
+
+    name: str = "model"
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    kv_heads: Count = 0
+    """0: as many as heads."""
+    head_dim: Count = 0
+    """0: hidden / heads."""
+    ffn: Positive
+    """Width of the feed-forward part; of one expert where there are experts."""
+    gated: bool = True
+    vocabulary: Positive
+    tied: bool = False
+    """The head multiplies with the embedding's weight."""
+    norm: Literal["rms", "layer"] = "rms"
+    qkv_bias: bool = False
+    output_bias: bool = False
+    ffn_bias: bool = False
+    qk_norm: bool = False
+    positions: Count = 0
+    """Learned positions."""
+    token_types: Count = 0
+    embedding_norm: bool = False
+    final_norm: bool = True
+    head: Literal["lm", "mlm", "none"] = "lm"
+    """`lm` is one product with the vocabulary; `mlm` has a dense layer, a norm and a bias besides, as BERT has."""
+    pooler: bool = False
+    causal: bool = True
+    experts: Count = 0
+    experts_per_token: Count = 0
+
+    def __post_init__(self) -> None:
+        if not self.head_dim and self.hidden % self.heads:
+            raise UsageError(f"hidden {self.hidden} is not a multiple of heads {self.heads}: give head_dim")
+        if self.heads % self.keys:
+            raise UsageError(f"heads {self.heads} is not a multiple of kv_heads {self.keys}")
+        if bool(self.experts) != bool(self.experts_per_token) or self.experts_per_token > self.experts:
+            raise UsageError("experts and experts_per_token go together, and a token cannot go to more than there are")
+
+    @property
+    def keys(self) -> int:
+        return self.kv_heads or self.heads
+
+    @property
+    def width(self) -> int:
+        """Of one head."""
+        return self.head_dim or self.hidden // self.heads
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model is trained: on so many ranks, with so many sequences a step."""
+
+    sequence: Positive
+    microbatch: Positive = 1
+    """Sequences that a rank takes at once."""
+    batch: Count = 0
+    """Sequences of a step on all ranks; 0: one microbatch on each."""
+    dtype: Dtype = "bf16"
+    """Of products."""
+    precision: Precision = "autocast"
+    """`autocast`: parameters, gradients and states in fp32 (4 + 4 + 8 bytes a parameter with Adam), as torch.autocast
+    and FSDP have them. `master`: parameters and gradients in dtype, a fp32 copy and states in the optimizer
+    (2 + 2 + 12), as DeepSpeed and Megatron have them. `pure`: everything in dtype (2 + 2 + 4)."""
+    reduce_dtype: Dtype | None = None
+    """In which gradients travel; as they are held where it is not given."""
+    dp: Positive = 1
+    cp: Positive = 1
+    """Ranks that share the tokens of each sequence; they hold the same parameters, as those of dp do."""
+    tp: Positive = 1
+    pp: Positive = 1
+    zero: Annotated[int, Meta(ge=0, le=3)] = 0
+    replicas: Positive = 1
+    """ZeRO shards among dp x cp / replicas ranks, and whole replicas are reduced among each other (HSDP)."""
+    recompute: Recompute = "none"
+    optimizer: Optimizer = "adamw"
+    compiled: bool | None = None
+    """By torch.compile; None where it is not known, which makes ranges wider."""
+    attention: Attention = "fused"
+    """`fused` is FlashAttention or cuDNN's, `flex` is FlexAttention; neither keeps scores."""
+    loss_chunks: Positive = 1
+    """The head and the loss take the tokens of a microbatch in so many parts."""
+
+    def __post_init__(self) -> None:
+        if self.dp % self.replicas:
+            raise UsageError(f"dp {self.dp} is not a multiple of replicas {self.replicas}")
+        if self.sequence % self.cp:
+            raise UsageError(f"sequence {self.sequence} is not a multiple of cp {self.cp}")
+        if self.sequences % (self.dp * self.microbatch):
+            raise UsageError(
+                f"batch {self.batch} is not a multiple of dp x microbatch = {self.dp} x {self.microbatch}: "
+                "every rank takes whole microbatches"
+            )
+
+    @property
+    def sequences(self) -> int:
+        return self.batch or self.dp * self.microbatch
+
+    @property
+    def microbatches(self) -> int:
+        """That a rank takes in a step, one after another."""
+        return self.sequences // (self.dp * self.microbatch)
+
+    @property
+    def ranks(self) -> int:
+        return self.dp * self.cp * self.tp * self.pp
+
+    @property
+    def alike(self) -> int:
+        """Ranks that have the same parameters, and reduce gradients among each other."""
+        return self.dp * self.cp
+
+    @property
+    def tokens(self) -> int:
+        """That a rank has at once."""
+        return self.microbatch * self.sequence // self.cp
+
+    @property
+    def shards(self) -> int:
+        """Among how many ranks ZeRO shards."""
+        return self.alike // self.replicas
+
+    @property
+    def step_tokens(self) -> int:
+        return self.sequences * self.sequence
+
+    @property
+    def held_dtype(self) -> Dtype:
+        """Of parameters and gradients in memory."""
+        return "fp32" if self.precision == "autocast" else "bf16" if self.dtype == "fp8" else self.dtype
+
+    @property
+    def product_size(self) -> int:
+        """Bytes of an element of an activation: fp8 is for products alone."""
+        return max(2, SIZES[self.dtype])
+
+
+_MODEL_FIELDS: Final = frozenset(Model.__struct_fields__)
+Kind = TypeVar("Kind", Model, Job)
+
+
+def read_description(path: Path) -> tuple[Model, dict[str, Any]]:
+    """The model in a file, and what the file says about the job."""
+    fields = read_table(path)
+    model = {name: value for name, value in fields.items() if name in _MODEL_FIELDS}
+    rest = {name: value for name, value in fields.items() if name not in _MODEL_FIELDS}
+    if unknown := sorted(set(rest) - set(Job.__struct_fields__)):
+        known = ", ".join((*Model.__struct_fields__, *Job.__struct_fields__))
+        raise UsageError(f"{path} has {', '.join(unknown)}, which a description does not have; it has {known}")
+    return convert(model, Model, str(path)), rest
+
+
+def make_job(fields: dict[str, Any], where: str) -> Job:
+    if "sequence" not in fields:
+        raise UsageError("how long sequences are is not known: give --seq, or `sequence` in the description")
+    return convert(fields, Job, where)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """A TOML or JSON file of one object."""
+    try:
+        content = path.read_bytes()
+        found = tomllib.loads(content.decode()) if path.suffix == ".toml" else msgspec.json.decode(content)
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BrokenSource(f"{path} is neither TOML (named .toml) nor JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BrokenSource(f"{path} holds no object with fields")
+    return found
+
+
+def convert(fields: dict[str, Any], kind: type[Kind], where: str) -> Kind:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {error}") from error

@@ -1,0 +1,98 @@
+"""What a job will take on a machine: how long a step is, and whether it fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lostflops.errors import UnknownCost
+from lostflops.predict.costs.times import Times
+from lostflops.predict.estimate.demand import Demand, Stage
+from lostflops.predict.estimate.description import Job
+from lostflops.predict.estimate.ranges import Range
+from lostflops.predict.estimate.rates import Rates
+from lostflops.predict.estimate.step_time import StepTime, step_time
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """On what a job will run; what is not known is None."""
+
+    name: str
+    rates: Rates | None = None
+    times: Times | None = None
+    per_host: int = 8
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The figures behind the result, of the stage that takes the longest and of the one that holds the most."""
+
+    demand: Demand
+    machine: Machine
+    fullest: Stage
+    step: StepTime | None
+    unknown: str
+    """Why there is no step time."""
+
+    @property
+    def job(self) -> Job:
+        return self.demand.job
+
+    @property
+    def tokens_per_second(self) -> Range | None:
+        if self.step is None or not self.demand.has_tokens:
+            return None
+        return Range(
+            self.job.step_tokens * 1e9 / self.step.total.high, self.job.step_tokens * 1e9 / self.step.total.low
+        )
+
+    @property
+    def mfu(self) -> Range | None:
+        """Of all ranks' dense peak."""
+        rates = self.machine.rates
+        if self.step is None or rates is None or rates.peak is None or self.demand.flops is None:
+            return None
+        whole = self.demand.flops / (rates.peak * self.job.ranks) * 1e9
+        return Range(whole / self.step.total.high, whole / self.step.total.low)
+
+    @property
+    def fits(self) -> str:
+        """`yes`, `no`, `maybe`, or that it cannot be told."""
+        if self.machine.capacity is None:
+            return "cannot tell"
+        held = self.fullest.memory.total
+        if self.fullest.memory.activations is None and held.low <= self.machine.capacity:
+            return "cannot tell"
+        return "yes" if held.high <= self.machine.capacity else "no" if held.low > self.machine.capacity else "maybe"
+
+
+def estimate(demand: Demand, machine: Machine) -> Estimate:
+    fullest = max(demand.stages, key=lambda stage: stage.memory.total.high)
+    step, unknown = _slowest(demand, machine)
+    return Estimate(demand, machine, fullest, step, unknown)
+
+
+def _slowest(demand: Demand, machine: Machine) -> tuple[StepTime | None, str]:
+    if machine.rates is None:
+        return None, "no device is named: give --device or --calibration"
+    steps = []
+    for stage in demand.stages:
+        if stage.work is None:
+            return None, "the factory gave no inputs, so its FLOPs are not counted: return (module, inputs)"
+        if stage.transfers and machine.times is None:
+            return None, "what communication costs is not known: give --topology or --calibration"
+        try:
+            steps.append(
+                step_time(
+                    demand.job,
+                    stage.work,
+                    updated=stage.updated,
+                    transfers=stage.transfers,
+                    rates=machine.rates,
+                    times=machine.times,
+                )
+            )
+        except UnknownCost as error:
+            return None, str(error)
+    return max(steps, key=lambda step: step.total.high), ""

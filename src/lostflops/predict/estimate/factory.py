@@ -1,0 +1,170 @@
+"""A model that a Python function builds, counted on meta tensors: shapes without storage, so that any size fits.
+
+The function is named `module:function` or `file.py:function` and returns a module, or a module and the inputs of one
+microbatch (a tensor, a tuple or a dict). With inputs, torch's own counter counts a forward and a backward pass, and
+what autograd keeps between them is added up. It runs in this interpreter, so that is where torch must be.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES: Final = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    shape: tuple[int, ...]
+    element_size: int
+    trained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`flops` are those of a forward and a backward pass over the inputs, attention over all pairs as plain products;
+    `kept` are bytes that autograd holds for the backward pass, parameters apart."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    embedding: int
+    dtype: str
+    flops: int | None = None
+    kept: int | None = None
+
+    @property
+    def elements(self) -> int:
+        return sum(prod(one.shape) for one in self.parameters)
+
+
+def is_factory(text: str) -> bool:
+    """
+    >>> is_factory("train.py:model"), is_factory("package.models:small"), is_factory("config.json")
+    (True, True, False)
+    """
+    before, separator, function = text.rpartition(":")
+    return bool(separator) and bool(before) and function.isidentifier()
+
+
+def count(text: str) -> Counted:
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"{text} is counted with torch, which {sys.executable} lacks: run lostflops where torch is")
+    import torch  # noqa: PLC0415
+
+    function = _load(text)
+    with torch.device("meta"):
+        made = function()
+    module, inputs = made if isinstance(made, tuple) else (made, None)
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"{text} returned {type(module).__name__}: return a torch.nn.Module, or it and its inputs")
+    module = module.to("meta")
+    parameters = tuple(
+        Parameter(name, tuple(one.shape) or (1,), one.element_size(), one.requires_grad)
+        for name, one in module.named_parameters()
+    )
+    flops, kept = (None, None) if inputs is None else _passes(module, inputs, text)
+    return Counted(text, parameters, _embedding(module), _dtype(module, text), flops, kept)
+
+
+def _load(text: str) -> Callable[[], Any]:
+    where, _, name = text.rpartition(":")
+    try:
+        module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
+    except (ImportError, FileNotFoundError) as error:
+        raise UsageError(f"{where} cannot be imported: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UsageError(f"{where} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def _module(name: str) -> Any:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
+
+
+def _module_of_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _passes(module: torch.nn.Module, inputs: Any, text: str) -> tuple[int, int]:
+    """FLOPs of both passes with attention as plain products, so that each is counted; and what a forward pass keeps
+    with attention that keeps no scores."""
+    import torch  # noqa: PLC0415
+    from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
+    from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
+
+    from lostflops.predict.estimate.kept_tensors import fused_attention, keeping  # noqa: PLC0415
+
+    arguments = _to_meta(inputs if isinstance(inputs, (tuple, dict)) else (inputs,))
+
+    def run() -> list[Any]:
+        return _tensors(module(**arguments) if isinstance(arguments, dict) else module(*arguments))
+
+    try:
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            torch.stack([one.sum() for one in run()]).sum().backward()
+        with keeping(module) as kept, fused_attention():
+            results = run()
+    except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
+        raise UsageError(f"{text} cannot run on meta tensors ({error}): return the module without inputs") from error
+    assert results
+    return counter.get_total_flops(), sum(one.numel() * one.element_size() for one in kept.values())
+
+
+def _to_meta(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _to_meta(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(_to_meta(one) for one in value)
+    return value.to("meta") if hasattr(value, "to") else value
+
+
+def _tensors(value: Any) -> list[Any]:
+    if hasattr(value, "values") and not hasattr(value, "numel"):
+        return [one for part in value.values() for one in _tensors(part)]
+    if isinstance(value, (tuple, list)):
+        return [one for part in value for one in _tensors(part)]
+    return [value] if hasattr(value, "grad_fn") and value.requires_grad else []
+
+
+def _embedding(module: torch.nn.Module) -> int:
+    import torch  # noqa: PLC0415
+
+    found = {id(one.weight): one.weight.numel() for one in module.modules() if isinstance(one, torch.nn.Embedding)}
+    return sum(found.values())
+
+
+def _dtype(module: torch.nn.Module, text: str) -> str:
+    """That most elements are in."""
+    sizes: dict[str, int] = {}
+    for one in module.parameters():
+        sizes[str(one.dtype)] = sizes.get(str(one.dtype), 0) + one.numel()
+    most = max(sizes, key=lambda name: sizes[name], default="")
+    if most not in _NAMES:
+        raise UsageError(f"parameters of {text} are in {most or 'no dtype at all'}: fp32, bf16 and fp16 are known")
+    return _NAMES[most]

@@ -1,0 +1,155 @@
+"""Which model a Hugging Face `config.json` describes.
+
+Families are read one by one, because the same field means different things in them; a family that is not known is
+refused. So is what changes the model and is not understood here: layers that differ from each other, experts beside
+shared ones, heads of other tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lostflops.errors import UsageError
+from lostflops.predict.estimate.description import Model, convert
+
+Config = dict[str, Any]
+_DESCRIBE: Final = "describe the model in a TOML file (layers, hidden, heads, ...) or give a Python factory"
+
+
+def is_config(fields: dict[str, Any]) -> bool:
+    return "model_type" in fields
+
+
+def model_of(config: Config, where: str) -> Model:
+    kind = config["model_type"]
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise UsageError(f"{where}: model_type {kind!r} is not one of {', '.join(FAMILIES)}: {_DESCRIBE}")
+    try:
+        fields = FAMILIES[kind](config)
+    except KeyError as error:
+        raise UsageError(f"{where} has no {error}, which a {kind} model needs: {_DESCRIBE}") from None
+    return convert({"name": kind, **fields, **_head(config, fields)}, Model, where)
+
+
+def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
+    """From the class of the model; a config without one is taken for the language model."""
+    named = config.get("architectures")
+    default = "ForMaskedLM" if fields.get("head") == "mlm" else "ForCausalLM"
+    name = str(named[0]) if isinstance(named, list) and named else default
+    if name.endswith("Model") and not name.endswith("LMHeadModel"):
+        return {"head": "none", "tied": False, "pooler": fields.get("head") == "mlm"}
+    if name.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM")):
+        return {}
+    raise UsageError(f"the head of {name} is not known: {_DESCRIBE}")
+
+
+def _llama(config: Config) -> dict[str, Any]:
+    heads = config["num_attention_heads"]
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": heads,
+        "kv_heads": config.get("num_key_value_heads") or heads,
+        "head_dim": config.get("head_dim") or 0,
+        "ffn": config["intermediate_size"],
+        "vocabulary": config["vocab_size"],
+        "tied": config.get("tie_word_embeddings", False),
+        "qkv_bias": config.get("attention_bias", False),
+        "output_bias": config.get("attention_bias", False),
+        "ffn_bias": config.get("mlp_bias", False),
+    }
+
+
+def _mistral(config: Config) -> dict[str, Any]:
+    return _llama(config) | {"qkv_bias": False, "output_bias": False, "ffn_bias": False}
+
+
+def _mixtral(config: Config) -> dict[str, Any]:
+    return _mistral(config) | {
+        "experts": config["num_local_experts"],
+        "experts_per_token": config["num_experts_per_tok"],
+    }
+
+
+def _qwen2(config: Config) -> dict[str, Any]:
+    return _llama(config) | {"qkv_bias": True, "output_bias": False, "ffn_bias": False}
+
+
+def _qwen3(config: Config) -> dict[str, Any]:
+    return _llama(config) | {"ffn_bias": False, "qk_norm": True, "head_dim": config.get("head_dim") or 128}
+
+
+def _qwen3_moe(config: Config) -> dict[str, Any]:
+    if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
+        raise UsageError(f"layers with experts and layers without are mixed: {_DESCRIBE}")
+    return _qwen3(config) | {
+        "ffn": config["moe_intermediate_size"],
+        "experts": config["num_experts"],
+        "experts_per_token": config["num_experts_per_tok"],
+    }
+
+
+def _gpt2(config: Config) -> dict[str, Any]:
+    if config.get("add_cross_attention"):
+        raise UsageError(f"cross-attention is not counted: {_DESCRIBE}")
+    return {
+        "layers": config["n_layer"],
+        "hidden": config["n_embd"],
+        "heads": config["n_head"],
+        "ffn": config.get("n_inner") or 4 * config["n_embd"],
+        "vocabulary": config["vocab_size"],
+        "positions": config["n_positions"],
+        "tied": config.get("tie_word_embeddings", True),
+        **_WITH_BIASES,
+    }
+
+
+def _gpt_neox(config: Config) -> dict[str, Any]:
+    has_bias = config.get("attention_bias", True)
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "ffn": config["intermediate_size"],
+        "vocabulary": config["vocab_size"],
+        "tied": config.get("tie_word_embeddings", False),
+        **_WITH_BIASES,
+        "qkv_bias": has_bias,
+        "output_bias": has_bias,
+    }
+
+
+def _bert(config: Config) -> dict[str, Any]:
+    if config.get("is_decoder") or config.get("add_cross_attention"):
+        raise UsageError(f"a BERT that decodes is not known: {_DESCRIBE}")
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "ffn": config["intermediate_size"],
+        "vocabulary": config["vocab_size"],
+        "positions": config["max_position_embeddings"],
+        "token_types": config.get("type_vocab_size", 2),
+        "tied": config.get("tie_word_embeddings", True),
+        **_WITH_BIASES,
+        "embedding_norm": True,
+        "final_norm": False,
+        "head": "mlm",
+        "causal": False,
+    }
+
+
+_WITH_BIASES: Final = {"gated": False, "norm": "layer", "qkv_bias": True, "output_bias": True, "ffn_bias": True}
+
+FAMILIES: Final[dict[str, Callable[[Config], dict[str, Any]]]] = {
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "bert": _bert,
+}

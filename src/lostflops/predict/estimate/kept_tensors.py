@@ -1,0 +1,55 @@
+"""What autograd keeps between passes, on meta tensors. Imported where torch is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def keeping(module: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
+    """Tensors that are saved meanwhile, each once, parameters of the module apart."""
+    own = {id(one) for one in module.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        base = tensor if tensor._base is None else tensor._base  # noqa: SLF001
+        if id(base) not in own:
+            kept[id(base)] = base
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept
+
+
+class _Fused(torch.autograd.Function):  # type: ignore[misc]
+    """Stands for FlashAttention: keeps what enters, what leaves, and a fp32 number for each query."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        result = query.new_empty((*query.shape[:-1], value.shape[-1]))
+        ctx.save_for_backward(query, key, value, result, query.new_empty(query.shape[:-1], dtype=torch.float32))
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        raise NotImplementedError("only what is kept is counted")
+
+
+@contextmanager
+def fused_attention() -> Iterator[None]:
+    """Attention that keeps no scores, whatever this machine would choose."""
+    functional: Any = torch.nn.functional
+    original = functional.scaled_dot_product_attention
+
+    def replaced(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> Any:
+        return _Fused.apply(query, key, value)
+
+    functional.scaled_dot_product_attention = replaced
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = original

@@ -1,0 +1,90 @@
+"""The machine that an estimate is for, from the name of a device, a topology and a calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from lostflops.errors import UsageError
+from lostflops.facts.devices import Device, find_device
+from lostflops.predict.costs.calibration import Calibration, read_calibration
+from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.topology import TOPOLOGIES, Topology, read_topology
+from lostflops.predict.estimate.estimate import Machine
+from lostflops.predict.estimate.rates import LAUNCH_NS, MeasuredRates, PublishedRates, Rates, capacity, device_named
+
+_DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
+
+
+def machine(
+    dtype: str, *, device: str | None, topology: str | None, calibration: Path | None, memory: int | None
+) -> Machine:
+    """A calibration tells rates and times where it has them; a device and a topology, named or the usual one of that
+    device, tell the rest. `memory` in bytes replaces what is known of the device."""
+    measured = None if calibration is None else read_calibration(calibration)
+    named = _device(device, topology, measured)
+    joined = read_topology(topology) if topology else _usual(named)
+    rates = _rates(dtype, named, measured)
+    has_times = joined is not None or (measured is not None and measured.collectives)
+    return Machine(
+        name=named.name if named else _called(measured),
+        rates=rates,
+        times=CollectiveTimes.of(calibration=measured, topology=joined) if has_times else None,
+        per_host=_per_host(joined, measured),
+        capacity=memory or capacity(named),
+    )
+
+
+def _device(device: str | None, topology: str | None, measured: Calibration | None) -> Device | None:
+    if device:
+        return device_named(device)
+    if topology and (name := read_topology(topology).device):
+        return device_named(name)
+    return find_device(measured.device_name) if measured and measured.device_name else None
+
+
+def _called(measured: Calibration | None) -> str:
+    if measured is None:
+        return "an unnamed device"
+    return measured.device_name or measured.device or "the calibrated device"
+
+
+def _usual(device: Device | None) -> Topology | None:
+    """The first machine that is built of that device."""
+    for topology in TOPOLOGIES.values():
+        if device and topology.device and find_device(topology.device) == device:
+            return topology
+    return None
+
+
+def _per_host(joined: Topology | None, measured: Calibration | None) -> int:
+    if joined:
+        return joined.gpus_per_host
+    if measured and measured.hosts:
+        return max(1, *(len(host.ranks) for host in measured.hosts))
+    return 8
+
+
+def _rates(dtype: str, device: Device | None, measured: Calibration | None) -> Rates | None:
+    published = PublishedRates(device, dtype) if device else None
+    if measured is None or not (measured.matmuls and measured.memory):
+        return published
+    products = [
+        (one.m, one.n, one.k, 2e9 * one.m * one.n * one.k / median(one.ns))
+        for one in measured.matmuls
+        if one.dtype == _DTYPES[dtype] and one.ns
+    ]
+    if not products:
+        if published is None:
+            raise UsageError(f"the calibration has no products in {_DTYPES[dtype]}: give --dtype or --device")
+        return published
+    largest = max(one.bytes for one in measured.memory)
+    launches = [median(one.ns) for one in measured.launches if one.ns]
+    return MeasuredRates(
+        source=f"calibration of {measured.date or 'an unknown date'}",
+        products=products,
+        bandwidths=[one.bytes / median(one.ns) * 1e9 for one in measured.memory if one.bytes == largest],
+        launch_ns=min(launches, default=float(LAUNCH_NS)),
+        peak=published.peak if published else None,
+    )

@@ -1,0 +1,133 @@
+"""What lies in a rank's memory, by owner.
+
+Parameters, gradients and optimizer states follow from shapes and are exact. Activations are a range, for a token of a
+microbatch in a layer, in elements of the dtype of products:
+
+    least      2 h + 2 q + 2 kv + g f         inputs of norms; queries, keys, values and what attention returns; what
+                                              enters the activation (g: 2 if gated, else 1)
+    separate   4 h + 3 q + 3 kv + 2 g f       also what leaves norms, rotation and activation; q + kv less where
+                                              positions are learned and nothing is rotated
+    most       2 q more where keys and values are repeated for groups of queries, and in fp32 4 h inside of RMS norms,
+               2 q + 2 kv if those are normed
+
+and fp32 statistics besides (a number a head for attention, one or two a norm). A compiled model lies between the first
+two, an eager one between the last two, and a job of which neither is known between the first and the last. Attention
+keeps no scores: an implementation that does needs far more. With recomputation `full` a layer keeps its input, and one
+layer at a time has all; `selective` is anything between. A stage of a pipeline holds as many microbatches as it has
+stages from itself to the last (1F1B).
+
+Not counted: the context of the driver, buffers of NCCL, what the caching allocator holds beyond what it gave out, and
+Adam's counters of steps (4 bytes a tensor, on the host unless the optimizer is fused).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
+from lostflops.predict.estimate.tensors import Held, held, stage_layers
+
+STATES: Final = {"adamw": 2, "adam": 2, "sgd-momentum": 1, "sgd": 0}
+"""Elements beside each parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one rank."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: Range | None
+    """None where they were not counted."""
+    copies: Range
+    """Parameters in the dtype of products, where they are held in another or gathered."""
+    communication: Range
+
+    @property
+    def total(self) -> Range:
+        exact = exactly(self.parameters + self.gradients + self.optimizer)
+        return exact + (self.activations or NOTHING) + self.copies + self.communication
+
+
+def memory(model: Model, job: Job, stage: int, *, dp_rank: int = 0, tp_rank: int = 0) -> Memory:
+    """Of one rank; the first of each dimension has the most."""
+    mine = held(model, job, stage, tp_rank)
+    whole = sum(part.elements for part in mine)
+    shard = sum(part.sharded(job.shards, dp_rank) for part in mine)
+    size = SIZES[job.held_dtype]
+    return Memory(
+        parameters=size * (shard if job.zero >= 3 else whole),
+        gradients=size * (shard if job.zero >= 2 else whole),
+        optimizer=optimizer_bytes(job, shard if job.zero >= 1 else whole),
+        activations=activations(model, job, stage),
+        copies=_copies(job, whole, mine),
+        communication=_communication(job, whole * size, mine),
+    )
+
+
+def optimizer_bytes(job: Job, elements: int) -> int:
+    """States of so many elements, with the fp32 copy of parameters that `master` means."""
+    has_copy = job.precision == "master" and job.dtype != "fp32"
+    size = SIZES["fp32" if has_copy else job.held_dtype]
+    return size * elements * (STATES[job.optimizer] + has_copy)
+
+
+def activations(model: Model, job: Job, stage: int) -> Range:
+    tokens = job.tokens
+    layers = stage_layers(model, job)[stage]
+    layer = layer_activations(model, job) * tokens
+    entry = exactly(tokens * model.hidden * job.product_size)
+    full = entry * layers + layer
+    kept = {"none": layer * layers, "full": full, "selective": Range(full.low, max(full.high, layer.high * layers))}
+    ahead = min(job.microbatches, job.pp - stage)
+    ends = entry if stage == 0 else NOTHING
+    if stage == job.pp - 1 and model.head != "none":
+        chunk = tokens / job.loss_chunks * model.vocabulary / job.tp
+        ends += Range(job.product_size, 2 * job.product_size + 8) * chunk + Range(1, 3) * entry.low
+    return kept[job.recompute] * ahead + ends
+
+
+def layer_activations(model: Model, job: Job) -> Range:
+    """Bytes for a token in a layer; what tensor parallelism does not shard (h) is whole on every rank."""
+    h, f = model.hidden, model.ffn * max(1, model.experts_per_token) / job.tp
+    q, kv = model.heads * model.width / job.tp, model.keys * model.width / job.tp
+    gates = 2 if model.gated else 1
+    least = 2 * h + 2 * q + 2 * kv + gates * f
+    rotated = 0 if model.positions else q + kv
+    separate = 4 * h + 2 * q + 2 * kv + rotated + 2 * gates * f
+    upcast = 4 * h + 2 * (q + kv) * model.qk_norm if model.norm == "rms" else 0
+    most = separate + (2 * q if model.keys < model.heads else 0) + upcast * 4 / job.product_size
+    low, high = separate if job.compiled is False else least, separate if job.compiled else most
+    statistics = 4 * (model.heads / job.tp + 2)
+    return Range(low * job.product_size + statistics, high * job.product_size + statistics)
+
+
+def _copies(job: Job, whole: int, mine: tuple[Held, ...]) -> Range:
+    """Casts of autocast live until the end of a pass, unless they are made where they are used; ZeRO-3 has one to two
+    layers, or the largest end, gathered at a time."""
+    if job.zero >= 3:
+        unit = _largest_unit(mine) * job.product_size
+        return Range(unit, 2 * unit)
+    is_cast = job.precision == "autocast" and job.dtype != "fp32"
+    return Range(0, whole * job.product_size) if is_cast else NOTHING
+
+
+def _communication(job: Job, gradients: int, mine: tuple[Held, ...]) -> Range:
+    """DDP's buckets are a second copy of gradients unless they are views; sharded ones pass through a unit's buffer."""
+    if job.alike == 1:
+        return NOTHING
+    if job.zero >= 2:
+        unit = _largest_unit(mine) * SIZES[job.reduce_dtype or job.held_dtype]
+        return Range(unit, 2 * unit)
+    return Range(0, gradients)
+
+
+def _largest_unit(mine: tuple[Held, ...]) -> int:
+    """Elements of what is gathered at once: a layer, or the embedding, or the head."""
+    units = {"embedding": 0, "layer": 0, "head": 0}
+    for part in mine:
+        units[part.tensor.place] += part.elements // part.times
+    return max(units.values())

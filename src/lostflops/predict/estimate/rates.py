@@ -1,0 +1,175 @@
+"""How fast a device works: products by shape, memory, launches; measured by a calibration, or as others measured it.
+
+Without a calibration rates are ranges below the dense peak. The best that products reach is public for some devices
+(`ACHIEVABLE`, the best of many shapes) and 80% of peak is taken for others. Training reaches less, because shapes are
+what they are and clocks drop under load: published runs of Llama 3.1 8B on H100 (torchtitan, December 2024) leave some
+60% of the best for products, which is the low end; it is lower where a side of a product is short. Fused attention
+reaches 30% to 75% of peak (FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data
+sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Final, Protocol
+
+from lostflops.errors import UsageError
+from lostflops.facts.devices import DEVICES, Device, find_device
+from lostflops.predict.estimate.ranges import Range
+
+ACHIEVABLE: Final[Mapping[str, float]] = {
+    "A100-SXM4-80GB": 271,
+    "H100-SXM5": 794,
+    "B200": 1745,
+    "GB200": 1822,
+    "MI300X": 668,
+    "MI325X": 785,
+}
+"""Best bf16 TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
+_BEST: Final = 0.8
+_TYPICAL: Final = 0.6
+_SHORT: Final = 128
+_ATTENTION: Final = Range(0.3, 0.75)
+_SHORT_SEQUENCE: Final = 512
+_MEMORY: Final = Range(0.7, 0.9)
+LAUNCH_NS: Final = 6_000
+"""From one small op to the next in eager PyTorch, as its profiles show on current hosts."""
+
+GIB: Final = 1 << 30
+MEMORY: Final[Mapping[str, float]] = {
+    "A10": 22.0,
+    "A10G": 21.9,
+    "A100-SXM4-40GB": 39.3,
+    "A100-SXM4-80GB": 79.1,
+    "L4": 22.0,
+    "L40S": 44.3,
+    "RTX 3090": 23.6,
+    "RTX 4090": 23.5,
+    "H100-SXM5": 79.1,
+    "H100-PCIe": 79.1,
+    "H200-SXM": 139.7,
+    "B200": 178.3,
+    "MI250X (one GCD)": 63.9,
+    "MI300X": 191.9,
+}
+"""GiB that PyTorch reports as a device's capacity, rounded down; devices that come in several sizes are not here."""
+
+
+class Rates(Protocol):
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def peak(self) -> float | None:
+        """Dense FLOPs per second at the dtype, which MFU refers to."""
+        ...
+
+    def flops(self, m: int, n: int, k: int) -> Range:
+        """FLOPs per second of a product; with no side known (0), of large ones."""
+        ...
+
+    def attention(self, sequence: int) -> Range: ...
+
+    @property
+    def memory(self) -> Range:
+        """Bytes per second."""
+        ...
+
+    @property
+    def launch_ns(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRates:
+    device: Device
+    dtype: str
+
+    @property
+    def source(self) -> str:
+        measured = "public measurements" if self.device.name in ACHIEVABLE else f"{_BEST:.0%} of peak at best"
+        return f"{self.device.name}: {self.device.source}; {measured}"
+
+    @property
+    def peak(self) -> float | None:
+        peak = self.device.peaks.get(self.dtype)
+        return None if peak is None else peak * 1e12
+
+    @property
+    def _known_peak(self) -> float:
+        if self.peak is None:
+            raise UsageError(f"the {self.dtype} rate of {self.device.name} is not known: give --dtype or --calibration")
+        return self.peak
+
+    def flops(self, m: int, n: int, k: int) -> Range:
+        best = _BEST
+        if (measured := ACHIEVABLE.get(self.device.name)) is not None:
+            best = measured / self.device.peaks["bf16"]
+        side = min(m, n, k)
+        short = side / (side + _SHORT) if side else 1
+        return Range(_TYPICAL * short, 1) * (best * self._known_peak)
+
+    def attention(self, sequence: int) -> Range:
+        short = sequence / (sequence + _SHORT_SEQUENCE)
+        return Range(_ATTENTION.low * short, _ATTENTION.high) * self._known_peak
+
+    @property
+    def memory(self) -> Range:
+        if self.device.memory_gbs is None:
+            raise UsageError(f"the memory bandwidth of {self.device.name} is not known: give --calibration")
+        return _MEMORY * (self.device.memory_gbs * 1e9)
+
+    @property
+    def launch_ns(self) -> float:
+        return LAUNCH_NS
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRates:
+    """From samples of a calibration: (m, n, k, FLOPs per second), bytes per second, and ns between launches."""
+
+    source: str
+    products: Sequence[tuple[int, int, int, float]]
+    bandwidths: Sequence[float]
+    launch_ns: float
+    peak: float | None
+
+    def flops(self, m: int, n: int, k: int) -> Range:
+        """Of the three measured shapes that are nearest, the slowest and the fastest."""
+        if not min(m, n, k):
+            rates = sorted(rate for *_, rate in self.products)[-3:]
+        else:
+            near = sorted(self.products, key=lambda one: _distance((m, n, k), one[:3]))
+            rates = [rate for *_, rate in near[:3]]
+        return Range(min(rates), max(rates))
+
+    def attention(self, sequence: int) -> Range:
+        best = max(rate for *_, rate in self.products)
+        short = sequence / (sequence + _SHORT_SEQUENCE)
+        return Range(_ATTENTION.low * short, _ATTENTION.high) * best
+
+    @property
+    def memory(self) -> Range:
+        return Range(min(self.bandwidths), max(self.bandwidths))
+
+
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    return sum(log(a / b) ** 2 for a, b in zip(one, other, strict=True))
+
+
+def device_named(name: str) -> Device:
+    """A device by our name for it or by its own."""
+    for device in DEVICES:
+        if device.name.casefold() == name.casefold():
+            return device
+    if (found := find_device(name)) is None:
+        known = ", ".join(device.name for device in DEVICES)
+        raise UsageError(f"device {name!r} is not known; known are {known}. For another, give --calibration")
+    return found
+
+
+def capacity(device: Device | None) -> int | None:
+    """Bytes of memory, or None where the name does not tell."""
+    size = MEMORY.get(device.name) if device else None
+    return None if size is None else int(size * GIB)

@@ -1,0 +1,42 @@
+"""What is to be estimated: the model in whichever form it was given, and the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lostflops.errors import UsageError
+from lostflops.predict.estimate.demand import Demand, counted, described
+from lostflops.predict.estimate.description import Job, Model, make_job, read_description, read_table
+from lostflops.predict.estimate.factory import Counted, count, is_factory
+from lostflops.predict.estimate.huggingface import is_config, model_of
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    model: Model | Counted
+    job: Job
+
+
+def request(model: str, chosen: dict[str, Any]) -> Request:
+    """`chosen` goes before what a description says about the job."""
+    path = Path(model)
+    if is_factory(model) and not path.exists():
+        built = count(model)
+        # A module is as it was built: its own dtype is what it holds.
+        held = {"precision": "autocast"} if built.dtype == "fp32" else {"precision": "pure", "dtype": built.dtype}
+        return Request(built, make_job({"sequence": 1, **held, **chosen}, model))
+    if not path.is_file():
+        raise UsageError(f"{model} is no file and no function: give a description, a config.json or file.py:function")
+    fields = read_table(path)
+    if is_config(fields):
+        return Request(model_of(fields, model), make_job(chosen, model))
+    found, job = read_description(path)
+    return Request(found, make_job(job | chosen, model))
+
+
+def demand_of(asked: Request, per_host: int) -> Demand:
+    if isinstance(asked.model, Counted):
+        return counted(asked.model, asked.job, per_host)
+    return described(asked.model, asked.job, per_host)

@@ -1,0 +1,193 @@
+"""How long a step takes, and what limits it.
+
+Each product takes the longer of its FLOPs at what its shape reaches and its bytes at the memory's rate. What lies
+between products, gradients that are added up, and the optimizer take their bytes. The low end is a compiled model whose
+communication hides behind its passes as far as it fits; the high end launches every op by itself, fuses nothing, and
+exposes all communication. Sums of tensor parallelism are exposed at both ends, because the next product waits for them.
+A pipeline of p stages and m microbatches adds p - 1 microbatches (1F1B, GPipe).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.predict.costs.times import CollectiveTime, Times
+from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.memory import STATES
+from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
+from lostflops.predict.estimate.rates import Rates
+from lostflops.predict.estimate.tensors import held
+from lostflops.predict.estimate.traffic import Transfer
+from lostflops.predict.estimate.work import FLASH_BACKWARD, Product, Work
+
+PASSES: Final = Range(1, 2.5)
+"""How often the optimizer touches its bytes: fused once; otherwise temporaries and the norm of gradients besides."""
+
+ATTENTION: Final = {"fused": (1, 1), "flex": (0.9, 0.85)}
+"""Of the rate of fused attention, forward and backward: what PyTorch published with FlexAttention (August 2024)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Forward or backward of one microbatch, in ns: what computes, what moves bytes, and waits for launches besides."""
+
+    compute: Range = NOTHING
+    memory: Range = NOTHING
+    launches: Range = NOTHING
+
+    def __add__(self, other: Pass) -> Pass:
+        return Pass(self.compute + other.compute, self.memory + other.memory, self.launches + other.launches)
+
+    def __mul__(self, factor: float) -> Pass:
+        return Pass(self.compute * factor, self.memory * factor, self.launches * factor)
+
+    @property
+    def total(self) -> Range:
+        return self.compute + self.memory + self.launches
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Parts of a step in ns; together they are the step."""
+
+    compute: Range
+    memory: Range
+    launches: Range
+    communication: Range
+    """Exposed."""
+    bubble: Range
+    transfers: tuple[tuple[Transfer, CollectiveTime], ...] = ()
+
+    @property
+    def parts(self) -> dict[str, Range]:
+        return {
+            "compute": self.compute,
+            "memory bandwidth": self.memory,
+            "launches": self.launches,
+            "exposed communication": self.communication,
+            "pipeline bubble": self.bubble,
+        }
+
+    @property
+    def total(self) -> Range:
+        return self.compute + self.memory + self.launches + self.communication + self.bubble
+
+    @property
+    def limiter(self) -> str:
+        return max(self.parts.items(), key=lambda part: part[1].low + part[1].high)[0]
+
+
+def step_time(
+    job: Job, work: Work, *, updated: float, transfers: list[Transfer], rates: Rates, times: Times | None
+) -> StepTime:
+    """Of one stage, the slowest; `updated` are the bytes that its optimizer moves."""
+    forward = forward_pass(job, work, rates)
+    backward = backward_pass(job, work, rates)
+    again = {"none": NOTHING, "selective": Range(0, 1), "full": exactly(1)}[job.recompute]
+    recomputed = Pass(*(Range(part.low * again.low, part.high * again.high) for part in _fields(forward)))
+    microbatch = forward + backward + recomputed
+    timed = tuple((one, times.time(one.op, one.size, one.group)) for one in transfers) if times else ()
+    blocked = _sum(timed, blocking=True)
+    exposed = _exposed(job, forward, backward, timed)
+    whole = microbatch * job.microbatches
+    updating = moving(updated, rates)
+    bubble = (microbatch.total + blocked * (1 / job.microbatches)) * (job.pp - 1)
+    return StepTime(
+        compute=whole.compute,
+        memory=whole.memory + Range(updating.low * PASSES.low, updating.high * PASSES.high),
+        launches=whole.launches,
+        communication=blocked + exposed,
+        bubble=bubble,
+        transfers=timed,
+    )
+
+
+def _fields(one: Pass) -> tuple[Range, Range, Range]:
+    return one.compute, one.memory, one.launches
+
+
+def forward_pass(job: Job, work: Work, rates: Rates) -> Pass:
+    computing, moved = _products(work.products, job.product_size, rates)
+    attention = _at(work.attention / ATTENTION[job.attention][0], rates.attention(job.sequence))
+    return _launched(Pass(computing + attention, moved + _moved(work.moved, rates)), work.kernels, rates)
+
+
+def backward_pass(job: Job, work: Work, rates: Rates) -> Pass:
+    """Two products for each of the forward pass: with the weight, and with what entered."""
+    turned = [side for one in work.products for side in (_by_weight(one), _by_input(one))]
+    computing, moved = _products(tuple(turned), job.product_size, rates)
+    attention = _at(work.attention * FLASH_BACKWARD / ATTENTION[job.attention][1], rates.attention(job.sequence))
+    moved += _moved(work.moved * 2 + work.accumulated, rates)
+    return _launched(Pass(computing + attention, moved), 2 * work.kernels, rates)
+
+
+def _by_weight(one: Product) -> Product:
+    return Product(one.m, one.k, one.n, one.count, one.unshaped)
+
+
+def _by_input(one: Product) -> Product:
+    return Product(one.n, one.k, one.m, one.count, one.unshaped)
+
+
+def _products(products: tuple[Product, ...], size: int, rates: Rates) -> tuple[Range, Range]:
+    """Time of those that compute limits, and of those that memory does."""
+    computing = moving_ = NOTHING
+    for one in products:
+        computed = _at(one.flops, rates.flops(one.m, one.n, one.k))
+        moved = moving(one.elements * size, rates)
+        if moved.low > computed.low:
+            moving_ += Range(moved.low, max(moved.high, computed.high))
+        else:
+            computing += Range(computed.low, max(moved.high, computed.high))
+    return computing, moving_
+
+
+def moving(size: float, rates: Rates) -> Range:
+    return _at(size, rates.memory)
+
+
+def _moved(sizes: Range, rates: Rates) -> Range:
+    return Range(moving(sizes.low, rates).low, moving(sizes.high, rates).high)
+
+
+def _at(amount: float, rate: Range) -> Range:
+    return Range(amount / rate.high * 1e9, amount / rate.low * 1e9)
+
+
+def _launched(one: Pass, kernels: int, rates: Rates) -> Pass:
+    """Where launches take longer than what is launched, the device waits for them; at the high end only."""
+    waited = max(0.0, kernels * rates.launch_ns - one.total.high)
+    return Pass(one.compute, one.memory, Range(0, waited))
+
+
+def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, what: str = "") -> Range:
+    total = NOTHING
+    for one, time in timed:
+        if one.blocking == blocking and (not what or one.dimension == what):
+            total += Range(time.low, time.high) * one.count
+    return total
+
+
+def _exposed(job: Job, forward: Pass, backward: Pass, timed: tuple[tuple[Transfer, CollectiveTime], ...]) -> Range:
+    """What does not fit behind passes at best, and all of it at worst. Gradients hide behind the backward pass that
+    makes them, parameters that ZeRO-3 gathers behind all passes."""
+    data = _sum(timed, blocking=False, what="dp")
+    passes = backward.total.low + (forward.total.low if job.zero else 0)
+    hidden = passes * (job.microbatches if job.zero >= 2 else 1)
+    pipeline = _sum(timed, blocking=False, what="pp")
+    return Range(max(0.0, data.low - hidden), data.high) + Range(0, pipeline.high)
+
+
+def updated_bytes(model: Model, job: Job, stage: int) -> float:
+    """What the optimizer reads and writes: gradients once, parameters and states twice."""
+    mine = held(model, job, stage)
+    elements = sum(part.sharded(job.shards) if job.zero else part.elements for part in mine)
+    return elements * update_size(job)
+
+
+def update_size(job: Job) -> int:
+    size = SIZES[job.held_dtype]
+    copied = 8 if job.precision == "master" and job.dtype != "fp32" else 0
+    state = 4 if copied else size
+    return 3 * size + 2 * state * STATES[job.optimizer] + copied

@@ -1,0 +1,169 @@
+"""The tensors of a model: their shapes, where they lie, and what of them one rank holds.
+
+Tensor parallelism shards as Megatron and torch's plans do: queries, keys, values and the way into the feed-forward part
+by rows of the weight, the ways back by columns, vocabulary by rows; norms and what is added after a reduction are
+whole on every rank. Pipelines have whole layers in stages, embeddings on the first and the head on the last. ZeRO
+shards every tensor by rows, as FSDP does: with r rows on n ranks each has ceil(r / n), the last ones what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from lostflops.errors import UsageError
+from lostflops.predict.estimate.description import Job, Model
+
+Place = Literal["embedding", "layer", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """`split` is the dimension that tensor parallelism shards; activations are multiplied with a `product`.
+    Where there are experts, `shape` is that of one."""
+
+    name: str
+    shape: tuple[int, ...]
+    place: Place
+    split: int | None = None
+    product: bool = False
+    experts: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.experts * prod(self.shape)
+
+
+def tensors(model: Model) -> tuple[Tensor, ...]:
+    """All of a model, those of one layer standing for every layer.
+
+    >>> gpt = Model(layers=2, hidden=8, heads=2, ffn=32, gated=False, vocabulary=100, tied=True, norm="layer")
+    >>> sum(tensor.elements * (gpt.layers if tensor.place == "layer" else 1) for tensor in tensors(gpt))
+    2416
+    """
+    return (*_embedding(model), *_attention(model), *_feed_forward(model), *_head(model))
+
+
+def _embedding(model: Model) -> list[Tensor]:
+    found = [Tensor("embedding", (model.vocabulary, model.hidden), "embedding", 0)]
+    if model.positions:
+        found.append(Tensor("positions", (model.positions, model.hidden), "embedding"))
+    if model.token_types:
+        found.append(Tensor("token types", (model.token_types, model.hidden), "embedding"))
+    return found + (_norm(model, "embedding norm", model.hidden, "embedding") if model.embedding_norm else [])
+
+
+def _attention(model: Model) -> list[Tensor]:
+    queries, keys = model.heads * model.width, model.keys * model.width
+    found = _norm(model, "attention norm", model.hidden, "layer")
+    for name, rows in (("query", queries), ("key", keys), ("value", keys)):
+        found += _linear(name, rows, model.hidden, model.qkv_bias, split=0)
+    if model.qk_norm:
+        found += [*_norm(model, "query norm", model.width, "layer"), *_norm(model, "key norm", model.width, "layer")]
+    return found + _linear("output", model.hidden, queries, model.output_bias, split=1)
+
+
+def _feed_forward(model: Model) -> list[Tensor]:
+    experts = max(1, model.experts)
+    found = _norm(model, "feed-forward norm", model.hidden, "layer")
+    if model.experts:
+        found += _linear("router", model.experts, model.hidden, False, split=None)
+    for name in ("gate", "up") if model.gated else ("up",):
+        found += _linear(name, model.ffn, model.hidden, model.ffn_bias, split=0, experts=experts)
+    return found + _linear("down", model.hidden, model.ffn, model.ffn_bias, split=1, experts=experts)
+
+
+def _head(model: Model) -> list[Tensor]:
+    found = _norm(model, "final norm", model.hidden, "head") if model.final_norm else []
+    if model.pooler:
+        found += _linear("pooler", model.hidden, model.hidden, True, split=None, place="head")
+    if model.head == "mlm":
+        found += _linear("transform", model.hidden, model.hidden, True, split=None, place="head")
+        found += [*_norm(model, "transform norm", model.hidden, "head"), Tensor("bias", (model.vocabulary,), "head", 0)]
+    if model.head != "none" and not model.tied:
+        found += _linear("head", model.vocabulary, model.hidden, False, split=0, place="head")
+    return found
+
+
+def _linear(
+    name: str, rows: int, columns: int, bias: bool, *, split: int | None, experts: int = 1, place: Place = "layer"
+) -> list[Tensor]:
+    found = [Tensor(name, (rows, columns), place, split, product=True, experts=experts)]
+    # What comes out of a product split by columns is summed over ranks first: its bias is whole everywhere.
+    return found + (
+        [Tensor(f"{name} bias", (rows,), place, 0 if split == 0 else None, experts=experts)] if bias else []
+    )
+
+
+def _norm(model: Model, name: str, size: int, place: Place) -> list[Tensor]:
+    found = [Tensor(name, (size,), place)]
+    return found + ([Tensor(f"{name} bias", (size,), place)] if model.norm == "layer" else [])
+
+
+def check_layout(model: Model, job: Job) -> None:
+    """What cannot be sharded evenly is refused, as Megatron and torch refuse it."""
+    for name, size in (("heads", model.heads), ("kv_heads", model.keys), ("ffn", model.ffn)):
+        if size % job.tp:
+            raise UsageError(f"tp {job.tp} does not divide {name} {size}: give a degree that does")
+    if job.pp > model.layers:
+        raise UsageError(f"pp {job.pp} is more than the model has layers ({model.layers})")
+
+
+def stage_layers(model: Model, job: Job) -> tuple[int, ...]:
+    """Layers of each pipeline stage; the first ones have one more where they do not divide.
+
+    >>> job = Job(sequence=1, pp=4)
+    >>> stage_layers(Model(layers=10, hidden=8, heads=2, ffn=32, vocabulary=100), job)
+    (3, 3, 2, 2)
+    """
+    each, more = divmod(model.layers, job.pp)
+    return tuple(each + (stage < more) for stage in range(job.pp))
+
+
+def share(size: int, parts: int, part: int) -> int:
+    """What one part has of `size` rows, as torch.chunk deals them out.
+
+    >>> [share(10, 4, part) for part in range(4)], [share(5, 4, part) for part in range(4)]
+    ([3, 3, 3, 1], [2, 2, 1, 0])
+    """
+    each = -(-size // parts)
+    return min(each, max(0, size - part * each))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor as one rank of a stage has it before ZeRO: its shape there, and how often."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    times: int
+
+    @property
+    def elements(self) -> int:
+        return self.sharded(1)
+
+    def sharded(self, parts: int, part: int = 0) -> int:
+        """Elements of one part of so many, by rows; by experts where there are."""
+        first, *rest = self.shape if self.tensor.experts == 1 else (self.tensor.experts, *self.shape)
+        return self.times * share(first, parts, part) * prod(rest)
+
+
+def held(model: Model, job: Job, stage: int, tp_rank: int = 0) -> tuple[Held, ...]:
+    """What one rank of a stage has. A tied head on another stage than the embedding is a copy of it."""
+    layers = stage_layers(model, job)[stage]
+    found = []
+    for tensor in tensors(model):
+        is_last = stage == job.pp - 1
+        copied = tensor.name == "embedding" and model.tied and is_last and model.head != "none"
+        here = {"embedding": stage == 0 or copied, "layer": True, "head": is_last}[tensor.place]
+        if here:
+            times = layers if tensor.place == "layer" else 1
+            found.append(Held(tensor, _shard(tensor, job.tp, tp_rank), times))
+    return tuple(found)
+
+
+def _shard(tensor: Tensor, tp: int, tp_rank: int) -> tuple[int, ...]:
+    return tuple(
+        share(size, tp, tp_rank) if dimension == tensor.split else size for dimension, size in enumerate(tensor.shape)
+    )

@@ -1,0 +1,169 @@
+"""What a model computes: products, attention, and bytes that everything else moves through memory.
+
+Model FLOPs of a step are those of products with weights, forward and twice that backward (6 for each weight and token),
+and of attention over all pairs of tokens, not halved where it is causal (12 x layers x heads x width of a head x
+sequence for each token). Embeddings are looked up, not multiplied; norms and activations count nothing. Recomputation
+is no model work: it is in hardware FLOPs alone.
+
+How many bytes are moved depends on what is fused. The least is norms, rotation, activation and residuals as one kernel
+each, as compilers write them; 2.5 times that is about what separate ops with casts move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
+from lostflops.predict.estimate.tensors import Held, Tensor, held, stage_layers, tensors
+
+FUSED: Final = {True: Range(1, 1.5), False: Range(1.5, 2.5), None: Range(1, 2.5)}
+"""Of the bytes that ops would move if they were fused as far as they go, by whether the model is compiled."""
+LOGIT_PASSES: Final = Range(3, 16)
+"""How often logits are read or written: a fused loss, and one that casts to fp32 and keeps the softmax."""
+KERNELS: Final = 32
+"""Of a layer forward, if nothing is fused."""
+TILE: Final = 128
+"""Tokens of a tile in fused attention, on current devices."""
+FLASH_BACKWARD: Final = 2.5
+"""Attention that does not keep scores multiplies them once more: five products backward for two forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Matrices of m x k and k x n multiplied, `count` times; or FLOPs whose shapes are not known."""
+
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    count: float = 1
+    unshaped: float = 0
+
+    @property
+    def flops(self) -> float:
+        return self.unshaped or 2.0 * self.m * self.n * self.k * self.count
+
+    @property
+    def elements(self) -> float:
+        """Read and written, each once."""
+        return self.count * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One microbatch forward on one rank of one stage."""
+
+    products: tuple[Product, ...]
+    attention: float
+    """FLOPs that an attention kernel executes."""
+    moved: Range
+    """Bytes outside of products and attention."""
+    accumulated: Range
+    """Bytes moved backward for gradients that are added up."""
+    kernels: int
+
+
+def model_flops(model: Model, job: Job) -> int:
+    """Of one step on all ranks, whatever the degrees."""
+    return 3 * (product_flops(model, job) + attention_flops(model, job))
+
+
+def product_flops(model: Model, job: Job) -> int:
+    """Of products with weights, one step forward."""
+    per_token = sum(
+        tensor.elements // tensor.experts * _times(model, tensor) * _layers(model, tensor)
+        for tensor in tensors(model)
+        if tensor.product and tensor.name != "pooler"
+    )
+    if model.tied and model.head != "none":
+        per_token += model.vocabulary * model.hidden
+    pooled = 2 * model.hidden**2 * job.sequences if model.pooler else 0
+    return 2 * per_token * job.step_tokens + pooled
+
+
+def attention_flops(model: Model, job: Job) -> int:
+    """Of scores and their product with values, all pairs, one step forward."""
+    return 4 * model.layers * model.heads * model.width * job.sequence * job.step_tokens
+
+
+def recomputed_flops(model: Model, job: Job) -> Range:
+    """What recomputation adds to a step: nothing, a forward pass of all layers, or anything between."""
+    layers = sum(
+        2 * tensor.elements // tensor.experts * _times(model, tensor) * model.layers * job.step_tokens
+        for tensor in tensors(model)
+        if tensor.product and tensor.place == "layer"
+    )
+    whole = layers + attention_flops(model, job)
+    return {"none": NOTHING, "selective": Range(0, whole), "full": exactly(whole)}[job.recompute]
+
+
+def _times(model: Model, tensor: Tensor) -> int:
+    """How many of the experts see a token."""
+    return model.experts_per_token if tensor.experts > 1 else 1
+
+
+def _layers(model: Model, tensor: Tensor) -> int:
+    return model.layers if tensor.place == "layer" else 1
+
+
+def work(model: Model, job: Job, stage: int) -> Work:
+    mine = held(model, job, stage)
+    layers = stage_layers(model, job)[stage]
+    tokens = job.tokens
+    pairs = job.microbatch * attended(job.sequence, model.causal) / job.cp
+    moved = FUSED[job.compiled] * (layers * tokens * _layer_elements(model, job) * job.product_size)
+    if stage == job.pp - 1 and model.head != "none":
+        moved += LOGIT_PASSES * (tokens * (model.vocabulary / job.tp) * job.product_size)
+    return Work(
+        products=tuple(product for part in mine for product in _products(model, job, stage, part)),
+        attention=4.0 * layers * (model.heads // job.tp) * model.width * pairs,
+        moved=moved,
+        accumulated=exactly(_accumulated(model, job, stage, mine)),
+        kernels=0 if job.compiled else KERNELS * layers,
+    )
+
+
+def attended(sequence: int, causal: bool) -> int:
+    """Pairs of tokens that a fused kernel computes: whole tiles, and where it is causal none above the diagonal.
+
+    >>> attended(128, causal=True), attended(100, causal=True), attended(1024, causal=True)
+    (16384, 16384, 589824)
+    """
+    tiles = -(-sequence // TILE)
+    return TILE**2 * (tiles * (tiles + 1) // 2 if causal else tiles**2)
+
+
+def _products(model: Model, job: Job, stage: int, part: Held) -> list[Product]:
+    tensor, tokens = part.tensor, job.tokens
+    is_tied_head = tensor.name == "embedding" and model.tied and model.head != "none" and stage == job.pp - 1
+    if not tensor.product and not is_tied_head:
+        return []
+    rows, columns = part.shape
+    if tensor.name == "pooler":
+        return [Product(job.microbatch, rows, columns)]
+    if tensor.name == "head" or is_tied_head:
+        return [Product(-(-tokens // job.loss_chunks), rows, columns, tokens / -(-tokens // job.loss_chunks))]
+    if tensor.experts > 1:
+        routed = tokens * model.experts_per_token
+        each = max(1, routed // tensor.experts)
+        return [Product(each, rows, columns, part.times * routed / each)]
+    return [Product(tokens, rows, columns, part.times)]
+
+
+def _layer_elements(model: Model, job: Job) -> float:
+    """Elements that the ops between products read and write for a token, each fused as far as it goes: norm (2 h),
+    rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h)."""
+    rotated = 2 * (model.heads + model.keys) * model.width
+    activated = (3 if model.gated else 2) * model.ffn * max(1, model.experts_per_token)
+    return 9 * model.hidden + (rotated + activated) / job.tp
+
+
+def _accumulated(model: Model, job: Job, stage: int, mine: tuple[Held, ...]) -> float:
+    """Gradients of a microbatch are added to those before it, and those of the head to those of the chunk before:
+    two reads and a write."""
+    size = SIZES[job.held_dtype]
+    head = sum(part.elements for part in mine if part.tensor.name == ("embedding" if model.tied else "head"))
+    chunks = head * (job.loss_chunks - 1) if stage == job.pp - 1 and model.head != "none" else 0
+    whole = sum(part.elements for part in mine) if job.microbatches > 1 else 0
+    return 3.0 * size * (whole + chunks)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lostflops.errors import UsageError
+from lostflops.predict.estimate.demand import described
+from lostflops.predict.estimate.description import Job, Model
+from lostflops.predict.estimate.estimate import estimate
+from lostflops.predict.estimate.machine import machine
+from lostflops.predict.estimate.rates import PublishedRates, device_named
+from lostflops.predict.estimate.result import result
+
+
+def calibration(path: Path) -> Path:
+    sizes = [1 << power for power in range(10, 26)]
+    collectives = [
+        {"op": op, "level": "host", "ranks": 4, "hosts": 1, "bytes": size, "ns": [10_000 + size] * 3}
+        for op in ("all_reduce", "all_gather", "reduce_scatter")
+        for size in sizes
+    ]
+    matmuls = [
+        {"dtype": "bfloat16", "m": side, "n": side, "k": side, "ns": [round(2 * side**3 / rate * 1e9)]}
+        for side, rate in ((256, 1e12), (1024, 5e12), (4096, 9e12), (8192, 10e12))
+    ]
+    found = {
+        "schema": "lostflops.calibration/1",
+        "backend": "gloo",
+        "device": "cpu",
+        "world_size": 4,
+        "hosts": [{"host": "a", "ranks": [0, 1, 2, 3]}],
+        "collectives": collectives,
+        "matmuls": matmuls,
+        "memory": [{"kind": "copy", "bytes": 1 << 28, "ns": [1 << 28]}, {"kind": "add", "bytes": 1 << 10, "ns": [1]}],
+        "launches": [{"kind": "small op", "ns": [3000, 4000, 5000]}],
+    }
+    path.write_text(json.dumps(found))
+    return path
+
+
+def test_a_calibration_tells_rates_by_shape(tmp_path: Path) -> None:
+    known = machine("bf16", device=None, topology=None, calibration=calibration(tmp_path / "c.json"), memory=None)
+    assert known.rates is not None
+    small, large = known.rates.flops(128, 128, 128), known.rates.flops(9000, 9000, 9000)
+    assert (small.low, large.high) == (pytest.approx(1e12, rel=0.01), pytest.approx(10e12, rel=0.01))
+    assert known.rates.memory.high == pytest.approx(1e9)
+    assert (known.rates.launch_ns, known.rates.peak, known.per_host) == (4000, None, 4)
+    assert known.times is not None
+    assert known.capacity is None
+
+
+def test_a_calibrated_device_without_a_known_peak_has_a_step_and_no_mfu(tmp_path: Path) -> None:
+    known = machine("bf16", device=None, topology=None, calibration=calibration(tmp_path / "c.json"), memory=None)
+    model = Model(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+    found = estimate(described(model, Job(sequence=128, dp=4), known.per_host), known)
+    assert found.step is not None
+    assert found.mfu is None
+    assert found.step.transfers[0][1].source.startswith("calibration")
+    assert "MFU cannot be told, because the peak of this device is not known." in result(found).notes
+
+
+def test_a_dtype_that_was_not_measured_is_refused(tmp_path: Path) -> None:
+    path = calibration(tmp_path / "c.json")
+    with pytest.raises(UsageError, match="has no products in float16"):
+        machine("fp16", device=None, topology=None, calibration=path, memory=None)
+
+
+def test_a_device_brings_its_usual_machine() -> None:
+    known = machine("bf16", device="NVIDIA H100 80GB HBM3", topology=None, calibration=None, memory=None)
+    assert (known.name, known.per_host) == ("H100-SXM5", 8)
+    assert known.times is not None
+    assert known.capacity == int(79.1 * 2**30)
+    assert machine("bf16", device="B200", topology=None, calibration=None, memory=5).capacity == 5
+    assert machine("bf16", device=None, topology="dgx-a100", calibration=None, memory=None).name == "A100-SXM4-80GB"
+
+
+def test_what_is_not_known_is_none() -> None:
+    known = machine("bf16", device="V100-SXM2", topology=None, calibration=None, memory=None)
+    assert (known.times, known.capacity) == (None, None)
+    with pytest.raises(UsageError, match="known are V100-SXM2"):
+        machine("bf16", device="H1000", topology=None, calibration=None, memory=None)
+
+
+def test_published_rates_fall_for_short_sides() -> None:
+    rates = PublishedRates(device_named("H100-SXM5"), "bf16")
+    large, short = rates.flops(8192, 8192, 8192), rates.flops(64, 8192, 8192)
+    assert large.high == short.high == pytest.approx(794e12)
+    assert short.low < large.low / 2
+    assert 0.5 * 989e12 * 0.9 < large.low < 794e12

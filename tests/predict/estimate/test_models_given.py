@@ -1,0 +1,122 @@
+"""Models as users give them, and what they are told when one cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lostflops.errors import BrokenSource, UsageError
+from lostflops.predict.estimate.description import Job, Model
+from lostflops.predict.estimate.huggingface import model_of
+from lostflops.predict.estimate.request import Request, demand_of, request
+
+QWEN3_14B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 5120,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 17408,
+    "vocab_size": 151936,
+}
+LLAMA_8B = """
+layers = 32
+hidden = 4096
+heads = 32
+kv_heads = 8
+ffn = 14336
+vocabulary = 128256
+sequence = 8192
+dp = 8
+zero = 3
+"""
+
+
+def test_a_description_in_toml_or_json(tmp_path: Path) -> None:
+    toml, plain = tmp_path / "llama.toml", tmp_path / "llama.json"
+    toml.write_text(LLAMA_8B)
+    fields = dict(line.split(" = ") for line in LLAMA_8B.split("\n") if line)
+    plain.write_text(json.dumps({name: int(value) for name, value in fields.items()}))
+    assert request(str(toml), {}) == request(str(plain), {})
+    asked = request(str(toml), {"dp": 16, "microbatch": 2})
+    assert (asked.job.dp, asked.job.zero, asked.job.sequences) == (16, 3, 32)
+    assert demand_of(asked, 8).parameters == 8_030_261_248  # as Meta counts them
+
+
+def test_a_hugging_face_config(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_14B))
+    demand = demand_of(request(str(tmp_path / "config.json"), {"sequence": 128}), 8)
+    assert demand.parameters == 14_768_307_200  # as the model prints
+    assert demand.flops is not None
+    assert demand.flops // 128 == pytest.approx(841.08e12 / 9982, rel=0.001)  # as a trainer logged it
+
+
+def test_only_experts_that_a_token_visits_are_work() -> None:
+    few, many = (
+        Model(layers=2, hidden=64, heads=4, ffn=128, vocabulary=100, experts=count, experts_per_token=2)
+        for count in (4, 64)
+    )
+    job = Job(sequence=16)
+    small, large = demand_of(Request(few, job), 8), demand_of(Request(many, job), 8)
+    router = 6 * 2 * 60 * 64 * 16
+    assert small.flops is not None
+    assert large.flops == small.flops + router
+    assert large.parameters - small.parameters == 2 * 60 * (64 + 3 * 64 * 128)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "mamba"}, "model_type 'mamba' is not one of llama, mistral"),
+        ({"model_type": ["qwen3"]}, "is not one of"),
+        ({"hidden_size": "5120"}, "Expected `int`, got `str`"),
+        ({"hidden_size": None}, "Expected `int`"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "head of Qwen3ForSequenceClassification is not known"),
+        ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "layers with experts and layers without are mixed"),
+        ({"model_type": "mixtral"}, "has no 'num_local_experts'"),
+        ({"num_key_value_heads": 7}, "not a multiple of kv_heads"),
+    ],
+)
+def test_configs_that_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        model_of(QWEN3_14B | change, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("hiden = 4096", "has hiden, which a description does not have; it has name, layers, hidden"),
+        ("tp = 3", "tp 3 does not divide heads 32"),
+        ("pp = 33", "pp 33 is more than the model has layers"),
+        ("batch = 12", "batch 12 is not a multiple of dp x microbatch"),
+        ("cp = 3", "sequence 8192 is not a multiple of cp 3"),
+        ("replicas = 3", "dp 8 is not a multiple of replicas 3"),
+        ("experts = 4", "experts and experts_per_token go together"),
+        ('dtype = "int8"', "Invalid enum value 'int8'"),
+        ("microbatch = 0", "Expected `int` >= 1"),
+    ],
+)
+def test_descriptions_that_are_refused(more: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "llama.toml"
+    path.write_text(f"{LLAMA_8B}{more}\n")
+    with pytest.raises(UsageError, match=message):
+        demand_of(request(str(path), {}), 8)
+
+
+def test_what_is_no_model_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no file and no function"):
+        request("nowhere.toml", {})
+    (tmp_path / "broken.toml").write_text("layers =")
+    with pytest.raises(BrokenSource, match="neither TOML"):
+        request(str(tmp_path / "broken.toml"), {})
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(BrokenSource, match="holds no object"):
+        request(str(tmp_path / "list.json"), {})
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_14B))
+    with pytest.raises(UsageError, match="give --seq"):
+        request(str(tmp_path / "config.json"), {})

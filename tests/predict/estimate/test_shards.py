@@ -1,0 +1,132 @@
+"""What ranks hold, together and each: for any model and any degrees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lostflops.predict.estimate.demand import described
+from lostflops.predict.estimate.description import Job, Model
+from lostflops.predict.estimate.memory import memory
+from lostflops.predict.estimate.tensors import held, stage_layers, tensors
+from lostflops.predict.estimate.work import model_flops, product_flops, work
+
+DEGREES = (1, 2, 4)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    keys = draw(st.sampled_from([4, 8]))
+    return Model(
+        layers=draw(st.integers(4, 9)),
+        hidden=draw(st.integers(1, 40)) * 8,
+        heads=keys * draw(st.sampled_from([1, 2])),
+        kv_heads=keys,
+        head_dim=draw(st.sampled_from([8, 24])),
+        ffn=draw(st.integers(1, 60)) * 4,
+        gated=draw(st.booleans()),
+        vocabulary=draw(st.integers(5, 999)),
+        tied=draw(st.booleans()),
+        norm=draw(st.sampled_from(["rms", "layer"])),
+        qkv_bias=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
+        ffn_bias=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        positions=draw(st.sampled_from([0, 33])),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    dp, microbatch = draw(st.sampled_from([1, 2, 3, 8])), draw(st.integers(1, 3))
+    return Job(
+        sequence=draw(st.integers(1, 50)) * 4,
+        microbatch=microbatch,
+        batch=dp * microbatch * draw(st.integers(1, 3)),
+        dp=dp,
+        cp=draw(st.sampled_from(DEGREES)),
+        tp=draw(st.sampled_from(DEGREES)),
+        pp=draw(st.sampled_from(DEGREES)),
+        zero=draw(st.integers(0, 3)),
+        precision=draw(st.sampled_from(["autocast", "master", "pure"])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        optimizer=draw(st.sampled_from(["adamw", "sgd", "sgd-momentum"])),
+        compiled=draw(st.sampled_from([None, True, False])),
+    )
+
+
+def elements(model: Model) -> int:
+    return sum(one.elements * (model.layers if one.place == "layer" else 1) for one in tensors(model))
+
+
+@given(models(), jobs())
+@settings(max_examples=60, deadline=None)
+def test_shards_are_the_whole(model: Model, job: Job) -> None:
+    """What every rank of tensor parallelism has of what is sharded, once of what is not, is the model."""
+    total = 0
+    for stage in range(job.pp):
+        for tp_rank in range(job.tp):
+            for part in held(model, job, stage, tp_rank):
+                is_copy = part.tensor.name == "embedding" and stage > 0
+                if not is_copy and (part.tensor.split is not None or tp_rank == 0):
+                    total += part.elements
+    assert total == elements(model)
+    assert sum(stage_layers(model, job)) == model.layers
+
+
+@given(models(), jobs())
+@settings(max_examples=60, deadline=None)
+def test_ranks_of_zero_3_hold_the_model_together(model: Model, job: Job) -> None:
+    sharded, whole = msgspec.structs.replace(job, zero=3), msgspec.structs.replace(job, zero=0)
+    for stage in range(job.pp):
+        ranks = [memory(model, sharded, stage, dp_rank=rank) for rank in range(job.shards)]
+        one = memory(model, whole, stage)
+        assert sum(rank.parameters for rank in ranks) == one.parameters
+        assert sum(rank.gradients for rank in ranks) == one.gradients
+        assert sum(rank.optimizer for rank in ranks) == one.optimizer
+        assert ranks[0].parameters == max(rank.parameters for rank in ranks)
+
+
+@given(models(), jobs())
+@settings(max_examples=60, deadline=None)
+def test_a_higher_stage_of_zero_never_holds_more(model: Model, job: Job) -> None:
+    by_stage = [memory(model, msgspec.structs.replace(job, zero=zero), 0) for zero in range(4)]
+    exact = [(one.parameters, one.gradients, one.optimizer) for one in by_stage]
+    for lower, higher in pairwise(exact):
+        assert all(after <= before for before, after in zip(lower, higher, strict=True))
+    assert exact[1][:2] == exact[0][:2]
+    assert exact[2][0] == exact[0][0]
+
+
+@given(models(), jobs())
+@settings(max_examples=60, deadline=None)
+def test_model_flops_do_not_know_degrees(model: Model, job: Job) -> None:
+    alone = msgspec.structs.replace(job, dp=1, cp=1, tp=1, pp=1, zero=0, recompute="none")
+    assert model_flops(model, job) == model_flops(model, alone)
+    forward = sum(one.flops for stage in range(job.pp) for one in work(model, job, stage).products)
+    together = forward * job.tp * job.cp * job.dp * job.microbatches
+    if model.vocabulary % job.tp == 0:
+        assert together == pytest.approx(product_flops(model, job))
+    else:
+        assert together > product_flops(model, job)
+
+
+@given(models(), jobs())
+@settings(max_examples=60, deadline=None)
+def test_recomputation_only_takes_activations_away(model: Model, job: Job) -> None:
+    kept = {
+        again: described(model, msgspec.structs.replace(job, recompute=again), 8).stages[0].memory.activations
+        for again in ("none", "selective", "full")
+    }
+    none, selective, full = kept["none"], kept["selective"], kept["full"]
+    assert none
+    assert selective
+    assert full
+    assert selective.low == full.low
+    assert selective.high >= full.high
+    if stage_layers(model, job)[0] > 1:
+        assert full.high <= none.high
