@@ -1,0 +1,1 @@
+"""What a measured run would take with more or fewer ranks."""

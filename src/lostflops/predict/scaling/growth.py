@@ -1,0 +1,140 @@
+"""Which process groups grow with the job, and to what.
+
+Replicas of the model are added or taken away; all that makes up one replica stays as it is. So the data-parallel
+dimension grows, of a sharded and replicated one the replicas, and with it every group that spans it. Ranks keep their
+numbering, and hosts their number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.align.mesh import Mesh, recognise
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.costs.times import Group
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+GROWING: Final = ("dp_replicate", "dp")
+"""Of these dimensions the first that there is."""
+_MEMBERS: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$|@(\d+(?:,\d+)+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How ranks are arranged: their mesh, the ranks that make up one replica, and those on one host."""
+
+    mesh: Mesh
+    hosts: Mapping[int, int]
+    per_host: int
+    replica: int
+
+    @property
+    def world(self) -> int:
+        return len(self.mesh.ranks)
+
+    @property
+    def kind(self) -> str:
+        """The dimension that grows."""
+        return next(kind for kind in GROWING if kind in dict(self.mesh.dimensions))
+
+    def spans(self, group: str) -> tuple[str, ...]:
+        """The dimensions of a group; none where it is no slice of the mesh."""
+        return tuple((self.mesh.dimension_of(members(group)) or "").split("+"))
+
+    def measured(self, group: str) -> Group:
+        own = members(group)
+        return Group(len(own), len({self.hosts[rank] for rank in own}))
+
+    def at(self, group: str, ranks: int) -> Group:
+        """What the group is in a job of so many ranks."""
+        spanned, place, step = self.spans(group), np.zeros(1, np.int64), 1
+        for kind, size in self.mesh.dimensions:
+            own = ranks // self.replica if kind == self.kind else size
+            if kind in spanned:
+                place = (place[:, None] + step * np.arange(own)).ravel()
+            step *= own
+        return Group(place.size, np.unique(place // self.per_host).size)
+
+    def check(self, ranks: int) -> None:
+        if ranks < self.replica or ranks % self.replica:
+            fixed = ", ".join(f"{kind}={size}" for kind, size in self.mesh.dimensions if kind != self.kind)
+            raise UsageError(
+                f"{ranks:,} ranks are no whole number of replicas: one takes {self.replica:,} ({fixed}). Give "
+                f"multiples of it."
+            )
+
+
+class Growing:
+    """The groups of a layout that grow, and the link that their calls share with each other's: the network, or what
+    joins the ranks of a host."""
+
+    def __init__(self, arranged: Layout) -> None:
+        self.layout = arranged
+        self._known: dict[str, Group | None] = {}
+
+    def __call__(self, group: str) -> bool:
+        return self.measured(group) is not None
+
+    def measured(self, group: str) -> Group | None:
+        """The group as it was recorded; None for one that does not grow."""
+        if group not in self._known:
+            spans = self.layout.kind in self.layout.spans(group)
+            self._known[group] = self.layout.measured(group) if spans else None
+        return self._known[group]
+
+    def link(self, group: str) -> str | None:
+        own = self.measured(group)
+        return None if own is None else "host" if own.hosts == 1 else "network"
+
+
+def members(group: str) -> tuple[int, ...]:
+    """The ranks of a group, as far as its id lists them.
+
+    >>> members("0@0-3"), members("12@1-7/2"), members("3@0,1,5"), members("unknown group")
+    ((0, 1, 2, 3), (1, 3, 5, 7), (0, 1, 5), ())
+    """
+    found = _MEMBERS.search(group)
+    if found is None:
+        return ()
+    first, last, stride, listed = found.groups()
+    if listed:
+        return tuple(map(int, listed.split(",")))
+    return tuple(range(int(first), int(last) + 1, int(stride or 1)))
+
+
+def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> Layout:
+    """The arrangement of a run; `given` is its mesh and `per_host` the ranks of a host, where the user states them."""
+    mesh = recognise(run, given)
+    world, sizes = len(mesh.ranks), dict(mesh.dimensions)
+    if not any(kind in sizes for kind in GROWING):
+        arranged = ", ".join(f"{kind}={size}" for kind, size in mesh.dimensions) or "one rank"
+        raise UnknownCost(
+            f"the run has no data-parallel group ({arranged}), so nothing tells what more replicas would exchange: "
+            "record two replicas, or state the mesh with --mesh"
+        )
+    if "pp" in sizes:
+        raise UnknownCost(
+            f"the run is a pipeline of {sizes['pp']} stages: they wait for each other, and how these waits change with "
+            "more replicas cannot be told from single ranks. lostflops pipeline shows where its time goes."
+        )
+    hosts = _hosts(run, mesh.ranks) if per_host is None else {rank: rank // per_host for rank in mesh.ranks}
+    replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
+    assert replica * (world // replica) == world, f"{mesh.dimensions} do not tile {world} ranks"
+    return Layout(mesh, hosts, per_host or max(Counter(hosts.values()).values()), replica)
+
+
+def _hosts(run: Run, ranks: Sequence[int]) -> dict[int, int]:
+    known: dict[int, str | None] = dict(run.sql("select rank, host from ranks").fetchall())
+    if any(known.get(rank) is None for rank in ranks):
+        raise UnknownCost("the run does not tell on which hosts all of its ranks ran: state --ranks-per-host")
+    numbers = {host: number for number, host in enumerate(dict.fromkeys(known.values()))}
+    return {rank: numbers[known[rank]] for rank in ranks}

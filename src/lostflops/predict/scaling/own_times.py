@@ -1,0 +1,80 @@
+"""Curves of the calls that a replay re-times: what they take with their link to themselves.
+
+Buckets of gradients overlap and slow each other down, so a curve through durations as recorded would know sharing as
+latency. Calls of one size, or of nearly one, cannot tell latency from bandwidth: they are taken as bandwidth, and the
+interval allows for as much latency as networks have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from lostflops.predict.costs.algorithms import FORMS, algorithms_of
+from lostflops.predict.costs.curve import Constant, Curve, Piece
+from lostflops.predict.costs.fit import fit
+from lostflops.predict.costs.times import OPS, Group
+from lostflops.predict.scaling.timeline import Timeline
+
+NARROW: Final = 4
+"""Sizes that lie closer together than this, the largest over the smallest, are as good as one."""
+MOST_LATENCY: Final = {"gloo": 1e6}
+"""Of one message in ns, by backend."""
+_OTHER_LATENCY: Final = 2e4
+
+Key = tuple[str, str, int, int]
+Samples = dict[int, list[float]]
+
+
+@dataclass(frozen=True)
+class OwnTimes:
+    """What stands for a calibration, from the run that is replayed."""
+
+    backend: str | None
+    samples: Mapping[Key, Samples]
+    date: str | None = None
+
+    @classmethod
+    def of(cls, timelines: Sequence[Timeline], group: Callable[[str], Group | None], backend: str | None) -> OwnTimes:
+        """`group` gives the ranks and hosts of a group that grows, and None for any other."""
+        samples: dict[Key, Samples] = {}
+        for one in timelines:
+            for call, queued in zip(one.calls, one.queued, strict=True):
+                own = group(call.group)
+                if own is not None and own.ranks > 1 and call.op in OPS and call.size and queued.alone > 0:
+                    found = samples.setdefault((call.op, own.level, own.ranks, own.hosts), {})
+                    found.setdefault(call.size, []).append(queued.alone)
+        return cls(backend, samples)
+
+    @cached_property
+    def curves(self) -> dict[Key, Curve]:
+        return {key: self._curve(key, samples) for key, samples in self.samples.items()}
+
+    def _curve(self, key: Key, samples: Samples) -> Curve:
+        algorithm = algorithms_of(self.backend or "", key[0])[0]
+        steps = FORMS[OPS[OPS.index(key[0])], algorithm].steps(key[2])
+        latency = steps * MOST_LATENCY.get(self.backend or "", _OTHER_LATENCY)
+        if max(samples) < NARROW * min(samples):
+            return proportional(samples, latency)
+        first, *others = fit(list(samples), list(samples.values())).pieces
+        alpha = first.alpha
+        most = min(alpha.high, max(alpha.value, latency))
+        return Curve((replace(first, alpha=replace(alpha, high=most)), *others))
+
+
+def proportional(samples: Samples, most: float) -> Curve:
+    """No latency; but up to so much of it, if the times leave room.
+
+    >>> (piece,) = proportional({1000: [5e6, 5e6]}, 2e6).pieces
+    >>> piece.alpha, piece.beta.low, piece.beta.value
+    (Constant(value=0.0, low=0.0, high=2000000.0), 3000.0, 5000.0)
+    """
+    rates = [ns / size for size, times in samples.items() for ns in times]
+    rate = median(rates)
+    spread = 1.4826 * median(abs(each - rate) for each in rates) / rate
+    latency = min(most, rate * min(samples))
+    beta = Constant(rate, rate - latency / max(samples), rate)
+    return Curve((Piece(min(samples), max(samples), Constant(0.0, 0.0, latency), beta, spread, 2 * spread),))

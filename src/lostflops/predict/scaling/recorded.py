@@ -1,0 +1,62 @@
+"""The steps of a run as timelines, one for each rank that is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.errors import UnknownCost
+from lostflops.ledger.accounts import Progress
+from lostflops.ledger.partition import partition
+from lostflops.ledger.record import UNKNOWN_GROUP, Record, records
+from lostflops.ledger.scope import scope
+from lostflops.ledger.windows import WindowKind, window
+from lostflops.predict.scaling.timeline import Call, Timeline, timeline
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_RANKS: Final = 16
+"""Ranks that are replayed, evenly out of all."""
+
+_CALLS: Final = """
+    select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
+           sum(case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end)::bigint
+    from collectives where rank = {rank} and event is not null group by event"""
+
+
+def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress | None = None) -> Iterator[Timeline]:
+    """Those of up to MOST_RANKS ranks that recorded whole steps."""
+    asked = scope(run, WindowKind.STEPS)
+    held = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    places = np.linspace(0, len(held) - 1, min(len(held), MOST_RANKS)).round().astype(int)
+    chosen = [held[place] for place in places.tolist()]
+    alone = _only_group(run)
+    for done, record in enumerate(records(run, chosen)):
+        if progress is not None:
+            progress(done, len(chosen))
+        edges = window(record, asked.kind)
+        if edges.number:
+            yield timeline(partition(record, edges), list(_calls(run, record, alone)), link)
+
+
+def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
+    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.sql(_CALLS.format(rank=record.rank)).fetchall()}
+    own = record.communication
+    columns = (own.event, own.start, own.ready, own.stop)
+    for event, start, ready, stop in zip(*(column.tolist() for column in columns), strict=True):
+        lane, group, op, size = told.get(event, (-1 - event, "", "", None))
+        yield Call(start, ready, stop, lane, group or alone, op, size)
+
+
+def _only_group(run: Run) -> str:
+    """The group of calls that do not tell theirs: the only one that communicates, where there is one alone."""
+    groups = run.sql("select distinct group_id from collectives where group_id is not null limit 2").fetchall()
+    return groups[0][0] if len(groups) == 1 else UNKNOWN_GROUP
+
+
+def check_communicates(run: Run) -> None:
+    if not run.sql("select 1 from collectives limit 1").fetchall():
+        raise UnknownCost("no collective was recorded, so nothing tells what more ranks would exchange")

@@ -1,0 +1,94 @@
+"""A rank's timeline run again with other transfers, or with compute that takes a multiple of what it took.
+
+A lane runs one call at a time, in the order of issue. A call waits for its members as long as it did, then moves data;
+calls that share a link get even parts of it. Where nothing is changed, the replay gives the times that were measured.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.predict.scaling.timeline import Queued, Timeline
+
+_NOTHING: Final = 1e-3
+"""Of a nanosecond: what rounding leaves of a transfer."""
+
+
+def replay(steps: Timeline, transfers: Sequence[float] | None = None, compute: float = 1.0) -> npt.NDArray[np.float64]:
+    """The time of each step; `transfers` are what calls take alone, as measured where not given."""
+    links = _Links(steps.queued, transfers if transfers is not None else [call.alone for call in steps.queued])
+    now = began = 0.0
+    edges = []
+    for point in steps.points:
+        now += compute * point.compute + point.other
+        if point.kind == "issue":
+            links.issue(point.calls, now + point.delay)
+        elif point.kind == "edge":
+            edges.append(now)
+        elif point.kind == "edge within":
+            edges.append(began + point.delay * (now - began))
+        else:
+            began, now = now, max(now, links.finish(point.calls))
+    return np.diff(np.array(edges))[::2]
+
+
+class _Links:
+    """Calls in flight. `finish` is asked in the order of time, after all that was issued until then."""
+
+    def __init__(self, calls: Sequence[Queued], transfers: Sequence[float]) -> None:
+        self._calls, self._left = calls, list(transfers)
+        self._queues: dict[int, deque[tuple[float, int]]] = {}
+        self._busy: set[int] = set()
+        self._meeting: dict[int, float] = {}
+        self._moving: list[int] = []
+        self._done: dict[int, float] = {}
+        self._now = 0.0
+
+    def issue(self, calls: Iterable[int], time: float) -> None:
+        for call in calls:
+            self._queues.setdefault(self._calls[call].lane, deque()).append((time, call))
+
+    def finish(self, calls: Iterable[int]) -> float:
+        wanted = [call for call in calls if call not in self._done]
+        while any(call not in self._done for call in wanted):
+            self._advance()
+        return max((self._done[call] for call in calls), default=0.0)
+
+    def _advance(self) -> None:
+        """To the next start or end of anything."""
+        self._start()
+        rates = self._rates()
+        times = [queue[0][0] for lane, queue in self._queues.items() if queue and lane not in self._busy]
+        times += self._meeting.values()
+        times += [self._now + self._left[call] * rate for call, rate in rates]
+        then = max(min(times), self._now)
+        for call, rate in rates:
+            self._left[call] -= (then - self._now) / rate
+        self._now = then
+        for call in [call for call in self._moving if self._left[call] <= _NOTHING]:
+            self._moving.remove(call)
+            self._busy.discard(self._calls[call].lane)
+            self._done[call] = then
+        for call in [call for call, ready in self._meeting.items() if ready <= then]:
+            del self._meeting[call]
+            self._moving.append(call)
+
+    def _start(self) -> None:
+        for lane, queue in self._queues.items():
+            if queue and lane not in self._busy and queue[0][0] <= self._now:
+                _, call = queue.popleft()
+                self._busy.add(lane)
+                self._meeting[call] = self._now + self._calls[call].wait
+
+    def _rates(self) -> list[tuple[int, float]]:
+        """Calls that move data, and how many share the link of each."""
+        links = [self._calls[call].link for call in self._moving]
+        return [
+            (call, 1.0 if link is None else float(links.count(link)))
+            for call, link in zip(self._moving, links, strict=True)
+        ]

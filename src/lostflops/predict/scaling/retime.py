@@ -1,0 +1,92 @@
+"""By how much each collective's transfer changes with the number of ranks.
+
+Of two answers of the same source the ratio is taken, so that the level is the run's own: T(n) / T(measured) times what
+was measured. Where the source cannot tell the measured group, its answer for n stands alone. No transfer gets shorter
+in a larger group on more hosts: the interval of a factor ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, NamedTuple
+
+from lostflops.errors import UnknownCost
+from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op, Times
+from lostflops.predict.scaling.growth import Growing
+
+KEPT: Final = "as measured"
+
+
+class Kind(NamedTuple):
+    """Calls that are alike."""
+
+    op: str
+    size: int | None
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What to multiply a transfer with; `ns` stands for the product where the measured group is unknown."""
+
+    value: float
+    low: float
+    high: float
+    group: Group | None = None
+    algorithm: str = KEPT
+    source: str = ""
+    reach: str = ""
+    is_absolute: bool = False
+
+    def apply(self, alone: float, which: str) -> float:
+        factor: float = getattr(self, which)
+        return factor if self.is_absolute else factor * alone
+
+
+_SAME: Final = Factor(1.0, 1.0, 1.0)
+
+
+class Retiming:
+    """Factors of the groups that grow, each asked for once."""
+
+    def __init__(self, grows: Growing, times: Times) -> None:
+        self.grows, self._times = grows, times
+        self.factor: Callable[[Kind, int], Factor] = cache(self._factor)
+
+    def _factor(self, kind: Kind, ranks: int) -> Factor:
+        measured = self.grows.measured(kind.group)
+        if measured is None or kind.op not in OPS or kind.size is None:
+            return _SAME
+        then = self.grows.layout.at(kind.group, ranks)
+        if then == measured:
+            return Factor(1.0, 1.0, 1.0, then)
+        if then.ranks == 1:
+            return Factor(0.0, 0.0, 0.0, then, "none")
+        wanted = self._times.time(kind.op, kind.size, then)
+        base = self._known(kind.op, kind.size, measured)
+        told = (then, wanted.algorithm, wanted.source, wanted.reach)
+        if base is None:
+            return Factor(wanted.ns, wanted.low, wanted.high, *told, is_absolute=True)
+        value, low, high = _ratio(wanted, base)
+        if then.ranks >= measured.ranks and then.hosts >= measured.hosts:
+            low = max(low, min(value, 1.0))
+        elif then.ranks <= measured.ranks and then.hosts <= measured.hosts:
+            high = min(high, max(value, 1.0))
+        return Factor(value, low, high, *told)
+
+    def _known(self, op: Op, size: int, measured: Group) -> CollectiveTime | None:
+        try:
+            found = self._times.time(op, size, measured)
+        except UnknownCost:
+            return None
+        return found if found.ns > 0 else None
+
+
+def _ratio(wanted: CollectiveTime, base: CollectiveTime) -> tuple[float, float, float]:
+    """One time over another, with its interval: what a time that was carried over shares with its origin cancels."""
+    value, low, high = (ns / base.ns for ns in (wanted.ns, wanted.low, wanted.high))
+    if wanted.reach and wanted.source == base.source and base.low > 0:
+        low, high = min(low * base.ns / base.low, value), max(high * base.ns / base.high, value)
+    return value, low, high

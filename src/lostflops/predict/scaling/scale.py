@@ -1,0 +1,251 @@
+"""What would a step take with other numbers of ranks, how efficient would it be, and what of its communication would
+nothing hide?
+
+The steps of a run are replayed with transfers as they would be in larger or smaller groups. Work per rank stays the
+same (weak scaling), or that of the whole job does, and compute divides (strong scaling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.costs.times import OPS, Times
+from lostflops.predict.scaling.answers import Answer, Check, Model, kind_of
+from lostflops.predict.scaling.growth import Growing, Layout, layout
+from lostflops.predict.scaling.own_times import OwnTimes
+from lostflops.predict.scaling.recorded import MOST_RANKS, check_communicates, timelines
+from lostflops.predict.scaling.retime import KEPT, Factor, Kind, Retiming
+from lostflops.results import Field, Pair, Pairs, Plot, Result, Series, Table, Value
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lostflops.ledger.accounts import Progress
+    from lostflops.predict.scaling.timeline import Timeline
+    from lostflops.store.run import Run
+
+MOST_KINDS: Final = 12
+_LARGE_ERROR: Final = 0.05
+"""Of the replay, relative: above it the answer is called a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """All that blocks and notes are made of."""
+
+    layout: Layout
+    check: Check
+    answers: tuple[Answer, ...]
+    timelines: tuple[Timeline, ...]
+    strong: bool
+
+
+def scale(
+    run: Run,
+    ranks: Sequence[int],
+    times: Callable[[OwnTimes], Times],
+    *,
+    strong: bool = False,
+    mesh: Mapping[str, int] | None = None,
+    ranks_per_host: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """`times` gets what the run's own collectives take, and gives what to tell other groups from."""
+    check_communicates(run)
+    arranged = layout(run, mesh, ranks_per_host)
+    wanted = sorted({*ranks, arranged.world})
+    for count in wanted:
+        arranged.check(count)
+    if len(wanted) == 1:
+        raise UsageError(f"the run has {arranged.world:,} ranks itself: give other numbers with --ranks, such as 16,64")
+    grows = Growing(arranged)
+    steps = tuple(timelines(run, lambda call: grows.link(call.group), progress))
+    if not any(kind.op in OPS and grows(kind.group) for kind in _kinds(steps)):
+        raise UnknownCost("no collective of a data-parallel group was recorded in whole steps: nothing can be scaled")
+    backend = run.sql("select max(backend) from ranks").fetchall()[0][0]
+    own = OwnTimes.of(steps, grows.measured, backend)
+    model = Model(steps, Retiming(grows, times(own)), world=arranged.world, strong=strong)
+    answers = tuple(_answer(model, arranged, count) for count in wanted)
+    return _result(_Replayed(arranged, model.check, answers, steps, strong))
+
+
+def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
+    try:
+        return model.answer(ranks, -(-ranks // arranged.per_host))
+    except UnknownCost as error:
+        raise UnknownCost(
+            f"{ranks:,} ranks: {error}. Give what was measured there with --calibration FILE, or a description with "
+            "--topology FILE."
+        ) from None
+
+
+def _kinds(steps: Sequence[Timeline]) -> set[Kind]:
+    return {kind_of(call) for one in steps for call in one.calls}
+
+
+def _result(found: _Replayed) -> Result:
+    return Result(
+        name="scale",
+        title="Strong scaling" if found.strong else "Weak scaling",
+        verdict=_verdict(found),
+        blocks=(_table(found), _collectives(found), _plot(found), _replay(found)),
+        notes=tuple(_notes(found)),
+    )
+
+
+def _verdict(found: _Replayed) -> str:
+    last = found.answers[-1]
+    where = last if last.ranks > found.layout.world else found.answers[0]
+    says = "the speed-up over the run is" if found.strong else "throughput per rank is"
+    value = f"{where.speedup:.2f}" if found.strong else f"{format_share(where.efficiency)} of the run's"
+    return (
+        f"On {where.ranks:,} ranks a step takes {format_ns(round(where.step))} "
+        f"({format_ns(round(where.low))} to {format_ns(round(where.high))}), {says} {value}; "
+        f"{format_share(where.exposed / where.step)} of it is communication that nothing hides."
+    )
+
+
+def _table(found: _Replayed) -> Table:
+    fields = (
+        Field("ranks"),
+        Field("hosts", "count", shown=False),
+        Field("step_ns", "ns", "step"),
+        Field("low_ns", "ns", "from"),
+        Field("high_ns", "ns", "to"),
+        Field("exposed_ns", "ns", "exposed"),
+        Field("exposed_share", "share", shown=False),
+        Field("efficiency", "share", "of ideal" if found.strong else "per rank"),
+        Field("efficiency_alone", "share", "vs alone", shown=not found.strong),
+        Field("speedup", "rate", "speed-up", shown=found.strong),
+        Field("algorithm"),
+        Field("source", shown=False),
+        Field("extrapolated", shown=False),
+    )
+    rows = tuple(_row(answer, measured=answer.ranks == found.layout.world) for answer in found.answers)
+    return Table("ranks", "By number of ranks", fields, rows)
+
+
+def _row(answer: Answer, *, measured: bool) -> tuple[Value, ...]:
+    factors = [factor for factor in answer.factors.values() if factor.group is not None]
+    return (
+        answer.ranks,
+        answer.hosts,
+        *(round(value) for value in (answer.step, answer.low, answer.high, answer.exposed)),
+        answer.exposed / answer.step,
+        answer.efficiency,
+        answer.alone,
+        answer.speedup,
+        "measured" if measured else _joined(factor.algorithm for factor in factors),
+        "the run" if measured else _joined(factor.source for factor in factors),
+        _joined(factor.reach for factor in factors),
+    )
+
+
+def _joined(words: Iterator[str]) -> str:
+    return ", ".join(dict.fromkeys(word for word in words if word))
+
+
+def _collectives(found: _Replayed) -> Table:
+    """What grows, the most time first."""
+    calls: dict[Kind, list[float]] = {}
+    for one in found.timelines:
+        for call, queued in zip(one.calls, one.queued, strict=True):
+            calls.setdefault(kind_of(call), []).append(queued.alone)
+    each = sum(len(one.steps) for one in found.timelines)
+    rows: list[tuple[Value, ...]] = []
+    for kind in found.answers[0].factors:
+        own = calls[kind]
+        mean = sum(own) / len(own)
+        at = [_after(answer.factors[kind], mean) for answer in found.answers]
+        rows.append((kind.op, kind.group, kind.size, len(own) / each, round(mean), *at))
+    rows.sort(key=lambda row: -float(row[3] or 0) * float(row[4] or 0))
+    shown = [answer.ranks for answer in found.answers]
+    fields = (
+        Field("op"),
+        Field("group"),
+        Field("bytes", "bytes", "size"),
+        Field("per_step", "rate", "per step"),
+        Field("transfer_ns", "ns", "transfer"),
+        *(
+            Field(str(ranks), "ns", f"at {ranks:,}", within="at", shown=ranks in (shown[0], shown[-1]))
+            for ranks in shown
+        ),
+    )
+    title = "Collectives that grow, each alone on its link"
+    return Table("collectives", title, fields, tuple(rows), most_shown=MOST_KINDS)
+
+
+def _after(factor: Factor, mean: float) -> int:
+    return round(factor.apply(mean, "value"))
+
+
+def _plot(found: _Replayed) -> Plot:
+    def line(name: str, value: Callable[[Answer], float]) -> Series:
+        return Series(name, "line", tuple((answer.ranks, value(answer)) for answer in found.answers))
+
+    series = (
+        Series("measured", "marks", ((found.layout.world, found.check.measured),)),
+        line("step", lambda answer: answer.step),
+        line("at least", lambda answer: answer.low),
+        line("at most", lambda answer: answer.high),
+        line("exposed communication", lambda answer: answer.exposed),
+    )
+    title = "Step time over ranks"
+    return Plot("plot", title, Field("ranks", "count"), Field("step_ns", "ns", "step"), series, log_y=False)
+
+
+def _replay(found: _Replayed) -> Pairs:
+    check = found.check
+    items = (
+        Pair("steps", check.steps, "count"),
+        Pair("measured_ns", round(check.measured), "ns", "measured step"),
+        Pair("replayed_ns", round(check.replayed), "ns", "replayed"),
+        Pair("error", check.error / check.measured, "share"),
+        Pair("spread_ns", round(check.spread), "ns", "uncertainty of the median"),
+        Pair("without_communication_ns", round(check.progress), "ns", "without communication"),
+    )
+    return Pairs("replay", "The run, replayed as it was", items)
+
+
+def _notes(found: _Replayed) -> Iterator[str]:
+    arranged, check = found.layout, found.check
+    if check.error > _LARGE_ERROR * check.measured:
+        yield (
+            f"The replay misses the measured step by {format_share(check.error / check.measured)}: the model does not "
+            "hold for this run, and its answers are guesses."
+        )
+    sources = _joined(factor.source for answer in found.answers for factor in answer.factors.values())
+    if sources:
+        yield f"Transfers at other ranks: {sources}; the level is the run's own, and intervals hold what is not known."
+    fixed = ", ".join(f"{kind}={size}" for kind, size in arranged.mesh.dimensions if kind != arranged.kind)
+    yield (
+        f"Replicas are added ({arranged.kind}); "
+        + (f"{fixed} stay as they are, with their transfers and waits; " if fixed else "")
+        + f"{counted(arranged.per_host, 'rank')} on each host."
+    )
+    yield "Waiting for late ranks stays as measured; in truth the latest of more ranks comes later."
+    if found.answers[0].ranks < arranged.world:
+        yield "With fewer ranks the gain of collectives that were queued is left out: steps would be shorter."
+    if found.strong:
+        yield (
+            "Compute divides by the ranks, and nothing else does: no host time, no copies, no sizes of messages. "
+            "Kernels are taken to be as efficient with less work."
+        )
+    yield from arranged.mesh.notes
+    yield from _left_out(found)
+
+
+def _left_out(found: _Replayed) -> Iterator[str]:
+    kept = [
+        kind.op or "unknown operations"
+        for kind, factor in found.answers[-1].factors.items()
+        if factor.algorithm == KEPT and factor.group is None
+    ]
+    if kept:
+        yield f"Kept as measured although their groups grow: {', '.join(dict.fromkeys(kept))}."
+    if len(found.timelines) == MOST_RANKS < found.layout.world:
+        yield f"{MOST_RANKS} ranks stand for all {found.layout.world:,}."

@@ -1,0 +1,220 @@
+"""A rank's steps as what a replay needs: how far the rank gets on its own, where it issues collectives, and where it
+waits for them.
+
+Progress is all time that is not spent waiting for communication: compute, copies, idle time. A stretch in which
+communication runs and nothing computes is waiting up to the last collective that ends in it; where none ends in it,
+the rank did something that nobody recorded, and that is progress. A collective that compute hid is awaited where its
+group is next, or at the end of its step, if it reduces gradients; any other where it ended, since what comes next may
+need it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ledger.partition import Partition
+from lostflops.store.intervals import Intervals
+
+LATE_USE: Final = ("all_reduce", "reduce_scatter")
+"""Operations whose result is used when the step ends, not when they do."""
+
+
+class Call(NamedTuple):
+    """A collective as it was recorded, cut to the window: ready when the last member has arrived."""
+
+    start: int
+    ready: int
+    stop: int
+    lane: int
+    group: str
+    op: str
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A collective to replay: waits for members, then moves data. `alone` is what that takes with the link to itself;
+    calls on the same `link` share it, and those without one have their own."""
+
+    lane: int
+    wait: float
+    alone: float
+    link: str | None
+
+
+Kind = Literal["issue", "due", "edge", "await", "edge within"]
+_ORDER: Final[tuple[Kind, ...]] = ("issue", "due", "edge", "await", "edge within")
+"""At the same instant."""
+
+
+class Point(NamedTuple):
+    """Reached after so much compute and other progress since the last one. Calls are issued `delay` later; those that
+    are awaited or due end before progress goes on. An edge of a step within a wait stands `delay` of its length in."""
+
+    compute: float
+    other: float
+    kind: Kind
+    calls: tuple[int, ...]
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """`edges` of the replay are start and stop of each step, in order; `compute` and `other` the progress in each."""
+
+    steps: tuple[int, ...]
+    measured: npt.NDArray[np.float64]
+    compute: npt.NDArray[np.float64]
+    other: npt.NDArray[np.float64]
+    calls: tuple[Call, ...]
+    queued: tuple[Queued, ...]
+    points: tuple[Point, ...]
+
+
+class _Wait(NamedTuple):
+    start: int
+    stop: int
+    calls: list[int]
+
+
+def timeline(made: Partition, calls: Sequence[Call], link: Callable[[Call], str | None]) -> Timeline:
+    """The steps of a partition, with its communication."""
+    window = made.window
+    first, last = int(window.start[0]), int(window.stop[-1])
+    cut = [_clipped(call, first, last) for call in calls]
+    own = tuple(sorted(call for call in cut if call.stop > call.start))
+    waits = list(_waits(made.comm - made.compute, own))
+    waiting = Intervals.of([wait.start for wait in waits], [wait.stop for wait in waits])
+    events = _events(own, waits, window.start.tolist(), window.stop.tolist())
+    computed, other = _progress(np.array([time for time, *_ in events], np.int64), first, made.compute, waiting)
+    points = tuple(
+        Point(a, b, kind, awaited, delay)
+        for a, b, (_, kind, awaited, delay) in zip(
+            np.diff(computed, prepend=0).tolist(), np.diff(other, prepend=0).tolist(), events, strict=True
+        )
+    )
+    inside = made.compute.within(window.start, window.stop)
+    measured = window.stop - window.start
+    rest = measured - inside - waiting.within(window.start, window.stop)
+    return Timeline(
+        window.number,
+        measured.astype(np.float64),
+        inside.astype(np.float64),
+        rest.astype(np.float64),
+        own,
+        _queued(own, [link(call) for call in own]),
+        points,
+    )
+
+
+def _clipped(call: Call, first: int, last: int) -> Call:
+    start, ready, stop = (min(max(time, first), last) for time in (call.start, call.ready, call.stop))
+    return call._replace(start=start, ready=ready, stop=stop)
+
+
+def _waits(exposed: Intervals, calls: Sequence[Call]) -> Iterator[_Wait]:
+    """When progress waits, and for which calls; a call that starts after others have ended was waited for apart."""
+    starts = [call.start for call in calls]
+    by_stop = sorted(range(len(calls)), key=lambda i: calls[i].stop)
+    stops = [calls[i].stop for i in by_stop]
+    for begin, end in zip(exposed.start.tolist(), exposed.stop.tolist(), strict=True):
+        ended = by_stop[bisect_right(stops, begin) : bisect_right(stops, end)]
+        begun = starts[bisect_right(starts, begin) : bisect_left(starts, end)]
+        since, done = begin, list[int]()
+        # Ends before starts of the same instant.
+        for time, call in sorted([(calls[i].stop, i) for i in ended] + [(time, len(calls)) for time in begun]):
+            if call < len(calls):
+                done.append(call)
+            elif done:
+                yield _Wait(since, calls[done[-1]].stop, done)
+                since, done = time, []
+        if done:
+            yield _Wait(since, calls[done[-1]].stop, done)
+
+
+_Event = tuple[int, Kind, tuple[int, ...], float]
+
+
+def _events(calls: Sequence[Call], waits: Sequence[_Wait], starts: Sequence[int], stops: Sequence[int]) -> list[_Event]:
+    """Points in the order of time. What happens while the rank waits stands where the wait began, with its delay."""
+    begins = [wait.start for wait in waits]
+
+    def within(time: int) -> _Wait | None:
+        at = bisect_right(begins, time) - 1
+        return waits[at] if at >= 0 and time < waits[at].stop else None
+
+    def issued(time: int, call: int) -> _Event:
+        wait = within(time)
+        return (wait.start, "issue", (call,), time - wait.start) if wait else (time, "issue", (call,), 0)
+
+    def edge(time: int) -> _Event:
+        wait = within(time)
+        if wait is None or time == wait.start:
+            return time, "edge", (), 0
+        return wait.start, "edge within", (), (time - wait.start) / (wait.stop - wait.start)
+
+    found = [issued(call.start, i) for i, call in enumerate(calls)]
+    found += [edge(time) for pair in zip(starts, stops, strict=True) for time in pair]
+    found += [(wait.start, "await", tuple(wait.calls), 0) for wait in waits]
+    found += _deadlines(calls, waits, stops)
+    return sorted(found, key=lambda event: (event[0], _ORDER.index(event[1]), event[3], event[2]))
+
+
+def _deadlines(calls: Sequence[Call], waits: Sequence[_Wait], stops: Sequence[int]) -> Iterator[_Event]:
+    """Where calls that compute hid are needed at the latest."""
+    awaited = {i for wait in waits for i in wait.calls}
+    by_group: dict[str, list[int]] = {}
+    for wait in waits:
+        for group in {calls[i].group for i in wait.calls}:
+            by_group.setdefault(group, []).append(wait.start)
+    for i, call in enumerate(calls):
+        if i not in awaited:
+            yield _needed(call, by_group.get(call.group, []), stops), "due", (i,), 0
+
+
+def _needed(call: Call, waits: Sequence[int], stops: Sequence[int]) -> int:
+    if call.op not in LATE_USE:
+        return call.stop
+    later = [times[at] for times in (waits, stops) if (at := bisect_left(times, call.stop)) < len(times)]
+    return min(later, default=call.stop)
+
+
+def _progress(
+    times: npt.NDArray[np.int64], first: int, compute: Intervals, waiting: Intervals
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Compute and other progress from `first` to each time."""
+    since = np.full(times.size, first, np.int64)
+    computed = compute.within(since, times)
+    other = times - first - computed - waiting.within(since, times)
+    return computed.astype(np.float64), other.astype(np.float64)
+
+
+def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued, ...]:
+    alone = np.array([call.stop - call.ready for call in calls], np.float64)
+    for link in {link for link in links if link is not None}:
+        rows = [i for i, own in enumerate(links) if own == link]
+        alone[rows] = _shares([calls[i].ready for i in rows], [calls[i].stop for i in rows])
+    return tuple(
+        Queued(call.lane, float(call.ready - call.start), own, link)
+        for call, own, link in zip(calls, alone.tolist(), links, strict=True)
+    )
+
+
+def _shares(ready: Sequence[int], stop: Sequence[int]) -> npt.NDArray[np.float64]:
+    """What each would have taken alone, had all that moved data at once shared their link evenly.
+
+    >>> _shares([0, 10], [20, 20]).tolist()
+    [15.0, 5.0]
+    """
+    starts, stops = np.asarray(ready, np.int64), np.asarray(stop, np.int64)
+    edges = np.unique(np.concatenate((starts, stops)))
+    moving = np.searchsorted(np.sort(starts), edges, "right") - np.searchsorted(np.sort(stops), edges, "right")
+    own = np.concatenate(([0.0], np.cumsum(np.diff(edges) / np.maximum(moving[:-1], 1))))
+    shares: npt.NDArray[np.float64] = own[np.searchsorted(edges, stops)] - own[np.searchsorted(edges, starts)]
+    return shares

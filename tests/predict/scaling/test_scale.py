@@ -1,0 +1,162 @@
+"""Predictions from synthetic runs, against the same cluster with more ranks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lostflops import Run
+from lostflops.analyze.steps import steps as analyse_steps
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
+from lostflops.predict.scaling.own_times import OwnTimes
+from lostflops.predict.scaling.scale import scale
+from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
+
+SLOW = Network(gbs=20, inter_gbs=5)
+MODEL = Model(buckets=4)
+
+
+class Truth:
+    """The network of a synthetic cluster, as a source of times."""
+
+    def __init__(self, network: Network = SLOW, faster: float = 1.0) -> None:
+        self._network, self._faster = network, faster
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        assert op == "all_reduce"
+        assert algorithm is None
+        ns = self._network.all_reduce(size, group.ranks, group.hosts > 1) / self._faster
+        return CollectiveTime(ns, 0.9 * ns, 1.2 * ns, "ring", "the truth")
+
+
+def truth(_: OwnTimes) -> Times:
+    return Truth()
+
+
+def learned(own: OwnTimes) -> Times:
+    return CollectiveTimes.of(learned=own)
+
+
+def cluster(ranks: int, per_host: int = 1, **more: Any) -> SyntheticCluster:
+    return SyntheticCluster(ranks=ranks, ranks_per_host=per_host, network=SLOW, model=MODEL, steps=5, **more)
+
+
+def run_of(folder: Path, made: SyntheticCluster) -> Path:
+    return store(made.generate(), folder / f"run{made.ranks}", host_names=True)
+
+
+def predict(run: Path, *ranks: int, times: Callable[[OwnTimes], Times] = truth, **options: Any) -> dict[int, Any]:
+    with Run.open(run) as opened:
+        told = scale(opened, ranks, times, **options).to_json()
+    return {row["ranks"]: row for row in told["ranks"]}
+
+
+def measured(run: Path) -> float:
+    with Run.open(run) as opened:
+        return float(analyse_steps(opened).to_json()["spread"]["median_ns"])
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_of(tmp_path_factory.mktemp("eight"), cluster(8))
+
+
+@pytest.fixture(scope="module")
+def thirty_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_of(tmp_path_factory.mktemp("more"), cluster(32))
+
+
+@pytest.mark.parametrize("times", [truth, learned])
+def test_more_ranks_take_what_they_take(eight: Path, thirty_two: Path, times: Callable[[OwnTimes], Times]) -> None:
+    told = predict(eight, 32, times=times)
+    now, then = measured(eight), measured(thirty_two)
+    assert told[8]["step_ns"] == pytest.approx(now, abs=1)
+    assert told[32]["step_ns"] == pytest.approx(then, rel=0.01)
+    assert told[32]["low_ns"] < then < told[32]["high_ns"]
+    assert then > 1.08 * now, "growth must be there to be told"
+    assert told[32]["efficiency"] == pytest.approx(now / then, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"per_host": 4, "tensor_parallel": 2},
+        {"stragglers": (Straggler(rank=3, cause="slow_kernels", factor=1.5),)},
+    ],
+    ids=["tensor parallel", "a late rank"],
+)
+def test_what_does_not_grow_stays(tmp_path: Path, more: dict[str, Any]) -> None:
+    before, after = (run_of(tmp_path, cluster(ranks, **more)) for ranks in (8, 32))
+    assert predict(before, 32)[32]["step_ns"] == pytest.approx(measured(after), rel=0.01)
+
+
+def test_from_one_host_to_several(tmp_path: Path, thirty_two: Path) -> None:
+    one_host = run_of(tmp_path, cluster(8, per_host=8))
+    told = predict(one_host, 16, 32)
+    assert [told[ranks]["hosts"] for ranks in (8, 16, 32)] == [1, 2, 4]
+    assert told[32]["step_ns"] == pytest.approx(measured(thirty_two), rel=0.01)
+    with pytest.raises(UnknownCost, match="--calibration FILE, or a description with --topology"):
+        predict(one_host, 16, times=learned)
+
+
+def test_a_faster_network_is_never_slower(eight: Path) -> None:
+    found = [predict(eight, 64, times=lambda _, f=faster: _Slower(f))[64]["step_ns"] for faster in (0.5, 1.0, 2.0, 8.0)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+
+
+class _Slower(Truth):
+    """Only larger groups are on the faster network."""
+
+    def __init__(self, faster: float) -> None:
+        super().__init__()
+        self._rest = Truth(faster=faster)
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        return self._rest.time(op, size, group, algorithm) if group.ranks > 8 else super().time(op, size, group)
+
+
+def test_one_rank_exchanges_nothing(eight: Path) -> None:
+    told = predict(eight, 1)
+    with Run.open(eight) as run:
+        ledger = {row["rank"]: row["lines"] for row in analyse_steps(run).to_json()["ranks"]}
+    assert told[1]["exposed_ns"] < 0.01 * told[8]["exposed_ns"] + 20_000  # waits for late ranks are kept
+    assert told[8]["exposed_ns"] == pytest.approx(
+        sum(lines["comm.transfer"] + lines["comm.wait"] for lines in ledger.values()) / len(ledger), rel=0.02
+    )
+
+
+def test_strong_scaling_divides_compute(eight: Path) -> None:
+    weak, strong = predict(eight, 16), predict(eight, 16, strong=True)
+    assert strong[8]["step_ns"] == weak[8]["step_ns"]
+    assert strong[16]["step_ns"] < weak[16]["step_ns"]
+    assert strong[16]["speedup"] == pytest.approx(strong[8]["step_ns"] / strong[16]["step_ns"])
+    assert strong[16]["efficiency"] == pytest.approx(strong[16]["speedup"] / 2)
+
+
+def test_ranks_must_be_whole_replicas(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cluster(8, tensor_parallel=2))
+    with pytest.raises(UsageError, match=r"9 ranks are no whole number of replicas: one takes 2 \(tp=2\)"):
+        predict(run, 9)
+
+
+def test_a_pipeline_cannot_be_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cluster(4, pipeline_parallel=2, microbatches=2))
+    with pytest.raises(UnknownCost, match="pipeline of 2 stages"):
+        predict(run, 8)
+
+
+def test_a_run_without_replicas_cannot_be_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cluster(2, tensor_parallel=2))
+    with pytest.raises(UnknownCost, match="no data-parallel group"):
+        predict(run, 4)
+
+
+def test_hosts_must_be_known(tmp_path: Path) -> None:
+    run = store(cluster(4).generate(), tmp_path / "run")
+    with pytest.raises(UnknownCost, match="state --ranks-per-host"):
+        predict(run, 8)
+    assert predict(run, 8, ranks_per_host=1)[8]["hosts"] == 8
