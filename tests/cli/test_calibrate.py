@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lostflops.cli import calibrate
+from lostflops.testing import SyntheticCluster, store
 
 SIZES = [1024 << power for power in range(14)]
 ALPHA, BETA = 50_000, 0.08
@@ -121,7 +122,37 @@ def test_show(lostflops, saved: Path) -> None:
 def test_show_measures_nothing(lostflops, saved: Path) -> None:
     outcome = lostflops("calibrate", "--show", saved, "torchrun")
     assert outcome.code == 2
-    assert "leave out the launcher" in outcome.err
+    assert "--show and a launcher" in outcome.err
+
+
+def test_a_run_teaches_what_its_collectives_take(lostflops, tmp_path: Path) -> None:
+    target, declared = tmp_path / "learned.json", SyntheticCluster(ranks=4, ranks_per_host=2, tensor_parallel=2)
+    run = store(declared.generate(), tmp_path / "run", host_names=True)
+    outcome = lostflops("calibrate", "--learn", run, "--out", target, "--json")
+    assert outcome.code == 0, outcome.err
+    rows = json.loads(target.read_text())["collectives"]
+    assert {(row["op"], row["level"]) for row in rows} == {("all_reduce", "host"), ("all_reduce", "across")}
+    assert "Learned from" in json.loads(outcome.out)["notes"][-1]
+
+
+def test_a_run_is_compared_with_a_calibration(lostflops, saved: Path, document: dict[str, Any], tmp_path: Path) -> None:
+    """One size, which makes no curve of its own, at twice the time that the calibration tells."""
+    row = {**document["collectives"][0], "bytes": 1_000_000, "ns": [round(2 * (ALPHA + BETA * 1_000_000))] * 3}
+    learned = tmp_path / "learned.json"
+    learned.write_text(json.dumps({**document, "collectives": [row]}))
+    outcome = lostflops("calibrate", "--show", learned, "--against", saved, "--json")
+    (told,) = json.loads(outcome.out)["compared"]
+    assert told["differs"]
+    assert told["ratio"] == pytest.approx(2, rel=0.01)
+    assert "times here are 2.00 times those of the other" in json.loads(outcome.out)["verdict"]
+
+
+def test_a_run_of_one_rank_teaches_nothing(lostflops, tmp_path: Path) -> None:
+    run = store(SyntheticCluster(ranks=1).generate(), tmp_path / "run")
+    outcome = lostflops("calibrate", "--learn", run, "--out", tmp_path / "x.json")
+    assert outcome.code == 3
+    assert "teaches nothing" in outcome.err
+    assert not (tmp_path / "x.json").exists()
 
 
 @pytest.mark.parametrize(("text", "said"), [("{}", "no calibration"), ("no json", "no calibration")])

@@ -45,6 +45,14 @@ def calibrate(
             "--nccl-tests", metavar="LOG", help="Logs of nccl-tests become the calibration.", show_default=False
         ),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--learn", metavar="RUN", help="Collectives of a run become the calibration.", show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="FILE", help="Compare with this calibration.", show_default=False),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw it into this SVG file.", show_default=False)
     ] = None,
@@ -53,21 +61,24 @@ def calibrate(
     """Measure collectives, matrix products and memory, and fit what a byte costs.
 
     The launcher starts the ranks as it would start a job: torchrun, srun ... python. Each level that can be told
-    apart is measured: inside a host, across hosts, all ranks. The file holds every sample.
+    apart is measured: inside a host, across hosts, all ranks. The file holds every sample. Whoever cannot measure
+    can take logs of nccl-tests, or learn from the transfers in a recorded run.
     """
     given = words or []
+    _refuse_two(shown, logs, run, given if not logs else None)
     if shown is not None:
-        _refuse(given, "--show measures nothing: leave out the launcher, or --show")
-        _show(shown, plot, as_json)
+        _show(shown, against, plot, as_json)
         return
     path = out or _free(Path(_DEFAULT))
     if logs:
         _convert([*logs, *given], path)
+    elif run is not None:
+        _learn(run, path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
         _tell("measured; the file is on the host of rank 0.")
         return
     _tell(f"wrote {path}")
-    _show(path, plot, as_json)
+    _show(path, against, plot, as_json)
 
 
 def _module(path: Path, seconds: float, only: str | None) -> list[str]:
@@ -115,23 +126,39 @@ def _convert(logs: Sequence[str], path: Path) -> None:
     write_calibration(read_nccl_tests([Path(log) for log in logs]), path)
 
 
-def _show(path: Path, plot: Path | None, as_json: bool) -> None:
+def _learn(run: Path, path: Path) -> None:
+    from lostflops.errors import UnknownCost
+    from lostflops.predict.costs.calibration import write_calibration
+    from lostflops.predict.costs.learned import learn
+    from lostflops.store.run import Run
+
+    with Run.open(run) as opened:
+        learned = learn(opened)
+    if not learned.collectives:
+        raise UnknownCost(f"{run} teaches nothing about collectives. {' '.join(learned.notes)}")
+    write_calibration(learned, path)
+
+
+def _show(path: Path, against: Path | None, plot: Path | None, as_json: bool) -> None:
     from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.show import show as shown_result
     from lostflops.report import svg
 
-    result = shown_result(read_calibration(path))
+    other = None if against is None else read_calibration(against)
+    result = shown_result(read_calibration(path), other)
     if plot is not None:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)
     show(replace(result, next_command=command("scale", "RUN", "--calibration", path)), as_json)
 
 
-def _refuse(words: Sequence[str], message: str) -> None:
+def _refuse_two(shown: Path | None, logs: Sequence[str] | None, run: Path | None, words: Sequence[str] | None) -> None:
     from lostflops.errors import UsageError
 
-    if words:
-        raise UsageError(message)
+    ways = (("--show", shown), ("--nccl-tests", logs), ("--learn", run), ("a launcher", words))
+    given = [name for name, value in ways if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: each says where the figures come from; give one")
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

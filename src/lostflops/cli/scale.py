@@ -57,10 +57,14 @@ def scale(
     a topology tells them, else as the run's own collectives do. Without --strong each rank keeps its work.
     """
     from lostflops.align.mesh import parse
+    from lostflops.errors import UsageError
     from lostflops.predict.costs.collective_times import CollectiveTimes
     from lostflops.predict.scaling.scale import scale as predict
     from lostflops.report import svg
     from lostflops.store.run import Run
+
+    if calibration is not None and topology is not None:
+        raise UsageError("a calibration knows more than a topology: leave out --topology, or --calibration")
 
     def times(own: OwnTimes) -> Times:
         from lostflops.predict.costs.calibration import read_calibration

@@ -14,6 +14,19 @@ from lostflops.predict.costs.curve import Constant, Curve, Piece
 from lostflops.predict.costs.times import OPS
 
 
+def name_of(key: Key) -> str:
+    """
+    >>> name_of(("all_reduce", "world", 16, 2)), name_of(("send_recv", "pair.host", 2, 1))
+    ('all_reduce world 16 on 2', 'send_recv pair.host 2')
+    """
+    return f"{key[0]} {group_name(key)}"
+
+
+def group_name(key: Key) -> str:
+    _, level, ranks, hosts = key
+    return f"{level} {ranks}" + (f" on {hosts}" if hosts > 1 else "")
+
+
 @dataclass(frozen=True)
 class Fitted:
     key: Key
@@ -31,13 +44,11 @@ class Fitted:
 
     @property
     def group(self) -> str:
-        _, level, ranks, hosts = self.key
-        return f"{level} {ranks}" + (f" on {hosts}" if hosts > 1 else "")
+        return group_name(self.key)
 
     @property
     def name(self) -> str:
-        """As in `all_reduce world 16 on 2`: 16 ranks on 2 hosts."""
-        return f"{self.key[0]} {self.group}"
+        return name_of(self.key)
 
     def bandwidth(self, piece: Piece | None = None) -> Constant:
         """busbw in GB/s, of the largest sizes unless a piece is given; infinite where time does not grow with size."""

@@ -7,10 +7,10 @@ from math import floor, isfinite, log10
 from statistics import median
 from typing import Final
 
-from lostflops.predict.costs.calibration import Calibration
+from lostflops.predict.costs.calibration import Calibration, Key
 from lostflops.predict.costs.curve import Curve
 from lostflops.predict.costs.roofline import Reached, Roofline
-from lostflops.predict.fitted import Fitted, most_telling
+from lostflops.predict.fitted import Fitted, most_telling, name_of
 from lostflops.results import Field, Plot, Series, Table, Value
 
 LARGE: Final = 1_000_000
@@ -139,23 +139,24 @@ def reached(limits: Roofline) -> Table | None:
     return Table("roofline", "What one device reaches", fields, tuple(rows)) if rows else None
 
 
-def pairs(found: Sequence[Fitted], other: Calibration) -> Iterator[tuple[Fitted, Curve, int, float]]:
-    """Every size that was measured here, where the other has a curve for the same operation and group."""
-    for one in found:
-        if (curve := other.curves.get(one.key)) is not None:
-            for size, ns in one.medians.items():
-                yield one, curve, size, ns
+def pairs(calibration: Calibration, other: Calibration) -> Iterator[tuple[Key, Curve, int, float]]:
+    """Every size that was measured here, by its median, where the other has a curve for the same operation and group;
+    a single size of a group will do."""
+    for key, samples in calibration.samples.items():
+        if (curve := other.curves.get(key)) is not None:
+            for size, ns in samples.items():
+                yield key, curve, size, median(ns)
 
 
-def compared(found: Sequence[Fitted], other: Calibration) -> Table:
+def compared(calibration: Calibration, other: Calibration) -> Table:
     rows: list[tuple[Value, ...]] = []
-    for one, curve, size, ns in pairs(found, other):
+    for key, curve, size, ns in pairs(calibration, other):
         told = curve.interval(size)
         high = round(told.high) if isfinite(told.high) else None
         differs = not told.low <= ns <= told.high
         ratio = ns / told.ns if told.ns > 0 else None
         rows.append(
-            (one.name, *one.key, size, round(ns), round(told.ns), round(told.low), high, ratio, differs, told.reach)
+            (name_of(key), *key, size, round(ns), round(told.ns), round(told.low), high, ratio, differs, told.reach)
         )
     fields = (
         Field("name", label="group"),

@@ -41,8 +41,8 @@ def show(calibration: Calibration, other: Calibration | None = None) -> Result:
     if reached := tables.reached(limits):
         blocks.append(reached)
     if other is not None:
-        blocks.append(tables.compared(found, other))
-    says = (*_levels(found), *_accuracy(found), *_peaks(limits), *_agreement(found, other))
+        blocks.append(tables.compared(calibration, other))
+    says = (*_levels(found), *_accuracy(found), *_peaks(limits), *_agreement(calibration, other))
     return Result(
         name="calibrate",
         title="Calibration",
@@ -105,10 +105,10 @@ def _peaks(limits: Roofline) -> Iterator[str]:
         yield f"Matmuls reach {', '.join(f'{limits.achievable_tflops(one):.3g} TFLOP/s in {one}' for one in best)}."
 
 
-def _agreement(found: Sequence[Fitted], other: Calibration | None) -> Iterator[str]:
+def _agreement(calibration: Calibration, other: Calibration | None) -> Iterator[str]:
     if other is None:
         return
-    pairs = [(ns, curve.interval(size)) for _, curve, size, ns in tables.pairs(found, other)]
+    pairs = [(ns, curve.interval(size)) for _, curve, size, ns in tables.pairs(calibration, other)]
     if not pairs:
         yield "The other calibration shares no operation and group with this one: nothing can be compared."
         return
