@@ -75,7 +75,7 @@ def measured(count: int, asked: argparse.Namespace) -> Iterator[Collective]:
             address = {"MASTER_ADDR": places[0].address, "MASTER_PORT": str(PORT)}
             return place, words, {"RANK": str(rank), "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1", **address}
 
-        run([command(rank, place) for rank, place in enumerate(places)], seconds=120)
+        run([command(rank, place) for rank, place in enumerate(places)], seconds=300)
         for one in json.loads(result.read_text()):
             yield Collective(level="across", ranks=count, hosts=count, at_once=1, **{**one, "ns": tuple(one["ns"])})
 
