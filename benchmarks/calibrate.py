@@ -1,6 +1,6 @@
 """Whether a calibration finds what is there: hosts that are network namespaces, with links of a rate that we set.
 
-    sudo python benchmarks/calibrate.py --rates 200 500 1000 --seconds 60 --json numbers.json
+    sudo python benchmarks/calibrate.py --rates 200 500 1000 --seconds 90 --json numbers.json
 
 Two hosts with one rank each, for each rate: the bandwidth that is fitted against the rate that was set, and times that
 are predicted from powers of two against those measured at other sizes. Then two hosts with two ranks each: whether
@@ -126,7 +126,7 @@ def told_apart(seconds: float) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", type=float, nargs="+", default=[200, 500, 1000], help="Mbit/s")
-    parser.add_argument("--seconds", type=float, default=60, help="of each calibration")
+    parser.add_argument("--seconds", type=float, default=90, help="of each calibration")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}

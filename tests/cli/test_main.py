@@ -12,7 +12,8 @@ CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-
 FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
-    "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"},
+    "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
+    | {"--learn", "--against"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
     | {"--dp", "--tp", "--cp", "--pp", "--zero", "--microbatch", "--batch", "--seq"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -52,6 +53,9 @@ class Probe:
 
 
 def roofline(job: Job, seconds: float, said: Callable[[str], None]) -> Tables:
+    """The first matrix product of a dtype is small and always measured, larger ones while there is time. Every rank
+    comes to every barrier, whether it measures or not."""
+    until = time.monotonic() + seconds
     tables: Tables = {name: [] for name in TABLES}
     found = list(probes(job.device))
     share = seconds / len(found)
@@ -60,7 +64,7 @@ def roofline(job: Job, seconds: float, said: Callable[[str], None]) -> Tables:
         said(probe.table)
         job.barrier()
         rate = rates.get(probe.kind)
-        if rate is not None and 5 * probe.work / rate > _MOST_OVER * share * 1e9:
+        if rate is not None and (time.monotonic() > until or 5 * probe.work / rate > _MOST_OVER * share * 1e9):
             continue
         ns = repeated(probe.make(), job.synchronize, share)
         if probe.work:
@@ -71,13 +75,13 @@ def roofline(job: Job, seconds: float, said: Callable[[str], None]) -> Tables:
 
 def probes(device: Any) -> Iterator[Probe]:
     is_cpu = device.type == "cpu"
-    for dtype in _CPU_DTYPES if is_cpu else _DEVICE_DTYPES:
-        for m, n, k in _CPU_SHAPES if is_cpu else _DEVICE_SHAPES:
-            yield _matmul(device, dtype, (m, n, k))
-    yield from _memory(device, _CPU_BYTES if is_cpu else _DEVICE_BYTES)
     yield Probe("launches", {"kind": "small op"}, lambda: torch.zeros(1, device=device).neg_)
+    yield from _memory(device, _CPU_BYTES if is_cpu else _DEVICE_BYTES)
     if not is_cpu:
         yield from _copies(device)
+    for shape in _CPU_SHAPES if is_cpu else _DEVICE_SHAPES:
+        for dtype in _CPU_DTYPES if is_cpu else _DEVICE_DTYPES:
+            yield _matmul(device, dtype, shape)
 
 
 def _matmul(device: Any, dtype: str, shape: tuple[int, int, int]) -> Probe:
