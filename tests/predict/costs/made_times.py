@@ -30,11 +30,13 @@ def switching(place: int) -> Callable[[int], float]:
 
 @dataclass(slots=True)
 class Made:
-    """Draws samples with relative noise, a share of them disturbed by a factor of 3 to 10."""
+    """Draws samples with relative noise, a share of them disturbed by a factor of 3 to 10; sizes below `noisy_below`
+    have ten times the noise."""
 
     seed: int
     noise: float = 0.05
     disturbed: float = 0.0
+    noisy_below: int = 0
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,11 +45,12 @@ class Made:
     def samples(self, sizes: Sequence[int], time: Callable[[int], float], count: int) -> list[list[float]]:
         """Half of all draws are normal, half lognormal."""
         lognormal = self.random.random() < 0.5
-        return [self._of(time(size), count, lognormal) for size in sizes]
+        noises = [self.noise * (10 if size < self.noisy_below else 1) for size in sizes]
+        return [self._of(time(size), noise, count, lognormal) for size, noise in zip(sizes, noises, strict=True)]
 
-    def _of(self, ns: float, count: int, lognormal: bool) -> list[float]:
-        drawn = self.random.normal(0, self.noise, count)
-        factors = np.exp(drawn) if lognormal else 1 + drawn
+    def _of(self, ns: float, noise: float, count: int, lognormal: bool) -> list[float]:
+        drawn = self.random.normal(0, noise, count)
+        factors = np.exp(drawn) if lognormal else np.maximum(1 + drawn, 0.1)
         hit = self.random.random(count) < self.disturbed
         return list(ns * np.where(hit, factors * self.random.uniform(3, 10, count), factors))
 

@@ -35,6 +35,17 @@ def test_intervals_hold_the_constants_and_no_switch_is_invented() -> None:
     assert straight >= 0.99 * FITS * len(CASES)
 
 
+def test_sizes_that_are_noisier_than_others_are_not_taken_for_a_switch() -> None:
+    made, held, straight = Made(8, noise=0.02, noisy_below=2**16), 0, 0
+    for _ in range(50):
+        (alpha, beta), sizes = made.constants(), made.grid()
+        curve = fit(sizes, made.samples(sizes, line(alpha, beta), 20))
+        held += holds(curve, alpha, beta)
+        straight += len(curve.pieces) == 1
+    assert held >= 46
+    assert straight >= 48
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_protocol_switch_is_found_where_it_is(count: int) -> None:
     made, sizes, found = Made(3), doubling(1024, 2**28), 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 from tests.integration.real_runs import RealRun, real_runs
 
 from lostflops import Run
 from lostflops.predict.costs.calibration import Calibration
 from lostflops.predict.costs.learned import learn
+from lostflops.store.tables import TABLES
 from lostflops.testing import Clock, Generated, LostRecords, Model, Network, Straggler, SyntheticCluster, store
 from shared_data import TRACES, needs_traces
 
@@ -87,6 +89,57 @@ def test_hosts_that_are_not_named_are_guessed_by_devices_or_told(tmp_path: Path)
     assert {key[1:] for key in guessed.samples} == {("host", 4, 1), ("across", 2, 2)}
     told = learned(generated, tmp_path / "told", host_names=False, ranks_per_host=8)
     assert {key[1:] for key in told.samples} == {("host", 4, 1), ("host", 2, 1)}
+
+
+class Rows:
+    """A run by its rows: two ranks with a device each on two hosts, and one call."""
+
+    def __init__(self, op: str, durations: tuple[int, int], waits: tuple[int, int], **clock: int) -> None:
+        self.connection = duckdb.connect()
+        for declared in TABLES:
+            columns = ", ".join(f"{column.name} {column.type}" for column in declared.columns)
+            self.connection.execute(f"create table {declared.name} ({columns})")
+        for rank, (dur, wait) in enumerate(zip(durations, waits, strict=True)):
+            self.add("ranks", rank=rank, host=f"host{rank}", device="GPU", device_index=0)
+            self.add("lanes", rank=rank, lane=0, kind="stream")
+            self.add("lanes", rank=rank, lane=1, kind="thread")
+            self.add("clocks", rank=rank, uncertainty=clock.get("uncertainty", 0))
+            call = {"group_size": 2, "op": op, "bytes_in": 4096, "start": 0, "stop": dur, "lane": clock.get("lane", 0)}
+            self.add("collectives", rank=rank, event=7, **call)
+            self.add("arrivals", rank=rank, event=7, meeting=1, is_transfer=False, expected=2, seen=2, wait=wait)
+
+    def add(self, table: str, **values: object) -> None:
+        marks = ", ".join("?" * len(values))
+        self.connection.execute(f"insert into {table} ({', '.join(values)}) values ({marks})", list(values.values()))
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        return self.connection.sql(query)
+
+    def learned(self) -> Calibration:
+        return learn(self)  # type: ignore[arg-type]
+
+
+def test_a_broadcast_lasts_until_its_last_receiver_has_it() -> None:
+    root_leaves_early = Rows("broadcast", durations=(2_000, 50_000), waits=(0, 10_000), uncertainty=5_000)
+    (sample,) = root_leaves_early.learned().collectives
+    assert sample.ns == (40_000,)
+
+
+def test_a_broadcast_that_is_shorter_than_clocks_are_certain_is_left_out() -> None:
+    found = Rows("broadcast", durations=(2_000, 50_000), waits=(0, 10_000), uncertainty=45_000).learned()
+    assert found.collectives == ()
+    assert found.notes[1] == "Left out: 1 call shorter than the clocks are certain."
+
+
+def test_a_barrier_needs_no_clock() -> None:
+    (sample,) = Rows("all_reduce", durations=(50_000, 20_000), waits=(0, 0), uncertainty=10**9).learned().collectives
+    assert (sample.key, sample.ns) == (("all_reduce", "across", 2, 2), (20_000,))
+
+
+def test_collectives_of_the_host_are_not_taken_for_those_of_accelerators() -> None:
+    found = Rows("all_reduce", durations=(50_000, 20_000), waits=(0, 0), lane=1).learned()
+    assert found.collectives == ()
+    assert found.notes[1] == "Left out: 1 call of the host in a job of accelerators."
 
 
 @pytest.fixture(scope="module")

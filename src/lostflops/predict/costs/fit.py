@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import comb, inf, sqrt
 from typing import Final
 
@@ -27,6 +28,14 @@ FAR: Final = 0.25
 MOST_PIECES: Final = 6
 FEWEST_SIZES: Final = 3
 _MOST_EDGES: Final = 40
+_TURNS: Final = 12
+"""Of the iteration: half of them by absolute residuals, which outliers bend little, then without those that are far."""
+_NEAR: Final = 7
+"""Sizes whose scatter is looked at together."""
+_MANY: Final = 8
+"""Fewer samples do not tell their scatter: that of the sizes around counts instead."""
+_FEW: Final = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107}
+"""What the median deviation of so few samples is multiplied by (Croux and Rousseeuw, 1992)."""
 _QUIET: Final = 0.01
 """Sizes that lie closer to a line than this are not told apart from it when pieces are looked for."""
 _FINEST: Final = 0.001
@@ -52,7 +61,7 @@ def fit(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
     sigma = np.maximum(points.scatter, max(_QUIET, _noise(points)))
     edges = _edges(points, sigma)
     pieces = _Lines.through(points, sigma, edges[:-1], edges[1:])
-    return Curve(tuple(_pieces(points, pieces)))
+    return Curve(tuple(_pieces(points, sigma, pieces)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +80,20 @@ def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _Points:
             samples.setdefault(size, []).extend(kept)
     ordered = [(size, np.array(samples[size], dtype=np.float64)) for size in sorted(samples) if size > 0]
     medians = np.array([np.median(kept) for _, kept in ordered])
-    scatter = np.array([_median_error(kept) for _, kept in ordered])
+    own = np.array([_median_error(kept) for _, kept in ordered])
+    many = np.array([len(kept) >= _MANY for _, kept in ordered], dtype=np.bool_)
+    scatter = np.maximum(_around(own), np.where(many, own, 0.0)) if ordered else own
     return _Points(np.array([size for size, _ in ordered], dtype=np.float64), medians, scatter)
 
 
 def _median_error(samples: Floats) -> float:
     """Of the median of some samples, relative: from their median deviation, so that outliers do not count."""
-    if len(samples) < 4:
+    count = len(samples)
+    if count < 2:
         return 0.0
     middle = np.median(samples)
-    return float(1.4826 * 1.2533 * np.median(np.abs(samples - middle)) / middle / sqrt(len(samples)))
+    deviation = 1.4826 * np.median(np.abs(samples - middle)) * _FEW.get(count, count / (count - 0.8))
+    return float(1.2533 * deviation / middle / sqrt(count))
 
 
 def _noise(points: _Points) -> float:
@@ -96,6 +109,13 @@ def _noise(points: _Points) -> float:
     return float(1.4826 * np.median(np.abs(y[1:-1] - line) / scale))
 
 
+def _around(values: Floats) -> Floats:
+    """The median of the values around each."""
+    wide = min(_NEAR, len(values))
+    first = np.clip(np.arange(len(values)) - wide // 2, 0, len(values) - wide)
+    return np.asarray(np.median(values[first[:, None] + np.arange(wide)], axis=1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Lines:
     """Robust lines through many stretches of sizes at once, a row each."""
@@ -105,10 +125,8 @@ class _Lines:
     alpha: Floats
     beta: Floats
     kept: Bools
-    cost: Floats
-    """Squared residuals in units of sigma; one that was not kept counts as if it lay at the limit."""
-    scatter: Floats
-    """The same of those that were kept."""
+    costs: Floats
+    """Squared residuals in units of sigma, by size; one that was not kept counts as if it lay at the limit."""
 
     @classmethod
     def through(cls, points: _Points, sigma: Floats, start: Ints, stop: Ints) -> _Lines:
@@ -119,17 +137,16 @@ class _Lines:
         first = start == 0
         weight = inside / (y * sigma) ** 2
         alpha, beta = _solve(x, y, weight, first)
-        for turn in range(24):
+        for turn in range(_TURNS):
             line = alpha[:, None] + beta[:, None] * x
             scale = np.maximum(line, y / 4) * sigma
             away = np.abs(y - line) / scale
-            trust = 1 / np.maximum(away, 0.5) if turn < 12 else (away <= limit)
+            trust = 1 / np.maximum(away, 0.5) if turn < _TURNS // 2 else (away <= limit)
             alpha, beta = _solve(x, y, inside * trust / scale**2, first)
         line = alpha[:, None] + beta[:, None] * x
         away = np.abs(y - line) / (np.maximum(line, y / 4) * sigma)
-        kept = inside & (away <= limit)
-        cost = np.sum(np.where(inside, np.minimum(away, limit) ** 2, 0.0), axis=1)
-        return cls(start, stop, alpha, beta, kept, cost, np.sum(np.where(kept, away**2, 0.0), axis=1))
+        costs = np.where(inside, np.minimum(away, limit) ** 2, 0.0)
+        return cls(start, stop, alpha, beta, inside & (away <= limit), costs)
 
     def predicted(self, x: Floats) -> Floats:
         """Of lines that follow each other: each size by its own."""
@@ -162,7 +179,7 @@ def _edges(points: _Points, sigma: Floats) -> Ints:
     long = places[second] - places[first] >= FEWEST_SIZES
     lines = _Lines.through(points, sigma, places[first[long]], places[second[long]])
     costs = np.full((len(places), len(places)), inf)
-    costs[first[long], second[long]] = lines.cost
+    costs[first[long], second[long]] = lines.costs.sum(axis=1)
     found = [_Split.of(points, sigma, places[list(edges)]) for edges in _partitions(costs)]
     taken = found[0]
     for split in found[1:]:
@@ -191,50 +208,53 @@ class _Split:
     """A way to cut the sizes into pieces, and how well it explains them."""
 
     edges: Ints
-    cost: float
-    scatter: float
-    """The cost of those sizes that were kept."""
-    kept: int
     predicted: Floats
+    cost: Floats
+    """Of each size."""
+    kept: Bools
 
     @classmethod
     def of(cls, points: _Points, sigma: Floats, edges: Ints) -> _Split:
         lines = _Lines.through(points, sigma, edges[:-1], edges[1:])
-        kept = int(lines.kept.sum())
-        return cls(edges, float(lines.cost.sum()), float(lines.scatter.sum()), kept, lines.predicted(points.size))
+        return cls(edges, lines.predicted(points.size), lines.costs.sum(axis=0), np.any(lines.kept, axis=0))
 
     @property
     def pieces(self) -> int:
         return len(self.edges) - 1
 
     def beats(self, other: _Split, places: int) -> bool:
-        """Whether it is better than one of fewer pieces by more than chance gives, and visibly."""
-        more, freedom = self.pieces - other.pieces, self.kept - 2 * self.pieces
-        gain = other.cost - self.cost
-        if freedom < 1 or gain <= 0:
+        """Whether it is better than one of fewer pieces by more than chance gives, and visibly. Where a piece scatters
+        more than all together, its gain is measured by its own scatter: some sizes are noisier than others."""
+        more, freedom = self.pieces - other.pieces, int(self.kept.sum()) - 2 * self.pieces
+        if freedom < 1 or np.max(np.abs(self.predicted / np.maximum(other.predicted, 1e-9) - 1)) < VISIBLE:
             return False
-        ratio = (gain / (3 * more)) / max(self.scatter / freedom, 1e-9)
-        apart = np.max(np.abs(self.predicted / np.maximum(other.predicted, 1e-9) - 1))
+        usual = max(float(self.cost[self.kept].sum()) / freedom, 1e-9)
+        gain = 0.0
+        for start, stop in pairwise(self.edges.tolist()):
+            own = self.cost[start:stop][self.kept[start:stop]]
+            noise = max(usual, float(own.sum()) / max(len(own) - 2, 1))
+            gain += float(np.sum(other.cost[start:stop] - self.cost[start:stop])) / noise
         searched = comb(places, more) * (MOST_PIECES - 1)
-        return apart >= VISIBLE and f_tail(ratio, 3 * more, freedom) * searched < CHANCE
+        return f_tail(gain / (3 * more), 3 * more, freedom) * searched < CHANCE
 
 
-def _pieces(points: _Points, lines: _Lines) -> Iterator[Piece]:
-    """Each line with its intervals. The scatter is that of all pieces together, or of this one where its own residuals
-    or samples say more: few sizes rarely show how far they can be off."""
-    residual = points.time / lines.predicted(points.size) - 1
+def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
+    """Each line with its intervals. How much larger than sigma the residuals are is told by all pieces together, or by
+    this one where its own residuals or samples say more: few sizes rarely show how far they can be off."""
+    excess = (points.time / lines.predicted(points.size) - 1) / sigma
     kept = lines.kept.any(axis=0)
     freedom = int(kept.sum()) - 2 * len(lines.start)
-    pooled = sqrt(float(np.sum(residual[kept] ** 2)) / freedom) if freedom > 0 else inf
     quantile = t_quantile(CONFIDENCE, freedom)
+    pooled = _root_mean(excess[kept], freedom) if freedom > 0 else inf
     for row, (start, stop) in enumerate(zip(lines.start.tolist(), lines.stop.tolist(), strict=True)):
         inside = lines.kept[row]
         own_freedom = int(inside.sum()) - 2
-        own = sqrt(float(np.sum(residual[inside] ** 2)) / own_freedom) if own_freedom > 0 else 0.0
-        within = sqrt(float(np.mean(points.scatter[inside] ** 2))) if inside.any() else 0.0
-        spread = max(pooled, own, within, _FINEST)
+        own = _root_mean(excess[inside], own_freedom) if own_freedom > 0 else 0.0
+        within = _root_mean(points.scatter[inside] / sigma[inside], int(inside.sum()))
+        error = max(pooled, own, within) * sigma[inside]
+        spread = max(_root_mean(error, len(error)), _FINEST)
         alpha, beta = float(lines.alpha[row]), float(lines.beta[row])
-        shape = _shape(points.size[inside], alpha, beta, quantile * spread)
+        shape = _shape(points.size[inside], alpha, beta, quantile * np.maximum(error, _FINEST))
         wide, steep = sqrt(shape[0]), sqrt(shape[1])
         yield Piece(
             first=int(points.size[start]),
@@ -247,12 +267,16 @@ def _pieces(points: _Points, lines: _Lines) -> Iterator[Piece]:
         )
 
 
-def _shape(sizes: Floats, alpha: float, beta: float, margin: float) -> tuple[float, float, float]:
-    """Squared half widths of alpha and beta where each size is off by `margin`, and what they have in common."""
-    if margin == inf or len(sizes) < 2:
+def _root_mean(values: Floats, freedom: int) -> float:
+    return sqrt(float(np.sum(values**2)) / freedom) if freedom else 0.0
+
+
+def _shape(sizes: Floats, alpha: float, beta: float, margins: Floats) -> tuple[float, float, float]:
+    """Squared half widths of alpha and beta where each size is off by its margin, and what they have in common."""
+    if len(sizes) < 2 or not np.all(np.isfinite(margins)):
         return inf, inf, -inf
-    weight = 1 / np.maximum(alpha + beta * sizes, 1e-9) ** 2
+    weight = 1 / (np.maximum(alpha + beta * sizes, 1e-9) * margins) ** 2
     total = float(weight.sum())
     centre = float(weight @ sizes) / total
-    turn = margin**2 / float(weight @ (sizes - centre) ** 2)
-    return margin**2 / total + turn * centre**2, turn, -turn * centre
+    turn = 1 / float(weight @ (sizes - centre) ** 2)
+    return 1 / total + turn * centre**2, turn, -turn * centre

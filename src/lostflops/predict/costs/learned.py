@@ -25,17 +25,19 @@ _CALLS: Final = """
                case when c.op = 'all_gather' then coalesce(c.bytes_out, c.bytes_in * c.group_size)
                     when c.op = 'reduce_scatter' then coalesce(c.bytes_in, c.bytes_out * c.group_size)
                     else coalesce(c.bytes_in, c.bytes_out) end as bytes,
-               r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty
+               r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty,
+               r.device is not null and l.kind = 'thread' as is_beside
         from arrivals a join collectives c on a.rank = c.rank and a.event = c.event
         join ranks r on r.rank = c.rank left join clocks k on k.rank = c.rank
+        left join lanes l on l.rank = c.rank and l.lane = c.lane
     ), calls as (
         select meeting, bool_or(is_transfer) as is_transfer, count(distinct rank) as ranks,
                coalesce(max(expected), max(seen)) as expected, max(op) as op, max(dtype) as dtype, max(bytes) as bytes,
                min(dur) as shortest, max(dur - coalesce(wait, 0)) as longest, max(uncertainty) as uncertainty,
-               {hosts} as hosts, count(host) < count(*) as is_guessed
+               {hosts} as hosts, count(host) < count(*) as is_guessed, coalesce(bool_or(is_beside), false) as is_beside
         from seen group by meeting
     )
-    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, dtype
+    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, is_beside, dtype
     from calls order by meeting"""
 
 _BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
@@ -70,12 +72,15 @@ class _Learned:
     unplaced: int = 0
     uncertain: int = 0
     other: int = 0
+    beside: int = 0
 
     def take(self, op: str | None, is_transfer: bool, ranks: int, expected: int, hosts: int | None, *rest: Any) -> None:
-        size, shortest, longest, uncertainty, is_guessed, dtype = rest
+        size, shortest, longest, uncertainty, is_guessed, is_beside, dtype = rest
         name = "send_recv" if is_transfer else op
         ns = longest if name == "broadcast" else shortest
-        if name is None or not size:
+        if is_beside:
+            self.beside += 1
+        elif name is None or not size:
             self.unsized += 1
         elif name not in OPS:
             self.other += 1
@@ -119,6 +124,7 @@ def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]
         f"Learned from {counted(used, 'call')} of a run, as the job ran them: beside its compute and its other groups."
     )
     reasons = (
+        (learned.beside, "of the host in a job of accelerators"),
         (learned.unsized, "without a recorded operation or size"),
         (learned.other, "of operations that have no cost model"),
         (learned.partial, "whose members were not all seen"),
