@@ -110,6 +110,15 @@ def test_factories_that_cannot_be_counted(body: str, message: str, tmp_path: Pat
         factory.count(f"{tmp_path}/broken.py:other")
 
 
+def test_what_is_frozen_has_no_gradients(tmp_path: Path) -> None:
+    (tmp_path / "frozen.py").write_text(
+        "import torch\ndef model():\n    return torch.nn.Linear(8, 8).requires_grad_(False)\n"
+    )
+    stage = counted(factory.count(f"{tmp_path}/frozen.py:model"), Job(sequence=1, dp=8), 8).stages[0]
+    assert (stage.memory.parameters, stage.memory.gradients, stage.memory.optimizer) == (72 * 4, 0, 0)
+    assert stage.transfers == []
+
+
 def test_a_module_keeps_its_dtypes(tmp_path: Path) -> None:
     (tmp_path / "mixed.py").write_text(
         "import torch\ndef model():\n"

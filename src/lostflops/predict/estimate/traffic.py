@@ -15,6 +15,7 @@ from lostflops.predict.estimate.tensors import Held, held, stage_layers
 
 BUCKET: Final = 25 * 1024 * 1024
 """What DDP reduces at once."""
+PLACES: Final = ("embedding", "layer", "head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ def _group(ranks: int, stride: int, per_host: int) -> Group:
 
 
 def data_parallel(job: Job, mine: tuple[Held, ...], per_host: int) -> list[Transfer]:
-    if job.alike == 1:
-        return []
     elements = sum(part.elements for part in mine)
+    if job.alike == 1 or not elements:
+        return []
     reduced = elements * SIZES[job.reduce_dtype or job.held_dtype]
     group = _group(job.shards, job.tp, per_host)
     if job.zero == 0:
@@ -73,9 +74,6 @@ def data_parallel(job: Job, mine: tuple[Held, ...], per_host: int) -> list[Trans
         across = _group(job.replicas, job.tp * job.shards, per_host)
         found.append(Transfer("dp", "replicas", "all_reduce", reduced // units // job.shards, units * times, across))
     return [transfer for transfer in found if transfer.group.ranks > 1]
-
-
-PLACES: Final = ("embedding", "layer", "head")
 
 
 def _tensor_parallel(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]:
