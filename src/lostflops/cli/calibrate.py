@@ -34,7 +34,12 @@ def calibrate(
     ] = 120,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="OPS", help="What to measure, such as all_reduce,device.", show_default=False),
+        typer.Option(
+            "--only",
+            metavar="OPS",
+            help="What to measure, such as all_reduce,device; what a log is of.",
+            show_default=False,
+        ),
     ] = None,
     shown: Annotated[
         Path | None, typer.Option("--show", metavar="FILE", help="Show a calibration.", show_default=False)
@@ -71,7 +76,7 @@ def calibrate(
         return
     path = out or _free(Path(_DEFAULT))
     if logs:
-        _convert([*logs, *given], path)
+        _convert([*logs, *given], path, only)
     elif run is not None:
         _learn(run, path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
@@ -116,14 +121,14 @@ def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
     return _stamp(path) != before
 
 
-def _convert(logs: Sequence[str], path: Path) -> None:
+def _convert(logs: Sequence[str], path: Path, op: str | None) -> None:
     from lostflops.errors import UsageError
     from lostflops.predict.costs.calibration import write_calibration
     from lostflops.predict.costs.nccl_tests import read_nccl_tests
 
     if flags := [log for log in logs if log.startswith("-")]:
         raise UsageError(f"{flags[0]} stands behind the logs; options come before them.")
-    write_calibration(read_nccl_tests([Path(log) for log in logs]), path)
+    write_calibration(read_nccl_tests([Path(log) for log in logs], op), path)
 
 
 def _learn(run: Path, path: Path) -> None:

@@ -147,7 +147,7 @@ class _Test:
         for name in (*self.named, *_names(self.path.name)):
             if name in fitting:
                 return name
-        raise UsageError(f"{self.path} does not tell whether {listed} ran; name the operation")
+        raise UsageError(f"{self.path} does not tell whether {listed} ran; name it, as in --only {fitting[0]}")
 
     def _fitting(self) -> tuple[str, ...]:
         """The operations whose columns look like this."""
