@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from lostflops.collect.command import run_command
 from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, records, run_words, started
 
 NOTHING = b"lostflops: nothing was recorded"
@@ -217,3 +219,13 @@ def test_launchers_say_and_return_the_same(tmp_path: Path, launcher: list[str]) 
     assert ours.code == plain.code
     assert sorted(ours.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     assert len(records(tmp_path / "run" / "capture", "session")) == 2
+
+
+def test_a_thread_of_another_library_may_take_the_signal_of_the_end() -> None:
+    done = threading.Event()
+    threading.Thread(target=done.wait, args=(30,), daemon=True).start()
+    try:
+        statuses = [run_command(["/bin/sh", "-c", "exit 3"], dict(os.environ), lambda: None) for _ in range(5)]
+    finally:
+        done.set()
+    assert [os.waitstatus_to_exitcode(status) for status in statuses] == [3] * 5

@@ -92,8 +92,7 @@ def _module(path: Path, seconds: float, only: str | None) -> list[str]:
 
 
 def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
-    """Run it to its end; whether the file came to be on this host. No thread may be there yet, such as numpy's: one
-    would take the signal that tells the end."""
+    """Run it to its end; whether the file came to be on this host."""
     from lostflops.collect.command import run_command
     from lostflops.errors import LostflopsError, UsageError
 

@@ -21,6 +21,8 @@ _PASSED_ON: Final = frozenset(
 _RESTORED: Final = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 """Signals that Python ignores by itself, and a command would inherit as ignored."""
 
+_LOOK_AGAIN: Final = 0.5
+
 
 def recorded_environment(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """The environment with our place at the head of Python's path, and what to record."""
@@ -62,11 +64,12 @@ def _spawn(words: Sequence[str], environment: Mapping[str, str], mask: Iterable[
 
 def _wait(child: int, watched: frozenset[signal.Signals]) -> int:
     while True:
-        found = signal.sigwaitinfo(watched)
+        # A thread that was there before, such as a library's, can take the signal that tells the end.
+        found = signal.sigtimedwait(watched, _LOOK_AGAIN)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        if found.si_signo != signal.SIGCHLD and found.si_code <= 0:
+        if found is not None and found.si_signo != signal.SIGCHLD and found.si_code <= 0:
             os.kill(child, found.si_signo)
 
 
