@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite, sqrt
 from statistics import median
 from typing import Final
 
@@ -59,10 +60,19 @@ class OwnTimes:
         latency = steps * MOST_LATENCY.get(self.backend or "", _OTHER_LATENCY)
         if max(samples) < NARROW * min(samples):
             return proportional(samples, latency)
-        first, *others = fit(list(samples), list(samples.values())).pieces
-        alpha = first.alpha
-        most = min(alpha.high, max(alpha.value, latency))
-        return Curve((replace(first, alpha=replace(alpha, high=most)), *others))
+        pieces = fit(list(samples), list(samples.values())).pieces
+        return Curve(tuple(_bounded(piece, latency, sqrt(min(samples) * max(samples))) for piece in pieces))
+
+
+def _bounded(piece: Piece, latency: float, centre: float) -> Piece:
+    """Few sizes leave wide intervals; but no network has more latency, and bandwidth makes up for what it has."""
+    own = sqrt(piece.shape[0]) if isfinite(piece.shape[0]) else latency
+    return replace(piece, margin=2 * piece.spread, shape=_traded(min(own, latency), centre))
+
+
+def _traded(latency: float, size: float) -> tuple[float, float, float]:
+    """The shape of an interval in which latency is traded for bandwidth, so that the time at one size stays."""
+    return latency**2, (latency / size) ** 2, -(latency**2) / size
 
 
 def proportional(samples: Samples, most: float) -> Curve:
@@ -77,4 +87,16 @@ def proportional(samples: Samples, most: float) -> Curve:
     spread = 1.4826 * median(abs(each - rate) for each in rates) / rate
     latency = min(most, rate * min(samples))
     beta = Constant(rate, rate - latency / max(samples), rate)
-    return Curve((Piece(min(samples), max(samples), Constant(0.0, 0.0, latency), beta, spread, 2 * spread),))
+    return Curve(
+        (
+            Piece(
+                min(samples),
+                max(samples),
+                Constant(0.0, 0.0, latency),
+                beta,
+                spread,
+                2 * spread,
+                _traded(latency, max(samples)),
+            ),
+        )
+    )
