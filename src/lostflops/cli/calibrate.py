@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import JsonOption, command, free, show, tell
 
 EXAMPLE = "lostflops calibrate --out cluster.json -- torchrun --nproc-per-node 8"
 CONTEXT = {"allow_interspersed_args": False}
@@ -74,15 +74,15 @@ def calibrate(
     if shown is not None:
         _show(shown, against, plot, as_json)
         return
-    path = out or _free(Path(_DEFAULT))
+    path = out or free(Path(_DEFAULT))
     if logs:
         _convert([*logs, *given], path, only)
     elif run is not None:
         _learn(run, path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
-        _tell("measured; the file is on the host of rank 0.")
+        tell("measured; the file is on the host of rank 0.")
         return
-    _tell(f"wrote {path}")
+    tell(f"wrote {path}")
     _show(path, against, plot, as_json)
 
 
@@ -171,16 +171,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino
-
-
-def _free(path: Path) -> Path:
-    """The first of `x.json`, `x-2.json`, ... that is not there yet."""
-    number, found = 1, path
-    while found.exists():
-        number += 1
-        found = path.with_stem(f"{path.stem}-{number}")
-    return found
-
-
-def _tell(message: str) -> None:
-    print(f"lostflops: {message}", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -18,6 +19,22 @@ def show(result: "Result", as_json: bool, stream: TextIO | None = None) -> None:
     from lostflops.report import renderer
 
     renderer("json" if as_json else "terminal").write(result, stream or sys.stdout)
+
+
+def free(path: Path) -> Path:
+    """The first of `x`, `x-2`, `x-3`, ... that is not there yet; a suffix stays at the end."""
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_stem(f"{path.stem}-{number}")
+    return found
+
+
+def tell(message: str) -> None:
+    """On stderr if it takes anything."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(f"lostflops: {message}", file=sys.stderr, flush=True)
 
 
 def command(*words: str | Path) -> str:

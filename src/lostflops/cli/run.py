@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from lostflops.capture import FOLDER, SUFFIX, WINDOWS
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import JsonOption, command, free, show, tell
 
 if TYPE_CHECKING:
     from lostflops.collect.gather import Gatherer
@@ -71,7 +71,7 @@ def run(
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
 
-    folder = (out or _free(Path(_DEFAULT))).resolve()
+    folder = (out or free(Path(_DEFAULT))).resolve()
     capture = folder / FOLDER
     wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead)).checked()
     gatherer = None
@@ -83,10 +83,10 @@ def run(
     try:
         status = run_command(words, environment, gatherer.gather if gatherer else lambda: None)
     except FileNotFoundError:
-        _tell(f"no command {words[0]!r}. What stands behind -- is run as it is.")
+        tell(f"no command {words[0]!r}. What stands behind -- is run as it is.")
         sys.exit(127)
     except PermissionError:
-        _tell(f"{words[0]} may not be executed.")
+        tell(f"{words[0]} may not be executed.")
         sys.exit(126)
     if is_recorded:
         _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
@@ -96,7 +96,7 @@ def run(
 def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", as_json: bool) -> None:
     capture = folder / FOLDER
     if not any(settings.folder.rglob(f"*{SUFFIX}")):
-        _tell(
+        tell(
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
         )
@@ -177,7 +177,7 @@ def _is_made(capture: Path) -> bool:
         reason = "may not be written"
     except OSError as error:
         reason = error.strerror or str(error)
-    _tell(f"{capture} cannot be used ({reason}): the command runs unrecorded.")
+    tell(f"{capture} cannot be used ({reason}): the command runs unrecorded.")
     return False
 
 
@@ -186,15 +186,6 @@ def _remove_empty(folder: Path) -> None:
     for path in (folder / FOLDER / WINDOWS, folder / FOLDER, folder):
         with suppress(OSError):
             path.rmdir()
-
-
-def _free(folder: Path) -> Path:
-    """The first of `folder`, `folder-2`, `folder-3`, ... that is not there yet."""
-    number, found = 1, folder
-    while found.exists():
-        number += 1
-        found = folder.with_name(f"{folder.name}-{number}")
-    return found
 
 
 def _options(text: str) -> frozenset[str]:
@@ -221,11 +212,11 @@ def _fail_open(last: Callable[[], None]) -> None:
     try:
         last()
     except LostflopsError as error:
-        _tell(str(error))
+        tell(str(error))
     except KeyboardInterrupt:
-        _tell("interrupted.")
+        tell("interrupted.")
     except Exception as error:  # noqa: BLE001
-        _tell(f"the recording could not be read: {error!r}. The capture is kept.")
+        tell(f"the recording could not be read: {error!r}. The capture is kept.")
 
 
 def _leave_as(status: int) -> NoReturn:
@@ -249,10 +240,3 @@ def _is_flushed() -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _tell(message: str) -> None:
-    """On stderr if it takes anything."""
-    if sys.stderr is not None:
-        with suppress(OSError, ValueError):
-            print(f"lostflops: {message}", file=sys.stderr, flush=True)
