@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.cli.main import main
+from lostflops.predict.scaling.own_times import OwnTimes
 from lostflops.testing import Network, SyntheticCluster, store
 
 
@@ -47,6 +48,30 @@ def test_a_described_cluster(run: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = json.loads(capsys.readouterr().out)["ranks"]
     assert told[-1]["hosts"] == 16
     assert "dgx-h100" in told[-1]["source"]
+
+
+def test_a_topology_tells_the_ranks_of_a_host_in_other_jobs(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four ranks on four hosts were recorded; 64 are planned on machines of eight devices."""
+    assert called("scale", run, "--ranks", "64", "--topology", "dgx-h100", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["ranks"] for row in told["ranks"]] == [4, 64]
+    assert told["ranks"][-1]["hosts"] == 8
+    assert told["ranks"][0]["algorithm"] == "measured"
+    assert told["ranks"][0]["step_ns"] == told["replay"]["measured_ns"]
+
+
+def test_one_of_calibration_and_topology(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("scale", run, "--ranks", "64", "--topology", "dgx-h100", "--calibration", "x.json") == 2
+    assert "leave out --topology, or --calibration" in capsys.readouterr().err
+
+
+def test_nccls_model_says_nothing_of_gloo(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = OwnTimes.of
+    monkeypatch.setattr(OwnTimes, "of", lambda timelines, group, _: made(timelines, group, "gloo"))
+    assert called("scale", run, "--ranks", "64", "--topology", "dgx-h100") == 3
+    assert "the run used gloo" in capsys.readouterr().err
 
 
 def test_a_network_that_nothing_tells_of(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_plots_hold_what_was_measured_and_what_is_predicted() -> None:
         Collective(op="all_gather", level="host", ranks=8, hosts=1, bytes=size, ns=(9000 + size,)) for size in SIZES
     )
     result = show(Calibration(collectives=gathers + measured("host", 1, 100)))
-    first, second = (block for block in (*result.blocks, *result.more) if isinstance(block, Plot))
+    first, second, residuals = (block for block in (*result.blocks, *result.more) if isinstance(block, Plot))
     assert first in result.blocks
     assert second in result.more
     assert (first.name, second.name) == ("plot_all_reduce", "plot_all_gather")
@@ -83,6 +83,14 @@ def test_plots_hold_what_was_measured_and_what_is_predicted() -> None:
     assert (marks.drawn, lines.drawn) == ("marks", "line")
     assert marks.points[0] == (1024, 9000 + 1024)
     assert lines.points[-1][1] == pytest.approx(9000 + SIZES[-1], rel=0.01)
+    assert [series.name for series in residuals.series] == ["all_gather host 8", "all_reduce host 8"]
+    assert all(abs(missed) < 0.01 for _, missed in residuals.series[0].points)
+
+
+def test_curves_through_disturbed_times_are_called_poor() -> None:
+    poor = "measure again while nothing else runs"
+    assert poor in show(Calibration(collectives=measured("host", 1, 100, noise=0.6))).verdict
+    assert poor not in show(Calibration(collectives=measured("host", 1, 100))).verdict
 
 
 def test_outliers_and_badly_measured_sizes_are_named() -> None:

@@ -41,7 +41,7 @@ def scale(
             "--ranks-per-host",
             min=1,
             metavar="N",
-            help="Ranks of a host.  [default: as in the run]",
+            help="Ranks of a host.  [default: the topology's, or as in the run]",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +57,10 @@ def scale(
     a topology tells them, else as the run's own collectives do. Without --strong each rank keeps its work.
     """
     from lostflops.align.mesh import parse
-    from lostflops.errors import UsageError
+    from lostflops.errors import UnknownCost, UsageError
+    from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.costs.collective_times import CollectiveTimes
+    from lostflops.predict.costs.topology import read_topology
     from lostflops.predict.scaling.scale import scale as predict
     from lostflops.report import svg
     from lostflops.store.run import Run
@@ -66,12 +68,13 @@ def scale(
     if calibration is not None and topology is not None:
         raise UsageError("a calibration knows more than a topology: leave out --topology, or --calibration")
 
-    def times(own: OwnTimes) -> Times:
-        from lostflops.predict.costs.calibration import read_calibration
-        from lostflops.predict.costs.topology import read_topology
+    described = None if topology is None else read_topology(topology)
 
-        if topology is not None:
-            return CollectiveTimes.of(topology=read_topology(topology))
+    def times(own: OwnTimes) -> Times:
+        if described is not None:
+            if own.backend == "gloo":
+                raise UnknownCost("the run used gloo, and what is known of topologies is NCCL's: give --calibration")
+            return CollectiveTimes.of(topology=described)
         if calibration is not None:
             return CollectiveTimes.of(calibration=read_calibration(calibration), learned=own)
         return CollectiveTimes.of(learned=own)
@@ -83,7 +86,7 @@ def scale(
             times,
             strong=strong,
             mesh=None if mesh is None else parse(mesh),
-            ranks_per_host=ranks_per_host,
+            ranks_per_host=ranks_per_host or (described.gpus_per_host if described else None),
             progress=progress,
         )
     if plot is not None:

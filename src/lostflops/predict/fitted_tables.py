@@ -124,6 +124,22 @@ def _plot(op: str, found: Sequence[Fitted]) -> Plot:
     )
 
 
+def residuals(found: Sequence[Fitted]) -> Plot:
+    """By how much each curve is above what was measured, over the size."""
+    return Plot(
+        "residuals",
+        "What the curves miss: above zero they say more than was measured",
+        Field("bytes", "bytes", "size"),
+        Field("residual", "share", "predicted / measured - 1"),
+        tuple(Series(one.name, "marks", _missed(one)) for one in found),
+        log_y=False,
+    )
+
+
+def _missed(one: Fitted) -> tuple[tuple[float, float], ...]:
+    return tuple((size, one.curve.at(size) / ns - 1) for size, ns in one.medians.items() if ns > 0)
+
+
 def reached(limits: Roofline) -> Table | None:
     rows: list[tuple[Value, ...]] = []
 

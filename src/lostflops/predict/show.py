@@ -23,6 +23,8 @@ OUTLYING: Final = 3
 """A sample that took so many times the median of its size is an outlier."""
 WIDE: Final = 0.25
 """A size whose samples typically lie further than this from their median was measured badly."""
+POOR: Final = 0.1
+"""Curves that miss half of the large sizes by more than this were fitted to disturbed times."""
 _MOST_NAMED: Final = 4
 _PLACES: Final = {
     "host": "inside a host",
@@ -49,7 +51,7 @@ def show(calibration: Calibration, other: Calibration | None = None) -> Result:
         verdict=" ".join(says) or "Nothing was measured that a curve could be fitted to.",
         blocks=tuple(blocks),
         notes=(*_notes(calibration, found), *calibration.notes),
-        more=(tables.groups(found), *plots[1:]),
+        more=(tables.groups(found), *plots[1:], *([tables.residuals(found)] if found else [])),
     )
 
 
@@ -97,6 +99,8 @@ def _accuracy(found: Sequence[Fitted]) -> Iterator[str]:
     ]
     if said:
         yield f"The curves are {', and '.join(said)}."
+    if large and median(large) > POOR:
+        yield "That is poor: something else was at work, so measure again while nothing else runs."
 
 
 def _peaks(limits: Roofline) -> Iterator[str]:

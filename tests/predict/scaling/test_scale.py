@@ -98,7 +98,7 @@ def test_from_one_host_to_several(tmp_path: Path, thirty_two: Path) -> None:
     told = predict(one_host, 16, 32)
     assert [told[ranks]["hosts"] for ranks in (8, 16, 32)] == [1, 2, 4]
     assert told[32]["step_ns"] == pytest.approx(measured(thirty_two), rel=0.01)
-    with pytest.raises(UnknownCost, match="--calibration FILE, or a description with --topology"):
+    with pytest.raises(UnknownCost, match="or describe the machine with --topology"):
         predict(one_host, 16, times=learned)
 
 

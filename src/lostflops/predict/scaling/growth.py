@@ -30,7 +30,8 @@ _MEMBERS: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$|@(\d+(?:,\d+)+)$")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How ranks are arranged: their mesh, the ranks that make up one replica, and those on one host."""
+    """How ranks are arranged: their mesh, the host of each, the ranks that make up one replica, and those that a host
+    has in a job of another size."""
 
     mesh: Mesh
     hosts: Mapping[int, int]
@@ -56,6 +57,8 @@ class Layout:
 
     def at(self, group: str, ranks: int) -> Group:
         """What the group is in a job of so many ranks."""
+        if ranks == self.world:
+            return self.measured(group)
         spanned, place, step = self.spans(group), np.zeros(1, np.int64), 1
         for kind, size in self.mesh.dimensions:
             own = ranks // self.replica if kind == self.kind else size
@@ -112,7 +115,8 @@ def members(group: str) -> tuple[int, ...]:
 
 
 def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> Layout:
-    """The arrangement of a run; `given` is its mesh and `per_host` the ranks of a host, where the user states them."""
+    """The arrangement of a run; `given` is its mesh, where the user states it. `per_host` is how many ranks a host has
+    in jobs of another size, and in the run too where that does not name its hosts."""
     mesh = recognise(run, given)
     world, sizes = len(mesh.ranks), dict(mesh.dimensions)
     if not any(kind in sizes for kind in GROWING):
@@ -126,15 +130,17 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
             f"the run is a pipeline of {sizes['pp']} stages: they wait for each other, and how these waits change with "
             "more replicas cannot be told from single ranks. lostflops pipeline shows where its time goes."
         )
-    hosts = _hosts(run, mesh.ranks) if per_host is None else {rank: rank // per_host for rank in mesh.ranks}
+    hosts = _hosts(run, mesh.ranks, per_host)
     replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
     assert replica * (world // replica) == world, f"{mesh.dimensions} do not tile {world} ranks"
     return Layout(mesh, hosts, per_host or max(Counter(hosts.values()).values()), replica)
 
 
-def _hosts(run: Run, ranks: Sequence[int]) -> dict[int, int]:
+def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, int]:
     known: dict[int, str | None] = dict(run.sql("select rank, host from ranks").fetchall())
     if any(known.get(rank) is None for rank in ranks):
-        raise UnknownCost("the run does not tell on which hosts all of its ranks ran: state --ranks-per-host")
+        if per_host is None:
+            raise UnknownCost("the run does not tell on which hosts all of its ranks ran: state --ranks-per-host")
+        return {rank: rank // per_host for rank in ranks}
     numbers = {host: number for number, host in enumerate(dict.fromkeys(known.values()))}
     return {rank: numbers[known[rank]] for rank in ranks}

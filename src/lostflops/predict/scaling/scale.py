@@ -78,8 +78,8 @@ def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
         return model.answer(ranks, -(-ranks // arranged.per_host))
     except UnknownCost as error:
         raise UnknownCost(
-            f"{ranks:,} ranks: {error}. Give what was measured there with --calibration FILE, or a description with "
-            "--topology FILE."
+            f"{ranks:,} ranks, {arranged.per_host:,} on a host: {error}. Then give --calibration FILE; --ranks-per-host"
+            " says it if hosts will have other numbers of ranks."
         ) from None
 
 
