@@ -24,7 +24,7 @@ OUTLYING: Final = 3
 WIDE: Final = 0.25
 """A size whose samples typically lie further than this from their median was measured badly."""
 POOR: Final = 0.1
-"""Curves that miss half of the large sizes by more than this were fitted to disturbed times."""
+"""Curves that miss half of the sizes by more than this were fitted to disturbed times."""
 _MOST_NAMED: Final = 4
 _PLACES: Final = {
     "host": "inside a host",
@@ -99,7 +99,7 @@ def _accuracy(found: Sequence[Fitted]) -> Iterator[str]:
     ]
     if said:
         yield f"The curves are {', and '.join(said)}."
-    if large and median(large) > POOR:
+    if said and median(large + small) > POOR:
         yield "That is poor: something else was at work, so measure again while nothing else runs."
 
 
