@@ -4,8 +4,8 @@ are from published times.
     python benchmarks/fit.py --fits 1000 --json numbers.json
 
 Made times have known constants and 5% noise, with one sample of each size and with several, with and without 2% of
-disturbed samples (3 to 10 times slower). Published times are logs of nccl-tests (`--logs`; left out where they are not
-there). Exit code 1 means that a figure misses what docs/explanation/calibration.md promises.
+disturbed samples (3 to 10 times slower). Published times are logs of nccl-tests in ../shared/traces, left out where
+they are not there. Exit code 1 means that a figure misses what docs/explanation/calibration.md promises.
 """
 
 from __future__ import annotations

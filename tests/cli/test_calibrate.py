@@ -77,6 +77,20 @@ def test_json_is_all_that_is_printed(tmp_path: Path, saved: Path) -> None:
     assert json.loads(done.stdout)["schema"].startswith("lostflops.calibrate/")
 
 
+def test_json_stays_json_when_the_launcher_prints(tmp_path: Path, saved: Path) -> None:
+    words = launcher(tmp_path, f'echo NCCL version 2.28.3; cp {saved} "$out"')
+    finished = run(tmp_path, "--json", "--out", "out.json", "--", *words)
+    assert json.loads(finished.stdout)["schema"] == "lostflops.calibrate/1"
+    assert "NCCL version 2.28.3" in finished.stderr
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    finished = run(tmp_path, "--out", str(tmp_path), "--", *launcher(tmp_path, "exit 0"))
+    assert finished.returncode == 2
+    assert finished.stderr == f"lostflops: {tmp_path} is a folder; give --out a file.\n"
+    assert not (tmp_path / "launch.words").exists(), "nothing was measured in vain"
+
+
 def test_what_is_there_is_not_written_over(tmp_path: Path, saved: Path) -> None:
     (tmp_path / "calibration.json").write_text("mine")
     done = run(tmp_path, "--", *launcher(tmp_path, f'cp {saved} "$out"'))
@@ -86,9 +100,11 @@ def test_what_is_there_is_not_written_over(tmp_path: Path, saved: Path) -> None:
 
 
 def test_rank_0_may_be_elsewhere(tmp_path: Path, saved: Path) -> None:
-    done = run(tmp_path, "--out", str(saved), "--", *launcher(tmp_path, "true"))
+    words = launcher(tmp_path, "true")
+    done = run(tmp_path, "--out", str(saved), "--", *words)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "lostflops: measured; the file is on the host of rank 0.\n"
+    assert done.stderr.startswith(f"lostflops: {words[0]} ended well and wrote no {saved} here: ")
+    assert done.stderr.endswith(" if that is another one; else no ranks were started.\n")
 
 
 def test_a_measurement_that_fails(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from lostflops.errors import LostflopsError, UsageError
 
 _DEVICE_SHARE, _DEVICE_MOST = 0.15, 20.0
 _ALL: Final = (*OPS, DEVICE)
+_LONGEST: Final = 86_400
 _SPENT: Final = 0.97
 """Of the time; the rest is for leaving."""
 
@@ -36,13 +37,17 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sizes", default="", help="bytes, such as 1024,1048576 (default: powers of 2 from 1024)")
     parser.add_argument("--device", default=None, help="cpu, or what torch.accelerator finds (default)")
     found = parser.parse_args(words)
-    found.only = [word for word in found.only.split(",") if word]
+    found.only = list(dict.fromkeys(word for word in found.only.split(",") if word))
     if unknown := sorted(set(found.only) - set(_ALL)):
         parser.error(f"--only {','.join(unknown)}: it can be {', '.join(_ALL)}")
     try:
         found.sizes = sorted({int(word) for word in found.sizes.split(",") if word})
     except ValueError:
         parser.error(f"--sizes {found.sizes}: whole numbers of bytes, such as 1024,4096")
+    if found.sizes and found.sizes[0] < 1:
+        parser.error(f"--sizes {found.sizes[0]}: a size is above zero, such as 1024")
+    if not 1 <= found.seconds <= _LONGEST:
+        parser.error(f"--seconds {found.seconds:g}: from 1 to {_LONGEST}")
     return found
 
 
@@ -66,6 +71,8 @@ def main() -> int:
 def calibrate(job: Job, asked: argparse.Namespace) -> None:
     if job.rank == 0 and not os.access(asked.out.absolute().parent, os.W_OK | os.X_OK):
         raise UsageError(f"{asked.out.absolute().parent} is no folder that can be written to; give another --out.")
+    if job.rank == 0 and asked.out.is_dir():
+        raise UsageError(f"{asked.out} is a folder; give --out a file.")
     progress = Progress(job.rank == 0, asked.seconds)
     seconds = _SPENT * asked.seconds
     gc.disable()

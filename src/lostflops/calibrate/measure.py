@@ -22,7 +22,8 @@ from lostflops.errors import LostflopsError
 _END: Final = -1
 _SHARE_OF_MEMORY: Final = 0.05
 _UNKNOWN_MEMORY: Final = 1 << 30
-_MOST_BYTES: Final = 4 << 30
+_LEAST_BYTES, _MOST_BYTES = 1 << 20, 4 << 30
+"""Of the largest size, however little memory is said to be free."""
 
 
 @dataclass(slots=True)
@@ -121,4 +122,4 @@ def most_bytes(job: Job, hosts: Sequence[tuple[int, ...]]) -> int:
         free = int(torch.accelerator.get_memory_info()[0]) if hasattr(torch.accelerator, "get_memory_info") else 0
         free = free or _UNKNOWN_MEMORY
     least = min(row[0] for row in job.gather([free]))
-    return min(int(_SHARE_OF_MEMORY * least), _MOST_BYTES)
+    return min(max(int(_SHARE_OF_MEMORY * least), _LEAST_BYTES), _MOST_BYTES)

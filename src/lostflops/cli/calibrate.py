@@ -30,7 +30,7 @@ def calibrate(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help=f"File to write; {_DEFAULT} where not given.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, metavar="N", help="How long the measurement may take.")
+        float, typer.Option("--seconds", min=1, max=86_400, metavar="N", help="How long the measurement may take.")
     ] = 120,
     only: Annotated[
         str | None,
@@ -80,7 +80,10 @@ def calibrate(
     elif run is not None:
         _learn(run, path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
-        tell("measured; the file is on the host of rank 0.")
+        tell(
+            f"{given[0] if given else sys.executable} ended well and wrote no {path} here: it is on the host of rank 0,"
+            " if that is another one; else no ranks were started."
+        )
         return
     tell(f"wrote {path}")
     _show(path, against, plot, as_json)
@@ -92,7 +95,8 @@ def _module(path: Path, seconds: float, only: str | None) -> list[str]:
 
 
 def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
-    """Run it to its end; whether the file came to be on this host."""
+    """Run it to its end; whether the file came to be on this host. What it prints goes to stderr: NCCL tells its
+    version on stdout, which may be read as JSON."""
     from lostflops.collect.command import run_command
     from lostflops.errors import LostflopsError, UsageError
 
@@ -102,9 +106,11 @@ def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
         words = [sys.executable, *words]
     if not path.absolute().parent.is_dir():
         raise UsageError(f"{path.absolute().parent} is no folder; make it, or give another --out.")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give --out a file.")
     before = _stamp(path)
     try:
-        status = run_command(words, dict(os.environ), lambda: None)
+        status = run_command(words, dict(os.environ), lambda: None, output=sys.stderr.fileno())
     except FileNotFoundError:
         raise UsageError(
             f"no command {words[0]!r}; what stands behind -- starts the ranks, such as torchrun --nproc-per-node 8"

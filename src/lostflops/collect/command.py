@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lostflops.collect.settings import VARIABLE, Settings
 
@@ -31,8 +31,10 @@ def recorded_environment(environment: Mapping[str, str], settings: Settings) -> 
     return {**environment, "PYTHONPATH": path, VARIABLE: settings.to_text()}
 
 
-def run_command(words: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], None]) -> int:
-    """Run a command to its end and return its wait status; signals sent to us reach it.
+def run_command(
+    words: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], None], output: int = 1
+) -> int:
+    """Run a command to its end and return its wait status; signals sent to us reach it. `output` is its stdout.
 
     One that a terminal sends goes to the whole group, so the command has it already; one that a program sends to us
     alone is passed on. `meanwhile` is called about once a second on a thread of its own: it may fail, and it may hang.
@@ -43,7 +45,7 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], meanwhile:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     has_ended = threading.Event()
     try:
-        child = _spawn(words, environment, before)
+        child = _spawn(words, environment, before, output)
         threading.Thread(target=_repeat, args=(meanwhile, has_ended), daemon=True).start()
         return _wait(child, watched)
     finally:
@@ -51,15 +53,17 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], meanwhile:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(words: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+def _spawn(words: Sequence[str], environment: Mapping[str, str], mask: Iterable[int], output: int) -> int:
+    files = [(os.POSIX_SPAWN_DUP2, output, 1)] if output != 1 else []
+    how: dict[str, Any] = {"setsigmask": mask, "setsigdef": _RESTORED, "file_actions": files}
     try:
-        return os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=mask, setsigdef=_RESTORED)
+        return os.posix_spawnp(words[0], list(words), dict(environment), **how)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
         # A script that does not say what runs it: shells run it themselves.
         script = ["/bin/sh", shutil.which(words[0]) or words[0], *words[1:]]
-        return os.posix_spawn(script[0], script, dict(environment), setsigmask=mask, setsigdef=_RESTORED)
+        return os.posix_spawn(script[0], script, dict(environment), **how)
 
 
 def _wait(child: int, watched: frozenset[signal.Signals]) -> int:

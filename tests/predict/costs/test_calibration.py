@@ -90,3 +90,18 @@ def test_curves_by_operation_and_group() -> None:
     assert set(curves) == {("all_reduce", "host", 4, 1), ("all_reduce", "world", 4, 2)}
     assert curves["all_reduce", "world", 4, 2].pieces[0].beta.value == pytest.approx(8, rel=0.01)
     assert MADE.curves is MADE.curves
+
+
+ROW = {"op": "all_reduce", "level": "host", "ranks": 2, "hosts": 1, "bytes": 1024, "ns": [5]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bytes": 0}, {"bytes": -1}, {"ranks": 0}, {"hosts": 0}, {"hosts": 3}, {"ns": [5, 0]}, {"ns": [-1]}],
+    ids=str,
+)
+def test_what_nobody_can_have_measured_is_damage(tmp_path: Path, wrong: dict[str, object]) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps({"schema": "lostflops.calibration/1", "collectives": [ROW, {**ROW, **wrong}]}))
+    with pytest.raises(BrokenSource, match=r"is damaged: .*collectives\[1\]"):
+        read_calibration(path)

@@ -114,6 +114,43 @@ def test_the_nearest_group_is_carried_and_seen_errors_widen() -> None:
     assert width(slow) > 2 * width(exact), "a ring that is four times too slow between measured groups"
 
 
+def test_bytes_too_are_less_sure_with_each_doubling_of_ranks() -> None:
+    known = times(Group(4))
+    for doublings in (1, 2, 5):
+        time = known.time("all_reduce", LAST, Group(4 << doublings))
+        assert time.high / time.ns >= 1.15**doublings
+        assert time.ns / time.low >= 1.15**doublings
+
+
+def test_as_many_ranks_in_a_host_come_before_as_many_ranks() -> None:
+    known = times(Group(8, 4), Group(32, 4))
+    assert "from 32 ranks on 4 hosts" in known.time("all_reduce", 1 << 20, Group(16, 2)).reach
+    assert "from 8 ranks on 4 hosts" in known.time("all_reduce", 1 << 20, Group(32, 16)).reach
+
+
+def test_groups_that_are_close_and_far_apart_in_time_are_no_reason_to_fail() -> None:
+    fake = measured(Group(512), Group(513))
+    fake.curves["all_reduce", "host", 513, 1] = ring(513, 20)
+    time = CollectiveTimes.of(calibration=fake).time("all_reduce", 1 << 20, Group(1024))
+    assert 20 < time.high / time.ns < 1000
+
+
+def test_a_group_with_other_numbers_of_ranks_in_a_host_may_have_other_numbers_of_adapters() -> None:
+    known = times(Group(16, 2))
+    alike, thin = (known.time("all_reduce", LAST, group) for group in (Group(32, 4), Group(32, 16)))
+    assert thin.high / thin.ns > 4 > alike.high / alike.ns
+    assert thin.ns / thin.low > 4 > alike.ns / alike.low
+
+
+def test_what_is_put_together_says_so_and_holds_that_the_backend_does_it_otherwise() -> None:
+    known = times(Group(4), Group(2, 2))
+    time = known.time("all_reduce", 1 << 26, Group(8, 2))
+    assert "8 ranks on 2 hosts put together" in time.reach
+    around_one_ring = 2 * 7 / 8 * BETA * (1 << 26)
+    assert time.low < around_one_ring < time.high
+    assert width(known.time("all_reduce", 1 << 26, Group(8, 2), "hierarchical")) < width(time)
+
+
 @given(SIZES)
 def test_hierarchical_is_the_sum_of_its_parts(size: int) -> None:
     known = times(Group(4), Group(2, 2))
@@ -154,6 +191,10 @@ def test_nccl_goes_over_to_trees_where_rings_get_long() -> None:
     fake.backend = "nccl"
     known = CollectiveTimes.of(calibration=fake)
     assert known.time("all_reduce", 1 << 10, Group(2, 2)).algorithm == "ring/tree", "the log does not tell"
+    either, tree = (known.time("all_reduce", 1 << 10, Group(2, 2), name) for name in (None, "tree"))
+    assert tree.high == pytest.approx(1.5 * either.high)
+    assert "measured with ring or tree" in tree.reach
+    assert [time.algorithm for time in known.choices("all_reduce", 1 << 10, Group(2, 2))] == ["ring", "tree"]
     small, large = (known.time("all_reduce", size, Group(512, 512)) for size in (1 << 10, 1 << 34))
     assert (small.algorithm, large.algorithm) == ("tree", "ring")
     assert small.ns < known.time("all_reduce", 1 << 10, Group(512, 512), "ring").ns / 50

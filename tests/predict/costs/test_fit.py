@@ -67,6 +67,20 @@ def test_a_whole_disturbed_size_bends_nothing(place: int) -> None:
     assert piece.beta.value == pytest.approx(0.1, rel=0.01)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_sizes_left_out_at_the_end_may_be_a_bend_so_intervals_hold_them(count: int) -> None:
+    sizes = doubling(1024, 2**26)
+    slow = sizes[-count:]
+    times = [[(20e3 + 0.1 * size) * (2 if size in slow else 1)] * 5 for size in sizes]
+    curve = fit(sizes, times)
+    assert len(curve.pieces) == 1
+    for size in (*slow, 2**27, 2**30):
+        told, truth = curve.interval(size), 2 * (20e3 + 0.1 * size)
+        assert told.low <= truth / 2 <= told.ns * 1.01
+        assert truth <= told.high * (1 + 1e-6)
+    assert curve.interval(sizes[-count - 1]).high < 1.2 * curve.at(sizes[-count - 1]), "the others are as sure as ever"
+
+
 def test_times_fit_by_their_relative_error() -> None:
     sizes = doubling(1024, 2**30)
     curve = fit(sizes, Made(1).samples(sizes, line(5e3, 0.5), 20))

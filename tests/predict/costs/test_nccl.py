@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,13 @@ def test_nvls_where_the_switch_reduces() -> None:
     assert ("nvls", "Simple") not in found("all_reduce", Group(8), A100)
     assert nccl_times("all_reduce", 1 << 30, Group(8), H100)[0].algorithm == "nvls"
     assert ("nvls_tree", "Simple") not in found("all_gather", Group(16, 2), H100)
+
+
+@pytest.mark.parametrize(("device", "reduces"), [("NVIDIA H800", True), ("a new one", True), ("A100-SXM4-80GB", False)])
+def test_a_switch_that_is_said_to_reduce_does_so_from_hopper_on(device: str, reduces: bool) -> None:
+    topology = replace(H100, device=device, nvls=True)
+    assert (("nvls", "Simple") in found("all_reduce", Group(8), topology)) == reduces
+    assert nccl_times("all_reduce", 1 << 20, Group(16, 2), topology)[0].ns > 0
 
 
 def test_small_ones_go_by_latency_and_large_ones_by_bandwidth() -> None:

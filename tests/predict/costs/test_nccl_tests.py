@@ -103,6 +103,14 @@ def test_a_split_test_has_groups_that_run_at_once(tmp_path: Path) -> None:
     assert (first.ranks, first.hosts, first.at_once) == (3, 1, 2)
 
 
+@pytest.mark.parametrize("time", ["inf", "nan", "-3.10", "0.00"])
+def test_a_row_without_a_time_is_no_row(tmp_path: Path, time: str) -> None:
+    text = log("sum -1")
+    assert "11.02" in text
+    sizes = [one.bytes for one in read(tmp_path, text.replace("11.02", time)).collectives]
+    assert sizes == [2**power for power in range(11, 16)]
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match="no log of nccl-tests"):
         read(tmp_path, "hello\n")

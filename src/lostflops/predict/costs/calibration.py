@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -24,6 +24,8 @@ Key = tuple[str, str, int, int]
 """Operation, level, ranks and hosts of a group."""
 Samples = dict[int, list[int]]
 """Times in ns by size."""
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Ns = tuple[Positive, ...]
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +41,16 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
 
     op: str
     level: str
-    ranks: int
-    hosts: int
-    bytes: int
-    ns: tuple[int, ...]
-    at_once: int = 1
+    ranks: Positive
+    hosts: Positive
+    bytes: Positive
+    ns: Ns
+    at_once: Positive = 1
     dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.hosts > self.ranks:
+            raise ValueError(f"{self.ranks} ranks on {self.hosts} hosts")
 
     @property
     def key(self) -> Key:
@@ -53,29 +59,29 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
 
 class Matmul(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
-    m: int
-    n: int
-    k: int
-    ns: tuple[int, ...]
+    m: Positive
+    n: Positive
+    k: Positive
+    ns: Ns
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """`bytes` were read and written together."""
 
     kind: str
-    bytes: int
-    ns: tuple[int, ...]
+    bytes: Positive
+    ns: Ns
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
-    ns: tuple[int, ...]
+    ns: Ns
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     direction: str
-    bytes: int
-    ns: tuple[int, ...]
+    bytes: Positive
+    ns: Ns
     pinned: bool = False
 
 

@@ -22,9 +22,13 @@ from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op
 from lostflops.predict.costs.topology import Topology
 
 ERROR_PER_DOUBLING: Final = 0.15
-"""Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured."""
+"""Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured. Groups that are
+closer than a doubling count as one doubling apart: what they differ by is not for their distance."""
 ANOTHER_ALGORITHM: Final = 0.5
 """Of a time that was measured with another algorithm."""
+ANOTHER_WAY: Final = 2.0
+"""Times more or less, of a time that is put together while the backend goes its own way: around one ring, all of a
+tensor crosses between two hosts twice, and in parts once."""
 SIZES: Final = tuple(1 << power for power in range(10, 34))
 """1 KiB to 8 GiB: where algorithms are compared."""
 
@@ -76,15 +80,22 @@ class _Source:
         names, found = self._fastest(op, size, group, algorithm)
         if found is None and algorithm in {None, "hierarchical"} and group.level == "world":
             names, found = "hierarchical", self._composed(op, size, group)
+            if found is not None:
+                factor = ANOTHER_WAY if algorithm is None else 1 + ERROR_PER_DOUBLING
+                found = found.widened(factor, f"{_said(group)} put together from inside hosts and across")
         if found is None:
             return None
         return CollectiveTime(found.ns, found.low, found.high, names, self.name, found.reach)
 
     def _fastest(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> tuple[str, _Found | None]:
         """By the algorithm asked for, or the best of those that the backend uses; all that are as fast are named."""
-        names = (algorithm,) if algorithm else algorithms_of(self.backend, op)
+        native = algorithms_of(self.backend, op)
+        names = (algorithm,) if algorithm else native
         asked = ((name, self._at_level(op, size, group, name)) for name in names if (op, name) in FORMS)
         found = [(name, time) for name, time in asked if time is not None]
+        if algorithm in native and len(native) > 1:
+            either = f"measured with {' or '.join(native)}, whichever was taken"
+            found = [(name, time.widened(1 + ANOTHER_ALGORITHM, either)) for name, time in found]
         if not found:
             return "", None
         best = min((time for _, time in found), key=lambda time: time.ns)
@@ -106,9 +117,10 @@ class _Source:
             found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native[0]}")
         if same:
             return found
+        other = Group(ranks, hosts)
         doublings = abs(math.log2(group.ranks / ranks)) or abs(math.log2(group.hosts / hosts))
-        error = (1 + self.errors.get((op, level), ERROR_PER_DOUBLING)) ** doublings
-        return found.widened(error, f"{_said(group)} from {_said(Group(ranks, hosts))}")
+        error = (1 + self.errors.get((op, level), ERROR_PER_DOUBLING)) ** max(doublings, 1)
+        return found.widened(error * _adapters(group, other), f"{_said(group)} from {_said(other)}")
 
     def _keys(self, op: Op, group: Group) -> Iterator[Key]:
         if op == "send_recv":
@@ -167,8 +179,9 @@ class CollectiveTimes:
 
     def choices(self, op: Op, size: int, group: Group) -> tuple[CollectiveTime, ...]:
         """All algorithms that the surest source tells of, the fastest first."""
+        names = [name for name in _ALGORITHMS if name != "hierarchical" or group.level == "world"]
         for source in self.sources:
-            if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in _ALGORITHMS):
+            if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in names):
                 return found
         if self.topology is not None:
             known = nccl_times(op, size, group, self.topology)
@@ -228,6 +241,12 @@ def _distance(key: Key, op: Op, group: Group) -> tuple[bool, float, float]:
     return (not same, abs(math.log2(group.ranks / ranks)), abs(math.log2(group.hosts / hosts)))
 
 
+def _adapters(group: Group, other: Group) -> float:
+    """How many times as many network adapters a group may have as another: as many as ranks in a host, or one."""
+    ratio = group.per_host / other.per_host
+    return max(ratio, 1 / ratio) if group.level == "world" else 1.0
+
+
 def _read(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _Found:
     """`factor` times the curve at `scale` times the size."""
     ns, low, high, reach = curve.interval(max(round(size * scale), 1))
@@ -255,6 +274,7 @@ def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], 
         for size in (*curve.sizes, round(math.sqrt(math.prod(curve.sizes)))):
             ns, truth = min(_read(curves[one], size, *way).ns for way in ways), curve.at(size)
             if ns > 0 and truth > 0:
-                error = math.exp(abs(math.log(ns / truth) / math.log2(other[2] / ranks))) - 1
+                doublings = max(abs(math.log2(other[2] / ranks)), 1)
+                error = math.exp(abs(math.log(ns / truth)) / doublings) - 1
                 found[op, level] = max(found.get((op, level), ERROR_PER_DOUBLING), error)
     return found

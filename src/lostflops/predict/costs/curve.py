@@ -58,11 +58,22 @@ class Piece:
         return sqrt(line + (self.margin * self.at(size)) ** 2)
 
 
+class Apart(NamedTuple):
+    """A size whose time does not lie on its piece, by the sizes measured before and after it (infinite beyond the
+    last): there it may have been disturbed, or show a bend that too few sizes tell of. `ratio` is what was measured
+    over what the piece says."""
+
+    after: float
+    before: float
+    ratio: float
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Pieces in the order of sizes; each holds from its `first` up to the next one's."""
 
     pieces: tuple[Piece, ...]
+    apart: tuple[Apart, ...] = ()
 
     def piece(self, size: int) -> Piece:
         found = self.pieces[0]
@@ -80,15 +91,18 @@ class Curve:
         return self.pieces[0].first, self.pieces[-1].last
 
     def interval(self, size: int) -> Predicted:
-        """The time with its interval. Between two pieces it holds what either says; beyond the measured sizes it
-        widens with the distance."""
+        """The time with its interval. Between two pieces it holds what either says; beside a size that lies apart it
+        holds that as well; beyond the measured sizes it widens with the distance."""
         ns, reach = self.at(size), self.reach(size)
         widened = BEYOND * self._doublings(size) * ns
         sides = [piece.half_width(size) + widened for piece in self._near(size)]
         centres = [piece.at(size) for piece in self._near(size)]
         low = min(centre - side for centre, side in zip(centres, sides, strict=True))
         high = max(centre + side for centre, side in zip(centres, sides, strict=True))
-        return Predicted(ns, min(max(0.0, low), ns), max(high, ns), reach)
+        ratios = [one.ratio for one in self.apart if one.after < size < one.before]
+        low = min(low, ns, *((ns - widened) * ratio for ratio in ratios))
+        high = max(high, ns, *((ns + widened) * ratio for ratio in ratios))
+        return Predicted(ns, max(0.0, low), high, reach)
 
     def reach(self, size: int) -> str:
         """How far a size lies beyond those that were measured.

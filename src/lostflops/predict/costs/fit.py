@@ -1,9 +1,10 @@
 """Straight pieces through measured times: T(S) = alpha + beta S, as few as the data justify.
 
 Each size counts once, by the median of its samples, and what counts is the relative error, so that 1 KB weighs as much
-as 1 GB. A size that lies far from its piece (`FAR`, or four sigma) was disturbed: it does not bend the line. One piece
-more is taken only if chance would not give its gain at any of the places where it could begin (`CHANCE`), and if the
-times that it predicts differ visibly (`VISIBLE`). docs/explanation/calibration.md tells the reasons.
+as 1 GB. A size that lies far from its piece (`FAR`, or four sigma) does not bend the line; whether it was disturbed or
+shows a bend cannot be told from it alone, so that intervals beside it hold both. One piece more is taken only if chance
+would not give its gain at any of the places where it could begin (`CHANCE`), and if the times that it predicts differ
+visibly (`VISIBLE`). docs/explanation/calibration.md tells the reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.errors import UnknownCost
-from lostflops.predict.costs.curve import Constant, Curve, Piece
+from lostflops.predict.costs.curve import Apart, Constant, Curve, Piece
 from lostflops.predict.costs.quantiles import f_tail, t_quantile
 
 CONFIDENCE: Final = 0.99
@@ -61,7 +62,7 @@ def fit(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
     sigma = np.maximum(points.scatter, max(_QUIET, _noise(points)))
     edges = _edges(points, sigma)
     pieces = _Lines.through(points, sigma, edges[:-1], edges[1:])
-    return Curve(tuple(_pieces(points, sigma, pieces)))
+    return Curve(tuple(_pieces(points, sigma, pieces)), tuple(_apart(points, pieces)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +266,14 @@ def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
             margin=quantile * spread,
             shape=shape,
         )
+
+
+def _apart(points: _Points, lines: _Lines) -> Iterator[Apart]:
+    """The sizes that no line was fitted to."""
+    sizes = [0.0, *points.size.tolist(), inf]
+    ratios = points.time / np.maximum(lines.predicted(points.size), 1e-9)
+    for place in np.flatnonzero(~lines.kept.any(axis=0)).tolist():
+        yield Apart(sizes[place], sizes[place + 2], float(ratios[place]))
 
 
 def _root_mean(values: Floats, freedom: int) -> float:

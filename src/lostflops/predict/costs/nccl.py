@@ -53,10 +53,12 @@ _GENERATIONS: Final = {
     "RTX 3": 1,
     "H100": 2,
     "H200": 2,
+    "H800": 2,
+    "H20": 2,
     "B200": 3,
-    "GB200": 3,
+    "B300": 3,
 }
-_AMPERE: Final = 1
+_AMPERE, _HOPPER = 1, 2
 _NVLINK_RATE: Final = (20 / 25, 20 / 25, 20.6 / 25, 40.1 / 50)
 """What NCCL counts on of a link, of what its datasheet states, by generation."""
 _PCI_RATE: Final = 12 / 15.75
@@ -205,7 +207,7 @@ def _fabric(group: Group, topology: Topology) -> _Fabric:
     if "MI" in device:
         raise UnknownCost(f"NCCL's model does not hold for {device}: calibrate there (lostflops calibrate)")
     known = [generation for name, generation in _GENERATIONS.items() if name in device]
-    return _Fabric(group, topology, max(known, default=_AMPERE))
+    return _Fabric(group, topology, max(known, default=_HOPPER if topology.nvls else _AMPERE))
 
 
 def _protocols(fabric: _Fabric) -> Iterator[Protocol]:
@@ -254,7 +256,7 @@ def _tree(fabric: _Fabric, protocol: Protocol) -> Way:
 def _multicast(op: Op, fabric: _Fabric) -> Iterator[Way]:
     """NVLink SHARP: inside a host for all but broadcast, across hosts for all-reduce."""
     group, heads = fabric.group, fabric.topology.gpus_per_host
-    if not fabric.topology.nvls or op == "broadcast" or heads < 2:
+    if not fabric.topology.nvls or op == "broadcast" or heads < 2 or not _NVLS_RATE[fabric.generation]:
         return
     each = math.floor(fabric.scaleup / heads / 10) * 10 or fabric.scaleup / heads
     intra = each * heads * _NVLS_RATE[fabric.generation] * (heads - 1) / heads

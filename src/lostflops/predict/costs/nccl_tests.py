@@ -12,6 +12,7 @@ import gzip
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -200,6 +201,8 @@ def _row(line: str) -> _Row | None:
     try:
         out_of_place, algbw, busbw, in_place = (float(measured[place]) for place in (0, 1, 2, _COLUMNS))
     except ValueError:
+        return None
+    if int(words[0]) and not (0 < out_of_place < inf and 0 < in_place < inf):
         return None
     factor = busbw / algbw if algbw > 0 else None
     wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
