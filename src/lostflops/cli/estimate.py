@@ -124,6 +124,7 @@ def estimate(
     """
     from dataclasses import replace
 
+    from lostflops.errors import UsageError
     from lostflops.predict.estimate.estimate import estimate as figures
     from lostflops.predict.estimate.machine import machine as known
     from lostflops.predict.estimate.request import demand_of, request
@@ -133,13 +134,16 @@ def estimate(
     chosen: dict[str, Any] = {"dp": dp, "tp": tp, "cp": cp, "pp": pp, "zero": zero}
     chosen |= {"microbatch": microbatch, "batch": batch, "sequence": seq, "dtype": dtype}
     chosen |= {"precision": precision, "recompute": recompute, "optimizer": optimizer, "compiled": compiled}
+    capacity = None if memory is None else parse_bytes(memory)
+    if capacity is not None and capacity <= 0:
+        raise UsageError(f"--memory {memory} is no memory: give a size above zero, as 80GiB")
     asked = request(model, {name: value for name, value in chosen.items() if value is not None})
     machine = known(
         asked.job.dtype,
         device=device,
         topology=topology,
         calibration=calibration,
-        memory=None if memory is None else parse_bytes(memory),
+        memory=capacity,
     )
     answer = result(figures(demand_of(asked, machine.per_host), machine))
     show(replace(answer, next_command=_next(asked.job.ranks, machine.per_host)), as_json)

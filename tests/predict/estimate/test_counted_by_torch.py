@@ -13,8 +13,12 @@ from lostflops.errors import UsageError  # noqa: E402
 from lostflops.predict.estimate import factory  # noqa: E402
 from lostflops.predict.estimate.demand import counted, described  # noqa: E402
 from lostflops.predict.estimate.description import Job, Model, convert  # noqa: E402
+from lostflops.predict.estimate.estimate import estimate  # noqa: E402
 from lostflops.predict.estimate.huggingface import model_of  # noqa: E402
+from lostflops.predict.estimate.machine import machine  # noqa: E402
 from lostflops.predict.estimate.memory import activations, memory  # noqa: E402
+from lostflops.predict.estimate.rates import LAUNCH_NS  # noqa: E402
+from lostflops.predict.estimate.request import demand_of, request  # noqa: E402
 from lostflops.predict.estimate.work import model_flops  # noqa: E402
 from predict.estimate import plain_models  # noqa: E402
 from predict.estimate.hugging_face_models import CONFIGS, build  # noqa: E402
@@ -100,6 +104,10 @@ def test_a_factory_counts_as_its_description(name: str, tmp_path: Path, monkeypa
         ("return 5", "returned int"),
         ("return torch.nn.Linear(4, 4), torch.zeros(2, 3)", "cannot run on meta tensors"),
         ("return torch.nn.Identity()", "no dtype at all"),
+        ("raise KeyError('size')", r"failed \(KeyError: 'size'\)"),
+        ("raise SystemExit(0)", r"failed \(SystemExit: 0\)"),
+        ("return torch.nn.Linear(4, 4), 1, 2", "returned 3 things"),
+        ("return torch.nn.Linear(4, 4), [None]", "cannot run on meta tensors"),
     ],
 )
 def test_factories_that_cannot_be_counted(body: str, message: str, tmp_path: Path) -> None:
@@ -128,3 +136,28 @@ def test_a_module_keeps_its_dtypes(tmp_path: Path) -> None:
     held = counted(found, Job(sequence=1, dtype="bf16", precision="pure"), 8).stages[0].memory
     assert (held.parameters, held.gradients, held.optimizer) == (72 * 2 + 16 * 4,) * 2 + (2 * (72 * 2 + 16 * 4),)
     assert found.flops is None
+
+
+def test_states_of_a_module_in_fp32_are_in_fp32(tmp_path: Path) -> None:
+    (tmp_path / "linear.py").write_text("import torch\ndef model():\n    return torch.nn.Linear(8, 8)\n")
+    found = factory.count(f"{tmp_path}/linear.py:model")
+    held = counted(found, Job(sequence=1, precision="master"), 8).stages[0].memory
+    assert (held.parameters, held.gradients, held.optimizer) == (72 * 4, 72 * 4, 72 * 8)
+
+
+def test_a_small_module_is_limited_by_launches_and_prints_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.py").write_text(
+        "import torch\nprint('imported')\ndef model():\n    print('made')\n"
+        "    return torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(10)]), torch.zeros(2, 8)\n"
+    )
+    asked = request(f"{tmp_path}/small.py:model", {})
+    assert capsys.readouterr().out == ""
+    known = machine("bf16", device="H100-SXM5", topology=None, calibration=None, memory=None)
+    found = estimate(demand_of(asked, 8), known).step
+    assert found
+    assert found.limiter == "launches"
+    assert found.total.high >= 3 * 10 * LAUNCH_NS
+    with pytest.raises(UsageError, match="leave out --seq and --microbatch"):
+        request(f"{tmp_path}/small.py:model", {"sequence": 8, "microbatch": 2})

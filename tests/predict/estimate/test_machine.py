@@ -89,3 +89,15 @@ def test_published_rates_fall_for_short_sides() -> None:
     assert large.high == short.high == pytest.approx(794e12)
     assert short.low < large.low / 2
     assert 0.5 * 989e12 * 0.9 < large.low < 794e12
+
+
+def test_attention_is_not_in_fp8() -> None:
+    bf16, fp8 = (PublishedRates(device_named("H100-SXM5"), dtype) for dtype in ("bf16", "fp8"))
+    assert fp8.attention(8192) == bf16.attention(8192)
+    assert fp8.flops(0, 0, 0).high == pytest.approx(2 * bf16.flops(0, 0, 0).high, rel=0.01)
+
+
+def test_a_calibration_of_another_device_is_refused(tmp_path: Path) -> None:
+    path = calibration(tmp_path / "c.json")
+    with pytest.raises(UsageError, match="was measured on cpu, not on H100-SXM5"):
+        machine("bf16", device="H100-SXM5", topology=None, calibration=path, memory=None)

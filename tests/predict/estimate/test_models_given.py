@@ -80,6 +80,7 @@ def test_only_experts_that_a_token_visits_are_work() -> None:
         ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "layers with experts and layers without are mixed"),
         ({"model_type": "mixtral"}, "has no 'num_local_experts'"),
         ({"num_key_value_heads": 7}, "not a multiple of kv_heads"),
+        ({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_embd": None}, "has a field that a gpt2"),
     ],
 )
 def test_configs_that_are_refused(change: dict[str, Any], message: str) -> None:
@@ -99,6 +100,7 @@ def test_configs_that_are_refused(change: dict[str, Any], message: str) -> None:
         ("experts = 4", "experts and experts_per_token go together"),
         ('dtype = "int8"', "Invalid enum value 'int8'"),
         ("microbatch = 0", "Expected `int` >= 1"),
+        ("positions = 1024", "a sequence of 8192 is longer than the 1024 positions"),
     ],
 )
 def test_descriptions_that_are_refused(more: str, message: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lostflops.predict.estimate.demand import described
 from lostflops.predict.estimate.description import Job, Model
-from lostflops.predict.estimate.memory import memory
+from lostflops.predict.estimate.memory import activations, memory
 from lostflops.predict.estimate.tensors import held, stage_layers, tensors
 from lostflops.predict.estimate.work import model_flops, product_flops, work
 
@@ -36,7 +36,7 @@ def models(draw: st.DrawFn) -> Model:
         output_bias=draw(st.booleans()),
         ffn_bias=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
-        positions=draw(st.sampled_from([0, 33])),
+        positions=draw(st.sampled_from([0, 33 * 64])),
     )
 
 
@@ -130,3 +130,34 @@ def test_recomputation_only_takes_activations_away(model: Model, job: Job) -> No
     assert selective.high >= full.high
     if stage_layers(model, job)[0] > 1:
         assert full.high <= none.high
+
+
+def test_more_ranks_than_experts_share_rows() -> None:
+    """No rank is left without, so that memory falls on."""
+    model = Model(layers=2, hidden=64, heads=4, ffn=128, vocabulary=128, experts=4, experts_per_token=2)
+    held_by = [memory(model, Job(sequence=8, dp=ranks, zero=3), 0).parameters for ranks in (1, 4, 16, 64)]
+    assert [held_by[0] / each for each in held_by] == pytest.approx([1, 4, 16, 64], rel=0.1)
+
+
+def test_full_recomputation_has_one_layer_whole_however_many_microbatches_are_ahead() -> None:
+    model = Model(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
+    job = Job(sequence=128, pp=4, batch=8, recompute="full")
+    ahead, alone = (activations(model, msgspec.structs.replace(job, batch=batch), 0) for batch in (8, 1))
+    entries = 2 * 128 * 64 * 2
+    assert ahead.high - alone.high == 3 * entries
+
+
+def test_sequence_parallelism_is_the_low_end() -> None:
+    model = Model(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
+    whole, sharded = (activations(model, Job(sequence=128, tp=tp, compiled=True), 0) for tp in (1, 4))
+    assert sharded.low == pytest.approx(whole.low / 4, rel=0.02)
+    assert sharded.high > whole.high / 4 * 1.2
+
+
+def test_copies_of_tokens_for_experts_are_kept() -> None:
+    """As much work in one wide layer keeps no copies."""
+    one = Model(layers=1, hidden=64, heads=4, ffn=256, vocabulary=100)
+    many = Model(layers=1, hidden=64, heads=4, ffn=64, vocabulary=100, experts=8, experts_per_token=4)
+    dense, routed = (activations(model, Job(sequence=128), 0) for model in (one, many))
+    assert routed.low == dense.low
+    assert routed.high - dense.high == 128 * 3 * 4 * 64 * 2

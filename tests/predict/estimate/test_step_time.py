@@ -152,3 +152,14 @@ def test_the_result_adds_up() -> None:
     assert sum(row["high"] for row in answer["step"]["parts"]) == pytest.approx(answer["step"]["high"], abs=5)
     assert {row["dimension"] for row in answer["communication"]} == {"dp", "pp"}
     assert len(answer["stages"]) == 2
+
+
+def test_a_tied_embedding_is_summed_once() -> None:
+    model = Model(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, tied=True)
+    job = Job(sequence=1024, pp=4, batch=1)
+    quick, slow = (
+        estimate(described(model, job, 8), Machine("nothing", MadeRates(), MadeTimes(each))).step for each in (0, 1e9)
+    )
+    assert quick
+    assert slow
+    assert slow.bubble.high <= quick.bubble.high

@@ -1,6 +1,7 @@
 """Predictions from synthetic runs, against the same cluster with more ranks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
 from lostflops.predict.scaling.own_times import OwnTimes
 from lostflops.predict.scaling.scale import scale
-from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
+from lostflops.testing import LostRecords, Model, Network, Straggler, SyntheticCluster, store
 
 SLOW = Network(gbs=20, inter_gbs=5)
 MODEL = Model(buckets=4)
@@ -160,3 +161,44 @@ def test_hosts_must_be_known(tmp_path: Path) -> None:
     with pytest.raises(UnknownCost, match="state --ranks-per-host"):
         predict(run, 8)
     assert predict(run, 8, ranks_per_host=1)[8]["hosts"] == 8
+
+
+FAST = Network(gbs=1000, inter_gbs=1000, alpha=100, inter_alpha=100)
+LATE = (Straggler(rank=0, cause="slow_kernels", factor=1.5),)
+
+
+def test_one_rank_waits_for_nobody(tmp_path: Path) -> None:
+    made = SyntheticCluster(ranks=4, ranks_per_host=1, network=FAST, model=MODEL, steps=3, stragglers=LATE)
+    told = predict(run_of(tmp_path, made), 1)
+    assert told[4]["exposed_ns"] > 100_000
+    assert told[1]["exposed_ns"] == 0
+    assert told[1]["efficiency_alone"] == 1
+
+
+def test_waits_may_shrink_with_compute(tmp_path: Path) -> None:
+    """A late rank computes for longer; with an eighth of the work it is an eighth as late."""
+    made = SyntheticCluster(ranks=4, ranks_per_host=1, network=FAST, model=MODEL, steps=3, stragglers=LATE)
+    told = predict(run_of(tmp_path, made), 32, strong=True)
+    assert told[32]["low_ns"] < told[32]["step_ns"] - 0.5 * told[4]["exposed_ns"]
+
+
+def test_a_rank_recorded_alone_does_not_know_its_waits(tmp_path: Path) -> None:
+    """What it waited does not grow with transfers, as far as another call of the kind waited less."""
+    made = SyntheticCluster(ranks=4, ranks_per_host=1, network=SLOW, model=MODEL, steps=5, noise=0.2).generate()
+    whole = predict(store(made, tmp_path / "whole", host_names=True), 64)[64]
+    first = replace(made, traces=replace(made.traces, by_rank=made.traces.by_rank[1:2]))
+    with Run.open(store(first, tmp_path / "first", host_names=True)) as run:
+        found = scale(run, (64,), truth, ranks_per_host=1)
+    told = found.to_json()["ranks"][-1]
+    assert any("lacks the record of a member" in note for note in found.notes)
+    assert told["low_ns"] < whole["step_ns"] < told["high_ns"]
+    assert told["step_ns"] == pytest.approx(whole["step_ns"], rel=0.05)
+
+
+def test_calls_without_a_size_may_grow_as_others_do(tmp_path: Path, thirty_two: Path) -> None:
+    run = run_of(tmp_path, cluster(8, lost=LostRecords(metadata=0.9)))
+    with Run.open(run) as opened:
+        found = scale(opened, (32,), truth)
+    told = found.to_json()["ranks"][-1]
+    assert told["low_ns"] < measured(thirty_two) < told["high_ns"]
+    assert any("Kept as measured although their groups grow (" in note for note in found.notes)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import prod
 
 from lostflops.errors import UsageError
-from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.description import Job, Model
 from lostflops.predict.estimate.factory import Counted
-from lostflops.predict.estimate.memory import Memory, memory, optimizer_bytes
-from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
+from lostflops.predict.estimate.memory import STATES, Memory, memory, optimizer_bytes
+from lostflops.predict.estimate.ranges import NOTHING, Range
 from lostflops.predict.estimate.step_time import update_size, updated_bytes
 from lostflops.predict.estimate.tensors import Held, Tensor, check_layout, share, stage_layers, tensors
 from lostflops.predict.estimate.traffic import Transfer, data_parallel, traffic
@@ -78,7 +78,7 @@ def counted(model: Counted, job: Job, per_host: int) -> Demand:
     stage = Stage(
         layers=None,
         memory=_memory(model, job),
-        work=_work(model),
+        work=_work(model, job),
         updated=sum(one.sharded(job.shards if job.zero else 1) for one in mine) * update_size(job),
         transfers=data_parallel(job, mine, per_host),
     )
@@ -96,20 +96,27 @@ def _memory(model: Counted, job: Job) -> Memory:
             if one.trained or not only_trained
         )
 
+    is_cast = job.precision == "autocast" and model.dtype == "fp32" != job.dtype
     whole = size(is_sharded=False, only_trained=True)
-    states = size(is_sharded=job.zero >= 1, only_trained=True)
+    states = size(is_sharded=job.zero >= 1, only_trained=True) * STATES[job.optimizer]
+    if job.precision == "master" and model.dtype != "fp32":
+        trained = tuple(one for one in model.parameters if one.trained)
+        rows = sum(share(one.shape[0], parts if job.zero >= 1 else 1, 0) * prod(one.shape[1:]) for one in trained)
+        states = optimizer_bytes(job, rows)
     return Memory(
         parameters=size(is_sharded=job.zero >= 3, only_trained=False),
         gradients=size(is_sharded=job.zero >= 2, only_trained=True),
-        optimizer=optimizer_bytes(job, states) // SIZES[job.held_dtype],
-        activations=None if model.kept is None else exactly(model.kept),
-        copies=Range(0, whole) if job.zero >= 3 or job.precision == "autocast" else NOTHING,
+        optimizer=states,
+        # Autocast keeps what products take and give in half of the bytes that were counted, and norms in all of them.
+        activations=None if model.kept is None else Range(model.kept / 2 if is_cast else model.kept, model.kept),
+        copies=Range(0, whole) if job.zero >= 3 or is_cast else NOTHING,
         communication=Range(0, whole) if job.dp > 1 else NOTHING,
     )
 
 
-def _work(model: Counted) -> Work | None:
+def _work(model: Counted, job: Job) -> Work | None:
     """A third of what was counted is forward. What autograd keeps is written and read at least once."""
     if model.flops is None or model.kept is None:
         return None
-    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, 0)
+    kernels = 0 if job.compiled else model.kernels
+    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, kernels)

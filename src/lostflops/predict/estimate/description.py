@@ -200,7 +200,7 @@ def read_table(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         found = tomllib.loads(content.decode()) if path.suffix == ".toml" else msgspec.json.decode(content)
-    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenSource(f"{path} is neither TOML (named .toml) nor JSON: {error}") from error
     if not isinstance(found, dict):
         raise BrokenSource(f"{path} holds no object with fields")

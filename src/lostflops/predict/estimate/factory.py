@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -35,7 +36,7 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class Counted:
     """`flops` are those of a forward and a backward pass over the inputs, attention over all pairs as plain products;
-    `kept` are bytes that autograd holds for the backward pass, parameters apart."""
+    `kept` are bytes that autograd holds for the backward pass, parameters apart, `kernels` the ops of a forward one."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -43,6 +44,7 @@ class Counted:
     dtype: str
     flops: int | None = None
     kept: int | None = None
+    kernels: int = 0
 
     @property
     def elements(self) -> int:
@@ -64,8 +66,14 @@ def count(text: str) -> Counted:
     import torch  # noqa: PLC0415
 
     function = _load(text)
-    with torch.device("meta"):
-        made = function()
+    try:
+        # What the function prints is none of our output.
+        with torch.device("meta"), redirect_stdout(sys.stderr):
+            made = function()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{text} failed ({type(error).__name__}: {error}): it must build on any device") from error
+    if isinstance(made, tuple) and len(made) != 2:
+        raise UsageError(f"{text} returned {len(made)} things: return a torch.nn.Module, or it and its inputs")
     module, inputs = made if isinstance(made, tuple) else (made, None)
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{text} returned {type(module).__name__}: return a torch.nn.Module, or it and its inputs")
@@ -74,16 +82,17 @@ def count(text: str) -> Counted:
         Parameter(name, tuple(one.shape) or (1,), one.element_size(), one.requires_grad)
         for name, one in module.named_parameters()
     )
-    flops, kept = (None, None) if inputs is None else _passes(module, inputs, text)
-    return Counted(text, parameters, _embedding(module), _dtype(module, text), flops, kept)
+    flops, kept, kernels = (None, None, 0) if inputs is None else _passes(module, inputs, text)
+    return Counted(text, parameters, _embedding(module), _dtype(module, text), flops, kept, kernels)
 
 
 def _load(text: str) -> Callable[[], Any]:
     where, _, name = text.rpartition(":")
     try:
-        module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
-    except (ImportError, FileNotFoundError) as error:
-        raise UsageError(f"{where} cannot be imported: {error}") from error
+        with redirect_stdout(sys.stderr):
+            module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{where} cannot be imported ({type(error).__name__}: {error})") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise UsageError(f"{where} has no function {name}")
@@ -111,14 +120,14 @@ def _module_of_file(path: Path) -> Any:
     return module
 
 
-def _passes(module: torch.nn.Module, inputs: Any, text: str) -> tuple[int, int]:
-    """FLOPs of both passes with attention as plain products, so that each is counted; and what a forward pass keeps
-    with attention that keeps no scores."""
+def _passes(module: torch.nn.Module, inputs: Any, text: str) -> tuple[int, int, int]:
+    """FLOPs of both passes with attention as plain products, so that each is counted; what a forward pass keeps with
+    attention that keeps no scores, and how many ops it has."""
     import torch  # noqa: PLC0415
     from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
     from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
 
-    from lostflops.predict.estimate.kept_tensors import fused_attention, keeping  # noqa: PLC0415
+    from lostflops.predict.estimate.kept_tensors import Ops, fused_attention, keeping  # noqa: PLC0415
 
     arguments = _to_meta(inputs if isinstance(inputs, (tuple, dict)) else (inputs,))
 
@@ -126,14 +135,15 @@ def _passes(module: torch.nn.Module, inputs: Any, text: str) -> tuple[int, int]:
         return _tensors(module(**arguments) if isinstance(arguments, dict) else module(*arguments))
 
     try:
-        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            torch.stack([one.sum() for one in run()]).sum().backward()
-        with keeping(module) as kept, fused_attention():
-            results = run()
-    except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
+        with redirect_stdout(sys.stderr):
+            with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+                torch.stack([one.sum() for one in run()]).sum().backward()
+            with keeping(module) as kept, fused_attention(), Ops() as ops:
+                results = run()
+    except Exception as error:
         raise UsageError(f"{text} cannot run on meta tensors ({error}): return the module without inputs") from error
     assert results
-    return counter.get_total_flops(), sum(one.numel() * one.element_size() for one in kept.values())
+    return counter.get_total_flops(), sum(one.numel() * one.element_size() for one in kept.values()), ops.count
 
 
 def _to_meta(value: Any) -> Any:

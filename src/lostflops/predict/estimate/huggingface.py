@@ -29,6 +29,8 @@ def model_of(config: Config, where: str) -> Model:
         fields = FAMILIES[kind](config)
     except KeyError as error:
         raise UsageError(f"{where} has no {error}, which a {kind} model needs: {_DESCRIBE}") from None
+    except TypeError as error:
+        raise UsageError(f"{where} has a field that a {kind} model does not ({error}): {_DESCRIBE}") from None
     return convert({"name": kind, **fields, **_head(config, fields)}, Model, where)
 
 

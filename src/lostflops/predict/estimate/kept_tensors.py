@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @contextmanager
@@ -23,6 +24,16 @@ def keeping(module: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         yield kept
+
+
+class Ops(TorchDispatchMode):  # type: ignore[misc]
+    """Counts ops that a device would launch something for: all but views."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
 
 
 class _Fused(torch.autograd.Function):  # type: ignore[misc]

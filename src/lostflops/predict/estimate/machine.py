@@ -24,6 +24,7 @@ def machine(
     device, tell the rest. `memory` in bytes replaces what is known of the device."""
     measured = None if calibration is None else read_calibration(calibration)
     named = _device(device, topology, measured)
+    _check_same(named, measured)
     joined = read_topology(topology) if topology else _usual(named)
     rates = _rates(dtype, named, measured)
     has_times = joined is not None or (measured is not None and measured.collectives)
@@ -42,6 +43,18 @@ def _device(device: str | None, topology: str | None, measured: Calibration | No
     if topology and (name := read_topology(topology).device):
         return device_named(name)
     return find_device(measured.device_name) if measured and measured.device_name else None
+
+
+def _check_same(named: Device | None, measured: Calibration | None) -> None:
+    """Rates of one device are no rates of another."""
+    if named is None or measured is None:
+        return
+    known = find_device(measured.device_name) if measured.device_name else None
+    if measured.device == "cpu" or known not in {None, named}:
+        raise UsageError(
+            f"the calibration was measured on {known.name if known else _called(measured)}, not on {named.name}: leave "
+            "out one of --calibration and --device or --topology"
+        )
 
 
 def _called(measured: Calibration | None) -> str:

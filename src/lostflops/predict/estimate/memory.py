@@ -10,11 +10,13 @@ microbatch in a layer, in elements of the dtype of products:
     most       2 q more where keys and values are repeated for groups of queries, and in fp32 4 h inside of RMS norms,
                2 q + 2 kv if those are normed
 
-and fp32 statistics besides (a number a head for attention, one or two a norm). A compiled model lies between the first
-two, an eager one between the last two, and a job of which neither is known between the first and the last. Attention
-keeps no scores: an implementation that does needs far more. With recomputation `full` a layer keeps its input, and one
-layer at a time has all; `selective` is anything between. A stage of a pipeline holds as many microbatches as it has
-stages from itself to the last (1F1B).
+Where a token goes to k experts, copies of it do: 2 k h more if separate (what enters and leaves them), 3 k h at most.
+With tensor parallelism h is whole on every rank, unless the sequence is sharded there, which is the low end. There are
+fp32 statistics besides (a number a head for attention, one or two a norm). A compiled model lies between the first two,
+an eager one between the last two, and a job of which neither is known between the first and the last. Attention keeps
+no scores: an implementation that does needs far more. With recomputation `full` a layer keeps its input, and one layer
+of one microbatch at a time has all; `selective` is anything between. A stage of a pipeline holds as many microbatches
+as it has stages from itself to the last (1F1B).
 
 Not counted: the context of the driver, buffers of NCCL, what the caching allocator holds beyond what it gave out, and
 Adam's counters of steps (4 bytes a tensor, on the host unless the optimizer is fused).
@@ -79,28 +81,32 @@ def activations(model: Model, job: Job, stage: int) -> Range:
     tokens = job.tokens
     layers = stage_layers(model, job)[stage]
     layer = layer_activations(model, job) * tokens
-    entry = exactly(tokens * model.hidden * job.product_size)
-    full = entry * layers + layer
-    kept = {"none": layer * layers, "full": full, "selective": Range(full.low, max(full.high, layer.high * layers))}
+    entry = Range(1 / job.tp, 1) * (tokens * model.hidden * job.product_size)
     ahead = min(job.microbatches, job.pp - stage)
+    whole = layer * (layers * ahead)
+    full = entry * (layers * ahead) + layer
+    kept = {"none": whole, "full": full, "selective": Range(full.low, max(full.high, whole.high))}
     ends = entry if stage == 0 else NOTHING
     if stage == job.pp - 1 and model.head != "none":
         chunk = tokens / job.loss_chunks * model.vocabulary / job.tp
-        ends += Range(job.product_size, 2 * job.product_size + 8) * chunk + Range(1, 3) * entry.low
-    return kept[job.recompute] * ahead + ends
+        ends += Range(job.product_size, 2 * job.product_size + 8) * chunk + Range(entry.low, 3 * entry.high)
+    return kept[job.recompute] + ends
 
 
 def layer_activations(model: Model, job: Job) -> Range:
-    """Bytes for a token in a layer; what tensor parallelism does not shard (h) is whole on every rank."""
+    """Bytes for a token in a layer; what tensor parallelism does not shard (h) is whole on every rank, unless the
+    sequence is sharded there (sequence parallelism), which is the low end."""
     h, f = model.hidden, model.ffn * max(1, model.experts_per_token) / job.tp
     q, kv = model.heads * model.width / job.tp, model.keys * model.width / job.tp
     gates = 2 if model.gated else 1
-    least = 2 * h + 2 * q + 2 * kv + gates * f
+    least = 2 * h / job.tp + 2 * q + 2 * kv + gates * f
     rotated = 0 if model.positions else q + kv
-    separate = 4 * h + 2 * q + 2 * kv + rotated + 2 * gates * f
+    routed = h * model.experts_per_token
+    inner = 2 * q + 2 * kv + rotated + 2 * gates * f + 2 * routed
+    separate = 4 * h + inner
     upcast = 4 * h + 2 * (q + kv) * model.qk_norm if model.norm == "rms" else 0
-    most = separate + (2 * q if model.keys < model.heads else 0) + upcast * 4 / job.product_size
-    low, high = separate if job.compiled is False else least, separate if job.compiled else most
+    most = separate + (2 * q if model.keys < model.heads else 0) + routed + upcast * 4 / job.product_size
+    low, high = 4 * h / job.tp + inner if job.compiled is False else least, separate if job.compiled else most
     statistics = 4 * (model.heads / job.tp + 2)
     return Range(low * job.product_size + statistics, high * job.product_size + statistics)
 

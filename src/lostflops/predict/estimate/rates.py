@@ -111,8 +111,10 @@ class PublishedRates:
         return Range(_TYPICAL * short, 1) * (best * self._known_peak)
 
     def attention(self, sequence: int) -> Range:
+        """In bf16 where products are in fp8, which is for products alone."""
         short = sequence / (sequence + _SHORT_SEQUENCE)
-        return Range(_ATTENTION.low * short, _ATTENTION.high) * self._known_peak
+        peak = self.device.peaks["bf16"] * 1e12 if self.dtype == "fp8" else self._known_peak
+        return Range(_ATTENTION.low * short, _ATTENTION.high) * peak
 
     @property
     def memory(self) -> Range:

@@ -23,6 +23,8 @@ def request(model: str, chosen: dict[str, Any]) -> Request:
     """`chosen` goes before what a description says about the job."""
     path = Path(model)
     if is_factory(model) and not path.exists():
+        if said := [flag for name, flag in (("sequence", "--seq"), ("microbatch", "--microbatch")) if name in chosen]:
+            raise UsageError(f"the inputs of {model} are its microbatch: leave out {' and '.join(said)}")
         built = count(model)
         # A module is as it was built: its own dtype is what it holds.
         held = {"precision": "autocast"} if built.dtype == "fp32" else {"precision": "pure", "dtype": built.dtype}

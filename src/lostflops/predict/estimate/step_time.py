@@ -92,7 +92,9 @@ def step_time(
     exposed = _exposed(job, forward, backward, timed)
     whole = microbatch * job.microbatches
     updating = moving(updated, rates)
-    bubble = (microbatch.total + blocked * (1 / job.microbatches)) * (job.pp - 1)
+    # What is summed once a step (a tied embedding) is no part of a microbatch.
+    repeated = _sum(tuple(pair for pair in timed if pair[0].dimension != "pp"), blocking=True)
+    bubble = (microbatch.total + repeated * (1 / job.microbatches)) * (job.pp - 1)
     return StepTime(
         compute=whole.compute,
         memory=whole.memory + Range(updating.low * PASSES.low, updating.high * PASSES.high),

@@ -106,6 +106,10 @@ def check_layout(model: Model, job: Job) -> None:
     for name, size in (("heads", model.heads), ("kv_heads", model.keys), ("ffn", model.ffn)):
         if size % job.tp:
             raise UsageError(f"tp {job.tp} does not divide {name} {size}: give a degree that does")
+    if model.positions and job.sequence > model.positions:
+        raise UsageError(
+            f"a sequence of {job.sequence} is longer than the {model.positions} positions that are learned"
+        )
     if job.pp > model.layers:
         raise UsageError(f"pp {job.pp} is more than the model has layers ({model.layers})")
 
@@ -144,8 +148,10 @@ class Held:
         return self.sharded(1)
 
     def sharded(self, parts: int, part: int = 0) -> int:
-        """Elements of one part of so many, by rows; by experts where there are."""
-        first, *rest = self.shape if self.tensor.experts == 1 else (self.tensor.experts, *self.shape)
+        """Elements of one part of so many, by rows; by experts where there are enough of them, else by the rows of
+        each, as torchtitan does so that no rank is left without."""
+        experts = self.tensor.experts
+        first, *rest = (experts, *self.shape) if 1 < parts <= experts else (self.shape[0], experts, *self.shape[1:])
         return self.times * share(first, parts, part) * prod(rest)
 
 

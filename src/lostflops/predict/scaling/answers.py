@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lostflops.predict.scaling.replay import replay
 from lostflops.predict.scaling.retime import Factor, Kind, Retiming
-from lostflops.predict.scaling.timeline import Call, Timeline
+from lostflops.predict.scaling.timeline import Call, Queued, Timeline
 
 _TWO_SIDED: Final = 1.96
 _MEDIAN_ERROR: Final = 1.2533
@@ -76,7 +76,7 @@ class Model:
     def answer(self, ranks: int, hosts: int) -> Answer:
         check, more = self.check, ranks / self._world
         compute = 1 / more if self._strong else 1.0
-        factors = {kind: self._retiming.factor(kind, ranks) for kind in self._kinds()}
+        factors = _widened({kind: self._retiming.factor(kind, ranks) for kind in self._kinds()}, self._retiming.grows)
         low, step, high = sorted(self._step(factors, which, compute) for which in ("low", "value", "high"))
         progress = self._median([compute * one.compute + one.other for one in self._timelines])
         wider = check.spread + check.error
@@ -106,15 +106,45 @@ class Model:
     def _step(self, factors: Mapping[Kind, Factor], which: str, compute: float) -> float:
         steps = []
         for one in self._timelines:
-            transfers = [
-                factors[kind_of(call)].apply(queued.alone, which)
-                for call, queued in zip(one.calls, one.queued, strict=True)
-            ]
-            steps.append(replay(one, transfers, compute))
+            pairs = list(zip(one.calls, one.queued, strict=True))
+            transfers = [_transfer(factors[kind_of(call)], call, queued, which) for call, queued in pairs]
+            waits = [_wait(factors[kind_of(call)], queued, which, compute) for call, queued in pairs]
+            steps.append(replay(one, transfers, compute, waits))
         return self._median(steps)
 
     def _median(self, values: Sequence[npt.NDArray[np.float64]]) -> float:
         return median(_by_step(self._timelines, values))
+
+
+def _widened(factors: Mapping[Kind, Factor], grows: Callable[[str], bool]) -> dict[Kind, Factor]:
+    """Calls that grow and do not tell by how much, as they lack a size, are kept; the interval has them grow as any
+    other does."""
+    told = [one for one in factors.values() if one.group is not None and not one.is_absolute]
+    if not told:
+        return dict(factors)
+    low, high = min(1.0, *(one.low for one in told)), max(1.0, *(one.high for one in told))
+    return {
+        kind: replace(one, low=low, high=high) if one.group is None and grows(kind.group) else one
+        for kind, one in factors.items()
+    }
+
+
+def _transfer(factor: Factor, call: Call, queued: Queued, which: str) -> float:
+    """What a call takes alone; where its wait is a guess, one end of the interval has it moving data meanwhile."""
+    found = factor.apply(queued.alone, which)
+    outer = "high" if factor.value >= 1 else "low"
+    if call.met or factor.is_absolute or factor.group is None or which != outer:
+        return found
+    return max(0.0, factor.apply(queued.alone + queued.wait, which) - queued.wait)
+
+
+def _wait(factor: Factor, queued: Queued, which: str, compute: float) -> float:
+    """Nobody waits for others alone. Waits stay as measured; but as far as late ranks compute for longer, they change
+    with compute, and the interval has both."""
+    if factor.group is not None and factor.group.ranks == 1:
+        return 0.0
+    ends = {"low": min(1.0, compute), "high": max(1.0, compute)}
+    return queued.wait * ends.get(which, 1.0)
 
 
 def _by_step(timelines: Sequence[Timeline], values: Sequence[npt.NDArray[np.float64]]) -> list[float]:

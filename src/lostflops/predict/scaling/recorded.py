@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,8 +23,10 @@ MOST_RANKS: Final = 16
 
 _CALLS: Final = """
     select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
-           sum(case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end)::bigint
-    from collectives where rank = {rank} and event is not null group by event"""
+           sum(case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end)::bigint,
+           coalesce(bool_and(seen >= coalesce(expected, seen)), false)
+    from collectives left join arrivals using (rank, event)
+    where rank = {rank} and event is not null group by event"""
 
 
 def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress | None = None) -> Iterator[Timeline]:
@@ -39,7 +41,8 @@ def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress |
             progress(done, len(chosen))
         edges = window(record, asked.kind)
         if edges.number:
-            yield timeline(partition(record, edges), list(_calls(run, record, alone)), link)
+            calls = _without_waits(list(_calls(run, record, alone)))
+            yield timeline(partition(record, edges), calls, link)
 
 
 def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
@@ -47,8 +50,22 @@ def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
     own = record.communication
     columns = (own.event, own.start, own.ready, own.stop)
     for event, start, ready, stop in zip(*(column.tolist() for column in columns), strict=True):
-        lane, group, op, size = told.get(event, (-1 - event, "", "", None))
-        yield Call(start, ready, stop, lane, group or alone, op, size)
+        lane, group, op, size, met = told.get(event, (-1 - event, "", "", None, False))
+        yield Call(start, ready, stop, lane, group or alone, op, size, met)
+
+
+def _without_waits(calls: Sequence[Call]) -> list[Call]:
+    """Where not all members were recorded, nobody knows how long a call waited for them: the shortest of its kind is
+    taken to have waited least, and to move data as long as the others do."""
+    shortest: dict[tuple[str, str, int | None], int] = {}
+    for call in calls:
+        if not call.met:
+            kind = call.group, call.op, call.size
+            shortest[kind] = min(shortest.get(kind, call.stop - call.ready), call.stop - call.ready)
+    return [
+        call if call.met else call._replace(ready=call.stop - shortest[call.group, call.op, call.size])
+        for call in calls
+    ]
 
 
 def _only_group(run: Run) -> str:

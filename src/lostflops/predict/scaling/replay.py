@@ -19,9 +19,19 @@ _NOTHING: Final = 1e-3
 """Of a nanosecond: what rounding leaves of a transfer."""
 
 
-def replay(steps: Timeline, transfers: Sequence[float] | None = None, compute: float = 1.0) -> npt.NDArray[np.float64]:
-    """The time of each step; `transfers` are what calls take alone, as measured where not given."""
-    links = _Links(steps.queued, transfers if transfers is not None else [call.alone for call in steps.queued])
+def replay(
+    steps: Timeline,
+    transfers: Sequence[float] | None = None,
+    compute: float = 1.0,
+    waits: Sequence[float] | None = None,
+) -> npt.NDArray[np.float64]:
+    """The time of each step; `transfers` are what calls take alone, `waits` how long they wait for members, both as
+    measured where not given."""
+    links = _Links(
+        steps.queued,
+        transfers if transfers is not None else [call.alone for call in steps.queued],
+        waits if waits is not None else [call.wait for call in steps.queued],
+    )
     now = began = 0.0
     edges = []
     for point in steps.points:
@@ -40,8 +50,8 @@ def replay(steps: Timeline, transfers: Sequence[float] | None = None, compute: f
 class _Links:
     """Calls in flight. `finish` is asked in the order of time, after all that was issued until then."""
 
-    def __init__(self, calls: Sequence[Queued], transfers: Sequence[float]) -> None:
-        self._calls, self._left = calls, list(transfers)
+    def __init__(self, calls: Sequence[Queued], transfers: Sequence[float], waits: Sequence[float]) -> None:
+        self._calls, self._left, self._waits = calls, list(transfers), waits
         self._queues: dict[int, deque[tuple[float, int]]] = {}
         self._busy: set[int] = set()
         self._meeting: dict[int, float] = {}
@@ -83,7 +93,7 @@ class _Links:
             if queue and lane not in self._busy and queue[0][0] <= self._now:
                 _, call = queue.popleft()
                 self._busy.add(lane)
-                self._meeting[call] = self._now + self._calls[call].wait
+                self._meeting[call] = self._now + self._waits[call]
 
     def _rates(self) -> list[tuple[int, float]]:
         """Calls that move data, and how many share the link of each."""

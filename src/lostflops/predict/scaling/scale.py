@@ -228,15 +228,36 @@ def _notes(found: _Replayed) -> Iterator[str]:
         + f"{counted(arranged.per_host, 'rank')} on each host."
     )
     yield "Waiting for late ranks stays as measured; in truth the latest of more ranks comes later."
+    yield from _unmet(found.timelines)
     if found.answers[0].ranks < arranged.world:
         yield "With fewer ranks the gain of collectives that were queued is left out: steps would be shorter."
     if found.strong:
         yield (
             "Compute divides by the ranks, and nothing else does: no host time, no copies, no sizes of messages. "
-            "Kernels are taken to be as efficient with less work."
+            "Kernels are taken to be as efficient with less work. The interval allows for waits that change with "
+            "compute."
         )
     yield from arranged.mesh.notes
     yield from _left_out(found)
+
+
+def _unmet(timelines: Sequence[Timeline]) -> Iterator[str]:
+    calls = [call for one in timelines for call in one.calls]
+    if unmet := sum(not call.met for call in calls):
+        yield (
+            f"Of {counted(unmet, 'call')} of {len(calls):,} the run lacks the record of a member, so that their waits "
+            "are not known: the shortest call of a kind is taken not to have waited. Record all ranks to be sure."
+        )
+
+
+def _kept_share(found: _Replayed) -> str:
+    factors, kept, whole = found.answers[-1].factors, 0.0, 0.0
+    for one in found.timelines:
+        for call, queued in zip(one.calls, one.queued, strict=True):
+            if (factor := factors.get(kind_of(call))) is not None:
+                whole += queued.alone
+                kept += queued.alone if factor.group is None else 0
+    return format_share(kept / whole if whole else 0)
 
 
 def _left_out(found: _Replayed) -> Iterator[str]:
@@ -246,6 +267,7 @@ def _left_out(found: _Replayed) -> Iterator[str]:
         if factor.algorithm == KEPT and factor.group is None
     ]
     if kept:
-        yield f"Kept as measured although their groups grow: {', '.join(dict.fromkeys(kept))}."
+        names = ", ".join(dict.fromkeys(kept))
+        yield f"Kept as measured although their groups grow ({_kept_share(found)} of such transfers): {names}."
     if len(found.timelines) == MOST_RANKS < found.layout.world:
         yield f"{MOST_RANKS} ranks stand for all {found.layout.world:,}."

@@ -26,7 +26,8 @@ LATE_USE: Final = ("all_reduce", "reduce_scatter")
 
 
 class Call(NamedTuple):
-    """A collective as it was recorded, cut to the window: ready when the last member has arrived."""
+    """A collective as it was recorded, cut to the window: ready when the last member has arrived. Where not all members
+    were recorded (`met` is false), that is not known, and `ready` is a guess."""
 
     start: int
     ready: int
@@ -35,6 +36,7 @@ class Call(NamedTuple):
     group: str
     op: str
     size: int | None
+    met: bool = True
 
 
 @dataclass(frozen=True, slots=True)
