@@ -110,7 +110,7 @@ def test_little_is_said_of_little() -> None:
     assert "accuracy unknown" in two.verdict
     assert any("unknown accuracy" in note for note in two.notes)
     one = show(Calibration(collectives=measured("host", 1, 100, sizes=[1024])))
-    assert "Measured at one size only, which makes no curve: all_reduce host." in one.notes
+    assert "Measured at too few sizes to make a curve: all_reduce host 8." in one.notes
 
 
 def test_two_calibrations_are_compared_where_both_have_the_group() -> None:
@@ -133,3 +133,13 @@ def test_json_holds_no_infinite_number() -> None:
     flat = json.loads(json.dumps(result.to_json()), parse_constant=pytest.fail)
     assert flat["schema"] == "lostflops.calibrate/1"
     assert all(isfinite(value) for value in flat["constants"][0].values() if isinstance(value, float))
+
+
+def test_times_that_fall_with_size_are_named() -> None:
+    falling = tuple(
+        Collective(op="all_reduce", level="host", ranks=8, hosts=1, bytes=size, ns=(round(1e7 / (1 + place)),) * 5)
+        for place, size in enumerate(SIZES)
+    )
+    notes = show(Calibration(collectives=falling)).notes
+    assert any("which no line follows: all_reduce host 8." in note for note in notes)
+    assert not any("no line follows" in note for note in show(Calibration(collectives=measured("host", 1, 100))).notes)

@@ -15,7 +15,7 @@ from lostflops.predict import fitted_tables as tables
 from lostflops.predict.costs.calibration import Calibration
 from lostflops.predict.costs.fit import FAR
 from lostflops.predict.costs.roofline import Roofline, roofline
-from lostflops.predict.fitted import Fitted, fitted, most_telling
+from lostflops.predict.fitted import Fitted, fitted, most_telling, name_of
 from lostflops.results import Block, Result
 from lostflops.units import counted, format_bytes, format_share
 
@@ -128,10 +128,12 @@ def _notes(calibration: Calibration, found: Sequence[Fitted]) -> Iterator[str]:
     yield from _scatter(found)
     if far := [_at(one, size) for one in found for size, error in one.errors.items() if error > FAR]:
         yield f"Far from the curve: {_some(far)}."
+    if falling := [one.name for one in found if _falls(one)]:
+        yield f"Larger sizes take less time than smaller ones, which no line follows: {_some(falling)}."
     if unknown := [one.name for one in found if not isfinite(one.curve.pieces[0].margin)]:
         yield f"Of unknown accuracy, because too few sizes were measured: {_some(unknown)}."
-    if lacking := [f"{key[0]} {key[1]}" for key in calibration.samples if key not in calibration.curves]:
-        yield f"Measured at one size only, which makes no curve: {_some(lacking)}."
+    if lacking := [name_of(key) for key in calibration.samples if key not in calibration.curves]:
+        yield f"Measured at too few sizes to make a curve: {_some(lacking)}."
     alike = [
         f"{one.name} and {two.name}"
         for one in found
@@ -159,6 +161,11 @@ def _scatter(found: Sequence[Fitted]) -> Iterator[str]:
         )
     if wide:
         yield f"Measured with a spread above {format_share(WIDE)}: {_some(wide)}. Measure again on a quiet machine."
+
+
+def _falls(one: Fitted) -> bool:
+    """Whether the time of the largest size is well below that of the smallest."""
+    return one.medians[max(one.medians)] < (1 - WIDE) * one.medians[min(one.medians)]
 
 
 def _overlap(one: Fitted, two: Fitted) -> bool:

@@ -105,3 +105,9 @@ def test_what_nobody_can_have_measured_is_damage(tmp_path: Path, wrong: dict[str
     path.write_text(json.dumps({"schema": "lostflops.calibration/1", "collectives": [ROW, {**ROW, **wrong}]}))
     with pytest.raises(BrokenSource, match=r"is damaged: .*collectives\[1\]"):
         read_calibration(path)
+
+
+def test_of_groups_alone_and_at_once_those_at_once_count() -> None:
+    one = {"op": "all_reduce", "level": "across", "ranks": 2, "hosts": 2, "bytes": 1024}
+    both = Calibration(collectives=(Collective(**one, ns=(100,)), Collective(**one, ns=(400, 410), at_once=8)))
+    assert both.samples == {("all_reduce", "across", 2, 2): {1024: [400, 410]}}

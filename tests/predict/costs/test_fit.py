@@ -141,3 +141,12 @@ def test_the_order_of_sizes_does_not_matter_and_equal_ones_are_joined() -> None:
     parts = [(size, ns[:2]) for size, ns in zip(sizes, times, strict=True)]
     parts += [(size, ns[2:]) for size, ns in zip(sizes, times, strict=True)]
     assert fit([size for size, _ in parts[::-1]], [ns for _, ns in parts[::-1]]) == fit(sizes, times)
+
+
+def test_thousands_of_sizes_are_fitted_by_their_neighbours() -> None:
+    sizes = list(range(1_000, 3_001_000, 1_000))
+    times = Made(3, noise=0.05).samples(sizes, line(50e3, 0.1), 1)
+    (piece,) = fit(sizes, times).pieces
+    assert (piece.first, piece.last) == (sizes[0], sizes[-1])
+    assert piece.alpha.low <= 50e3 <= piece.alpha.high
+    assert piece.beta.value == pytest.approx(0.1, rel=0.01)

@@ -111,6 +111,15 @@ def test_a_row_without_a_time_is_no_row(tmp_path: Path, time: str) -> None:
     assert sizes == [2**power for power in range(11, 16)]
 
 
+def test_tests_without_an_in_place_form_have_one_sample(tmp_path: Path) -> None:
+    lines = log("sum -1").splitlines()
+    rows = [
+        line.rsplit(maxsplit=4)[0] + "  N/A  N/A  N/A  N/A" if line.split()[0].isdigit() else line for line in lines
+    ]
+    found = read(tmp_path, "\n".join(rows))
+    assert [len(one.ns) for one in found.collectives] == [1] * 6
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match="no log of nccl-tests"):
         read(tmp_path, "hello\n")

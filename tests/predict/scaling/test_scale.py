@@ -196,9 +196,15 @@ def test_a_rank_recorded_alone_does_not_know_its_waits(tmp_path: Path) -> None:
 
 
 def test_calls_without_a_size_may_grow_as_others_do(tmp_path: Path, thirty_two: Path) -> None:
-    run = run_of(tmp_path, cluster(8, lost=LostRecords(metadata=0.9)))
+    run = run_of(tmp_path, cluster(8, lost=LostRecords(metadata=0.3)))
     with Run.open(run) as opened:
         found = scale(opened, (32,), truth)
     told = found.to_json()["ranks"][-1]
     assert told["low_ns"] < measured(thirty_two) < told["high_ns"]
     assert any("Kept as measured although their groups grow (" in note for note in found.notes)
+
+
+def test_a_run_that_hardly_knows_its_sizes_is_refused(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cluster(8, lost=LostRecords(metadata=0.9)))
+    with Run.open(run) as opened, pytest.raises(UnknownCost, match="have no recorded operation and size"):
+        scale(opened, (32,), truth)

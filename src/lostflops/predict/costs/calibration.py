@@ -107,10 +107,14 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def samples(self) -> dict[Key, Samples]:
-        """By operation and group: all samples of each size, in the order of sizes."""
+        """By operation and group: all samples of each size, in the order of sizes. Where groups were measured alone and
+        several at once, the most at once count, as in a job."""
+        most: dict[Key, int] = {}
+        for one in self.collectives:
+            most[one.key] = max(one.at_once, most.get(one.key, 1))
         found: dict[Key, Samples] = {}
         for one in sorted(self.collectives, key=lambda one: (one.key, one.bytes)):
-            if one.ns:
+            if one.ns and one.at_once == most[one.key]:
                 found.setdefault(one.key, {}).setdefault(one.bytes, []).extend(one.ns)
         return found
 

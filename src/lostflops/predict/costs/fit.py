@@ -29,6 +29,7 @@ FAR: Final = 0.25
 MOST_PIECES: Final = 6
 FEWEST_SIZES: Final = 3
 _MOST_EDGES: Final = 40
+_MOST_SIZES: Final = 400
 _TURNS: Final = 12
 """Of the iteration: half of them by absolute residuals, which outliers bend little, then without those that are far."""
 _NEAR: Final = 7

@@ -2,8 +2,9 @@
 
 Each call gives one sample: its transfer, never a wait. The last one to arrive waits for nobody, and has the shortest
 call; of a call whose members were all seen, that duration is the transfer, and no clock is needed to tell. A broadcast
-is no barrier, and its root may leave before the others have come: its transfer is the longest from the last arrival on,
-which needs clocks that are surer than it is long.
+or a send is no barrier, and whoever sends may leave before the data is there: the transfer is the longest from the last
+arrival on, which needs clocks that are surer than it is long. Where one had left before the other came, part of it was
+over by then, and the call tells nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ _CALLS: Final = """
         select meeting, bool_or(is_transfer) as is_transfer, count(distinct rank) as ranks,
                coalesce(max(expected), max(seen)) as expected, max(op) as op, max(dtype) as dtype, max(bytes) as bytes,
                min(dur) as shortest, max(dur - coalesce(wait, 0)) as longest, max(uncertainty) as uncertainty,
-               {hosts} as hosts, count(host) < count(*) as is_guessed, coalesce(bool_or(is_beside), false) as is_beside
+               bool_or(dur <= wait) as is_early, {hosts} as hosts,
+               count(host) < count(*) as is_guessed, coalesce(bool_or(is_beside), false) as is_beside
         from seen group by meeting
     )
-    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, is_beside, dtype
+    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, is_beside,
+           is_early, dtype
     from calls order by meeting"""
+
+_ONE_WAY: Final = ("broadcast", "send_recv")
 
 _BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
     when count(device_index) = count(*) then ceil(count(distinct rank) / count(distinct device_index)) end"""
@@ -73,11 +78,13 @@ class _Learned:
     uncertain: int = 0
     other: int = 0
     beside: int = 0
+    early: int = 0
 
     def take(self, op: str | None, is_transfer: bool, ranks: int, expected: int, hosts: int | None, *rest: Any) -> None:
-        size, shortest, longest, uncertainty, is_guessed, is_beside, dtype = rest
+        size, shortest, longest, uncertainty, is_guessed, is_beside, is_early, dtype = rest
         name = "send_recv" if is_transfer else op
-        ns = longest if name == "broadcast" else shortest
+        one_way = name in _ONE_WAY
+        ns = longest if one_way else shortest
         if is_beside:
             self.beside += 1
         elif name is None or not size:
@@ -88,7 +95,9 @@ class _Learned:
             self.partial += 1
         elif hosts is None:
             self.unplaced += 1
-        elif ns <= 0 or (name == "broadcast" and uncertainty > ns):
+        elif one_way and is_early:
+            self.early += 1
+        elif ns <= 0 or (one_way and uncertainty > ns):
             self.uncertain += 1
         else:
             level = Group(ranks, int(hosts)).level
@@ -129,6 +138,7 @@ def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]
         (learned.other, "of operations that have no cost model"),
         (learned.partial, "whose members were not all seen"),
         (learned.unplaced, "of ranks whose hosts are not known"),
+        (learned.early, "that one had left before another came"),
         (learned.uncertain, "shorter than the clocks are certain"),
     )
     if left := [f"{counted(count, 'call')} {why}" for count, why in reasons if count]:

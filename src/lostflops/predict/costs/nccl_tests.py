@@ -88,7 +88,7 @@ class _Row:
     dtype: str
     between: tuple[str, ...]
     """What stands between the type and the times: the reduction and the root, where there are any."""
-    us: tuple[float, float]
+    us: tuple[float, ...]
     factor: float | None
     """busbw / algbw."""
     wrong: int
@@ -194,19 +194,30 @@ def _text(path: Path) -> str:
 
 
 def _row(line: str) -> _Row | None:
+    """Some tests have no in-place form and print N/A for it; what is no time is none."""
     words = line.split()
     if len(words) < 3 + 2 * _COLUMNS or not (words[0].isdigit() and words[1].isdigit()):
         return None
     between, measured = tuple(words[3 : -2 * _COLUMNS]), words[-2 * _COLUMNS :]
+    out_of_place, algbw, busbw, in_place = (_number(measured[place]) for place in (0, 1, 2, _COLUMNS))
+    us = tuple(time for time in (out_of_place, in_place) if time)
+    if not us or None in (algbw, busbw):
+        return None
+    factor = busbw / algbw if algbw and busbw else None
+    wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
+    return _Row(int(words[0]), int(words[1]), words[2], between, us, factor, wrong)
+
+
+def _number(word: str) -> float | None:
+    """
+    >>> _number("35.2"), _number("N/A"), _number("inf"), _number("-1")
+    (35.2, None, None, None)
+    """
     try:
-        out_of_place, algbw, busbw, in_place = (float(measured[place]) for place in (0, 1, 2, _COLUMNS))
+        value = float(word)
     except ValueError:
         return None
-    if int(words[0]) and not (0 < out_of_place < inf and 0 < in_place < inf):
-        return None
-    factor = busbw / algbw if algbw > 0 else None
-    wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
-    return _Row(int(words[0]), int(words[1]), words[2], between, (out_of_place, in_place), factor, wrong)
+    return value if 0 <= value < inf else None
 
 
 def _names(text: str) -> list[str]:

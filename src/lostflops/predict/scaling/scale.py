@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_KINDS: Final = 12
+_MOST_KEPT: Final = 0.5
 _LARGE_ERROR: Final = 0.05
 """Of the replay, relative: above it the answer is called a guess."""
 
@@ -70,7 +71,13 @@ def scale(
     own = OwnTimes.of(steps, grows.measured, backend)
     model = Model(steps, Retiming(grows, times(own)), world=arranged.world, strong=strong)
     answers = tuple(_answer(model, arranged, count) for count in wanted)
-    return _result(_Replayed(arranged, model.check, answers, steps, strong))
+    found = _Replayed(arranged, model.check, answers, steps, strong)
+    if (kept := _kept_share(found)) > _MOST_KEPT:
+        raise UnknownCost(
+            f"{format_share(kept)} of the transfers of data-parallel groups have no recorded operation and size: how "
+            "they grow cannot be told. Record with collective metadata, as lostflops run does"
+        )
+    return _result(found)
 
 
 def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
@@ -250,14 +257,15 @@ def _unmet(timelines: Sequence[Timeline]) -> Iterator[str]:
         )
 
 
-def _kept_share(found: _Replayed) -> str:
+def _kept_share(found: _Replayed) -> float:
+    """Of the transfers of groups that grow, what nothing tells how to re-time."""
     factors, kept, whole = found.answers[-1].factors, 0.0, 0.0
     for one in found.timelines:
         for call, queued in zip(one.calls, one.queued, strict=True):
             if (factor := factors.get(kind_of(call))) is not None:
                 whole += queued.alone
                 kept += queued.alone if factor.group is None else 0
-    return format_share(kept / whole if whole else 0)
+    return kept / whole if whole else 0.0
 
 
 def _left_out(found: _Replayed) -> Iterator[str]:
@@ -267,7 +275,7 @@ def _left_out(found: _Replayed) -> Iterator[str]:
         if factor.algorithm == KEPT and factor.group is None
     ]
     if kept:
-        names = ", ".join(dict.fromkeys(kept))
-        yield f"Kept as measured although their groups grow ({_kept_share(found)} of such transfers): {names}."
+        share, names = format_share(_kept_share(found)), ", ".join(dict.fromkeys(kept))
+        yield f"Kept as measured although their groups grow ({share} of such transfers): {names}."
     if len(found.timelines) == MOST_RANKS < found.layout.world:
         yield f"{MOST_RANKS} ranks stand for all {found.layout.world:,}."
