@@ -14,7 +14,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def place() -> str:
-    """The same for ranks that share a kernel and a network, and for no others."""
+    """The same for ranks that share a host name, a kernel and a network, and for no others."""
     inode = ""
     with suppress(OSError):
         inode = str(_NETWORK.stat().st_ino)
