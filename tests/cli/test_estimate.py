@@ -44,6 +44,14 @@ def test_flags_go_before_the_description(lostflops, model: Path) -> None:
     assert "give --device" in answer["verdict"]
 
 
+def test_a_window_that_is_not_followed_is_a_note(lostflops, tmp_path: Path) -> None:
+    config = {"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 8}
+    config |= {"intermediate_size": 512, "vocab_size": 1000, "sliding_window": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    outcome = lostflops("estimate", tmp_path / "config.json", "--seq", "128", "--json")
+    assert any("looks back 64 tokens at most" in note for note in json.loads(outcome.out)["notes"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -145,7 +145,7 @@ def estimate(
         calibration=calibration,
         memory=capacity,
     )
-    answer = result(figures(demand_of(asked, machine.per_host), machine))
+    answer = result(figures(demand_of(asked, machine.per_host), machine), asked.remarks)
     show(replace(answer, next_command=_next(asked.job.ranks, machine.per_host)), as_json)
 
 

@@ -161,3 +161,5 @@ def test_a_small_module_is_limited_by_launches_and_prints_elsewhere(
     assert found.total.high >= 3 * 10 * LAUNCH_NS
     with pytest.raises(UsageError, match="leave out --seq and --microbatch"):
         request(f"{tmp_path}/small.py:model", {"sequence": 8, "microbatch": 2})
+    with pytest.raises(UsageError, match="--batch cannot be split: leave it out, return as inputs what a rank takes"):
+        request(f"{tmp_path}/small.py:model", {"batch": 8})

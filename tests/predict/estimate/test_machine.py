@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,11 @@ from lostflops.predict.estimate.demand import described
 from lostflops.predict.estimate.description import Job, Model
 from lostflops.predict.estimate.estimate import estimate
 from lostflops.predict.estimate.machine import machine
-from lostflops.predict.estimate.rates import PublishedRates, device_named
+from lostflops.predict.estimate.rates import MeasuredRates, PublishedRates, device_named
 from lostflops.predict.estimate.result import result
 
 
-def calibration(path: Path) -> Path:
+def calibration(path: Path, **changed: Any) -> Path:
     sizes = [1 << power for power in range(10, 26)]
     collectives = [
         {"op": op, "level": "host", "ranks": 4, "hosts": 1, "bytes": size, "ns": [10_000 + size] * 3}
@@ -36,7 +37,7 @@ def calibration(path: Path) -> Path:
         "memory": [{"kind": "copy", "bytes": 1 << 28, "ns": [1 << 28]}, {"kind": "add", "bytes": 1 << 10, "ns": [1]}],
         "launches": [{"kind": "small op", "ns": [3000, 4000, 5000]}],
     }
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(found | changed))
     return path
 
 
@@ -65,6 +66,43 @@ def test_a_dtype_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     path = calibration(tmp_path / "c.json")
     with pytest.raises(UsageError, match="has no products in float16"):
         machine("fp16", device=None, topology=None, calibration=path, memory=None)
+
+
+@pytest.mark.parametrize("lacking", [{}, {"matmuls": []}])
+def test_a_dtype_that_was_not_measured_leaves_memory_and_launches_measured(
+    lacking: dict[str, Any], tmp_path: Path
+) -> None:
+    path = calibration(tmp_path / "c.json", device="cuda", device_name="NVIDIA H100 80GB HBM3", **lacking)
+    known = machine("fp16", device=None, topology=None, calibration=path, memory=None)
+    assert known.rates is not None
+    published = PublishedRates(device_named("H100-SXM5"), "fp16")
+    assert known.rates.flops(4096, 4096, 4096) == published.flops(4096, 4096, 4096)
+    assert (known.rates.memory.high, known.rates.launch_ns) == (pytest.approx(1e9), 4000)
+    assert known.rates.peak == published.peak
+    model = Model(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+    (note, *_) = result(estimate(described(model, Job(sequence=128, dtype="fp16"), 8), known)).notes
+    assert note.startswith("Rates: products as published, not measured (H100-SXM5")
+    assert note.endswith("memory and launches: calibration of an unknown date.")
+
+
+def test_a_calibration_of_a_known_device_brings_its_peak_and_memory(tmp_path: Path) -> None:
+    path = calibration(tmp_path / "c.json", device="cuda", device_name="NVIDIA H100 80GB HBM3")
+    for named in (None, "H100-SXM5"):
+        known = machine("bf16", device=named, topology=None, calibration=path, memory=None)
+        assert (known.name, known.capacity) == ("H100-SXM5", int(79.1 * 2**30))
+        assert isinstance(known.rates, MeasuredRates)
+        assert known.rates.peak == 989e12
+    with pytest.raises(UsageError, match="was measured on H100-SXM5, not on B200"):
+        machine("bf16", device="B200", topology=None, calibration=path, memory=None)
+
+
+def test_a_calibration_of_collectives_alone_leaves_the_device_as_published(tmp_path: Path) -> None:
+    alone = {"matmuls": [], "memory": [], "launches": []}
+    path = calibration(tmp_path / "c.json", device="cuda", device_name="NVIDIA H100 80GB HBM3", **alone)
+    known = machine("bf16", device=None, topology=None, calibration=path, memory=None)
+    assert known.rates == PublishedRates(device_named("H100-SXM5"), "bf16")
+    unnamed = calibration(tmp_path / "d.json", **alone)
+    assert machine("bf16", device=None, topology=None, calibration=unnamed, memory=None).rates is None
 
 
 def test_a_device_brings_its_usual_machine() -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from lostflops.errors import BrokenSource, UsageError
 from lostflops.predict.estimate.description import Job, Model
+from lostflops.predict.estimate.estimate import Machine, estimate
 from lostflops.predict.estimate.huggingface import model_of
 from lostflops.predict.estimate.request import Request, demand_of, request
+from lostflops.predict.estimate.result import result
 
 QWEN3_14B = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -79,6 +81,8 @@ def test_only_experts_that_a_token_visits_are_work() -> None:
         ({"architectures": ["Qwen3ForSequenceClassification"]}, "head of Qwen3ForSequenceClassification is not known"),
         ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "layers with experts and layers without are mixed"),
         ({"model_type": "mixtral"}, "has no 'num_local_experts'"),
+        ({"architectures": "Qwen3ForTokenClassification"}, "head of Qwen3ForTokenClassification is not known"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantised parameters are not counted: give the"),
         ({"num_key_value_heads": 7}, "not a multiple of kv_heads"),
         ({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_embd": None}, "has a field that a gpt2"),
     ],
@@ -86,6 +90,46 @@ def test_only_experts_that_a_token_visits_are_work() -> None:
 def test_configs_that_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         model_of(QWEN3_14B | change, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("family", "keys"), [("llama", 64), ("mistral", 8), ("mixtral", 8), ("qwen2", 32), ("qwen3", 32), ("qwen3_moe", 4)]
+)
+def test_heads_of_keys_that_a_config_does_not_name(family: str, keys: int) -> None:
+    """As the classes of transformers have them; null is as many as heads everywhere."""
+    experts = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+    config = QWEN3_14B | experts | {"model_type": family, "num_attention_heads": 64, "quantization_config": None}
+    config["architectures"] = "XForCausalLM"
+    assert model_of(config | {"num_key_value_heads": None}, "config.json").keys == 64
+    del config["num_key_value_heads"]
+    assert model_of(config, "config.json").keys == keys
+
+
+@pytest.mark.parametrize(
+    ("change", "sequence", "window"),
+    [
+        ({"model_type": "mistral"}, 8192, 4096),
+        ({"model_type": "mistral"}, 4096, None),
+        ({"model_type": "mistral", "sliding_window": 1024}, 4096, 1024),
+        ({"model_type": "mistral", "sliding_window": None}, 8192, None),
+        ({"sliding_window": 4096}, 8192, None),
+        ({"sliding_window": 4096, "use_sliding_window": False}, 8192, None),
+        ({"sliding_window": 2048, "use_sliding_window": True}, 8192, 2048),
+        ({"use_sliding_window": True}, 8192, 4096),
+        ({"use_sliding_window": True, "max_window_layers": 40}, 8192, None),
+        ({"use_sliding_window": True, "layer_types": ["full_attention"] * 40}, 8192, None),
+        ({"model_type": "llama", "sliding_window": 2048}, 8192, None),
+    ],
+)
+def test_a_window_that_is_not_followed_is_said(
+    change: dict[str, Any], sequence: int, window: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_14B | change))
+    asked = request(str(tmp_path / "config.json"), {"sequence": sequence})
+    notes = result(estimate(demand_of(asked, 8), Machine("nothing")), asked.remarks).notes
+    said = [note for note in notes if "sliding_window" in note]
+    assert len(said) == (window is not None)
+    assert all(f"looks back {window} tokens at most" in note for note in said)
 
 
 @pytest.mark.parametrize(

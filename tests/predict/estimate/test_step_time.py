@@ -24,10 +24,11 @@ class MadeRates:
     byte_rate: float = 1e30
     launch_ns: float = 0
     source: str = "made up"
+    said_peak: float | None = None
 
     @property
     def peak(self) -> float:
-        return self.flop_rate
+        return self.said_peak or self.flop_rate
 
     def flops(self, m: int, n: int, k: int) -> Range:
         return exactly(self.flop_rate)
@@ -38,6 +39,11 @@ class MadeRates:
     @property
     def memory(self) -> Range:
         return exactly(self.byte_rate)
+
+
+class WideRates(MadeRates):
+    def flops(self, m: int, n: int, k: int) -> Range:
+        return Range(self.flop_rate / 4, self.flop_rate)
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,31 @@ def test_a_device_that_only_moves_bytes_is_limited_by_memory() -> None:
 
 def test_a_slow_host_is_limited_by_launches_unless_the_model_is_compiled() -> None:
     slow = MadeRates(1e30, 1e30, 1e6)
-    eager, compiled = step(Job(sequence=64), slow).step, step(Job(sequence=64, compiled=True), slow).step
+    either, eager, compiled = (step(Job(sequence=64, compiled=known), slow).step for known in (None, False, True))
+    assert either is not None
     assert eager is not None
     assert compiled is not None
-    assert (eager.limiter, eager.launches.low) == ("launches", 0)
-    assert eager.launches.high == pytest.approx(3 * 32 * 4 * 1e6, rel=0.001)
-    assert compiled.launches.high == 0
+    assert (either.limiter, either.launches.low) == ("launches", 0)
+    assert either.launches.high == pytest.approx(3 * 32 * 4 * 1e6, rel=0.001)
+    assert (eager.launches.low, eager.launches.high) == (either.launches.high / 2, either.launches.high)
+    assert (compiled.launches.low, compiled.launches.high) == (0, pytest.approx(3 * 12 * 4 * 1e6, rel=0.001))
+
+
+@pytest.mark.parametrize("launch_ns", [10.0**power for power in range(2, 8)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_known_of_compilation_narrows_the_step(launch_ns: float, compiled: bool) -> None:
+    known, either = (
+        step(Job(sequence=1024, compiled=one), WideRates(1e12, 1e11, launch_ns)).step for one in (compiled, None)
+    )
+    assert known is not None
+    assert either is not None
+    assert either.total.low <= known.total.low <= known.total.high <= either.total.high
+
+
+def test_an_eager_host_is_as_slow_as_its_launches_at_best() -> None:
+    found = step(Job(sequence=1024, compiled=False), WideRates(1e15, 1e30, 10_000)).step
+    assert found is not None
+    assert found.total.low >= 3 * 16 * 4 * 10_000
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (4, 8), (4, 64)])
@@ -141,6 +166,31 @@ def test_whether_it_fits(capacity: int, fits: str) -> None:
 def test_between_the_ends_it_may_fit() -> None:
     held = step(Job(sequence=64), MadeRates()).fullest.memory.total
     assert step(Job(sequence=64), MadeRates(), capacity=round((held.low + held.high) / 2)).fits == "maybe"
+
+
+@pytest.mark.parametrize(("spare", "fits"), [(0, "maybe"), (3 * 2**30 - 2, "maybe"), (3 * 2**30, "yes")])
+def test_a_job_that_fills_the_device_may_not_fit(spare: int, fits: str) -> None:
+    held = step(Job(sequence=64), MadeRates()).fullest.memory.total
+    found = step(Job(sequence=64), MadeRates(), capacity=round(held.high) + 1 + spare)
+    assert found.fits == fits
+    assert any("left for the driver's context" in note for note in result(found).notes) == (fits == "maybe")
+
+
+@pytest.mark.parametrize(("sequence", "is_above"), [(64, False), (1024, True)])
+def test_mfu_above_the_peak_is_explained(sequence: int, is_above: bool) -> None:
+    found = step(Job(sequence=sequence), MadeRates())
+    assert found.mfu is not None
+    assert (found.mfu.high > 1) == is_above
+    assert (
+        any("above 100% because model FLOPs have attention over all" in one for one in result(found).notes) == is_above
+    )
+
+
+def test_products_faster_than_the_peak_are_said_to_be() -> None:
+    found = step(Job(sequence=64), MadeRates(said_peak=1e11))
+    assert found.mfu is not None
+    assert found.mfu.low > 1
+    assert any("measured faster than the peak" in note for note in result(found).notes)
 
 
 def test_the_result_adds_up() -> None:

@@ -13,7 +13,7 @@ from lostflops.predict.estimate.ranges import NOTHING, Range
 from lostflops.predict.estimate.step_time import update_size, updated_bytes
 from lostflops.predict.estimate.tensors import Held, Tensor, check_layout, share, stage_layers, tensors
 from lostflops.predict.estimate.traffic import Transfer, data_parallel, traffic
-from lostflops.predict.estimate.work import Product, Work, model_flops, recomputed_flops, work
+from lostflops.predict.estimate.work import LAUNCHED, Product, Work, model_flops, recomputed_flops, work
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +118,5 @@ def _work(model: Counted, job: Job) -> Work | None:
     """A third of what was counted is forward. What autograd keeps is written and read at least once."""
     if model.flops is None or model.kept is None:
         return None
-    kernels = 0 if job.compiled else model.kernels
-    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, kernels)
+    launched = LAUNCHED[job.compiled] * model.kernels
+    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, launched)

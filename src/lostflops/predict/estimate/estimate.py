@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from lostflops.errors import UnknownCost
 from lostflops.predict.costs.times import Times
@@ -11,6 +12,9 @@ from lostflops.predict.estimate.description import Job
 from lostflops.predict.estimate.ranges import Range
 from lostflops.predict.estimate.rates import Rates
 from lostflops.predict.estimate.step_time import StepTime, step_time
+
+HEADROOM: Final = 3 << 30
+"""Bytes of a device that are not counted: the driver's context, NCCL's buffers, what the allocator cannot use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,20 @@ class Estimate:
 
     @property
     def fits(self) -> str:
-        """`yes`, `no`, `maybe`, or that it cannot be told."""
+        """`yes` with `HEADROOM` to spare, `no`, `maybe`, or that it cannot be told."""
         if self.machine.capacity is None:
             return "cannot tell"
         held = self.fullest.memory.total
         if self.fullest.memory.activations is None and held.low <= self.machine.capacity:
             return "cannot tell"
-        return "yes" if held.high <= self.machine.capacity else "no" if held.low > self.machine.capacity else "maybe"
+        if held.low > self.machine.capacity:
+            return "no"
+        return "yes" if held.high + HEADROOM <= self.machine.capacity else "maybe"
+
+    @property
+    def is_tight(self) -> bool:
+        """What is counted fits, and only what is not counted may be too much."""
+        return self.fits == "maybe" and self.fullest.memory.total.high <= (self.machine.capacity or 0)
 
 
 def estimate(demand: Demand, machine: Machine) -> Estimate:

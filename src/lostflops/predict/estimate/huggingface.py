@@ -2,7 +2,8 @@
 
 Families are read one by one, because the same field means different things in them; a family that is not known is
 refused. So is what changes the model and is not understood here: layers that differ from each other, experts beside
-shared ones, heads of other tasks.
+shared ones, heads of other tasks, quantised parameters. A field that is missing is what the family's class in
+transformers has for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from lostflops.predict.estimate.description import Model, convert
 Config = dict[str, Any]
 _DESCRIBE: Final = "describe the model in a TOML file (layers, hidden, heads, ...) or give a Python factory"
 
+_UNQUANTISED: Final = "give the config of the model before it was quantised"
+
 
 def is_config(fields: dict[str, Any]) -> bool:
     return "model_type" in fields
@@ -23,6 +26,8 @@ def is_config(fields: dict[str, Any]) -> bool:
 
 def model_of(config: Config, where: str) -> Model:
     kind = config["model_type"]
+    if config.get("quantization_config"):
+        raise UsageError(f"{where} has quantization_config, and quantised parameters are not counted: {_UNQUANTISED}")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UsageError(f"{where}: model_type {kind!r} is not one of {', '.join(FAMILIES)}: {_DESCRIBE}")
     try:
@@ -34,9 +39,36 @@ def model_of(config: Config, where: str) -> Model:
     return convert({"name": kind, **fields, **_head(config, fields)}, Model, where)
 
 
+def remarks(config: Config, sequence: int) -> tuple[str, ...]:
+    """What a config says and an estimate at this sequence does not follow."""
+    window = _window(config)
+    if window is None or sequence <= window:
+        return ()
+    told = f"Attention looks back {window} tokens at most in some or all layers (sliding_window)"
+    return (f"{told}; FLOPs and time are those of attention over all {sequence}.",)
+
+
+def _window(config: Config) -> int | None:
+    """Of attention, in tokens. Qwen's is off unless it is turned on, and for late layers; Mistral's is on unless it is
+    null."""
+    kind = config["model_type"]
+    if kind.startswith("qwen") and not (config.get("use_sliding_window") and _has_late_layers(config)):
+        return None
+    window = config.get("sliding_window", _WINDOWS[kind]) if kind in _WINDOWS else None
+    return window if isinstance(window, int) else None
+
+
+def _has_late_layers(config: Config) -> bool:
+    if isinstance(kinds := config.get("layer_types"), list):
+        return "sliding_attention" in kinds
+    first = config.get("max_window_layers", 28)
+    return config["model_type"] == "qwen3_moe" or not isinstance(first, int) or config["num_hidden_layers"] > first
+
+
 def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
     """From the class of the model; a config without one is taken for the language model."""
     named = config.get("architectures")
+    named = [named] if isinstance(named, str) and named else named
     default = "ForMaskedLM" if fields.get("head") == "mlm" else "ForCausalLM"
     name = str(named[0]) if isinstance(named, list) and named else default
     if name.endswith("Model") and not name.endswith("LMHeadModel"):
@@ -46,13 +78,14 @@ def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
     raise UsageError(f"the head of {name} is not known: {_DESCRIBE}")
 
 
-def _llama(config: Config) -> dict[str, Any]:
+def _llama(config: Config, keys: int | None = None) -> dict[str, Any]:
+    """`keys` are heads of keys where the config does not name them; null means as many as heads."""
     heads = config["num_attention_heads"]
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],
         "heads": heads,
-        "kv_heads": config.get("num_key_value_heads") or heads,
+        "kv_heads": config.get("num_key_value_heads", keys) or heads,
         "head_dim": config.get("head_dim") or 0,
         "ffn": config["intermediate_size"],
         "vocabulary": config["vocab_size"],
@@ -64,7 +97,7 @@ def _llama(config: Config) -> dict[str, Any]:
 
 
 def _mistral(config: Config) -> dict[str, Any]:
-    return _llama(config) | {"qkv_bias": False, "output_bias": False, "ffn_bias": False}
+    return _llama(config, keys=8) | {"qkv_bias": False, "output_bias": False, "ffn_bias": False}
 
 
 def _mixtral(config: Config) -> dict[str, Any]:
@@ -75,17 +108,17 @@ def _mixtral(config: Config) -> dict[str, Any]:
 
 
 def _qwen2(config: Config) -> dict[str, Any]:
-    return _llama(config) | {"qkv_bias": True, "output_bias": False, "ffn_bias": False}
+    return _llama(config, keys=32) | {"qkv_bias": True, "output_bias": False, "ffn_bias": False}
 
 
-def _qwen3(config: Config) -> dict[str, Any]:
-    return _llama(config) | {"ffn_bias": False, "qk_norm": True, "head_dim": config.get("head_dim") or 128}
+def _qwen3(config: Config, keys: int = 32) -> dict[str, Any]:
+    return _llama(config, keys) | {"ffn_bias": False, "qk_norm": True, "head_dim": config.get("head_dim") or 128}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
         raise UsageError(f"layers with experts and layers without are mixed: {_DESCRIBE}")
-    return _qwen3(config) | {
+    return _qwen3(config, keys=4) | {
         "ffn": config["moe_intermediate_size"],
         "experts": config["num_experts"],
         "experts_per_token": config["num_experts_per_tok"],
@@ -143,6 +176,9 @@ def _bert(config: Config) -> dict[str, Any]:
 
 
 _WITH_BIASES: Final = {"gated": False, "norm": "layer", "qkv_bias": True, "output_bias": True, "ffn_bias": True}
+
+_WINDOWS: Final = {"mistral": 4096, "mixtral": None, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096}
+"""What a missing sliding_window is, in families that have one."""
 
 FAMILIES: Final[dict[str, Callable[[Config], dict[str, Any]]]] = {
     "llama": _llama,

@@ -12,7 +12,15 @@ from lostflops.predict.costs.calibration import Calibration, read_calibration
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.topology import TOPOLOGIES, Topology, read_topology
 from lostflops.predict.estimate.estimate import Machine
-from lostflops.predict.estimate.rates import LAUNCH_NS, MeasuredRates, PublishedRates, Rates, capacity, device_named
+from lostflops.predict.estimate.rates import (
+    LAUNCH_NS,
+    MeasuredRates,
+    PartlyMeasuredRates,
+    PublishedRates,
+    Rates,
+    capacity,
+    device_named,
+)
 
 _DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
 
@@ -50,7 +58,7 @@ def _check_same(named: Device | None, measured: Calibration | None) -> None:
     if named is None or measured is None:
         return
     known = find_device(measured.device_name) if measured.device_name else None
-    if measured.device == "cpu" or known not in {None, named}:
+    if measured.device == "cpu" or (known is not None and known != named):
         raise UsageError(
             f"the calibration was measured on {known.name if known else _called(measured)}, not on {named.name}: leave "
             "out one of --calibration and --device or --topology"
@@ -81,23 +89,47 @@ def _per_host(joined: Topology | None, measured: Calibration | None) -> int:
 
 def _rates(dtype: str, device: Device | None, measured: Calibration | None) -> Rates | None:
     published = PublishedRates(device, dtype) if device else None
-    if measured is None or not (measured.matmuls and measured.memory):
+    if measured is None:
         return published
     products = [
         (one.m, one.n, one.k, 2e9 * one.m * one.n * one.k / median(one.ns))
         for one in measured.matmuls
         if one.dtype == _DTYPES[dtype] and one.ns
     ]
-    if not products:
-        if published is None:
+    if products and (bandwidths := _bandwidths(measured)):
+        return MeasuredRates(
+            source=_source(measured),
+            products=products,
+            bandwidths=bandwidths,
+            launch_ns=_launch_ns(measured),
+            peak=published.peak if published else None,
+        )
+    if published is None:
+        if measured.matmuls and measured.memory:
             raise UsageError(f"the calibration has no products in {_DTYPES[dtype]}: give --dtype or --device")
+        return None
+    return _partly(published, measured) if not products else published
+
+
+def _partly(published: PublishedRates, measured: Calibration) -> Rates:
+    bandwidths = _bandwidths(measured)
+    found = {"memory": bandwidths, "launches": any(one.ns for one in measured.launches)}
+    if not any(found.values()):
         return published
-    largest = max(one.bytes for one in measured.memory)
-    launches = [median(one.ns) for one in measured.launches if one.ns]
-    return MeasuredRates(
-        source=f"calibration of {measured.date or 'an unknown date'}",
-        products=products,
-        bandwidths=[one.bytes / median(one.ns) * 1e9 for one in measured.memory if one.bytes == largest],
-        launch_ns=min(launches, default=float(LAUNCH_NS)),
-        peak=published.peak if published else None,
-    )
+    parts = " and ".join(name for name, is_there in found.items() if is_there)
+    return PartlyMeasuredRates(published, f"{parts}: {_source(measured)}", bandwidths, _launch_ns(measured))
+
+
+def _source(measured: Calibration) -> str:
+    return f"calibration of {measured.date or 'an unknown date'}"
+
+
+def _bandwidths(measured: Calibration) -> list[float]:
+    """Bytes per second of the largest size."""
+    timed = [one for one in measured.memory if one.ns]
+    largest = max((one.bytes for one in timed), default=0)
+    return [one.bytes / median(one.ns) * 1e9 for one in timed if one.bytes == largest]
+
+
+def _launch_ns(measured: Calibration) -> float:
+    return min((median(one.ns) for one in measured.launches if one.ns), default=float(LAUNCH_NS))

@@ -156,6 +156,34 @@ class MeasuredRates:
         return Range(min(self.bandwidths), max(self.bandwidths))
 
 
+@dataclass(frozen=True, slots=True)
+class PartlyMeasuredRates:
+    """Of a calibration that has no products in the dtype: those are as published, memory and launches as measured."""
+
+    published: PublishedRates
+    measured: str
+    bandwidths: Sequence[float]
+    launch_ns: float
+
+    @property
+    def source(self) -> str:
+        return f"products as published, not measured ({self.published.source}); {self.measured}"
+
+    @property
+    def peak(self) -> float | None:
+        return self.published.peak
+
+    def flops(self, m: int, n: int, k: int) -> Range:
+        return self.published.flops(m, n, k)
+
+    def attention(self, sequence: int) -> Range:
+        return self.published.attention(sequence)
+
+    @property
+    def memory(self) -> Range:
+        return Range(min(self.bandwidths), max(self.bandwidths)) if self.bandwidths else self.published.memory
+
+
 def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return sum(log(a / b) ** 2 for a, b in zip(one, other, strict=True))
 

@@ -10,13 +10,15 @@ from lostflops.errors import UsageError
 from lostflops.predict.estimate.demand import Demand, counted, described
 from lostflops.predict.estimate.description import Job, Model, make_job, read_description, read_table
 from lostflops.predict.estimate.factory import Counted, count, is_factory
-from lostflops.predict.estimate.huggingface import is_config, model_of
+from lostflops.predict.estimate.huggingface import is_config, model_of, remarks
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     model: Model | Counted
     job: Job
+    remarks: tuple[str, ...] = ()
+    """What the model has and the estimate does not follow."""
 
 
 def request(model: str, chosen: dict[str, Any]) -> Request:
@@ -25,6 +27,11 @@ def request(model: str, chosen: dict[str, Any]) -> Request:
     if is_factory(model) and not path.exists():
         if said := [flag for name, flag in (("sequence", "--seq"), ("microbatch", "--microbatch")) if name in chosen]:
             raise UsageError(f"the inputs of {model} are its microbatch: leave out {' and '.join(said)}")
+        if "batch" in chosen:
+            raise UsageError(
+                f"how many sequences the inputs of {model} have is not known, so --batch cannot be split: "
+                "leave it out, return as inputs what a rank takes at once, or describe the model"
+            )
         built = count(model)
         # A module is as it was built: its own dtype is what it holds.
         held = {"precision": "autocast"} if built.dtype == "fp32" else {"precision": "pure", "dtype": built.dtype}
@@ -33,9 +40,10 @@ def request(model: str, chosen: dict[str, Any]) -> Request:
         raise UsageError(f"{model} is no file and no function: give a description, a config.json or file.py:function")
     fields = read_table(path)
     if is_config(fields):
-        return Request(model_of(fields, model), make_job(chosen, model))
-    found, job = read_description(path)
-    return Request(found, make_job(job | chosen, model))
+        found, job = model_of(fields, model), make_job(chosen, model)
+        return Request(found, job, remarks(fields, job.sequence))
+    found, said_of_job = read_description(path)
+    return Request(found, make_job(said_of_job | chosen, model))
 
 
 def demand_of(asked: Request, per_host: int) -> Demand:

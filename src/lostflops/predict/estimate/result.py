@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lostflops.predict.estimate.estimate import Estimate
+from lostflops.predict.estimate.estimate import HEADROOM, Estimate
 from lostflops.predict.estimate.ranges import NOTHING
 from lostflops.predict.estimate.step_time import StepTime
 from lostflops.results import Block, Field, Pair, Pairs, Result, Section, Table, Value
@@ -18,7 +18,7 @@ ACTIVATIONS: Final = {True: "compiled", False: "eager", None: "compiled to eager
 COUNTED: Final = "counted by torch: forward and backward, attention as plain products over all pairs"
 
 
-def result(found: Estimate) -> Result:
+def result(found: Estimate, remarks: tuple[str, ...] = ()) -> Result:
     blocks: list[Block] = [_model(found), _memory(found), _communication(found)]
     if found.step is not None:
         blocks.append(_step(found, found.step))
@@ -27,7 +27,7 @@ def result(found: Estimate) -> Result:
         title="Estimate before launch",
         verdict=_verdict(found),
         blocks=tuple(blocks),
-        notes=_notes(found),
+        notes=(*remarks, *_notes(found)),
         more=(_stages(found),),
     )
 
@@ -180,7 +180,26 @@ def _notes(found: Estimate) -> tuple[str, ...]:
             notes.append(f"Communication: {'; '.join(sources)}.")
         reaches = sorted({time.reach for _, time in found.step.transfers if time.reach})
         notes += [f"Extrapolated: {reach}." for reach in reaches]
+    if found.mfu is not None and found.mfu.high > 1:
+        notes.append(_above_peak(found))
+    if found.is_tight:
+        notes.append(
+            f"What is counted fits, with less than {format_bytes(HEADROOM)} left for the driver's context, NCCL's "
+            "buffers and what the allocator cannot use."
+        )
     flops = found.demand.flops
     if flops is not None:
         notes.append(f"{format_flop(flops)}: {CONVENTION if found.demand.has_tokens else COUNTED}.")
     return tuple(notes)
+
+
+def _above_peak(found: Estimate) -> str:
+    rates = found.machine.rates
+    assert rates is not None
+    assert rates.peak is not None
+    if rates.flops(0, 0, 0).high > rates.peak:
+        return "MFU is above 100% because products were measured faster than the peak that is known of this device."
+    return (
+        "MFU can be above 100% because model FLOPs have attention over all pairs, by convention, and a causal kernel "
+        "computes about half of them: compare it with MFU of the same convention and sequence only."
+    )

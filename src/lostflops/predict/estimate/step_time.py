@@ -3,8 +3,9 @@
 Each product takes the longer of its FLOPs at what its shape reaches and its bytes at the memory's rate. What lies
 between products, gradients that are added up, and the optimizer take their bytes. The low end is a compiled model whose
 communication hides behind its passes as far as it fits; the high end launches every op by itself, fuses nothing, and
-exposes all communication. Sums of tensor parallelism are exposed at both ends, because the next product waits for them.
-A pipeline of p stages and m microbatches adds p - 1 microbatches (1F1B, GPipe).
+exposes all communication; a job that is known to be eager or compiled has ends nearer to each other. Sums of tensor
+parallelism are exposed at both ends, because the next product waits for them. A pipeline of p stages and m
+microbatches adds p - 1 microbatches (1F1B, GPipe).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
 from lostflops.predict.estimate.rates import Rates
 from lostflops.predict.estimate.tensors import held
 from lostflops.predict.estimate.traffic import Transfer
-from lostflops.predict.estimate.work import FLASH_BACKWARD, Product, Work
+from lostflops.predict.estimate.work import FLASH_BACKWARD, LAUNCHED, Product, Work
 
 PASSES: Final = Range(1, 2.5)
 """How often the optimizer touches its bytes: fused once; otherwise temporaries and the norm of gradients besides."""
@@ -112,7 +113,7 @@ def _fields(one: Pass) -> tuple[Range, Range, Range]:
 def forward_pass(job: Job, work: Work, rates: Rates) -> Pass:
     computing, moved = _products(work.products, job.product_size, rates)
     attention = _at(work.attention / ATTENTION[job.attention][0], rates.attention(job.sequence))
-    return _launched(Pass(computing + attention, moved + _moved(work.moved, rates)), work.kernels, rates)
+    return _launched(Pass(computing + attention, moved + _moved(work.moved, rates)), work.launched, rates)
 
 
 def backward_pass(job: Job, work: Work, rates: Rates) -> Pass:
@@ -121,7 +122,7 @@ def backward_pass(job: Job, work: Work, rates: Rates) -> Pass:
     computing, moved = _products(tuple(turned), job.product_size, rates)
     attention = _at(work.attention * FLASH_BACKWARD / ATTENTION[job.attention][1], rates.attention(job.sequence))
     moved += _moved(work.moved * 2 + work.accumulated, rates)
-    return _launched(Pass(computing + attention, moved), 2 * work.kernels, rates)
+    return _launched(Pass(computing + attention, moved), work.launched * 2, rates)
 
 
 def _by_weight(one: Product) -> Product:
@@ -157,10 +158,12 @@ def _at(amount: float, rate: Range) -> Range:
     return Range(amount / rate.high * 1e9, amount / rate.low * 1e9)
 
 
-def _launched(one: Pass, kernels: int, rates: Rates) -> Pass:
-    """Where launches take longer than what is launched, the device waits for them; at the high end only."""
-    waited = max(0.0, kernels * rates.launch_ns - one.total.high)
-    return Pass(one.compute, one.memory, Range(0, waited))
+def _launched(one: Pass, kernels: Range, rates: Rates) -> Pass:
+    """Where launches take longer than what is launched, the device waits for them. What an eager host waits for at
+    best it waits for at worst as well, when kernels are slow and do not hide it."""
+    least, most = kernels.low * rates.launch_ns, kernels.high * rates.launch_ns
+    worst = max(most - one.total.high, most * LAUNCHED[False].low - one.total.low)
+    return Pass(one.compute, one.memory, Range(max(0.0, least - one.total.low), max(0.0, worst)))
 
 
 def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, what: str = "") -> Range:

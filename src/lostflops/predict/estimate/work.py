@@ -24,6 +24,10 @@ LOGIT_PASSES: Final = Range(3, 16)
 """How often logits are read or written: a fused loss, and one that casts to fp32 and keeps the softmax."""
 KERNELS: Final = 32
 """Of a layer forward, if nothing is fused."""
+LAUNCHED: Final = {True: Range(0, 3 / 8), False: Range(1 / 2, 1), None: Range(0, 1)}
+"""Of the kernels of a pass, how many are launched by themselves, by whether the model is compiled. Eager: half where
+norms, rotation and activation are one op each. Compiled: products, attention and some four fused kernels of a layer, or
+none where CUDA graphs replay them."""
 TILE: Final = 128
 """Tokens of a tile in fused attention, on current devices."""
 FLASH_BACKWARD: Final = 2.5
@@ -61,7 +65,8 @@ class Work:
     """Bytes outside of products and attention."""
     accumulated: Range
     """Bytes moved backward for gradients that are added up."""
-    kernels: int
+    launched: Range
+    """Kernels that a host launches one by one."""
 
 
 def model_flops(model: Model, job: Job) -> int:
@@ -120,7 +125,7 @@ def work(model: Model, job: Job, stage: int) -> Work:
         attention=4.0 * layers * (model.heads // job.tp) * model.width * pairs,
         moved=moved,
         accumulated=exactly(_accumulated(model, job, stage, mine)),
-        kernels=0 if job.compiled else KERNELS * layers,
+        launched=LAUNCHED[job.compiled] * (KERNELS * layers),
     )
 
 
