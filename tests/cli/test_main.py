@@ -14,6 +14,7 @@ FLAGS = {
     "demo": {"--out", "--ranks", "--json"},
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
     | {"--learn", "--against"},
+    "collectives": {"--ranks", "--ranks-per-host", "--calibration", "--topology", "--op", "--size", "--plot", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
     "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
     | {"--dp", "--tp", "--cp", "--pp", "--zero", "--microbatch", "--batch", "--seq"}

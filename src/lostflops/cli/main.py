@@ -10,6 +10,7 @@ import typer
 from lostflops._version import __version__
 from lostflops.cli import (
     calibrate,
+    collectives,
     comm,
     demo,
     doctor,
@@ -48,6 +49,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (hang, hang.hang),
     (estimate, estimate.estimate),
     (calibrate, calibrate.calibrate),
+    (collectives, collectives.collectives),
     (doctor, doctor.doctor),
     (watch, watch.watch),
     (sql, sql.sql),

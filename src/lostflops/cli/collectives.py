@@ -1,0 +1,104 @@
+"""`lostflops collectives`: how long collectives take on a group of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+
+if TYPE_CHECKING:
+    from lostflops.predict.costs.times import Group, Op
+
+EXAMPLE = "lostflops collectives --ranks 64 --topology dgx-h100 --op all_reduce"
+
+
+def collectives(
+    *,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Ranks of the group.", show_default=False)],
+    ranks_per_host: Annotated[
+        int | None,
+        typer.Option(
+            "--ranks-per-host",
+            min=1,
+            metavar="N",
+            help="Of the group.  [default: as many as a host has]",
+            show_default=False,
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="FILE", help="What lostflops calibrate measured.", show_default=False),
+    ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option("--topology", metavar="FILE", help="A described cluster, or its name.", show_default=False),
+    ] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--op", metavar="OP", help="Only this operation; may be given more than once.", show_default=False
+        ),
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", metavar="SIZE", help="As 25MB; may be given more than once.", show_default=False),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it here, as SVG.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell how long collectives take, and which algorithm would be fastest.
+
+    From a calibration, carried over to the group where that was not measured; else from NCCL's published model of a
+    described cluster. Each answer has an interval and says where it comes from.
+    """
+    from dataclasses import replace
+
+    from lostflops.errors import UsageError
+    from lostflops.predict.collectives import SIZES
+    from lostflops.predict.collectives import collectives as predict
+    from lostflops.predict.costs.calibration import read_calibration
+    from lostflops.predict.costs.collective_times import CollectiveTimes
+    from lostflops.predict.costs.topology import read_topology
+    from lostflops.report import svg
+    from lostflops.units import parse_bytes
+
+    if calibration is None and topology is None:
+        raise UsageError("nothing tells what collectives cost: give --calibration FILE or --topology NAME")
+    measured = None if calibration is None else read_calibration(calibration)
+    described = None if topology is None else read_topology(topology)
+    hosts = [len(host.ranks) for host in measured.hosts] if measured else []
+    usual = ranks_per_host or (max(hosts, default=0) or (described.gpus_per_host if described else ranks))
+    times = CollectiveTimes.of(calibration=measured, topology=described)
+    sizes = sorted({parse_bytes(text) for text in size}) if size else SIZES
+    result = predict(times, _group(ranks, usual), _ops(op), sizes)
+    if plot is not None:
+        with plot.open("w", encoding="utf-8") as stream:
+            svg.write(result, stream)
+    following = command("scale", "RUN", "--ranks", str(ranks), *_given(calibration, topology))
+    show(replace(result, next_command=following), as_json)
+
+
+def _group(ranks: int, per_host: int) -> Group:
+    from lostflops.predict.costs.times import Group
+
+    return Group(ranks, -(-ranks // per_host))
+
+
+def _ops(names: list[str] | None) -> tuple[Op, ...]:
+    from lostflops.errors import UsageError
+    from lostflops.predict.costs.times import OPS
+
+    if unknown := [name for name in names or () if name not in OPS]:
+        raise UsageError(f"--op {unknown[0]}: operations are {', '.join(OPS)}")
+    return tuple(op for op in OPS if not names or op in names)
+
+
+def _given(calibration: Path | None, topology: str | None) -> tuple[str | Path, ...]:
+    if calibration is not None:
+        return "--calibration", calibration
+    return ("--topology", topology) if topology is not None else ()
