@@ -2,7 +2,7 @@
 
 from typing import Final
 
-_SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
+_SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all")
 
 
 def bus_factor(op: str, size: int | None) -> float | None:

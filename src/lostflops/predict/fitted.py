@@ -53,7 +53,9 @@ class Fitted:
     def bandwidth(self, piece: Piece | None = None) -> Constant:
         """busbw in GB/s, of the largest sizes unless a piece is given; infinite where time does not grow with size."""
         beta = (piece or self.curve.pieces[-1]).beta
-        factor = bus_factor(self.key[0], self.key[2]) or 1.0
+        # Logs of nccl-tests size scatter and gather as all-gather: by the whole.
+        op = "all_gather" if self.key[0] in {"scatter", "gather"} else self.key[0]
+        factor = bus_factor(op, self.key[2]) or 1.0
         value, low, high = (factor / ns if ns > 0 else inf for ns in (beta.value, beta.high, beta.low))
         return Constant(value, low, high)
 
