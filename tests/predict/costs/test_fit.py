@@ -150,3 +150,13 @@ def test_thousands_of_sizes_are_fitted_by_their_neighbours() -> None:
     assert (piece.first, piece.last) == (sizes[0], sizes[-1])
     assert piece.alpha.low <= 50e3 <= piece.alpha.high
     assert piece.beta.value == pytest.approx(0.1, rel=0.01)
+
+
+def test_three_neighbours_off_the_line_are_a_bend_however_noisy_the_others() -> None:
+    """A token bucket: small transfers scatter from size to size, large ones lie on a line of half the rate."""
+    uneven = [0.6, 0.9, 1.1, 1.05, 1.1, 1.4, 1.0]
+    sizes = [1024 << power for power in range(13)]
+    small = [20e3 + 20 * size * factor for size, factor in zip(sizes, uneven, strict=False)]
+    large = [40 * size - 2.4e6 for size in sizes[7:]]
+    times = [[ns * (1 + 0.002 * (place - 5)) for place in range(11)] for ns in (*small, *large)]
+    assert fit(sizes, times).pieces[-1].beta.value == pytest.approx(40, rel=0.1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import comb, inf, sqrt
 from typing import Final
 
@@ -26,6 +26,7 @@ CONFIDENCE: Final = 0.99
 CHANCE: Final = 0.01
 VISIBLE: Final = 0.05
 FAR: Final = 0.25
+STRAY: Final = 0.15
 MOST_PIECES: Final = 6
 FEWEST_SIZES: Final = 3
 _MOST_EDGES: Final = 40
@@ -185,9 +186,21 @@ def _edges(points: _Points, sigma: Floats) -> Ints:
     found = [_Split.of(points, sigma, places[list(edges)]) for edges in _partitions(costs)]
     taken = found[0]
     for split in found[1:]:
-        if split.beats(taken, len(places)):
+        strays = _strays(points, taken.predicted)
+        is_bend = strays >= FEWEST_SIZES and _strays(points, split.predicted) < strays
+        if is_bend or split.beats(taken, len(places)):
             taken = split
     return taken.edges
+
+
+def _strays(points: _Points, predicted: Floats) -> int:
+    """The longest row of neighbours that a curve misses on the same side, by far more than their own samples scatter.
+    One or two were disturbed; three are a bend, however noisy other sizes are."""
+    away = points.time / np.maximum(predicted, 1e-9) - 1
+    is_stray = (points.scatter > 0) & (np.abs(away) > np.maximum(STRAY, 4 * points.scatter))
+    side = np.where(is_stray, np.sign(away), 0)
+    rows = [len(list(row)) for way, row in groupby(side.tolist()) if way]
+    return max(rows, default=0)
 
 
 def _partitions(costs: Floats) -> Iterator[tuple[int, ...]]:
