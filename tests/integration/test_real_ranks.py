@@ -159,12 +159,13 @@ def test_the_delay_is_in_the_arrivals(jobs: Jobs, job: str) -> None:
 
 @EACH_DELAY
 def test_phases_look_alike(jobs: Jobs, job: str) -> None:
-    """All wait for the slow rank inside their backward pass: by its wall time nobody is slow."""
+    """All wait for the slow rank inside their backward pass: by its wall time nobody is slow. Medians of steps, because
+    other programs can stop a rank in one of them."""
     backward, healthy = (
-        [sum(jobs.measured(name, rank, "backward")) for rank in range(RANKS)] for name in (job, "healthy")
+        [median(jobs.measured(name, rank, "backward")) for rank in range(RANKS)] for name in (job, "healthy")
     )
     assert backward[SLOW] / median(backward[rank] for rank in OTHERS) == pytest.approx(1, abs=0.1)
-    assert all(slow > fast + DELAYS / 3 for slow, fast in zip(backward, healthy, strict=True))
+    assert all(slow > fast + DELAY * 1e9 / 3 for slow, fast in zip(backward, healthy, strict=True))
 
 
 @WITH_OR_WITHOUT_DUMP
