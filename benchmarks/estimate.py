@@ -30,19 +30,18 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import msgspec
+
+from lostflops.predict.estimate.demand import described
+from lostflops.predict.estimate.description import Job, Model, convert
+from lostflops.predict.estimate.estimate import Estimate, Machine, estimate
+from lostflops.predict.estimate.huggingface import model_of
+from lostflops.predict.estimate.machine import machine
+from lostflops.predict.estimate.memory import memory
+from lostflops.predict.estimate.work import model_flops
+
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-import msgspec  # noqa: E402
-
-from lostflops.predict.estimate.demand import described  # noqa: E402
-from lostflops.predict.estimate.description import Job, Model, convert  # noqa: E402
-from lostflops.predict.estimate.estimate import Estimate, Machine, estimate  # noqa: E402
-from lostflops.predict.estimate.huggingface import model_of  # noqa: E402
-from lostflops.predict.estimate.machine import machine  # noqa: E402
-from lostflops.predict.estimate.memory import memory  # noqa: E402
-from lostflops.predict.estimate.work import model_flops  # noqa: E402
-
+sys.path.insert(0, str(ROOT / "tests"))
 LOGS = ROOT.parent / "shared" / "traces" / "pytorch__torchtitan" / "autoresearch-may19-qwen3-14b"
 LINE = re.compile(r"step:\s*(\d+).*?tps: ([\d,]+)")
 FLOPS_LIMIT = 0.01

@@ -4,14 +4,17 @@
         run(places, [["python", "rank.py"], ["python", "rank.py"]])
 
 Needs root, `ip` and `tc`; `Unavailable` says what is missing. A link is limited in both directions (`tc tbf`), so that
-what a host sends and what it receives each get the rate. Everything that was made is taken down again.
+what a host sends and what it receives each get the rate. Everything that was made is taken down again, also where the
+program is terminated.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +48,7 @@ def hosts(count: int, mbit: float | None = None) -> Iterator[list[Place]]:
     bridge = f"{prefix}-bridge"
     places = [Place(f"{prefix}-host{number}", f"10.78.0.{number + 1}") for number in range(count)]
     made: list[str] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for space in (bridge, *(place.name for place in places)):
             _do("ip", "netns", "add", space)

@@ -44,6 +44,12 @@ def test_flags_go_before_the_description(lostflops, model: Path) -> None:
     assert "give --device" in answer["verdict"]
 
 
+def test_hosts_that_nobody_described_are_said_to_be_taken(lostflops, model: Path) -> None:
+    taken = "Hosts are taken to have 8 devices: --topology or --calibration tells how many they have."
+    assert taken in json.loads(lostflops("estimate", model, "--json").out)["notes"]
+    assert taken not in json.loads(lostflops("estimate", model, "--device", "B200", "--json").out)["notes"]
+
+
 def test_a_window_that_is_not_followed_is_a_note(lostflops, tmp_path: Path) -> None:
     config = {"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 8}
     config |= {"intermediate_size": 512, "vocab_size": 1000, "sliding_window": 64}

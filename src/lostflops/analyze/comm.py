@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.facts.bandwidth import bus_factor
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
+from lostflops.ledger.call_sizes import SIZE
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.ledger.record import UNKNOWN_GROUP
 from lostflops.ledger.scope import scope
@@ -30,7 +31,7 @@ _QUERY: Final = """
     with windows(rank, start, stop) as (values {windows}),
     seen as (
         select coalesce(op, 'unknown') as op, coalesce(group_id, '{unknown}') as group_id, group_size, dtype,
-               case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end as bytes,
+               {size} as bytes,
                c.stop - c.start as dur, a.wait, c.stop - c.start - coalesce(a.wait, 0) as transfer,
                a.seen < coalesce(a.expected, a.seen) as is_partial
         from collectives c join windows w on c.rank = w.rank and c.start >= w.start and c.start < w.stop
@@ -61,7 +62,7 @@ def comm(
         wall += ledger.window.wall
         waited += sum(ledger.lines[line] for line in WAIT_LINES)
         spans += _spans(ledger)
-    query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP)
+    query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP, size=SIZE)
     rows = run.sql(query).fetchall() if spans else []
     clock = clock_of(run)
     tables = _groups(groups), _collectives(rows, limit)

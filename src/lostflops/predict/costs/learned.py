@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.ledger.call_sizes import SIZE
 from lostflops.predict.costs.calibration import Calibration, Collective, Host
 from lostflops.predict.costs.times import OPS, Group
 from lostflops.units import counted
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 _CALLS: Final = """
     with seen as (
         select a.meeting, a.is_transfer, a.seen, a.expected, a.wait, c.rank, c.op, c.dtype, c.stop - c.start as dur,
-               case when c.op = 'all_gather' then coalesce(c.bytes_out, c.bytes_in * c.group_size)
-                    when c.op = 'reduce_scatter' then coalesce(c.bytes_in, c.bytes_out * c.group_size)
-                    else coalesce(c.bytes_in, c.bytes_out) end as bytes,
+               {size} as bytes,
                r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty,
                r.device is not null and l.kind = 'thread' as is_beside
         from arrivals a join collectives c on a.rank = c.rank and a.event = c.event
@@ -53,7 +52,7 @@ def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
     """Where neither hosts nor devices are recorded, `ranks_per_host` tells which ranks share one."""
     hosts = _BY_NAME if ranks_per_host is None else f"count(distinct rank // {int(ranks_per_host)})"
     learned = _Learned()
-    for row in run.sql(_CALLS.format(hosts=hosts)).fetchall():
+    for row in run.sql(_CALLS.format(hosts=hosts, size=SIZE)).fetchall():
         learned.take(*row)
     unmatched = run.sql(
         "select count(*) from collectives c where not exists "

@@ -39,11 +39,6 @@ class Roofline:
             raise UnknownCost(f"matmuls of {dtype} were not measured; measured types: {known}")
         return self.matmuls[dtype].rate / 1000
 
-    @property
-    def bandwidth_gbs(self) -> float | None:
-        """The most that memory reached in any way."""
-        return max((reached.rate for reached in self.memory.values()), default=None)
-
 
 def roofline(calibration: Calibration) -> Roofline:
     launches = [median(one.ns) for one in calibration.launches if one.ns]

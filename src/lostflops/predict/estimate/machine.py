@@ -10,6 +10,7 @@ from lostflops.errors import UsageError
 from lostflops.facts.devices import Device, find_device
 from lostflops.predict.costs.calibration import Calibration, read_calibration
 from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.roofline import roofline
 from lostflops.predict.costs.topology import TOPOLOGIES, Topology, read_topology
 from lostflops.predict.estimate.estimate import Machine
 from lostflops.predict.estimate.rates import (
@@ -113,7 +114,7 @@ def _rates(dtype: str, device: Device | None, measured: Calibration | None) -> R
 
 def _partly(published: PublishedRates, measured: Calibration) -> Rates:
     bandwidths = _bandwidths(measured)
-    found = {"memory": bandwidths, "launches": any(one.ns for one in measured.launches)}
+    found = {"memory": bandwidths, "launches": roofline(measured).launch_ns}
     if not any(found.values()):
         return published
     parts = " and ".join(name for name, is_there in found.items() if is_there)
@@ -132,4 +133,4 @@ def _bandwidths(measured: Calibration) -> list[float]:
 
 
 def _launch_ns(measured: Calibration) -> float:
-    return min((median(one.ns) for one in measured.launches if one.ns), default=float(LAUNCH_NS))
+    return roofline(measured).launch_ns or LAUNCH_NS

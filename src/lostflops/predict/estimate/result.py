@@ -180,6 +180,9 @@ def _notes(found: Estimate) -> tuple[str, ...]:
             notes.append(f"Communication: {'; '.join(sources)}.")
         reaches = sorted({time.reach for _, time in found.step.transfers if time.reach})
         notes += [f"Extrapolated: {reach}." for reach in reaches]
+    if found.machine.times is None and found.job.ranks > 1:
+        each = counted(found.machine.per_host, "device")
+        notes.append(f"Hosts are taken to have {each}: --topology or --calibration tells how many they have.")
     if found.mfu is not None and found.mfu.high > 1:
         notes.append(_above_peak(found))
     if found.is_tight:

@@ -9,6 +9,7 @@ import numpy as np
 
 from lostflops.errors import UnknownCost
 from lostflops.ledger.accounts import Progress
+from lostflops.ledger.call_sizes import SIZE
 from lostflops.ledger.partition import partition
 from lostflops.ledger.record import UNKNOWN_GROUP, Record, records
 from lostflops.ledger.scope import scope
@@ -23,7 +24,7 @@ MOST_RANKS: Final = 16
 
 _CALLS: Final = """
     select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
-           sum(case when op = 'all_gather' then bytes_out else coalesce(bytes_in, bytes_out) end)::bigint,
+           sum({size})::bigint,
            coalesce(bool_and(seen >= coalesce(expected, seen)), false)
     from collectives left join arrivals using (rank, event)
     where rank = {rank} and event is not null group by event"""
@@ -46,7 +47,9 @@ def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress |
 
 
 def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
-    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.sql(_CALLS.format(rank=record.rank)).fetchall()}
+    told: dict[int, tuple[Any, ...]] = {
+        row[0]: row[1:] for row in run.sql(_CALLS.format(rank=record.rank, size=SIZE)).fetchall()
+    }
     own = record.communication
     columns = (own.event, own.start, own.ready, own.stop)
     for event, start, ready, stop in zip(*(column.tolist() for column in columns), strict=True):
