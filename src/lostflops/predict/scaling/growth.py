@@ -8,7 +8,6 @@ numbering, and hosts their number of ranks.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.errors import UnknownCost, UsageError
+from lostflops.facts.groups import members
 from lostflops.predict.costs.times import Group
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 GROWING: Final = ("dp_replicate", "dp")
 """Of these dimensions the first that there is."""
-_MEMBERS: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$|@(\d+(?:,\d+)+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +96,6 @@ class Growing:
     def link(self, group: str) -> str | None:
         own = self.measured(group)
         return None if own is None else "host" if own.hosts == 1 else "network"
-
-
-def members(group: str) -> tuple[int, ...]:
-    """The ranks of a group, as far as its id lists them.
-
-    >>> members("0@0-3"), members("12@1-7/2"), members("3@0,1,5"), members("unknown group")
-    ((0, 1, 2, 3), (1, 3, 5, 7), (0, 1, 5), ())
-    """
-    found = _MEMBERS.search(group)
-    if found is None:
-        return ()
-    first, last, stride, listed = found.groups()
-    if listed:
-        return tuple(map(int, listed.split(",")))
-    return tuple(range(int(first), int(last) + 1, int(stride or 1)))
 
 
 def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> Layout:

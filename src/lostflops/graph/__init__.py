@@ -1,0 +1,1 @@
+"""What waited for what: a run as a graph of tasks, and its replay."""

@@ -1,0 +1,52 @@
+"""One rank's part of a graph, as a builder makes it: tasks, edges and steps of a rank that knows of no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import Edges, LaneKind, Ns, Tasks
+
+
+class Lane(NamedTuple):
+    """`origin` is a stamp of the rank's own clock, None where another task holds the lane's first one back."""
+
+    kind: LaneKind
+    name: str
+    origin: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartSteps:
+    """As `tasks.StepEdges`, of one rank; tasks are numbered within the part."""
+
+    number: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    joined: npt.NDArray[np.bool_]
+    measured: Ns
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tasks are in the order of lanes, numbered from 0; `meeting` is NONE everywhere: who met whom is found when parts
+    are joined, by `event`. `start` and `stop` are the recorded ones, on the rank's own clock. A COMM task's `duration`
+    is 0: what it took is read off `start` and `stop` of all members."""
+
+    rank: int
+    lanes: tuple[Lane, ...]
+    tasks: Tasks
+    edges: Edges
+    steps: PartSteps
+    start: Ns
+    stop: Ns
+    words: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def no_edges() -> Edges:
+    none = np.empty(0, np.int32)
+    return Edges(none, none, np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int8))

@@ -1,0 +1,57 @@
+"""What a what-if is: a name, what it asks, what it costs, how to apply it, and a function from one graph to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lostflops.errors import UsageError
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+    from lostflops.predict.costs.times import Times
+
+
+class NotApplicable(UsageError):
+    """The run has nothing that the change would change, or does not tell what it needs; says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a change may know beside the graph. `times` tells what collectives take, from a calibration or from the
+    run's own; `job` is what the collector read once (table `job`, rank 0, values decoded), empty where nothing did;
+    `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model."""
+
+    times: Times | None
+    device: str | None = None
+    backend: str | None = None
+    job: Mapping[str, Any] = field(default_factory=dict)
+    parameters: tuple[tuple[str, int, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A changed graph. `doubt` is by what part of itself the change in step time may be wrong, for all that replaying
+    cannot know (0.2: a gain of 10 ms is 8 to 12). `notes` say what was assumed. `extra` are figures of this change
+    alone, such as a distribution of staleness."""
+
+    graph: TaskGraph
+    doubt: float
+    notes: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`form` is how to write it, such as `bucket_mb=MB`; `tried` are values that are tried when all changes are ranked
+    (none: it is not asked, because its value is the user's to know). `cost` says what it costs or risks, `how` how to
+    apply a value: the code or the flag. `apply` raises `NotApplicable`, or `UsageError` for a value it cannot read."""
+
+    name: str
+    form: str
+    about: str
+    cost: str
+    how: Callable[[str], str]
+    apply: Callable[[TaskGraph, str, Facts], Edited]
+    tried: tuple[str, ...] = ()
