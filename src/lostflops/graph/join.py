@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from lostflops.graph.tasks import (
     Edges,
     Index,
     Kind,
+    LaneKind,
     Lanes,
     Measured,
     Meetings,
@@ -150,6 +151,7 @@ _CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, ''))
     from collectives left join arrivals using (rank, event) where event is not null group by rank, event"""
 
 
+_TRANSFERS = ("send", "recv")
 _NO_FACTS = (np.empty(0, np.int64),) * 6
 
 
@@ -181,7 +183,24 @@ def _met(run: Run, graph: TaskGraph, words: _Words) -> tuple[Tasks, Meetings]:
         np.full(order.size, NONE, np.int32),
         whole.astype(np.bool_),
     )
-    return graph.tasks._replace(meeting=of_task), meetings
+    return _left(graph, graph.tasks._replace(meeting=of_task), meetings, (ready[order], words.add(_TRANSFERS)))
+
+
+def _left(graph: TaskGraph, tasks: Tasks, meetings: Meetings, known: tuple[Ns, Index]) -> tuple[Tasks, Meetings]:
+    """Threads of one host do not leave a collective together: its transfer lasts until the first has left, and what
+    each took longer is its own. Clocks of several hosts do not tell that; and one end of a transfer is found done when
+    the program asks for it."""
+    ready, transfers = known
+    told = (meetings.hosts == 1) & ~np.isin(meetings.op, transfers)
+    own = np.flatnonzero((tasks.meeting >= 0) & (graph.lanes.kind[tasks.lane] == LaneKind.COMM_THREAD))
+    own = own[told[tasks.meeting[own]]]
+    at, stop = tasks.meeting[own], graph.measured.stop[own]
+    first = ready + meetings.transfer
+    np.minimum.at(first, at, stop)
+    transfer = np.where(first >= ready, first - ready, meetings.transfer)
+    duration = tasks.duration.copy()
+    duration[own] = np.maximum(stop - (ready + transfer)[at], 0)
+    return tasks._replace(duration=duration), replace(meetings, transfer=transfer)
 
 
 def _meeting(key: tuple[int, int], call: _Call | None) -> Any:

@@ -64,7 +64,7 @@ def _on_thread(record: Record, made: Partition) -> dict[str, Ns]:
     found = {
         line: _sums(record, record.gloo.module, calls, ns) for line, ns in communication_shares(record, made.lines)
     }
-    edges, codes = _stretches(record)
+    edges, codes = stretches(record)
     stretch = np.arange(codes.size)
     for line in LINES:
         if line not in COMM_LINES:
@@ -72,7 +72,7 @@ def _on_thread(record: Record, made: Partition) -> dict[str, Ns]:
     return found
 
 
-def _stretches(record: Record) -> tuple[Ns, Codes]:
+def stretches(record: Record) -> tuple[Ns, Codes]:
     """Edges from before all to after all, and the module between each two of them."""
     placed = record.placed
     own = np.flatnonzero(placed.lane == record.training_lane)

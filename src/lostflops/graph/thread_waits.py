@@ -1,0 +1,123 @@
+"""Where the training thread of a rank without a device waits for collectives.
+
+A stretch in which communication runs and the thread neither computes nor loads is waiting, up to the last collective
+that ends in it; where none ends in it, the thread did something that nobody recorded. A reduction of gradients that
+happens to end in a short pause between two ops was not waited for there.
+
+What was not waited for is due where it was used at the latest: a reduction of gradients where its group is waited for
+next, or at the end of its step; anything else where it ended, since what comes next may need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lostflops.graph.thread_calls import Calls
+from lostflops.ledger.record import Flags, Ns
+from lostflops.store.intervals import Intervals
+
+LATE_USE: Final = ("all_reduce", "reduce_scatter")
+"""Operations whose result is used when the step ends, not when they do."""
+PAUSE: Final = 100_000
+"""Shorter stretches without compute are what comes between two ops."""
+REACTION: Final = 1_000_000
+"""Who waited goes on within this time."""
+
+
+class Wait(NamedTuple):
+    """From `start` to `stop` the thread waits for these calls; the two are equal where they had ended before."""
+
+    start: int
+    stop: int
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What the training thread did: when it got on by itself, when ops began, and its steps."""
+
+    busy: Intervals
+    ops: Ns
+    step_start: Ns
+    step_stop: Ns
+
+
+def waits(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
+    """In order of time. `asked` is when each call was asked for."""
+    found = list(_waited(calls, asked, thread))
+    awaited = {call for wait in found for call in wait.calls}
+    hidden = np.array([call for call in range(len(calls)) if call not in awaited], np.int64)
+    return sorted((*found, *_dues(calls, hidden, found, thread)))
+
+
+def _waited(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
+    """For which calls, and when; a call that starts after others have ended was waited for apart."""
+    inside = Intervals.of(thread.step_start, thread.step_stop)
+    exposed = (Intervals.of(calls.start, calls.stop) & inside) - thread.busy
+    at = np.searchsorted(exposed.start, calls.stop, "left") - 1
+    held = at >= 0
+    held[held] = calls.stop[held] <= exposed.stop[at[held]]
+    began = np.zeros(len(calls), np.int64)
+    began[held] = exposed.start[at[held]]
+    held[held] = _meant(calls, asked, began, thread)[held]
+    ended = np.flatnonzero(held)
+    ended = ended[np.lexsort((calls.stop[ended], at[ended]))]
+    found: list[Wait] = []
+    for rows in np.split(ended, np.flatnonzero(np.diff(at[ended])) + 1) if ended.size else ():
+        found += _split(calls, rows, int(exposed.start[at[rows[0]]]))
+    edges = np.unique(np.concatenate((thread.step_start, thread.step_stop)))
+    return [wait._replace(start=_after_edge(edges, wait)) for wait in found]
+
+
+def _meant(calls: Calls, asked: Ns, began: Ns, thread: Thread) -> Flags:
+    """Whether the thread waited for a call that ended while it did nothing since `began`: certainly if it did nothing
+    since it asked for it either; and likely if that took long, and it went on soon after."""
+    late_use = np.isin(calls.op, LATE_USE)
+    directly = thread.busy.within(np.minimum(asked, calls.stop), calls.stop) == 0
+    following = np.searchsorted(thread.ops, calls.stop, "left")
+    next_op = np.concatenate((thread.ops, [np.iinfo(np.int64).max]))[following]
+    meant: Flags = (calls.stop - began >= PAUSE) & (next_op - calls.stop <= REACTION)
+    certain: Flags = ~late_use | directly | meant
+    return certain
+
+
+def _split(calls: Calls, rows: Ns, began: int) -> list[Wait]:
+    """One stretch's waits, of the calls that end in it, in the order of their ends."""
+    found: list[Wait] = []
+    since, done = began, list[int]()
+    for call in rows.tolist():
+        start = int(calls.start[call])
+        if done and start >= int(calls.stop[done[-1]]):
+            found.append(Wait(since, int(calls.stop[done[-1]]), tuple(done)))
+            since, done = start, []
+        done.append(call)
+    return [*found, Wait(since, int(calls.stop[done[-1]]), tuple(done))]
+
+
+def _after_edge(edges: Ns, wait: Wait) -> int:
+    """What lies before the edge of a step counts as progress, so that the edge stands where it was recorded."""
+    last = edges[np.searchsorted(edges, wait.stop, "right") - 1]
+    return max(wait.start, int(last))
+
+
+def _dues(calls: Calls, hidden: Ns, found: list[Wait], thread: Thread) -> list[Wait]:
+    by_group: dict[str, list[int]] = {}
+    for wait in found:
+        for group in {calls.group[call] for call in wait.calls}:
+            by_group.setdefault(group, []).append(wait.stop)
+    ends = {group: np.array(sorted(times), np.int64) for group, times in by_group.items()}
+    none = np.empty(0, np.int64)
+    dues = []
+    for call in hidden.tolist():
+        stop = int(calls.stop[call])
+        time = stop
+        if calls.op[call] in LATE_USE:
+            later = (ends.get(calls.group[call], none), thread.step_stop)
+            time = min(
+                (int(times[np.searchsorted(times, stop)]) for times in later if times[-1:] >= stop), default=stop
+            )
+        dues.append(Wait(time, time, (call,)))
+    return dues
