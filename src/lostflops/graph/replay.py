@@ -65,7 +65,7 @@ def _network(graph: TaskGraph) -> Network:
         graph.follows,
         tasks.meeting,
         graph.meetings.transfer,
-        _turns(graph.meetings.link),
+        turns(graph.meetings.link),
         edges.src,
         edges.dst,
         edges.delay,
@@ -73,10 +73,10 @@ def _network(graph: TaskGraph) -> Network:
     )
 
 
-def _turns(link: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def turns(link: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The meeting that has each one's link after it, NONE for none.
 
-    >>> _turns(np.array([0, -1, 0, 1, 0], np.int32)).tolist()
+    >>> turns(np.array([0, -1, 0, 1, 0], np.int32)).tolist()
     [2, -1, 4, -1, -1]
     """
     turns = np.full(link.size, NONE, np.int32)
