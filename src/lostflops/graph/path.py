@@ -95,8 +95,8 @@ def step_end(done: Schedule, row: int) -> End:
 
 class _Bound(NamedTuple):
     """For each task what let it start, and whether by its stop or its start; for each meeting who arrived last, NONE
-    where it had to wait for its link, and which meeting had the link before. `members` are in the order of meetings, and
-    `opens` says where each meeting's begin."""
+    where it had to wait for its link, and which meeting had the link before. `members` are in the order of meetings,
+    and `opens` says where each meeting's begin."""
 
     before: Index
     at_stop: Flags

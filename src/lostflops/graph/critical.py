@@ -1,0 +1,222 @@
+"""Which ranks and which tasks does the step time hang on?
+
+A run becomes a graph of tasks and is replayed; from the end of each step, on the rank that ends it last, one walks back
+over what let each task start, to the step's start. Whatever is not on that path could take longer without a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.errors import UsageError
+from lostflops.graph.build import build
+from lostflops.graph.held import Held, held, stretches
+from lostflops.graph.path import Led, Path, critical_paths, step_end
+from lostflops.graph.replay import Schedule, replay
+from lostflops.ledger.lines import LINES
+from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table
+from lostflops.units import counted, format_share
+
+if TYPE_CHECKING:
+    from lostflops.ledger.accounts import Progress
+    from lostflops.store.run import Run
+
+TOP: Final = 10
+_LARGE_ERROR: Final = 0.05
+"""Of the replay, relative: above it the path is that of another run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A path for each of `steps`."""
+
+    done: Schedule
+    steps: tuple[int, ...]
+    paths: tuple[Path, ...]
+    held: Held
+
+    @property
+    def total(self) -> int:
+        return int(self.held.ns.sum())
+
+    @property
+    def error(self) -> float:
+        measured = float(self.done.graph.steps.measured.mean())
+        return self.done.mean_step / measured - 1 if measured else float("nan")
+
+
+def critical(run: Run, *, step: int | None = None, top: int = TOP, progress: Progress | None = None) -> Result:
+    """Over all steps that were recorded, or of one."""
+    return critical_of(replay(build(run, progress)), step=step, top=top)
+
+
+def critical_of(done: Schedule, *, step: int | None = None, top: int = TOP) -> Result:
+    rows = _last_rows(done, step)
+    paths = critical_paths(done, [step_end(done, row) for row in rows])
+    numbers = tuple(done.graph.steps.number[rows].tolist())
+    found = _Found(done, numbers, tuple(paths), held(done.graph, paths))
+    if not found.total:
+        raise UsageError("no step took any time")
+    return Result(
+        name="path",
+        title="Critical path",
+        verdict=_verdict(found),
+        blocks=(_figures(found), _lines(found), _ranks(found), _tasks(found, top), _stretches(found, top)),
+        notes=tuple(_notes(found)),
+    )
+
+
+def _last_rows(done: Schedule, step: int | None) -> list[int]:
+    """For each step the row of the rank that ends it last, of several the first."""
+    steps, stop = done.graph.steps, done.step_edges[1]
+    numbers = np.unique(steps.number).tolist()
+    if step is not None and step not in numbers:
+        known = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
+        raise UsageError(f"step {step} is not in the run; recorded are {known}")
+    chosen = numbers if step is None else [step]
+    own = [np.flatnonzero(steps.number == number) for number in chosen]
+    return [int(rows[stop[rows].argmax()]) for rows in own]
+
+
+def _by_rank(found: _Found) -> list[tuple[int, int, int, int]]:
+    """Rank, ns outside collectives, ns in them, and how often others waited for it; most first."""
+    pieces = found.held
+    waited = _waited_for(found)
+    rows = []
+    for rank in found.done.graph.ranks:
+        own = pieces.rank == rank
+        alone = int(pieces.ns[own & ~pieces.met].sum())
+        rows.append((rank, alone, int(pieces.ns[own & pieces.met].sum()), waited.get(rank, 0)))
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def _waited_for(found: _Found) -> dict[int, int]:
+    """How often the path turned to a rank because it arrived last."""
+    ranks = found.done.graph.rank
+    turned = np.concatenate([ranks[path.task[:-1]][path.led[1:] == Led.MEETING] for path in found.paths])
+    return dict(zip(*(column.tolist() for column in np.unique(turned, return_counts=True)), strict=True))
+
+
+def _changes(found: _Found) -> int:
+    ranks = found.done.graph.rank
+    return sum(int((np.diff(ranks[path.task]) != 0).sum()) for path in found.paths)
+
+
+def _by_line(found: _Found) -> list[tuple[str, int]]:
+    sums = np.zeros(len(LINES), np.int64)
+    np.add.at(sums, found.held.line, found.held.ns)
+    return list(zip(LINES, sums.tolist(), strict=True))
+
+
+def _verdict(found: _Found) -> str:
+    lines = sorted(_by_line(found), key=lambda one: -one[1])
+    most = " and ".join(f"{format_share(ns / found.total)} {line}" for line, ns in lines[:2] if ns)
+    rank, alone, _, waited = _by_rank(found)[0]
+    said = f"The step time hangs on {most}"
+    if len(found.done.graph.ranks) == 1:
+        return f"{said}."
+    late = f", which arrives last {counted(waited, 'time')}" if waited else ""
+    return f"{said}; rank {rank} holds {format_share(alone / found.total)} of it outside collectives{late}."
+
+
+def _figures(found: _Found) -> Pairs:
+    count = len(found.steps)
+    items = (
+        Pair("steps", count, "count"),
+        Pair("step_ns", round(found.total / count), "ns", "step, on the rank that ends it last"),
+        Pair("rank_changes", _changes(found) / count, "rate", "changes of rank per step"),
+        Pair("tasks", round(sum(path.task.size for path in found.paths) / count), "count", "tasks on it per step"),
+        Pair("of_tasks", len(found.done.graph.tasks), "count", "tasks in all"),
+        Pair("replay_error", found.error, "share", "error of the replay"),
+    )
+    return Pairs("path", "The path", items)
+
+
+def _lines(found: _Found) -> Lines:
+    items = tuple(Line(line, ns, ns / found.total) for line, ns in _by_line(found) if ns)
+    return Lines("lines", "By line of the ledger", items, found.total, len(found.steps), "step")
+
+
+def _ranks(found: _Found) -> Table:
+    count = len(found.steps)
+    fields = (
+        Field("rank"),
+        Field("own_ns", "ns", "outside collectives"),
+        Field("own_share", "share", "share"),
+        Field("collective_ns", "ns", "in collectives"),
+        Field("last_arrivals", "count", "times last"),
+    )
+    rows = tuple(
+        (rank, round(own / count), own / found.total, round(met / count), waited)
+        for rank, own, met, waited in _by_rank(found)
+    )
+    return Table("ranks", "By rank, per step", fields, rows, most_shown=8)
+
+
+def _tasks(found: _Found, top: int) -> Table:
+    pieces, count = found.held, len(found.steps)
+    ns = np.bincount(pieces.what, weights=pieces.ns, minlength=len(pieces.names))
+    times = np.bincount(pieces.what[pieces.ns > 0], minlength=len(pieces.names))
+    order = [what for what in np.lexsort((np.arange(ns.size), -ns)).tolist() if ns[what]]
+    fields = (
+        Field("kind"),
+        Field("name"),
+        Field("ns", "ns", "per step"),
+        Field("share", "share"),
+        Field("count", "rate", "times per step"),
+    )
+    rows = tuple(
+        (*pieces.names[what], round(ns[what] / count), ns[what] / found.total, float(times[what] / count))
+        for what in order[:top]
+    )
+    return Table("tasks", "By task", fields, rows, left_out=len(order) - len(rows))
+
+
+def _stretches(found: _Found, top: int) -> Table:
+    """Of the step of median length, since a mean of stretches would be none of them."""
+    lengths = [path.length for path in found.paths]
+    shown = int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])
+    every = stretches(found.held.take(found.held.path == shown))
+    longest = sorted(every, key=lambda one: (-one.ns, one.start))[:top]
+    begin = int(found.paths[shown].start[0])
+    fields = (
+        Field("start_ns", "ns", "after"),
+        Field("ns", "ns", "takes"),
+        Field("share", "share"),
+        Field("rank"),
+        Field("line"),
+        Field("kind"),
+        Field("name", label="most of it"),
+        Field("tasks", "count"),
+        Field("led", shown=False),
+    )
+    rows = tuple(
+        (one.start - begin, one.ns, one.ns / lengths[shown], one.rank, one.line, *one.what, one.tasks, _led(one.led))
+        for one in sorted(longest, key=lambda one: one.start)
+    )
+    title = f"Longest stretches of step {found.steps[shown]}, in order"
+    return Table("stretches", title, fields, rows, left_out=len(every) - len(rows))
+
+
+def _led(led: Led) -> str:
+    return led.name.lower()
+
+
+def _notes(found: _Found) -> Iterator[str]:
+    if abs(found.error) > _LARGE_ERROR:
+        yield (
+            f"The replay is off by {format_share(abs(found.error))}: the graph lacks something that held the run, and "
+            "its path may be another one."
+        )
+    if not np.isin(found.done.graph.steps.number, found.steps).all():
+        yield f"Of step {_listed(found.steps)} alone."
+    yield "What is not on the path has slack: making it faster gains nothing before the path is shorter."
+    yield from found.done.graph.notes
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return ", ".join(map(str, steps))

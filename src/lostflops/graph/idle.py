@@ -1,0 +1,136 @@
+"""Why nothing runs on a rank of a schedule: what its host did, or that work was queued and had to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.replay import Schedule
+from lostflops.graph.tasks import DEVICE_KINDS, Because, Kind, LaneKind, Ns
+from lostflops.ledger.lines import LINES
+from lostflops.store.intervals import Intervals
+
+Rows = npt.NDArray[np.int64]
+_NEVER: Final = np.iinfo(np.int64).max
+_BY_HOST: Final = ("idle.data", "idle.alloc", "idle.compile", "idle.host", "idle.python")
+"""In the order of the ledger. What else a host's task may stand on is dispatch, `idle.host`."""
+
+
+def thread_idle(done: Schedule, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
+    """On a rank without a device: by the line of the task that its host's lane is at, else Python."""
+    yield from _host_lines(_host(done, rows), idle)
+
+
+def device_idle(done: Schedule, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
+    """By the task that ends each gap, and what the host did until it was handed over."""
+    start, stop = idle.start, idle.stop
+    launch = _launches(done, rows, stop)
+    known = launch.call < _NEVER
+    begin = np.clip(launch.call, start, stop)
+    over = np.maximum(launch.returned, np.where(launch.call >= start, launch.arrived, 0))
+    until = np.clip(over, begin, stop)
+    host = _host(done, rows)
+    began = int(host.start.min()) if host.start.size else _NEVER
+    yield "unexplained", Intervals.of(start[known], np.minimum(begin, began)[known])
+    before = Intervals.of(start[known], begin[known])
+    yield "idle.data", before & host.spans("idle.data")
+    yield "idle.sync", Intervals.of(start[known], _refilled(host, start, begin)[known])
+    yield from _host_lines(host, before)
+    yield "idle.host", Intervals.of(begin[known], until[known])
+    yield "idle.dependency", Intervals.of(until[known], stop[known])
+    queued = ~known & (launch.latest < start)
+    yield "idle.dependency", Intervals.of(start[queued], stop[queued])
+
+
+class _Host(NamedTuple):
+    """Tasks of a rank's host, each from when its lane came to it: what it then waits for is its own time."""
+
+    start: Ns
+    stop: Ns
+    kind: npt.NDArray[np.int8]
+    line: npt.NDArray[np.int8]
+
+    def spans(self, line: str) -> Intervals:
+        own = self.line == LINES.index(line)
+        return Intervals.of(self.start[own], self.stop[own])
+
+
+def _host(done: Schedule, rows: Rows) -> _Host:
+    graph, tasks = done.graph, done.graph.tasks
+    own = rows[graph.lanes.kind[tasks.lane[rows]] == LaneKind.HOST]
+    free = np.where(graph.follows[own], done.stop[own - 1] + tasks.gap[own - 1], done.start[own])
+    known = np.isin(tasks.line[own], [LINES.index(line) for line in _BY_HOST])
+    line = np.where(known, tasks.line[own], LINES.index("idle.host")).astype(np.int8)
+    return _Host(np.minimum(free, done.start[own]), done.stop[own], tasks.kind[own], line)
+
+
+def _host_lines(host: _Host, free: Intervals) -> Iterator[tuple[str, Intervals]]:
+    """By the line of the task that the host is at; between tasks it is Python."""
+    for line in _BY_HOST[:-1]:
+        yield line, free & host.spans(line)
+    yield "idle.python", free
+
+
+class _Launches(NamedTuple):
+    """Of what ends each gap: when the call that launched it began and returned, and when it had arrived; _NEVER where
+    no launch is known. `latest` is when it was launched at the latest, since a stream runs its work in order."""
+
+    call: Ns
+    returned: Ns
+    arrived: Ns
+    latest: Ns
+
+
+def _launches(done: Schedule, rows: Rows, stop: Ns) -> _Launches:
+    graph, edges = done.graph, done.graph.edges
+    device = rows[np.isin(graph.tasks.kind[rows], DEVICE_KINDS)]
+    launching = edges.take(edges.because == Because.LAUNCH)
+    src = launching.src
+    given = np.where(launching.after_start, done.start[src], done.stop[src]) + launching.delay
+    call, returned, arrived = (
+        _of_target(launching.dst, column, len(graph.tasks))[device]
+        for column in (done.start[src], done.stop[src], given)
+    )
+    latest = _latest(graph.tasks.lane[device], call)
+    order = np.lexsort((latest, call, done.start[device]))
+    starts = done.start[device][order]
+    at = np.minimum(np.searchsorted(starts, stop), max(starts.size - 1, 0))
+    ends = starts[at] == stop
+    chosen = order[at]
+    columns = (np.where(ends, column[chosen], _NEVER) for column in (call, returned, arrived, latest))
+    return _Launches(*columns)
+
+
+def _of_target(dst: npt.NDArray[np.int32], values: Ns, size: int) -> Ns:
+    column = np.full(size, _NEVER, np.int64)
+    column[dst] = values
+    return column
+
+
+def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:
+    """The earliest launch of each task and of those behind it on its lane."""
+    latest = call.copy()
+    for one in np.unique(lane).tolist():
+        own = lane == one
+        latest[own] = np.minimum.accumulate(call[own][::-1])[::-1]
+    return latest
+
+
+def _refilled(host: _Host, start: Ns, begin: Ns) -> Ns:
+    """For each gap until when its host refills the queue: the first launch after the return of a call that still
+    blocked when the gap began; its own start where none did."""
+    blocking, launches = np.flatnonzero(host.kind == Kind.SYNC), np.sort(host.start[host.kind == Kind.LAUNCH])
+    refilled = start.copy()
+    if not blocking.size or not launches.size:
+        return refilled
+    blocking = blocking[np.argsort(host.start[blocking], kind="stable")]
+    at = np.searchsorted(host.start[blocking], start, side="right") - 1
+    returned = np.maximum.accumulate(host.stop[blocking])[np.maximum(at, 0)]
+    following = np.searchsorted(launches, returned)
+    first = np.where(following < launches.size, launches[np.minimum(following, launches.size - 1)], _NEVER)
+    waited = (at >= 0) & (first > start) & (returned >= start)
+    refilled[waited] = np.minimum(first, begin)[waited]
+    return refilled
