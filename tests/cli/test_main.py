@@ -23,6 +23,7 @@ FLAGS = {
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "path": {"RUN", "--step", "--top", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},
     "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},
     "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},

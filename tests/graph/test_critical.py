@@ -60,7 +60,7 @@ def test_lines_ranks_and_tasks_of_all_steps(done):
     assert ("pause", "launch latency") in [(row["kind"], row["name"]) for row in told["tasks"]]
     assert told["verdict"] == (
         "The step time hangs on 77.8% compute and 15.6% comm.transfer; rank 1 holds 57.8% of it outside collectives, "
-        "which arrives last 2 times."
+        "and others wait for it 2 times."
     )
 
 

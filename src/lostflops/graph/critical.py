@@ -44,9 +44,9 @@ class _Found:
         return int(self.held.ns.sum())
 
     @property
-    def error(self) -> float:
+    def error(self) -> float | None:
         measured = float(self.done.graph.steps.measured.mean())
-        return self.done.mean_step / measured - 1 if measured else float("nan")
+        return self.done.mean_step / measured - 1 if measured else None
 
 
 def critical(run: Run, *, step: int | None = None, top: int = TOP, progress: Progress | None = None) -> Result:
@@ -119,7 +119,7 @@ def _verdict(found: _Found) -> str:
     said = f"The step time hangs on {most}"
     if len(found.done.graph.ranks) == 1:
         return f"{said}."
-    late = f", which arrives last {counted(waited, 'time')}" if waited else ""
+    late = f", and others wait for it {counted(waited, 'time')}" if waited else ""
     return f"{said}; rank {rank} holds {format_share(alone / found.total)} of it outside collectives{late}."
 
 
@@ -207,9 +207,9 @@ def _led(led: Led) -> str:
 
 
 def _notes(found: _Found) -> Iterator[str]:
-    if abs(found.error) > _LARGE_ERROR:
+    if (error := abs(found.error or 0)) > _LARGE_ERROR:
         yield (
-            f"The replay is off by {format_share(abs(found.error))}: the graph lacks something that held the run, and "
+            f"The replay is off by {format_share(error)}: the graph lacks something that held the run, and "
             "its path may be another one."
         )
     if not np.isin(found.done.graph.steps.number, found.steps).all():
