@@ -43,7 +43,8 @@ class Kind(IntEnum):
     COPY = 6
     """Copies or sets memory of the device."""
     MARK = 7
-    """Takes no time: the edge of a step, or a point that others wait for."""
+    """Takes no time: the edge of a step, or a point that others wait for. On a stream, how long it stood still for what
+    was not recorded."""
     LOAD = 8
     """A loader's worker makes a batch."""
 

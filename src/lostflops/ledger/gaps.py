@@ -184,7 +184,7 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
     blocker, refilled = np.full(start.size, -1, np.int64), start.copy()
     device = record.device
     launches = np.sort(record.host.start[np.unique(device.launch[device.launch >= 0])])
-    blocking = _blocking_calls(record)
+    blocking = blocking_calls(record)
     for lane in distinct(lanes[lanes >= 0]):
         rows = blocking[np.isin(record.host.lane[blocking], [lane, record.training_lane])]
         if not rows.size:
@@ -209,7 +209,7 @@ def _running_argmax(values: Ns) -> Codes:
     return np.maximum.accumulate(np.where(new, np.arange(values.size), 0))
 
 
-def _blocking_calls(record: Record) -> Codes:
+def blocking_calls(record: Record) -> Codes:
     """Calls that wait for the device: those named so, and copies through pageable memory that returned only after the
     copy had ended. Other asynchronous copies may end before their call returns, and yet nobody waited."""
     host, device = record.host, record.device
