@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from lostflops.graph.tasks import (
     TaskGraph,
     Tasks,
 )
+from lostflops.graph.thread_meetings import ends_in_order, left, on_one_host
 from lostflops.ledger.call_sizes import SIZE
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def join(run: Run, parts: Sequence[Part]) -> TaskGraph:
     measured = Measured(np.concatenate(began) - zero, np.concatenate(ended) - zero)
     lanes = _lanes(parts, words, clocks, zero)
     graph = TaskGraph(tasks, edges, _no_meetings(), lanes, steps, measured, (), _noted(parts))
-    tasks, meetings = _met(run, graph, words)
+    tasks, meetings = _met(run, graph, words, _late(parts))
     made = TaskGraph(tasks, edges, meetings, lanes, steps, measured, words.all, graph.notes)
     made.self_check()
     return made
@@ -144,24 +145,28 @@ class _Call:
     ranks: int | None
     seen: int
     expected: int | None
+    peer: int | None
 
 
 _CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, '')), any_value({SIZE}),
-    any_value(coalesce(group_id, '')), any_value(group_size), any_value(seen), any_value(expected)
+    any_value(coalesce(group_id, '')), any_value(group_size), any_value(seen), any_value(expected), any_value(peer)
     from collectives left join arrivals using (rank, event) where event is not null group by rank, event"""
 
 
-_TRANSFERS = ("send", "recv")
 _NO_FACTS = (np.empty(0, np.int64),) * 6
 
 
-def _met(run: Run, graph: TaskGraph, words: _Words) -> tuple[Tasks, Meetings]:
+def _met(run: Run, graph: TaskGraph, words: _Words, late: Index) -> tuple[Tasks, Meetings]:
     rows = np.flatnonzero(graph.tasks.kind == Kind.COMM)
     told = {(rank, event): _Call(*call) for rank, event, *call in run.sql(_CALLS).fetchall()}
     keys = list(zip(graph.rank[rows].tolist(), graph.tasks.event[rows].tolist(), strict=True))
     calls = [told.get(key) for key in keys]
+    ends = _transfers(graph, rows, keys, calls)
     number: dict[Any, int] = {}
-    of_row = [number.setdefault(_meeting(key, call), len(number)) for key, call in zip(keys, calls, strict=True)]
+    of_row = [
+        number.setdefault(ends.get(key, _meeting(key, call)), len(number))
+        for key, call in zip(keys, calls, strict=True)
+    ]
     meeting = np.array(of_row, np.int32)
     took, ready, attended = _taken(graph, rows, meeting, len(number))
     order = np.argsort(ready, kind="stable")
@@ -183,24 +188,35 @@ def _met(run: Run, graph: TaskGraph, words: _Words) -> tuple[Tasks, Meetings]:
         np.full(order.size, NONE, np.int32),
         whole.astype(np.bool_),
     )
-    return _left(graph, graph.tasks._replace(meeting=of_task), meetings, (ready[order], words.add(_TRANSFERS)))
+    tasks = graph.tasks._replace(meeting=of_task)
+    return left(graph, tasks, meetings, on_one_host(graph, tasks, order.size, hosts), late)
 
 
-def _left(graph: TaskGraph, tasks: Tasks, meetings: Meetings, known: tuple[Ns, Index]) -> tuple[Tasks, Meetings]:
-    """Threads of one host do not leave a collective together: its transfer lasts until the first has left, and what
-    each took longer is its own. Clocks of several hosts do not tell that; and one end of a transfer is found done when
-    the program asks for it."""
-    ready, transfers = known
-    told = (meetings.hosts == 1) & ~np.isin(meetings.op, transfers)
-    own = np.flatnonzero((tasks.meeting >= 0) & (graph.lanes.kind[tasks.lane] == LaneKind.COMM_THREAD))
-    own = own[told[tasks.meeting[own]]]
-    at, stop = tasks.meeting[own], graph.measured.stop[own]
-    first = ready + meetings.transfer
-    np.minimum.at(first, at, stop)
-    transfer = np.where(first >= ready, first - ready, meetings.transfer)
-    duration = tasks.duration.copy()
-    duration[own] = np.maximum(stop - (ready + transfer)[at], 0)
-    return tasks._replace(duration=duration), replace(meetings, transfer=transfer)
+def _late(parts: Sequence[Part]) -> Index:
+    begins = np.cumsum([0, *(len(part.tasks) for part in parts)])
+    return np.concatenate([part.late + begin for part, begin in zip(parts, begins[:-1].tolist(), strict=True)]).astype(
+        np.int32
+    )
+
+
+def _transfers(
+    graph: TaskGraph, rows: Ns, keys: Sequence[tuple[int, int]], calls: Sequence[_Call | None]
+) -> dict[tuple[int, int], Any]:
+    """Meetings of sends and receives that threads of the host ran."""
+    ends: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+    known = {key: call.meeting for key, call in zip(keys, calls, strict=True) if call and call.meeting is not None}
+    on_thread = graph.lanes.kind[graph.tasks.lane[rows]] == LaneKind.COMM_THREAD
+    for thread, key, call in zip(on_thread.tolist(), keys, calls, strict=True):
+        if thread and call is not None and call.peer is not None and call.op in {"send", "recv"}:
+            sends = call.op == "send"
+            pair = (key[0], call.peer) if sends else (call.peer, key[0])
+            ends.setdefault(pair, ([], []))[0 if sends else 1].append(key)
+    return {
+        end: (pair, number)
+        for pair, both in ends.items()
+        for number, met in enumerate(ends_in_order(*both, known))
+        for end in met
+    }
 
 
 def _meeting(key: tuple[int, int], call: _Call | None) -> Any:

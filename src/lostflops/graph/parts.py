@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,8 @@ class PartSteps:
 class Part:
     """Tasks are in the order of lanes, numbered from 0; `meeting` is NONE everywhere: who met whom is found when parts
     are joined, by `event`. `start` and `stop` are the recorded ones, on the rank's own clock. A COMM task's `duration`
-    is 0: what it took is read off `start` and `stop` of all members."""
+    is 0: what it took is read off `start` and `stop` of all members. `late` are COMM tasks that may have stopped
+    earlier: the program found them done when it asked."""
 
     rank: int
     lanes: tuple[Lane, ...]
@@ -45,6 +46,7 @@ class Part:
     stop: Ns
     words: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    late: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def no_edges() -> Edges:

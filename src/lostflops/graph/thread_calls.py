@@ -27,7 +27,7 @@ _TRANSFERS: Final = ("send", "recv")
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """In the order in which they started. `lane` is an index into `lanes`, their names; `asked` the host row of the op
+    """In the order of recording. `lane` is an index into `lanes`, their names; `asked` the host row of the op
     that asked for each, NONE where none was recorded. `transfer` says that it is one end of a send."""
 
     event: Codes
@@ -61,15 +61,20 @@ def calls(run: Run, record: Record) -> Calls:
     names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
     lanes = tuple(dict.fromkeys(names))
     op = _texts([op for _, _, op, _ in rows])
+    transfer = np.isin(op, _TRANSFERS)
+    asked = _asked(record, start, op)
+    posted = transfer & (asked >= 0)
+    # What is sent or received is recorded from after it was handed over.
+    start[posted] = record.host.start[asked[posted]]
     return Calls(
         event,
         start,
         stop,
         np.array([lanes.index(name) for name in names], np.int64),
-        _asked(record, start, op),
+        asked,
         op,
         _texts([group or UNKNOWN_GROUP for _, group, *_ in rows]),
-        np.array([op in _TRANSFERS for _, _, op, _ in rows], np.bool_),
+        transfer,
         lanes,
     )
 

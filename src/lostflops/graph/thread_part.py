@@ -15,7 +15,7 @@ from lostflops.graph.parts import Lane, Part, PartSteps
 from lostflops.graph.tasks import NONE, Because, Edges, Kind, LaneKind, Tasks
 from lostflops.graph.thread_calls import Calls, calls
 from lostflops.graph.thread_host import Spans, Stretches, spans, stretches
-from lostflops.graph.thread_waits import Thread, Wait, waits
+from lostflops.graph.thread_waits import Thread, Wait, found_late, waits
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.modules import stretches as module_stretches
@@ -39,7 +39,7 @@ def thread_part(run: Run, record: Record, edges: Window) -> Part:
     thread = Thread(did.compute | did.data, np.sort(ops), edges.start, edges.stop)
     waited = waits(made, asked, thread)
     host = _host(record, did, edges, waited, np.concatenate((asked, made.start, made.stop)))
-    return _part(record, edges, host, _Issued(made, asked))
+    return _part(record, edges, host, _Issued(made, asked, found_late(made, asked, thread, waited)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class _Host:
 class _Issued:
     calls: Calls
     asked: Ns
+    late: Codes
 
     def lag(self) -> Ns:
         """From asking to starting, where a worker was free: what a call stood in the queue is left to the replay."""
@@ -124,6 +125,7 @@ def _part(record: Record, edges: Window, host: _Host, issued: _Issued) -> Part:
         np.concatenate((host.start, made.start[order])),
         np.concatenate((host.stop, made.stop[order])),
         words,
+        late=row[issued.late],
     )
 
 

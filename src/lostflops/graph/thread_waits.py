@@ -53,6 +53,14 @@ def waits(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
     return sorted((*found, *_dues(calls, hidden, found, thread)))
 
 
+def found_late(calls: Calls, asked: Ns, thread: Thread, waited: list[Wait]) -> Ns:
+    """Sends and receives that may have ended before: the thread did other things, and hardly waited for them."""
+    took = np.zeros(len(calls), np.int64)
+    for wait in waited:
+        took[list(wait.calls)] = wait.stop - wait.start
+    return np.flatnonzero(calls.transfer & (took < PAUSE) & (thread.busy.within(asked, calls.stop) > 0))
+
+
 def _waited(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
     """For which calls, and when; a call that starts after others have ended was waited for apart."""
     inside = Intervals.of(thread.step_start, thread.step_stop)
