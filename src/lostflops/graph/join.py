@@ -174,9 +174,9 @@ def _met(run: Run, graph: TaskGraph, words: _Words, late: Index) -> tuple[Tasks,
     place[order] = np.arange(order.size, dtype=np.int32)
     of_task = np.full(len(graph.tasks), NONE, np.int32)
     of_task[rows] = place[meeting]
-    facts = dict(zip(of_row, calls, strict=True))
+    facts = dict(zip(of_row, zip(keys, calls, strict=True), strict=True))
     hosts = dict(run.sql("select rank, host from ranks").fetchall())
-    described = zip(*(_described(facts[i], int(attended[i]), words, hosts) for i in order.tolist()), strict=True)
+    described = zip(*(_described(*facts[i], int(attended[i]), (words, hosts)) for i in order.tolist()), strict=True)
     size, op, group, ranks, across, whole = (np.array(column) for column in described) if order.size else _NO_FACTS
     meetings = Meetings(
         took[order],
@@ -232,15 +232,18 @@ def _taken(graph: TaskGraph, rows: Ns, meeting: Index, count: int) -> tuple[Ns, 
     return np.maximum(took, 0), ready, np.bincount(meeting, minlength=count)
 
 
-def _described(call: _Call | None, attended: int, words: _Words, hosts: dict[int, str | None]) -> Iterator[int | bool]:
+def _described(
+    key: tuple[int, int], call: _Call | None, attended: int, known: tuple[_Words, dict[int, str | None]]
+) -> Iterator[int | bool]:
     """Size, operation, group, its ranks and hosts, and whether all members are there."""
+    words, hosts = known
     op, group = (call.op, call.group) if call else ("", "")
-    own = members(group)
+    own = members(group) or ((key[0], call.peer) if call and call.peer is not None else ())
     ranks = len(own) or (call.ranks if call else None) or 0
-    known = {hosts.get(rank) for rank in own}
+    across = {hosts.get(rank) for rank in own}
     yield NONE if call is None or call.size is None else call.size
     yield int(words.add([op])[0])
     yield int(words.add([group])[0])
     yield ranks
-    yield 0 if not own or None in known else len(known)
+    yield 0 if not own or None in across else len(across)
     yield attended >= ((call.expected if call else None) or ranks or 2)

@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.graph.links import shares
 from lostflops.ledger.partition import Partition
 from lostflops.store.intervals import Intervals
 
@@ -201,22 +202,10 @@ def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued,
     alone = np.array([call.stop - call.ready for call in calls], np.float64)
     for link in {link for link in links if link is not None}:
         rows = [i for i, own in enumerate(links) if own == link]
-        alone[rows] = _shares([calls[i].ready for i in rows], [calls[i].stop for i in rows])
+        alone[rows] = shares(
+            np.array([calls[i].ready for i in rows], np.int64), np.array([calls[i].stop for i in rows], np.int64)
+        )
     return tuple(
         Queued(call.lane, float(call.ready - call.start), own, link)
         for call, own, link in zip(calls, alone.tolist(), links, strict=True)
     )
-
-
-def _shares(ready: Sequence[int], stop: Sequence[int]) -> npt.NDArray[np.float64]:
-    """What each would have taken alone, had all that moved data at once shared their link evenly.
-
-    >>> _shares([0, 10], [20, 20]).tolist()
-    [15.0, 5.0]
-    """
-    starts, stops = np.asarray(ready, np.int64), np.asarray(stop, np.int64)
-    edges = np.unique(np.concatenate((starts, stops)))
-    moving = np.searchsorted(np.sort(starts), edges, "right") - np.searchsorted(np.sort(stops), edges, "right")
-    own = np.concatenate(([0.0], np.cumsum(np.diff(edges) / np.maximum(moving[:-1], 1))))
-    shares: npt.NDArray[np.float64] = own[np.searchsorted(edges, stops)] - own[np.searchsorted(edges, starts)]
-    return shares

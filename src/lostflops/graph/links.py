@@ -1,0 +1,59 @@
+"""Which collectives share a link: those of a group that threads of a host run, of which several can move data at once.
+
+Recorded durations of collectives that overlap hold each other. Each gets what it would have taken alone, had those at
+once shared their link evenly, and from then on they take turns in the order in which they were ready. The last of them
+ends as recorded; one before it somewhat earlier, where both were under way. Groups in which a later call often ends
+before an earlier one do not take turns, and keep what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import NONE, LaneKind, Ns, TaskGraph
+
+OUT_OF_TURN: Final = 0.2
+"""Of a group's overlapping neighbours that end in another order than they were ready: with more, they take no turns."""
+
+
+def linked(graph: TaskGraph) -> TaskGraph:
+    """With links, and transfers as each would take alone; sends and receives have links of their own."""
+    tasks, meetings = graph.tasks, graph.meetings
+    rows = np.flatnonzero((tasks.meeting >= 0) & (graph.lanes.kind[tasks.lane] == LaneKind.COMM_THREAD))
+    ready = np.zeros(len(meetings), np.int64)
+    np.maximum.at(ready, tasks.meeting[rows], graph.measured.start[rows])
+    chosen = np.zeros(len(meetings), np.bool_)
+    chosen[tasks.meeting[rows]] = True
+    chosen &= ~np.isin(meetings.op, [graph.word("send"), graph.word("recv")])
+    link, transfer = meetings.link.copy(), meetings.transfer.copy()
+    for group in np.unique(meetings.group[chosen]).tolist():
+        own = np.flatnonzero(chosen & (meetings.group == group))
+        own = own[np.argsort(ready[own], kind="stable")]
+        stop = ready[own] + transfer[own]
+        if _in_turn(ready[own], stop):
+            link[own] = link.max(initial=NONE) + 1
+            transfer[own] = np.round(shares(ready[own], stop)).astype(np.int64)
+    return replace(graph, meetings=replace(meetings, link=link, transfer=transfer))
+
+
+def _in_turn(ready: Ns, stop: Ns) -> bool:
+    """Whether those that are under way at once mostly end in order."""
+    beside = ready[1:] < stop[:-1]
+    return not beside.any() or float((stop[1:] < stop[:-1])[beside].mean()) <= OUT_OF_TURN
+
+
+def shares(ready: Ns, stop: Ns) -> npt.NDArray[np.float64]:
+    """What each would have taken alone, had all that moved data at once shared their link evenly.
+
+    >>> shares(np.array([0, 10]), np.array([20, 20])).tolist()
+    [15.0, 5.0]
+    """
+    edges = np.unique(np.concatenate((ready, stop)))
+    moving = np.searchsorted(np.sort(ready), edges, "right") - np.searchsorted(np.sort(stop), edges, "right")
+    own = np.concatenate(([0.0], np.cumsum(np.diff(edges) / np.maximum(moving[:-1], 1))))
+    alone: npt.NDArray[np.float64] = own[np.searchsorted(edges, stop)] - own[np.searchsorted(edges, ready)]
+    return alone
