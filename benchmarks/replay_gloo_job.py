@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 WIDTH, LAYERS, BATCH = 512, 6, 16
 STRAGGLER = 0.040
 """Seconds that the last rank sleeps more in a step."""
-LOADING = 0.030
+LOADING = 0.100
 """Seconds that a loader's worker takes for a batch."""
 
 Step = Callable[[Tensor], None]

@@ -6,30 +6,31 @@ worker is free; a wait has no time of its own, but ends with the collectives it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from lostflops.graph.parts import Lane, Part, PartSteps
 from lostflops.graph.tasks import NONE, Because, Edges, Kind, LaneKind, Tasks
 from lostflops.graph.thread_calls import Calls, calls
-from lostflops.graph.thread_host import Spans, Stretches, spans, stretches
-from lostflops.graph.thread_waits import Thread, Wait, found_late, waits
+from lostflops.graph.thread_host import spans
+from lostflops.graph.thread_lane import HostLane, host_lane
+from lostflops.graph.thread_loader import AHEAD, Batches, batches
+from lostflops.graph.thread_waits import Thread, found_late, waits
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.modules import stretches as module_stretches
 from lostflops.ledger.phases import OTHER, PHASES, thread_phases
 from lostflops.ledger.record import Codes, Ns, Record
-from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import Window
     from lostflops.store.run import Run
 
-_PYTHON, _STEP, _WAIT = "python", "step", "wait"
-_SYNC_AT, _STOP_AT, _START_AT, _STRETCH_AT = range(4)
-"""Order of what stands at the same instant: who waited goes on, a step ends, the next begins, then what is in it."""
+_PYTHON, _STEP, _WAIT, _LOAD = "python", "step", "wait", "load"
+_LINES: Final = ("idle.python", "comm.wait", "comm.transfer", "idle.data")
+"""Of marks, waits, calls and batches."""
 
 
 def thread_part(run: Run, record: Record, edges: Window) -> Part:
@@ -38,30 +39,25 @@ def thread_part(run: Run, record: Record, edges: Window) -> Part:
     ops = record.host.start[record.host.having(Trait.OP | Trait.DATA, [record.training_lane])]
     thread = Thread(did.compute | did.data, np.sort(ops), edges.start, edges.stop)
     waited = waits(made, asked, thread)
-    host = _host(record, did, edges, waited, np.concatenate((asked, made.start, made.stop)))
-    return _part(record, edges, host, _Issued(made, asked, found_late(made, asked, thread, waited)))
+    seen = np.concatenate((asked, made.start, made.stop, edges.start, edges.stop))
+    loaded = batches(record, int(seen.min()))
+    host = host_lane(record, did, edges, (waited, loaded), (int(seen.min()), int(seen.max())))
+    return _part(record, edges, host, _Beside(made, asked, found_late(made, asked, thread, waited), loaded))
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
-    """The training thread's lane: `start` and `stop` as recorded, `place` the stretch of each task, NONE for marks and
-    waits; `waits` are pairs of a task and the call it waits for."""
+class _Beside:
+    """What ran beside the training thread: calls, when each was asked for, those found done late, and batches."""
 
-    start: Ns
-    stop: Ns
-    kind: Codes
-    place: Codes
-    tiles: Stretches
-    first: Codes
-    last: Codes
-    waits: tuple[Codes, Codes]
-
-
-@dataclass(frozen=True, slots=True)
-class _Issued:
     calls: Calls
     asked: Ns
     late: Codes
+    batches: Batches
+
+    @property
+    def order(self) -> Codes:
+        """Calls in the order of their lanes."""
+        return np.lexsort((np.arange(len(self.calls)), self.calls.lane))
 
     def lag(self) -> Ns:
         """From asking to starting, where a worker was free: what a call stood in the queue is left to the replay."""
@@ -72,120 +68,105 @@ class _Issued:
         return np.where(free, lag, np.minimum(lag, usual))
 
 
-def _host(record: Record, did: Spans, edges: Window, waited: list[Wait], seen: Ns) -> _Host:
-    first, last = int(seen.min(initial=edges.start[0])), int(seen.max(initial=edges.stop[-1]))
-    opens, closes = (np.array(times, np.int64) for times in ([w.start for w in waited], [w.stop for w in waited]))
-    real = closes > opens
-    cuts = np.concatenate((edges.start, edges.stop, opens[real], closes[real]))
-    tiles = stretches(record, did, first, last, cuts)
-    kept = np.flatnonzero(Intervals.of(opens[real], closes[real]).within(tiles.start, tiles.start + 1) == 0)
-    # What is due while an op runs is due when that has ended.
-    ends = np.append(tiles.start[kept], last)
-    due = np.where(real, closes, ends[np.minimum(np.searchsorted(ends, closes), ends.size - 1)])
-    steps = edges.start.size
-    times = np.concatenate((due, edges.stop, edges.start, tiles.start[kept]))
-    sizes = (len(waited), steps, steps, kept.size)
-    sort = np.repeat([_SYNC_AT, _STOP_AT, _START_AT, _STRETCH_AT], sizes)
-    order = np.lexsort((sort, times))
-    at = np.empty(order.size, np.int64)
-    at[order] = np.arange(order.size)
-    place = np.concatenate((np.full(order.size - kept.size, NONE), kept))[order]
-    kind = np.where(sort == _SYNC_AT, Kind.SYNC, Kind.MARK)[order]
-    timed = place >= 0
-    kind[timed], stop = tiles.kind[place[timed]], times[order]
-    stop[timed] = tiles.stop[place[timed]]
-    held = np.repeat(at[: len(waited)], [len(wait.calls) for wait in waited])
-    awaited = np.array([call for wait in waited for call in wait.calls], np.int64)
-    begun = at[len(waited) + steps : len(waited) + 2 * steps]
-    return _Host(times[order], stop, kind, place, tiles, begun, at[len(waited) : len(waited) + steps], (held, awaited))
-
-
-def _part(record: Record, edges: Window, host: _Host, issued: _Issued) -> Part:
-    made, count = issued.calls, host.start.size
-    order = np.lexsort((np.arange(len(made)), made.lane))
+def _part(record: Record, edges: Window, host: HostLane, beside: _Beside) -> Part:
+    made, loaded, order, count = beside.calls, beside.batches, beside.order, host.start.size
     row = np.empty(order.size, np.int64)
     row[order] = np.arange(count, count + order.size)
+    loader = [Lane(LaneKind.LOADER, "loader", int(start)) for start in loaded.start[:1]]
     lanes = (
         Lane(LaneKind.HOST, "training thread", int(host.start[0])),
         *(Lane(LaneKind.COMM_THREAD, name, None) for name in made.lanes),
+        *loader,
     )
-    tasks, words = _tasks(record, edges, host, issued, order)
+    tasks, words = _tasks(record, edges, host, beside)
+    joined = np.zeros(host.first.size, np.bool_)
     return Part(
         record.rank,
         lanes,
         tasks,
-        _edges(host, issued, row),
-        PartSteps(
-            np.array(edges.number, np.int64),
-            host.first,
-            host.last,
-            np.zeros(host.first.size, np.bool_),
-            edges.stop - edges.start,
-        ),
-        np.concatenate((host.start, made.start[order])),
-        np.concatenate((host.stop, made.stop[order])),
+        _edges(host, beside, row),
+        PartSteps(np.array(edges.number, np.int64), host.first, host.last, joined, edges.stop - edges.start),
+        np.concatenate((host.start, made.start[order], loaded.start)),
+        np.concatenate((host.stop, made.stop[order], loaded.stop)),
         words,
-        late=row[issued.late],
+        late=row[beside.late],
     )
 
 
-def _edges(host: _Host, issued: _Issued, row: Codes) -> Edges:
-    """From asking to each call, and from each call to what waits for it."""
-    made, asked = issued.calls, issued.asked
-    source = np.maximum(np.searchsorted(host.start, asked, "right") - 1, 0)
+def _edges(host: HostLane, beside: _Beside, row: Codes) -> Edges:
+    """From asking to each call, from each call to what waits for it, from each batch to who takes it, and from who has
+    taken one to the batch that there is room for then."""
+    asked, loaded = beside.asked, beside.batches
+    source = host.at(asked)
     within = host.stop[source] > asked
     since = np.where(within, host.start[source], host.stop[source])
     held, awaited = host.waits
-    ns = np.concatenate((np.maximum(asked - since, 0) + issued.lag(), np.zeros(held.size, np.int64)))
-    return Edges(
-        np.concatenate((source, row[awaited])).astype(np.int32),
-        np.concatenate((row, held)).astype(np.int32),
-        ns,
-        np.concatenate((within, np.zeros(held.size, np.bool_))),
-        np.repeat([Because.THREAD, Because.SYNC], [len(made), held.size]).astype(np.int8),
+    taking = host.at(loaded.taken)
+    load = np.arange(len(loaded)) + host.start.size + row.size
+    issued = Edges(
+        source.astype(np.int32),
+        row.astype(np.int32),
+        np.maximum(asked - since, 0) + beside.lag(),
+        within,
+        np.full(row.size, Because.THREAD, np.int8),
     )
+    edges = (
+        issued,
+        _done(row[awaited], held, Because.SYNC),
+        _done(load, taking, Because.THREAD),
+        _done(taking[:-AHEAD], load[AHEAD:], Because.THREAD),
+    )
+    return Edges(*(np.concatenate([getattr(part, field.name) for part in edges]) for field in fields(Edges)))
 
 
-def _tasks(record: Record, edges: Window, host: _Host, issued: _Issued, order: Codes) -> tuple[Tasks, tuple[str, ...]]:
-    made, count = issued.calls, host.start.size
-    timed = host.place >= 0
-    place, total = host.place[timed], count + order.size
-    times = np.concatenate((host.start, issued.asked[order]))
+def _done(src: Codes, dst: Codes, because: Because) -> Edges:
+    """One is done before the other starts."""
+    kind, never = np.full(src.size, because, np.int8), np.zeros(src.size, np.bool_)
+    return Edges(src.astype(np.int32), dst.astype(np.int32), np.zeros(src.size, np.int64), never, kind)
+
+
+def _tasks(record: Record, edges: Window, host: HostLane, beside: _Beside) -> tuple[Tasks, tuple[str, ...]]:
+    """Those of the training thread, then calls in the order of their lanes, then batches."""
+    made, loaded, order = beside.calls, beside.batches, beside.order
+    timed, sizes = host.place >= 0, (host.start.size, order.size, len(loaded))
+    place, call, load = host.place[timed], slice(sizes[0], sizes[0] + sizes[1]), slice(sum(sizes[:2]), sum(sizes))
+    times = np.concatenate((host.start, beside.asked[order], loaded.start))
     ops = tuple(dict.fromkeys(made.op.tolist()))
-    words = (*record.names, *record.modules, _PYTHON, _STEP, _WAIT, *ops)
+    words = (*record.names, *record.modules, _PYTHON, _STEP, _WAIT, _LOAD, *ops)
     named = len(record.names) + len(record.modules)
 
-    def column(stretch: Codes, other: int) -> Codes:
-        """One for each task: of stretches as given, and another for all that is none."""
-        found = np.full(total, other, np.int64)
-        found[:count][timed] = stretch
+    def column(stretch: Codes, *others: Codes | int) -> Codes:
+        """One for each task: of stretches, marks, waits, calls and batches."""
+        found = np.zeros(sum(sizes), np.int64)
+        found[: sizes[0]][timed] = stretch
+        found[: sizes[0]][host.kind == Kind.MARK], found[: sizes[0]][host.kind == Kind.SYNC] = others[:2]
+        found[call], found[load] = others[2:]
         return found
 
-    row = column(host.tiles.row[place], NONE)
-    name = np.where(row >= 0, record.host.name[row] if record.host.name.size else NONE, named)
-    name[:count][host.kind == Kind.MARK] = named + 1
-    name[:count][host.kind == Kind.SYNC] = named + 2
-    name[count:] = [named + 3 + ops.index(op) for op in made.op[order].tolist()]
-    event = np.where(row >= 0, record.host.event[row] if record.host.event.size else NONE, NONE)
-    event[count:] = made.event[order]
-    line = column(host.tiles.line[place], LINES.index("comm.wait"))
-    line[:count][host.kind == Kind.MARK] = LINES.index("idle.python")
-    line[count:] = LINES.index("comm.transfer")
+    row = host.tiles.row[place]
+    op = np.array([named + 4 + ops.index(text) for text in made.op[order].tolist()], np.int64)
+    idle, waiting, moving, loading = (LINES.index(line) for line in _LINES)
+    lane = np.concatenate((np.zeros(sizes[0]), made.lane[order] + 1, np.full(sizes[2], len(made.lanes) + 1)))
     tasks = Tasks(
-        np.concatenate((np.zeros(count, np.int64), made.lane[order] + 1)).astype(np.int32),
-        np.concatenate((host.kind, np.full(order.size, Kind.COMM))).astype(np.int8),
-        line.astype(np.int8),
-        column(host.tiles.stop[place] - host.tiles.start[place], 0),
-        np.zeros(total, np.int64),
-        np.full(total, NONE, np.int32),
+        lane.astype(np.int32),
+        column(host.tiles.kind[place], Kind.MARK, Kind.SYNC, Kind.COMM, Kind.LOAD).astype(np.int8),
+        column(host.tiles.line[place], idle, waiting, moving, loading).astype(np.int8),
+        column(host.tiles.stop[place] - host.tiles.start[place], 0, 0, 0, loaded.stop - loaded.start),
+        np.zeros(sum(sizes), np.int64),
+        np.full(sum(sizes), NONE, np.int32),
         _steps(edges, times).astype(np.int32),
         _phases(record, times).astype(np.int8),
-        column(host.tiles.kernel_class[place], NONE).astype(np.int8),
-        name.astype(np.int32),
+        column(host.tiles.kernel_class[place], NONE, NONE, NONE, NONE).astype(np.int8),
+        column(_of(record.host.name, row, named), named + 1, named + 2, op, named + 3).astype(np.int32),
         _layers(record, times).astype(np.int32),
-        event,
+        column(_of(record.host.event, row, NONE), NONE, NONE, made.event[order], NONE),
     )
     return tasks, words
+
+
+def _of(column: Codes, row: Codes, other: int) -> Codes:
+    """Of each row, and another where there is none."""
+    return np.where(row >= 0, column[row], other) if column.size else np.full(row.size, other, np.int64)
 
 
 def _steps(edges: Window, times: Ns) -> Codes:

@@ -76,8 +76,17 @@ def _waited(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
     found: list[Wait] = []
     for rows in np.split(ended, np.flatnonzero(np.diff(at[ended])) + 1) if ended.size else ():
         found += _split(calls, rows, int(exposed.start[at[rows[0]]]))
-    edges = np.unique(np.concatenate((thread.step_start, thread.step_stop)))
-    return [wait._replace(start=_after_edge(edges, wait)) for wait in found]
+    starts, stops = (np.array(times, np.int64) for times in ([w.start for w in found], [w.stop for w in found]))
+    begins = after_edges(thread.step_start, thread.step_stop, starts, stops)
+    return [wait._replace(start=begin) for wait, begin in zip(found, begins.tolist(), strict=True)]
+
+
+def after_edges(step_start: Ns, step_stop: Ns, start: Ns, stop: Ns) -> Ns:
+    """Waits from the last edge of a step in them on: what lies before counts as progress, so that the edge stands where
+    it was recorded."""
+    edges = np.unique(np.concatenate((step_start, step_stop)))
+    last = edges[np.maximum(np.searchsorted(edges, stop, "right") - 1, 0)]
+    return np.where(last <= stop, np.maximum(start, last), start)
 
 
 def _meant(calls: Calls, asked: Ns, began: Ns, thread: Thread) -> Flags:
@@ -103,12 +112,6 @@ def _split(calls: Calls, rows: Ns, began: int) -> list[Wait]:
             since, done = start, []
         done.append(call)
     return [*found, Wait(since, int(calls.stop[done[-1]]), tuple(done))]
-
-
-def _after_edge(edges: Ns, wait: Wait) -> int:
-    """What lies before the edge of a step counts as progress, so that the edge stands where it was recorded."""
-    last = edges[np.searchsorted(edges, wait.stop, "right") - 1]
-    return max(wait.start, int(last))
 
 
 def _dues(calls: Calls, hidden: Ns, found: list[Wait], thread: Thread) -> list[Wait]:

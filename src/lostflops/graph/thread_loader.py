@@ -1,0 +1,75 @@
+"""Batches that workers of a loader make beside the training thread.
+
+Only the training thread's waits for batches are recorded. Where it waited, the batch came when the wait ended, and the
+time between two that came so is what the workers together need for one. Where it did not, the batch was there before:
+it took no longer than the others, and no longer than keeps the wait at nothing. Where it never waited, nothing tells
+how fast workers are, and none are put into the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lostflops.ledger.host_traits import Trait
+from lostflops.ledger.record import Codes, Flags, Ns, Record
+
+WORKERS: Final = "_MultiProcessingDataLoaderIter"
+AHEAD: Final = 2
+"""Batches that workers make ahead at the least: PyTorch's `prefetch_factor` for each of them."""
+_WAITED: Final = 3
+"""A wait takes so many times what the quickest one did, which found its batch ready."""
+_SHORTEST_WAIT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One row a batch. The training thread asks at `asked` and takes it from `taken` to `got`; workers make it from
+    `start` to `stop`."""
+
+    asked: Ns
+    taken: Ns
+    got: Ns
+    start: Ns
+    stop: Ns
+
+    def __len__(self) -> int:
+        return int(self.asked.size)
+
+
+def batches(record: Record, first: int) -> Batches:
+    """Those that were asked for after `first`; none where workers never were waited for."""
+    host = record.host
+    rows = host.having(Trait.DATA, [record.training_lane])
+    named = np.array([WORKERS in name for name in record.names], np.bool_)
+    rows = rows[named[host.name[rows]] & (host.start[rows] >= first)]
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
+    asked, got = host.start[rows], host.stop[rows]
+    ready = int((got - asked).min(initial=np.iinfo(np.int64).max))
+    waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT)
+    usual = _usual(got, waited)
+    if usual is None:
+        none = np.empty(0, np.int64)
+        return Batches(none, none, none, none, none)
+    taken = np.where(waited, got - ready, asked)
+    return Batches(asked, taken, got, *_made(taken, got, waited, min(usual, int(taken[0]) - first)))
+
+
+def _usual(got: Ns, waited: Flags) -> int | None:
+    """Between two batches in a row that were both waited for; None where none were."""
+    both = waited[1:] & waited[:-1]
+    return int(np.median(np.diff(got)[both])) if both.any() else None
+
+
+def _made(taken: Ns, got: Ns, waited: Flags, usual: int) -> tuple[Codes, Codes]:
+    """When workers began and ended each, one after the other, and not more than AHEAD of what was taken."""
+    start, stop = np.empty_like(taken), np.empty_like(taken)
+    free = int(taken[0]) - usual
+    for batch in range(taken.size):
+        begin = max(free, int(got[batch - AHEAD])) if batch >= AHEAD else free
+        end = int(taken[batch])
+        free = max(begin, end if waited[batch] else min(begin + usual, end))
+        start[batch], stop[batch] = begin, free
+    return start, stop
