@@ -1,16 +1,177 @@
-"""One rank's part of a graph."""
+"""One rank's part of a graph from ops without a host: what a stage computes, and what it sends and receives.
+
+Ops stand on lanes as "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025) lays them:
+compute with what else stops it, collectives of parameters and gradients, and one lane for each direction of transfers.
+A pass waits for what it received. Anything else waits for what its rank had computed when it was issued. What an op
+started later than all that it waited for is its launch delay, and stays.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lostflops.graph.parts import Part
+import numpy as np
+
+from lostflops.facts.kernel_classes import CLASSES
+from lostflops.graph.parts import Lane, Part, PartSteps
+from lostflops.graph.tasks import NONE, Because, Edges, Kind, LaneKind, Ns, Tasks
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER
+from lostflops.ledger.record import COMM, Codes, Flags
 
 if TYPE_CHECKING:
     from lostflops.ledger.record import Record
     from lostflops.ledger.windows import Window
     from lostflops.store.run import Run
 
+LANES: Final = ("compute", "dp", "forward-send", "forward-recv", "backward-send", "backward-recv")
+_COMPUTE, _DP = 0, 1
+_TRANSFERS: Final = LANES[2:]
+_RECEIVED: Final = ((FORWARD, LANES.index("forward-recv")), (BACKWARD, LANES.index("backward-recv")))
+_DATA_PARALLEL: Final = ("params-", "grads-")
+_OTHER_CLASS: Final = CLASSES.index("other")
+_RESOLUTION: Final = 100_000
+"""An op that starts with the end of another was recorded up to so much before it."""
+
 
 def op_part(run: Run, record: Record, edges: Window) -> Part:
-    raise NotImplementedError
+    return _Builder(run, record).part(edges)
+
+
+class _Builder:
+    def __init__(self, run: Run, record: Record) -> None:
+        device = record.device
+        lane = np.array([_lane(name) for name in record.names] or [0])[device.name]
+        order = np.lexsort((device.start, lane))
+        self.record, self.lane = record, lane[order]
+        self.start, self.stop, self.step = device.start[order], device.stop[order], device.step[order]
+        self.event, self.comm, self.name = device.event[order], device.kind[order] == COMM, device.name[order]
+        self.phase = np.array([_phase(name) for name in record.names] or [0])[self.name]
+        self.stage, self.chunk = _places(run, record.rank, self.start, self.phase)
+
+    def part(self, edges: Window) -> Part:
+        src, dst = self._inputs()
+        delay, first = self._delays(src, dst)
+        follows = np.concatenate(([False], self.lane[1:] == self.lane[:-1]))
+        gap = np.zeros(self.lane.size, np.int64)
+        gap[:-1][follows[1:]] = delay[1:][follows[1:]]
+        used, lane = np.unique(self.lane, return_inverse=True)
+        begins = np.searchsorted(self.lane, used)
+        texts, layer = layers(self.stage, self.chunk)
+        count = self.lane.size
+        tasks = Tasks(
+            lane.astype(np.int32),
+            np.where(self.comm, Kind.COMM, Kind.KERNEL).astype(np.int8),
+            np.where(self.comm, LINES.index("comm.transfer"), LINES.index("compute")).astype(np.int8),
+            np.where(self.comm, 0, self.stop - self.start),
+            gap,
+            np.full(count, NONE, np.int32),
+            self.step.astype(np.int32),
+            self.phase.astype(np.int8),
+            np.full(count, _OTHER_CLASS, np.int8),
+            self.name.astype(np.int32),
+            np.where(layer >= 0, layer + len(self.record.names), NONE).astype(np.int32),
+            self.event,
+        )
+        lanes = tuple(
+            Lane(LaneKind.STREAM, LANES[own], int(self.start[at]) if first[at] else None)
+            for own, at in zip(used.tolist(), begins.tolist(), strict=True)
+        )
+        because = np.where(self.lane[dst] == _COMPUTE, Because.STREAM, Because.DATAFLOW)
+        between = Edges(
+            src.astype(np.int32),
+            dst.astype(np.int32),
+            delay[dst],
+            np.zeros(src.size, np.bool_),
+            because.astype(np.int8),
+        )
+        words = (*self.record.names, *texts)
+        return Part(self.record.rank, lanes, tasks, between, device_steps(edges), self.start, self.stop, words)
+
+    def _inputs(self) -> tuple[Ns, Ns]:
+        """What each op waits for beside the one before it on its lane."""
+        computes, gathers = np.flatnonzero(self.lane == _COMPUTE), np.flatnonzero(self.lane == _DP)
+        others = np.flatnonzero(self.lane != _COMPUTE)
+        found = [
+            self._latest(computes, others),
+            self._latest(gathers, np.flatnonzero(self.lane != _DP)),
+            *(self._received(phase, lane) for phase, lane in _RECEIVED),
+        ]
+        src, dst = (np.concatenate(column) for column in zip(*found, strict=True))
+        return src, dst
+
+    def _latest(self, before: Ns, waiting: Ns) -> tuple[Ns, Ns]:
+        """Of some ops the last that had stopped when each of others started, of one lane."""
+        if not before.size:
+            return before, before
+        at = np.searchsorted(np.maximum.accumulate(self.stop[before]), self.start[waiting] + _RESOLUTION, "right") - 1
+        known = (at >= 0) & (self.start[before[at]] < self.start[waiting])
+        return before[at[known]], waiting[known]
+
+    def _received(self, phase: int, lane: int) -> tuple[Ns, Ns]:
+        """Each pass waits for its own transfer: the first of a step for the first, where all of them receive."""
+        rows, transfers = np.flatnonzero((self.phase == phase) & ~self.comm), np.flatnonzero(self.lane == lane)
+        rows = rows[self.chunk[rows] >= 0] if (self.chunk[rows] >= 0).any() else rows
+        counted = [np.unique(self.step[own], return_counts=True) for own in (rows, transfers)]
+        if all(np.array_equal(*pair) for pair in zip(*counted, strict=True)):
+            return transfers, rows
+        return self._latest(transfers, rows)
+
+    def _delays(self, src: Ns, dst: Ns) -> tuple[Ns, Flags]:
+        """How long each op was held back after all that it waited for, and which waited for nothing."""
+        never = np.iinfo(np.int64).min
+        ready = np.full(self.lane.size, never, np.int64)
+        follows = np.flatnonzero(self.lane[1:] == self.lane[:-1]) + 1
+        ready[follows] = self.stop[follows - 1]
+        np.maximum.at(ready, dst, self.stop[src])
+        first = ready == never
+        return np.where(first, 0, self.start - np.where(first, 0, ready)), first
+
+
+def device_steps(edges: Window) -> PartSteps:
+    """Told by what runs in them; those between which others were not recorded end for themselves."""
+    number = np.array(edges.number, np.int64)
+    none = np.full(number.size, NONE, np.int64)
+    joined = np.zeros(number.size, np.bool_)
+    joined[:-1] = np.diff(number) == 1
+    return PartSteps(number, none, none, joined, edges.stop - edges.start)
+
+
+def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
+    """Names of the parts of the model that a rank holds, and which one each of its passes runs through.
+
+    >>> layers(np.array([2, 2, -1]), np.array([0, 1, -1]))
+    (('stage 2 chunk 0', 'stage 2 chunk 1'), array([ 0,  1, -1]))
+    """
+    known = stage >= 0
+    places, which = np.unique(np.stack((stage, chunk))[:, known], axis=1, return_inverse=True)
+    found = np.full(stage.size, NONE, np.int64)
+    found[known] = which.ravel()
+    return tuple(f"stage {stage} chunk {chunk}" for stage, chunk in places.T.tolist()), found
+
+
+def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:
+    """Stage and chunk of each pass, NONE of anything else."""
+    stage, chunk = np.full(start.size, NONE, np.int64), np.full(start.size, NONE, np.int64)
+    for own, direction in ((FORWARD, "forward"), (BACKWARD, "backward")):
+        told = run.sql(
+            "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "
+            f"where rank = {rank} and direction = '{direction}' order by start"
+        ).fetchnumpy()
+        rows = np.flatnonzero(phase == own)
+        at = np.searchsorted(told["start"], start[rows])
+        rows, at = rows[at < told["start"].size], at[at < told["start"].size]
+        same = told["start"][at] == start[rows]
+        stage[rows[same]], chunk[rows[same]] = told["stage"][at[same]], told["chunk"][at[same]]
+    return stage, chunk
+
+
+def _lane(name: str) -> int:
+    if name in _TRANSFERS:
+        return LANES.index(name)
+    return _DP if name.startswith(_DATA_PARALLEL) else _COMPUTE
+
+
+def _phase(name: str) -> int:
+    known = {"forward-compute": FORWARD, "backward-compute": BACKWARD, "optimizer": OPTIMIZER}
+    return known.get(name, OTHER)

@@ -1,0 +1,51 @@
+"""What if every op took as long on all ranks?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.balance import balanced, has_host, op_types, slowdowns
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.values import one_of
+
+_DOUBT: Final = 0.2
+"""Means and medians stand for what balanced ranks would take; published replays of the same kind agree to 1%."""
+
+
+def _how(_value: str) -> str:
+    return (
+        "lostflops ranks names who is slow; give stages with more work fewer layers, and sort or pack sequences so "
+        "that microbatches are equally long"
+    )
+
+
+def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+    one_of(value, ("removed",), "imbalance")
+    if len(graph.ranks) < 2:
+        raise NotApplicable("one rank alone was recorded: there is nobody to be balanced with")
+    changed = balanced(graph)
+    if has_host(graph):
+        note = "Each kernel takes the mean of those of its name at its place in the step, over all ranks and steps"
+        return Edited(changed, _DOUBT, (f"{note}; what the host does stays as it was.",))
+    note = "Ops of one type take their mean, transfers the median of their type, over all ranks, microbatches and steps"
+    return Edited(changed, _DOUBT, (f"{note}; launch delays stay.",), {"slowdown_by_op": _by_op(graph)})
+
+
+def _by_op(graph: TaskGraph) -> dict[str, float]:
+    """What each type of op costs by not being balanced, all others being so."""
+    types, of_task = op_types(graph)
+    return slowdowns(graph, np.asarray(of_task), types)
+
+
+CHANGE: Final = Change(
+    name="imbalance",
+    form="imbalance=removed",
+    about="every op takes as long on all ranks, stages and microbatches",
+    cost="work has to be moved between ranks: other cuts of the model, other packing of sequences",
+    how=_how,
+    apply=_apply,
+    tried=("removed",),
+)
