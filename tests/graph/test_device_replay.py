@@ -10,7 +10,6 @@ import pytest
 from lostflops import Run
 from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
-from lostflops.graph.tasks import Kind
 from lostflops.testing import (
     Clock,
     HostCosts,

@@ -12,6 +12,7 @@ import pytest
 from lostflops.graph.build import build
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import LaneKind
+from lostflops.ingest import ingest
 from lostflops.predict.balance import balanced, slowdowns
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
@@ -72,6 +73,18 @@ def test_the_same_are_to_blame(name, by, job, benchmark):
     clear = [one for one in theirs if theirs[one] > 1.02]
     if by == "optype":
         assert list(ours)[: len(clear)] == clear
+
+
+@needs_traces
+@pytest.mark.parametrize("name", ["pp8", "pp8_vpp2"])
+def test_passes_without_transfers_are_tied_together(name, tmp_path):
+    ingest([TRACES / "AMD-AGI__Primus" / "pp_vis" / "gpu8_layer64_gbs16" / name], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        graph = build(run)
+    done = replay(graph)
+    assert np.abs(done.step_times / graph.steps.measured - 1).max() < 0.005
+    assert abs(done.mean_step / graph.steps.measured.mean() - 1) < 0.0001
+    assert bool(graph.meetings.whole.all())
 
 
 @needs_traces

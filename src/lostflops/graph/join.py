@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def join(run: Run, parts: Sequence[Part]) -> TaskGraph:
     measured = Measured(np.concatenate(began) - zero, np.concatenate(ended) - zero)
     lanes = _lanes(parts, words, clocks, zero)
     graph = TaskGraph(tasks, edges, _no_meetings(), lanes, steps, measured, (), _noted(parts))
-    tasks, meetings = _met(run, graph, words, _late(parts))
+    tasks, meetings = _met(run, graph, words, _late(parts), _agreed(parts))
     made = TaskGraph(tasks, edges, meetings, lanes, steps, measured, words.all, graph.notes)
     made.self_check()
     return made
@@ -156,17 +156,16 @@ _CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, ''))
 _NO_FACTS = (np.empty(0, np.int64),) * 6
 
 
-def _met(run: Run, graph: TaskGraph, words: _Words, late: Index) -> tuple[Tasks, Meetings]:
+def _met(run: Run, graph: TaskGraph, words: _Words, late: Index, agreed: dict[int, Hashable]) -> tuple[Tasks, Meetings]:
     rows = np.flatnonzero(graph.tasks.kind == Kind.COMM)
     told = {(rank, event): _Call(*call) for rank, event, *call in run.sql(_CALLS).fetchall()}
     keys = list(zip(graph.rank[rows].tolist(), graph.tasks.event[rows].tolist(), strict=True))
     calls = [told.get(key) for key in keys]
     ends = _transfers(graph, rows, keys, calls)
     number: dict[Any, int] = {}
-    of_row = [
-        number.setdefault(ends.get(key, _meeting(key, call)), len(number))
-        for key, call in zip(keys, calls, strict=True)
-    ]
+    met = (ends.get(key, _meeting(key, call)) for key, call in zip(keys, calls, strict=True))
+    whom = [agreed.get(row, key) for row, key in zip(rows.tolist(), met, strict=True)]
+    of_row = [number.setdefault(key, len(number)) for key in whom]
     meeting = np.array(of_row, np.int32)
     took, ready, attended = _taken(graph, rows, meeting, len(number))
     order = np.argsort(ready, kind="stable")
@@ -217,6 +216,12 @@ def _transfers(
         for number, met in enumerate(ends_in_order(*both, known))
         for end in met
     }
+
+
+def _agreed(parts: Sequence[Part]) -> dict[int, Hashable]:
+    """Whom tasks meet by the word of their parts, by the tasks' numbers in the graph."""
+    begins = np.cumsum([0, *(len(part.tasks) for part in parts)]).tolist()
+    return {begin + task: key for begin, part in zip(begins, parts, strict=False) for task, key in part.meets.items()}
 
 
 def _meeting(key: tuple[int, int], call: _Call | None) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.graph.parts import Lane, Part, PartSteps
+from lostflops.graph.pass_part import layers, pass_part
 from lostflops.graph.tasks import NONE, Because, Edges, Kind, LaneKind, Ns, Tasks
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER
@@ -35,6 +36,8 @@ _RESOLUTION: Final = 100_000
 
 
 def op_part(run: Run, record: Record, edges: Window) -> Part:
+    if not (record.device.kind == COMM).any():
+        return pass_part(run, record, edges)
     return _Builder(run, record).part(edges)
 
 
@@ -135,19 +138,6 @@ def device_steps(edges: Window) -> PartSteps:
     joined = np.zeros(number.size, np.bool_)
     joined[:-1] = np.diff(number) == 1
     return PartSteps(number, none, none, joined, edges.stop - edges.start)
-
-
-def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
-    """Names of the parts of the model that a rank holds, and which one each of its passes runs through.
-
-    >>> layers(np.array([2, 2, -1]), np.array([0, 1, -1]))
-    (('stage 2 chunk 0', 'stage 2 chunk 1'), array([ 0,  1, -1]))
-    """
-    known = stage >= 0
-    places, which = np.unique(np.stack((stage, chunk))[:, known], axis=1, return_inverse=True)
-    found = np.full(stage.size, NONE, np.int64)
-    found[known] = which.ravel()
-    return tuple(f"stage {stage} chunk {chunk}" for stage, chunk in places.T.tolist()), found
 
 
 def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:

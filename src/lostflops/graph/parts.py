@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,7 +36,8 @@ class Part:
     """Tasks are in the order of lanes, numbered from 0; `meeting` is NONE everywhere: who met whom is found when parts
     are joined, by `event`. `start` and `stop` are the recorded ones, on the rank's own clock. A COMM task's `duration`
     is 0: what it took is read off `start` and `stop` of all members. `late` are COMM tasks that may have stopped
-    earlier: the program found them done when it asked."""
+    earlier: the program found them done when it asked. `meets` has a key for each COMM task that no table knows: those
+    of equal keys meet."""
 
     rank: int
     lanes: tuple[Lane, ...]
@@ -47,6 +49,7 @@ class Part:
     words: tuple[str, ...]
     notes: tuple[str, ...] = ()
     late: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    meets: Mapping[int, Hashable] = field(default_factory=dict)
 
 
 def no_edges() -> Edges:
