@@ -68,10 +68,10 @@ def graph(
     edges: Sequence[tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, bool]] = (),
     meetings: Mapping[str, M] | None = None,
     steps: Sequence[tuple[int, int, str, str]] = (),
-    because: Because = Because.SYNC,
+    because: Because | Sequence[Because] = Because.SYNC,
 ) -> TaskGraph:
     """Names of tasks are unique over all lanes. `edges` are (from, to, delay, after start); `steps` are (rank, number,
-    first, last), with "" for steps of a device, which are told by its tasks."""
+    first, last), with "" for steps of a device, which are told by its tasks; `because` is for all edges or each."""
     met = dict(meetings or {})
     tasks = [(at, task) for at, lane in enumerate(lanes) for task in lane.tasks]
     texts: dict[str, int] = {}
@@ -103,7 +103,7 @@ def graph(
             np.array([place[edge[1]] for edge in told], np.int32),
             np.array([edge[2] for edge in told], np.int64),
             np.array([edge[3] for edge in told], np.bool_),
-            np.full(len(told), because, np.int8),
+            np.broadcast_to(np.array(because, np.int8), (len(told),)),
         ),
         Meetings(
             np.array([one.transfer for one in met.values()], np.int64),

@@ -21,13 +21,17 @@ class NotApplicable(UsageError):
 class Facts:
     """What a change may know beside the graph. `times` tells what collectives take, from a calibration or from the
     run's own; `job` is what the collector read once (table `job`, rank 0, values decoded), empty where nothing did;
-    `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model."""
+    `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model. `dtype`
+    is that of most FLOPs of matrix products, as `facts.devices` names it; `recomputed` the share of the forward pass,
+    by FLOPs, that backward does again. Both are None where no shapes tell (`predict.work_facts`)."""
 
     times: Times | None
     device: str | None = None
     backend: str | None = None
     job: Mapping[str, Any] = field(default_factory=dict)
     parameters: tuple[tuple[str, int, int | None], ...] = ()
+    dtype: str | None = None
+    recomputed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,160 @@
+"""What if batches were ready in time, or loaded by so many workers?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.editing import inserted, removed, retimed, with_edges, with_lanes, with_words
+from lostflops.graph.tasks import NONE, Flags, Index, Kind, LaneKind, Ns, TaskGraph, Tasks
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.phases import DATA
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.selecting import names_with, on_lanes
+from lostflops.predict.values import count
+
+_FIXED: Final = "fixed"
+_PREFETCH: Final = 2
+"""Batches ahead for each worker: PyTorch's `prefetch_factor`."""
+_DOUBT: Final = 0.05
+_DOUBT_OF_WORKERS: Final = 0.3
+_WORKERS: Final = "multiprocessing"
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    loads = _loading(graph)
+    if not loads.any():
+        raise NotApplicable(
+            "no wait for a batch was recorded: either it costs nothing, or no DataLoader of PyTorch makes it"
+        )
+    if value == _FIXED:
+        note = "A batch is there whenever it is asked for; copying it to the device takes what it took."
+        return Edited(_without_loading(graph, loads), _DOUBT, (note,))
+    return _with_workers(graph, loads, count(value, "data"))
+
+
+def _loading(graph: TaskGraph) -> Flags:
+    """What the training thread does to get a batch: tasks, and ops inside of the loader."""
+    host = on_lanes(graph, LaneKind.HOST)
+    found: Flags = (
+        host & ((graph.tasks.kind == Kind.DATA) | (graph.tasks.phase == DATA)) & (graph.tasks.kind != Kind.MARK)
+    )
+    return found
+
+
+def _without_loading(graph: TaskGraph, loads: Flags) -> TaskGraph:
+    """A ready batch takes no longer than the quickest one of a loader with workers did, and nothing where there are
+    none, since then each one was made while the training thread waited."""
+    tasks = graph.tasks
+    waits = loads & (tasks.kind == Kind.DATA)
+    awaited = np.zeros(len(tasks), np.bool_)
+    awaited[graph.edges.dst] = True
+    ready = waits & (awaited | names_with(graph, _WORKERS))
+    last = int(tasks.duration[ready].min(initial=np.iinfo(np.int64).max))
+    gap = tasks.gap.copy()
+    inner = loads.copy()
+    inner[:-1] &= loads[1:] & graph.follows[1:]
+    gap[loads & ~inner] = tasks.gap[loads & ~inner]
+    freed = removed(graph, loads)
+    gap[inner] = 0
+    duration = freed.tasks.duration.copy()
+    duration[ready] = last
+    return retimed(freed, duration=duration, gap=gap)
+
+
+def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
+    made = _made(graph, loads)
+    freed = _without_loading(_idle_workers(graph), loads)
+    batches = np.flatnonzero(loads & (graph.tasks.kind == Kind.DATA))
+    rank, number = graph.rank[batches], _counted(graph.rank[batches])
+    ranks = np.unique(rank)
+    freed, lanes = with_lanes(freed, np.repeat(ranks, workers), LaneKind.LOADER, "loader")
+    freed, (word,) = with_words(freed, "load")
+    lane = lanes[np.searchsorted(ranks, rank) * workers + number % workers]
+    # Batches come evenly: the first is there, and each of the others a share of its time after the one before.
+    took = np.where(number < workers, made * number // workers, made)
+    order = np.lexsort((number, lane))
+    tasks = _tasks(graph, batches[order], lane[order], took[order], word)
+    freed, new, old = inserted(freed, tasks, np.full(order.size, NONE))
+    load = np.empty(order.size, np.int32)
+    load[order] = new
+    taken = old[batches]
+    first = taken[np.flatnonzero(number == 0)][np.searchsorted(ranks, rank)]
+    early = (number > 0) & (number < workers)
+    freed = with_edges(freed, first[early], load[early], 0, after_start=True)
+    freed = with_edges(freed, load[number > 0], taken[number > 0])
+    ahead = _PREFETCH * workers
+    later = np.flatnonzero(number >= ahead)
+    freed = with_edges(freed, taken[later - ahead], load[later])
+    notes = (
+        (
+            f"{workers} workers make batches side by side, each in the time that one took, {_PREFETCH} ahead; the "
+            "first is there when the recording begins."
+        ),
+        "Workers are taken to cost the training process nothing: they need cores, memory and a disk of their own.",
+    )
+    return Edited(freed, _DOUBT_OF_WORKERS, notes)
+
+
+def _made(graph: TaskGraph, loads: Flags) -> Ns:
+    """What making each batch takes, in the order of DATA tasks: what the training thread spent, or what workers did."""
+    tasks = graph.tasks
+    batches = np.flatnonzero(loads & (tasks.kind == Kind.DATA))
+    work = tasks.kind == Kind.LOAD
+    if work.any():
+        return np.full(batches.size, int(tasks.duration[work].mean()), np.int64)
+    if names_with(graph, _WORKERS)[batches].any():
+        raise NotApplicable("what a worker needs for a batch was not recorded, so nothing tells what more would do")
+    # Ops inside of the loader stand before or behind the wait that they belong to.
+    inner = np.flatnonzero(loads & (tasks.kind != Kind.DATA))
+    owner = np.searchsorted(batches, inner, side="right") - 1
+    made = tasks.duration[batches].copy()
+    held = (owner >= 0) & (tasks.lane[batches[owner]] == tasks.lane[inner])
+    np.add.at(made, owner[held], (tasks.duration + np.maximum(tasks.gap, 0))[inner[held]])
+    return made
+
+
+def _idle_workers(graph: TaskGraph) -> TaskGraph:
+    return removed(graph, graph.tasks.kind == Kind.LOAD)
+
+
+def _counted(rank: Index) -> Ns:
+    """How many rows of the same rank stand before each; ranks stand together.
+
+    >>> _counted(np.array([0, 0, 3, 3, 3], np.int32)).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    fresh = np.flatnonzero(np.diff(rank, prepend=-1))
+    counted: Ns = np.arange(rank.size) - np.repeat(fresh, np.diff(np.append(fresh, rank.size)))
+    return counted
+
+
+def _tasks(graph: TaskGraph, batches: Index | Ns, lane: Index, took: Ns, word: int) -> Tasks:
+    like, size = graph.tasks.take(batches), batches.size
+    return like._replace(
+        lane=lane.astype(np.int32),
+        kind=np.full(size, Kind.LOAD, np.int8),
+        line=np.full(size, LINES.index("idle.data"), np.int8),
+        duration=took.astype(np.int64),
+        gap=np.zeros(size, np.int64),
+        name=np.full(size, word, np.int32),
+        event=np.full(size, NONE, np.int64),
+    )
+
+
+def _how(value: str) -> str:
+    workers = "more than now" if value == _FIXED else value
+    return f"DataLoader(..., num_workers={workers}, prefetch_factor=2, pin_memory=True, persistent_workers=True)"
+
+
+CHANGE: Final = Change(
+    name="data",
+    form="data=fixed|WORKERS",
+    about="batches are ready when they are asked for, or made by so many workers",
+    cost="cores, memory and bandwidth of the disk for the workers; a cache on a local disk where the storage is slow",
+    how=_how,
+    apply=_apply,
+    tried=(_FIXED,),
+)

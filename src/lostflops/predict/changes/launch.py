@@ -1,0 +1,70 @@
+"""What if launching cost the host nothing, as with CUDA graphs?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.selecting import on_lanes, on_line
+from lostflops.predict.values import one_of
+
+_DOUBT: Final = 0.2
+_DISPATCH: Final = (Kind.HOST, Kind.LAUNCH)
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    one_of(value, ("free",), "launch")
+    tasks, edges = graph.tasks, graph.edges
+    host = on_lanes(graph, LaneKind.HOST)
+    launching = host & (tasks.kind == Kind.LAUNCH)
+    if not launching.any():
+        raise NotApplicable("nothing is launched: CUDA graphs are for work on a device")
+    first = _first_of_steps(graph, launching)
+    cheap = host & np.isin(tasks.kind, _DISPATCH) & on_line(graph, "idle.host") & ~first
+    duration, gap = tasks.duration.copy(), tasks.gap.copy()
+    duration[cheap] = 0
+    following = np.zeros(len(tasks), np.bool_)
+    following[:-1] = cheap[1:] & graph.follows[1:]
+    inside = following & (cheap | (host & (tasks.kind == Kind.SYNC)))
+    gap[inside & (gap > 0)] = 0
+    free = (edges.because == Because.LAUNCH) & ~first[edges.src]
+    delay = np.where(free, 0, edges.delay)
+    changed = replace(retimed(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
+    notes = (
+        (
+            "Dispatch of ops, launches and the moments between them take no time, one launch in each step apart; long "
+            "stretches of Python, waiting for data, allocations and synchronisations stay, and so do times of kernels."
+        ),
+    )
+    return Edited(changed, _DOUBT, notes)
+
+
+def _first_of_steps(graph: TaskGraph, launching: Flags) -> Flags:
+    """The first launch of each rank in each step."""
+    rows = np.flatnonzero(launching)
+    pairs = np.stack((graph.rank[rows], graph.tasks.step[rows]), axis=1)
+    found = np.zeros(len(graph.tasks), np.bool_)
+    found[rows[np.unique(pairs, axis=0, return_index=True)[1]]] = True
+    return found
+
+
+def _how(value: str) -> str:
+    del value
+    return 'torch.compile(model, mode="reduce-overhead"), or capture the step with torch.cuda.graph(...)'
+
+
+CHANGE: Final = Change(
+    name="launch",
+    form="launch=free",
+    about="dispatching and launching cost the host nothing (CUDA graphs)",
+    cost="shapes and addresses must stay the same, no synchronisation inside, and memory of the graph is kept",
+    how=_how,
+    apply=_apply,
+    tried=("free",),
+)

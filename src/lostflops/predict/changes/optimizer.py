@@ -1,0 +1,98 @@
+"""What if the optimizer updated all parameters in one pass?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, scaled
+from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, Ns, TaskGraph
+from lostflops.ledger.phases import OPTIMIZER
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.selecting import launchers, names_with, of_class, on_lanes
+from lostflops.predict.values import one_of
+
+_PASSES: Final = 7 / 20
+"""Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by
+op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
+denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
+_DOUBT: Final = 0.5
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    one_of(value, ("fused",), "optimizer")
+    kernels = _updates(graph)
+    if not kernels.any():
+        raise NotApplicable("no optimizer's step was recognised")
+    fused = names_with(graph, "fused") & kernels
+    if graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2:
+        raise NotApplicable("the optimizer is fused already")
+    host = on_lanes(graph, LaneKind.HOST)
+    duration = scaled(graph.tasks.duration, kernels, _PASSES)
+    gap = graph.tasks.gap.copy()
+    rows = np.flatnonzero(_dispatches(graph, kernels))
+    begins = _begins(graph, rows)
+    quiet = rows[~begins & ~kernels[rows]]
+    duration[quiet] = 0
+    inner = np.zeros(len(graph.tasks), np.bool_)
+    inner[rows] = True
+    inner[:-1] &= inner[1:] & host[:-1] & graph.follows[1:]
+    inner[-1:] = False
+    gap[inner & (gap > 0)] = 0
+    edges = graph.edges
+    later = np.zeros(len(graph.tasks), np.bool_)
+    later[quiet] = True
+    launched = (edges.because == Because.LAUNCH) & later[edges.src]
+    delay: Ns = np.where(launched, 0, edges.delay)
+    made = replace(retimed(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
+    notes = (
+        (
+            "One launch for each step of the optimizer, and of its kernels 7/20 of their time: so much of what Adam "
+            "moves op by op one pass moves. Other optimizers differ, and small parameters gain more."
+        ),
+    )
+    return Edited(made, _DOUBT, notes)
+
+
+def _updates(graph: TaskGraph) -> Flags:
+    kernels = (graph.tasks.kind == Kind.KERNEL) & (graph.tasks.meeting < 0)
+    found: Flags = kernels & ((graph.tasks.phase == OPTIMIZER) | of_class(graph, "optimizer"))
+    return found
+
+
+def _dispatches(graph: TaskGraph, kernels: Flags) -> Flags:
+    """What the host does for an update: tasks of the phase, and launches of its kernels."""
+    host = on_lanes(graph, LaneKind.HOST) & ~np.isin(graph.tasks.kind, (Kind.SYNC, Kind.DATA, Kind.MARK, Kind.COMM))
+    launches = np.zeros(len(graph.tasks), np.bool_)
+    caller = launchers(graph)[kernels]
+    launches[caller[caller >= 0]] = True
+    found: Flags = host & ((graph.tasks.phase == OPTIMIZER) | launches)
+    return found
+
+
+def _begins(graph: TaskGraph, rows: Ns) -> Flags:
+    """The first launch of each rank and step among the rows; the first of any kind where nothing is launched."""
+    pairs = np.stack((graph.rank[rows], graph.tasks.step[rows], graph.tasks.kind[rows] != Kind.LAUNCH), axis=1)
+    order = np.lexsort((rows, pairs[:, 2], pairs[:, 1], pairs[:, 0]))
+    found = np.zeros(rows.size, np.bool_)
+    found[order[np.unique(pairs[order][:, :2], axis=0, return_index=True)[1]]] = True
+    return found
+
+
+def _how(value: str) -> str:
+    del value
+    return "torch.optim.AdamW(..., fused=True)"
+
+
+CHANGE: Final = Change(
+    name="optimizer",
+    form="optimizer=fused",
+    about="the optimizer updates all parameters in one pass",
+    cost="none where the optimizer has it (Adam, AdamW, SGD, Adagrad); results differ in the last digits",
+    how=_how,
+    apply=_apply,
+    tried=("fused",),
+)

@@ -1,0 +1,99 @@
+"""What if communication cost nothing beyond computing? A bound: nothing that overlaps better can do more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, with_edges, without_edges
+from lostflops.graph.tasks import NONE, Because, Edges, Flags, Kind, TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.selecting import between_ranks
+from lostflops.predict.values import one_of
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    one_of(value, ("perfect",), "overlap")
+    comm = graph.tasks.kind == Kind.COMM
+    if not comm.any():
+        raise NotApplicable("no communication was recorded: there is nothing to overlap")
+    sent = between_ranks(graph)
+    hidden = comm & ~sent[graph.tasks.meeting]
+    changed = retimed(graph, transfer=np.where(sent, 0, graph.meetings.transfer))
+    changed, hidden = _apart(changed, hidden)
+    leaving = hidden[changed.edges.src] & ~hidden[changed.edges.dst]
+    changed = _ended(without_edges(changed, leaving), hidden)
+    notes = [
+        "A bound, not a forecast: nothing waits for a collective, and a step lasts as long as the longer of the two."
+    ]
+    if sent.any():
+        notes.append("Stages of a pipeline still wait for each other: only the time of transfers between them is gone.")
+    return Edited(changed, 0.0, tuple(notes))
+
+
+def _apart(graph: TaskGraph, hidden: Flags) -> tuple[TaskGraph, Flags]:
+    """Collectives on lanes of their own: those that shared one with other tasks still come after what stood before."""
+    tasks, lanes = graph.tasks, graph.lanes
+    mixed = np.zeros(len(lanes), np.bool_)
+    mixed[np.intersect1d(tasks.lane[hidden], tasks.lane[~hidden])] = True
+    moving = hidden & mixed[tasks.lane]
+    if not moving.any():
+        return graph, hidden
+    sources, into = np.unique(tasks.lane[moving], return_inverse=True)
+    lane = tasks.lane.copy()
+    lane[moving] = len(lanes) + into
+    order = np.argsort(lane, kind="stable")
+    moved = np.empty(order.size, np.int32)
+    moved[order] = np.arange(order.size, dtype=np.int32)
+    before = np.flatnonzero(moving[1:] & ~moving[:-1] & (tasks.lane[1:] == tasks.lane[:-1]))
+    steps, measured, edges = graph.steps, graph.measured, graph.edges
+    ends = (np.where(end >= 0, moved[end], NONE).astype(np.int32) for end in (steps.first, steps.last))
+    made = replace(
+        graph,
+        tasks=tasks._replace(lane=lane).take(order),
+        edges=Edges(moved[edges.src], moved[edges.dst], edges.delay, edges.after_start, edges.because),
+        lanes=replace(
+            lanes,
+            **{
+                name: np.append(getattr(lanes, name), getattr(lanes, name)[sources])
+                for name in ("rank", "kind", "name")
+            },
+            origin=np.append(lanes.origin, np.zeros(sources.size, np.int64)),
+        ),
+        steps=replace(steps, first=next(ends), last=next(ends)),
+        measured=replace(measured, start=measured.start[order], stop=measured.stop[order]),
+    )
+    made = with_edges(made, moved[before], moved[before + 1], tasks.gap[before], because=Because.STREAM)
+    return made, hidden[order]
+
+
+def _ended(graph: TaskGraph, hidden: Flags) -> TaskGraph:
+    """The last step of a rank whose steps are told by marks ends no earlier than its communication."""
+    steps, tasks = graph.steps, graph.tasks
+    told = np.flatnonzero(steps.last >= 0)
+    final = dict(zip(steps.rank[told].tolist(), steps.last[told].tolist(), strict=True))
+    rows = np.flatnonzero(hidden & (tasks.step >= 0) & np.isin(graph.rank, list(final)))
+    last = rows[np.append(np.diff(tasks.lane[rows]) != 0, True)] if rows.size else rows
+    return with_edges(graph, last, np.array([final[rank] for rank in graph.rank[last].tolist()], np.int32))
+
+
+def _how(value: str) -> str:
+    del value
+    return (
+        "smaller gradient buckets (bucket_cap_mb), prefetch of FSDP units, compute and collectives on streams of their "
+        "own (CUDA_DEVICE_MAX_CONNECTIONS): ask bucket_mb and prefetch what each would give"
+    )
+
+
+CHANGE: Final = Change(
+    name="overlap",
+    form="overlap=perfect",
+    about="collectives cost nothing beyond computing, a bound",
+    cost="no setting gives it: it tells what is to be gained at most",
+    how=_how,
+    apply=_apply,
+    tried=("perfect",),
+)

@@ -1,0 +1,61 @@
+"""What if matrices were multiplied in another dtype?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.kernel_times import COMPUTE_BOUND, device_now, dtype_now, peak, rescaled
+from lostflops.predict.values import one_of
+
+_BYTES: Final = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
+_CAST: Final = ("elementwise", "copy-cast")
+"""Follow the dtype under autocast; norms, losses and the optimizer stay in fp32 there."""
+_DOUBT: Final = 0.3
+_FAR_DOUBT: Final = 0.5
+_FAR: Final = 4.0
+"""Times faster, beyond which products of matrices seldom become what the peak says: reading them takes as long."""
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    wanted = one_of(value, tuple(_BYTES), "precision")
+    device, now = device_now(graph, facts), dtype_now(graph, facts)
+    if now == wanted:
+        raise NotApplicable(f"most of the FLOPs are done in {now} already")
+    if now not in _BYTES:
+        raise NotApplicable(f"most of the FLOPs are done in {now}: what leaving it costs is not modelled")
+    quicker = peak(device, wanted) / peak(device, now)
+    moved = _BYTES[wanted] / _BYTES[now]
+    factors = dict.fromkeys(COMPUTE_BOUND, 1 / quicker) | dict.fromkeys(_CAST, moved)
+    notes = (
+        (
+            f"Products of matrices, attention and convolutions take {1 / quicker:.3g} times as long, by the peaks of "
+            f"{device.name} in {now} and {wanted}; elementwise kernels and casts {moved:g} times, by what they move."
+        ),
+        (
+            "Norms, losses, optimizer and gradients stay as they are, as autocast leaves them; casts that come with it "
+            "are not counted."
+        ),
+    )
+    return Edited(rescaled(graph, factors), _FAR_DOUBT if quicker > _FAR else _DOUBT, notes)
+
+
+def _how(value: str) -> str:
+    if value == "tf32":
+        return 'torch.set_float32_matmul_precision("high")'
+    if value == "fp32":
+        return 'no autocast, and torch.set_float32_matmul_precision("highest")'
+    scaler = " and torch.amp.GradScaler" if value == "fp16" else ""
+    return f'with torch.autocast("cuda", dtype=torch.{"bfloat16" if value == "bf16" else "float16"}):{scaler}'
+
+
+CHANGE: Final = Change(
+    name="precision",
+    form="precision=bf16|fp16|tf32|fp32",
+    about="matrices are multiplied in another dtype",
+    cost="fewer digits: compare the loss over some thousand steps; fp16 needs its losses scaled",
+    how=_how,
+    apply=_apply,
+    tried=("bf16",),
+)

@@ -1,0 +1,92 @@
+"""What if the ranks that are late were as quick as the others of their kind?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.errors import UsageError
+from lostflops.graph.replay import replay
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.cohorts import cohorts, own_times
+from lostflops.predict.likened import likened
+
+SMALLEST: Final = 0.03
+"""Share of the step by which a rank's own time exceeds its cohort's, on average."""
+IN_ONE_STEP: Final = 0.15
+"""Share of a step, where it does so in that step alone."""
+_ABOVE_OTHERS: Final = 3.0
+"""Times what the others of the cohort typically differ by."""
+_DOUBT: Final = 0.1
+_REMOVED: Final = "removed"
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    kinds = [kind for kind in cohorts(graph) if len(kind) > 1]
+    if not kinds:
+        raise NotApplicable("no two ranks were recorded that do the same work in one collective: nothing to compare")
+    chosen = _late(graph, kinds) if value == _REMOVED else _named(graph, kinds, value)
+    changed = graph
+    for kind in kinds:
+        late = [rank for rank in kind if rank in chosen]
+        if late:
+            changed = likened(changed, late, [rank for rank in kind if rank not in late])
+    said = ", ".join(map(str, sorted(chosen)))
+    note = (
+        f"Every task of rank {said} takes what it takes on the other ranks of its kind (median); what only it does is "
+        "gone."
+    )
+    return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)})
+
+
+def _named(graph: TaskGraph, kinds: list[list[int]], value: str) -> set[int]:
+    if not value.isdecimal() or int(value) not in graph.ranks:
+        raise UsageError(f"straggler={value}: give {_REMOVED} or a rank of {graph.ranks[0]} to {graph.ranks[-1]}")
+    if not any(int(value) in kind for kind in kinds):
+        raise NotApplicable(f"no other rank does the same work as rank {value}: nothing to compare it with")
+    return {int(value)}
+
+
+def _late(graph: TaskGraph, kinds: list[list[int]]) -> set[int]:
+    times, _ = own_times(graph)
+    step = replay(graph).mean_step
+    found: set[int] = set()
+    for kind in kinds:
+        own = times[np.searchsorted(graph.ranks, kind)]
+        with np.errstate(invalid="ignore"):
+            excess = own - np.sort(own, axis=0)[(len(kind) - 1) // 2]
+        late = [at for at in range(len(kind)) if _is_late(np.nan_to_num(excess), at, step)]
+        found |= {kind[at] for at in late}
+    if not found:
+        raise NotApplicable(
+            f"no rank's own time exceeds that of its kind by {SMALLEST:.0%} of the step: nobody is late. Name one "
+            "to ask anyhow, as in straggler=2"
+        )
+    return found
+
+
+def _is_late(excess: npt.NDArray[np.float64], at: int, step: float) -> bool:
+    mean, others = excess.mean(axis=1), np.abs(np.delete(excess, at, axis=0))
+    always = mean[at] >= max(SMALLEST * step, _ABOVE_OTHERS * float(np.median(others.mean(axis=1))))
+    once = excess[at] >= np.maximum(IN_ONE_STEP * step, _ABOVE_OTHERS * np.median(others, axis=0))
+    return bool(always or once.any())
+
+
+def _how(value: str) -> str:
+    which = "" if value == _REMOVED else f" of rank {value}"
+    return f"lostflops ranks names the cause{which}: replace the node, move its data or give it less work"
+
+
+CHANGE: Final = Change(
+    name="straggler",
+    form="straggler=removed|RANK",
+    about="late ranks take what others of their kind take",
+    cost="none for the training itself; the cause has to be found",
+    how=_how,
+    apply=_apply,
+    tried=(_REMOVED,),
+)

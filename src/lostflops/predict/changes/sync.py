@@ -1,0 +1,54 @@
+"""What if the host never waited for the device?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, without_edges
+from lostflops.graph.tasks import Because, Kind, LaneKind, TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.selecting import on_lanes, on_line
+from lostflops.predict.values import one_of
+
+_DOUBT: Final = 0.15
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    one_of(value, ("removed",), "sync")
+    edges, tasks = graph.edges, graph.tasks
+    waits = (tasks.kind == Kind.SYNC) & (tasks.step >= 0) & ~on_line(graph, "idle.alloc")
+    held = waits[edges.dst] & on_lanes(graph, LaneKind.STREAM)[edges.src] & (edges.because == Because.SYNC)
+    if not held.any():
+        raise NotApplicable("the host waits for the device in no step: there is no synchronisation to remove")
+    gone = np.unique(edges.dst[held])
+    duration = tasks.duration.copy()
+    duration[gone] = 0
+    steps = max(len(graph.steps), 1)
+    note = (
+        f"{gone.size / steps:.3g} waits per step and rank are gone, logging at the end of a step and copies to the "
+        "host among them; the host then runs ahead as far as it can."
+    )
+    return Edited(without_edges(retimed(graph, duration=duration), held), _DOUBT, (note,))
+
+
+def _how(value: str) -> str:
+    del value
+    return (
+        "keep losses and metrics on the device and read them every n steps: no .item(), .cpu(), print(tensor) or "
+        "torch.cuda.synchronize() in the loop; copies with pin_memory=True and non_blocking=True. lostflops report "
+        "names the lines that block"
+    )
+
+
+CHANGE: Final = Change(
+    name="sync",
+    form="sync=removed",
+    about="the host waits for the device nowhere in a step",
+    cost="values are known later; where a program decides by one (overflow of gradients) it cannot be removed",
+    how=_how,
+    apply=_apply,
+    tried=("removed",),
+)

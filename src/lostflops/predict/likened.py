@@ -1,0 +1,138 @@
+"""Ranks made like others: task by task where both do the same, and in sum between two collectives where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.editing import removed, retimed
+from lostflops.graph.tasks import NONE, Kind, LaneKind, Ns, TaskGraph
+from lostflops.predict.selecting import launchers, on_lanes
+
+_KEPT: Final = (Kind.COMM, Kind.MARK)
+_HALF: Final = 0.5
+Rows = npt.NDArray[Any]
+
+
+def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
+    """Tasks of `late` take the median of what they take on `others`, and so do gaps behind them; what fewer than half
+    of the others do is removed. Then the tasks between two collectives are scaled to what others take there in sum."""
+    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & ~np.isin(graph.tasks.kind, _KEPT))
+    group = _groups(graph, rows, [*late, *others])
+    key = _keys(graph, rows, group)
+    is_late = np.isin(graph.rank[rows], late)
+    theirs = rows[~is_late]
+    place = np.searchsorted(np.sort(others), graph.rank[theirs])
+    single, summed = (_Table(number[~is_late], place, len(others), number) for number in (key, group))
+    common = single.counts[key] >= _HALF * len(others)
+    own = np.flatnonzero(is_late & common)
+    within = _numbered(graph.rank[rows[own]], group[own])
+    columns = []
+    for column in (graph.tasks.duration, graph.tasks.gap):
+        typical = single.medians(column[theirs])[key[own]]
+        wanted = summed.medians(column[theirs])[group[own]]
+        have = np.bincount(within, typical)[within]
+        factor = np.where((have > 0) & (wanted > 0), wanted / np.where(have > 0, have, 1), 1.0)
+        changed = column.copy()
+        changed[rows[own]] = np.round(typical * factor)
+        columns.append(changed)
+    result = removed(retimed(graph, duration=columns[0], gap=columns[1]), rows[is_late & ~common])
+    return _begun(result, late, others)
+
+
+class _Table:
+    """Values by key and rank, several of one key and rank added up; keys are those of `among`, from 0."""
+
+    def __init__(self, key: Rows, place: Rows, ranks: int, among: Rows) -> None:
+        self._at, self._shape = (key, place), (int(among.max(initial=-1)) + 1, ranks)
+        seen = np.zeros(self._shape, np.bool_)
+        seen[self._at] = True
+        self._seen = seen
+        self.counts = seen.sum(axis=1)
+
+    def medians(self, values: Ns) -> npt.NDArray[np.float64]:
+        """0 where no rank has the key."""
+        table = np.zeros(self._shape)
+        np.add.at(table, self._at, values)
+        table[~self._seen] = np.inf
+        table.sort(axis=1)
+        row, last = np.arange(self._shape[0]), np.maximum(self.counts - 1, 0)
+        with np.errstate(invalid="ignore"):
+            middle = (table[row, last // 2] + table[row, (last + 1) // 2]) / 2
+        found: npt.NDArray[np.float64] = np.where(self.counts > 0, middle, 0.0)
+        return found
+
+
+def _numbered(*columns: Rows) -> Rows:
+    """A number from 0 for each distinct row."""
+    if not columns[0].size:
+        return np.zeros(0, np.int64)
+    return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
+
+
+def _groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
+    """Tasks of one step on lanes of one name between the same two collectives, over all ranks."""
+    lane = graph.tasks.lane[rows]
+    role = np.where(graph.lanes.kind[lane] == LaneKind.HOST, NONE, graph.lanes.name[lane])
+    return _numbered(graph.tasks.step[rows], role, _segments(graph, ranks)[rows])
+
+
+def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
+    """Before each task, the collectives that its rank called in the step: all, where ranks call as many in each step,
+    else those that all attend, so that a record that one rank lacks shifts nothing."""
+    caller, host = launchers(graph), on_lanes(graph, LaneKind.HOST)
+    comm = np.flatnonzero((graph.tasks.meeting >= 0) & np.isin(graph.rank, ranks))
+    calls = np.where(host[comm], comm, caller[comm])
+    comm, calls = comm[calls >= 0], calls[calls >= 0]
+    of_pair = _numbered(graph.tasks.step[calls], graph.rank[calls])
+    steps = np.unique(graph.tasks.step[calls]).size
+    counts = np.bincount(of_pair, minlength=steps * len(ranks)).reshape(-1, len(ranks)) if of_pair.size else of_pair
+    if of_pair.size and (counts.size != steps * len(ranks) or bool((counts != counts[:, :1]).any())):
+        meeting = graph.tasks.meeting[comm]
+        attended = np.bincount(meeting, minlength=len(graph.meetings))
+        calls = calls[attended[meeting] == len(ranks)]
+    called = np.bincount(calls, minlength=len(graph.tasks))
+    before = np.cumsum(called) - called
+    fresh = ~graph.follows
+    fresh[1:] |= graph.tasks.step[1:] != graph.tasks.step[:-1]
+    since = np.maximum.accumulate(np.where(fresh, np.arange(len(fresh)), 0))
+    segment = np.where(host, before - before[since], 0)
+    launched = ~host & (caller >= 0)
+    segment[launched] = segment[caller[launched]]
+    known = np.maximum.accumulate(np.where(host | launched | fresh, np.arange(len(fresh)), 0))
+    found: Rows = segment[known]
+    return found
+
+
+def _keys(graph: TaskGraph, rows: Rows, group: Rows) -> Rows:
+    """The same task on all ranks: by its place in a group that is as large on all that have it, else by its name and
+    how often that came before."""
+    sizes = np.bincount(_numbered(group, graph.rank[rows]))
+    each = np.unique(np.stack((group, graph.rank[rows]), axis=1), axis=0)[:, 0] if rows.size else group
+    least, most = np.full(group.max(initial=-1) + 1, np.iinfo(np.int64).max), np.zeros(group.max(initial=-1) + 1)
+    np.minimum.at(least, each, sizes)
+    np.maximum.at(most, each, sizes)
+    name = np.where((least == most)[group], NONE, graph.tasks.name[rows])
+    named = _numbered(group, name)
+    order = np.lexsort((np.arange(rows.size), graph.rank[rows], named))
+    fresh = np.ones(rows.size, np.bool_)
+    fresh[1:] = (np.diff(named[order]) != 0) | (np.diff(graph.rank[rows][order]) != 0)
+    since = np.maximum.accumulate(np.where(fresh, np.arange(rows.size), 0)) if rows.size else fresh
+    occurrence = np.empty(rows.size, np.int64)
+    occurrence[order] = np.arange(rows.size) - since
+    return _numbered(named, occurrence)
+
+
+def _begun(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
+    """Lanes of late ranks begin no later than those of the others of the same name."""
+    lanes = graph.lanes
+    origin = lanes.origin.copy()
+    for lane in np.flatnonzero(np.isin(lanes.rank, late) & (origin > 0)).tolist():
+        alike = np.isin(lanes.rank, others) & (lanes.kind == lanes.kind[lane]) & (lanes.name == lanes.name[lane])
+        if alike.any():
+            origin[lane] = min(int(origin[lane]), int(np.median(origin[alike])))
+    return replace(graph, lanes=replace(lanes, origin=origin))

@@ -1,0 +1,57 @@
+"""Which tasks of a graph a change is about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.facts.kernel_classes import CLASSES
+from lostflops.graph.tasks import NONE, Because, Flags, Index, Kind, LaneKind, TaskGraph
+from lostflops.ledger.lines import LINES
+
+POINT_TO_POINT: Final = ("send", "recv", "send_recv")
+
+
+def on_lanes(graph: TaskGraph, kind: LaneKind) -> Flags:
+    """Tasks that run on lanes of this kind."""
+    found: Flags = graph.lanes.kind[graph.tasks.lane] == kind
+    return found
+
+
+def on_line(graph: TaskGraph, *lines: str) -> Flags:
+    return np.isin(graph.tasks.line, [LINES.index(line) for line in lines])
+
+
+def of_class(graph: TaskGraph, *classes: str) -> Flags:
+    """Kernels of these classes."""
+    named = np.isin(graph.tasks.kernel_class, [CLASSES.index(name) for name in classes])
+    found: Flags = named & (graph.tasks.kind == Kind.KERNEL)
+    return found
+
+
+def ranks_with_device(graph: TaskGraph) -> Index:
+    return np.unique(graph.lanes.rank[graph.lanes.kind == LaneKind.STREAM])
+
+
+def launchers(graph: TaskGraph) -> Index:
+    """The task that launched each one, or handed it to another thread; NONE where nobody did."""
+    edges = graph.edges
+    rows = np.isin(edges.because, (Because.LAUNCH, Because.THREAD))
+    rows &= on_lanes(graph, LaneKind.HOST)[edges.src] & ~on_lanes(graph, LaneKind.HOST)[edges.dst]
+    found = np.full(len(graph.tasks), NONE, np.int32)
+    found[edges.dst[rows]] = edges.src[rows]
+    return found
+
+
+def between_ranks(graph: TaskGraph) -> Flags:
+    """Meetings of a sender and a receiver."""
+    words = [graph.word(op) for op in POINT_TO_POINT]
+    return np.isin(graph.meetings.op, [word for word in words if word != NONE])
+
+
+def names_with(graph: TaskGraph, *parts: str) -> Flags:
+    """Tasks whose name has one of these in it, in whatever case."""
+    held = np.array([any(part in word.casefold() for part in parts) for word in graph.words], np.bool_)
+    found: Flags = held[graph.tasks.name] & (graph.tasks.name >= 0)
+    return found
