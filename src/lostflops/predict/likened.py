@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.editing import removed, retimed
-from lostflops.graph.tasks import NONE, Kind, LaneKind, Ns, TaskGraph
+from lostflops.graph.tasks import NONE, Flags, Kind, LaneKind, Ns, TaskGraph
 from lostflops.predict.selecting import launchers, on_lanes
 
-_KEPT: Final = (Kind.COMM, Kind.MARK)
 _HALF: Final = 0.5
 Rows = npt.NDArray[Any]
 
@@ -21,7 +20,7 @@ Rows = npt.NDArray[Any]
 def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
     """Tasks of `late` take the median of what they take on `others`, and so do gaps behind them; what fewer than half
     of the others do is removed. Then the tasks between two collectives are scaled to what others take there in sum."""
-    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & ~np.isin(graph.tasks.kind, _KEPT))
+    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.kind != Kind.COMM))
     group = _groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
     is_late = np.isin(graph.rank[rows], late)
@@ -40,8 +39,18 @@ def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> Tas
         changed = column.copy()
         changed[rows[own]] = np.round(typical * factor)
         columns.append(changed)
-    result = removed(retimed(graph, duration=columns[0], gap=columns[1]), rows[is_late & ~common])
-    return _begun(result, late, others)
+    gone = rows[is_late & ~common]
+    for column in columns:
+        column[gone] = 0
+    freed = removed(retimed(graph, duration=columns[0], gap=columns[1]), gone[~_holding(graph)[gone]])
+    return _begun(freed, late, others)
+
+
+def _holding(graph: TaskGraph) -> Flags:
+    """Tasks that others are held by: marks, and waits for collectives."""
+    holds: Flags = graph.tasks.kind == Kind.MARK
+    holds[graph.edges.dst[graph.tasks.kind[graph.edges.src] == Kind.COMM]] = True
+    return holds
 
 
 class _Table:

@@ -171,7 +171,8 @@ class LostRecords:
 @dataclass(frozen=True, slots=True)
 class Model:
     """The work of one rank (one pipeline stage): equal layers, then an optimizer. Ring all-reduce of the gradients
-    in `buckets`, the first ones overlapped with the backward pass."""
+    in `buckets`, the first ones overlapped with the backward pass. An optimizer that is not `fused` runs other kernels,
+    inside of an annotation."""
 
     layers: int = 4
     kernels: tuple[Kernel, ...] = field(
@@ -182,6 +183,7 @@ class Model:
     gradient_bytes: int = 2_000_000
     activation_bytes: int = 1_000_000
     buckets: int = 2
+    fused: bool = True
 
     def __post_init__(self) -> None:
         _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")

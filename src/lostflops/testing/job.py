@@ -13,7 +13,8 @@ Schedule = Literal["1f1b", "gpipe"]
 
 @dataclass(frozen=True)
 class Job:
-    """Ranks, model, costs and faults; `SyntheticCluster` runs it."""
+    """Ranks, model, costs and faults; `SyntheticCluster` runs it. With `recompute` forward ops of each layer run once
+    more before its backward ones."""
 
     ranks: int = 8
     ranks_per_host: int = 8
@@ -29,6 +30,7 @@ class Job:
     compute_streams: int = 1
     kernel_gap: int = 0
     noise: float = 0.01
+    recompute: bool = False
     losses: Losses = field(default_factory=Losses)
     stragglers: tuple[Straggler, ...] = ()
     clocks: Mapping[int, Clock] = field(default_factory=dict)

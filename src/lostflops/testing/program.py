@@ -27,6 +27,7 @@ MATMUL_KERNEL = "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT"
 ELEMENTWISE_KERNEL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16> >(int, std::array)"
 )
+FOREACH_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<float> >()"
 OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
 
 PCIE_GBS = 25
@@ -135,6 +136,8 @@ class TrainingLoop:
         for layer in reversed(range(model.layers)):
             if first and layer == model.layers // 2:
                 yield from self._allocate(self._delay("allocation", self._cluster.losses.alloc))
+            if self._cluster.recompute:
+                self._forward_again(batch, layer)
             for position, kernel in reversed(list(enumerate(self._layer_kernels()))):
                 self._backward_op(kernel, position, self._sequences.pop((batch, layer, position)))
             self._reduce_tensor_parallel()
@@ -143,14 +146,31 @@ class TrainingLoop:
         self._host.thread = MAIN
         self._send(SEND_BACKWARD, self._place.stage - 1)
 
+    def _forward_again(self, batch: int, layer: int) -> None:
+        """As a checkpointed layer does, without drawing noise; no FLOPs of the model."""
+        host = self._host
+        done = host.record.flops[host.step]
+        host.begin("CheckpointFunctionBackward", backward=True)
+        for position, kernel in enumerate(self._layer_kernels()):
+            self._next_sequence += 1
+            self._sequences[batch, layer, position] = self._next_sequence
+            self._compute(kernel, kernel.dims, len(self._cluster.model.kernels), sequence=self._next_sequence)
+        host.end()
+        host.record.flops[host.step] = done
+
     def _optimize(self) -> None:
-        model = self._cluster.model
+        model, started = self._cluster.model, self._host.now
         self._awaited += self._buckets
         if WEIGHT_GRADIENTS in self._host.last_on:
             self._awaited.append(self._host.last_on[WEIGHT_GRADIENTS])
         self._buckets = []
         for _ in range(model.optimizer_kernels):
-            self._launch("aten::_fused_adamw_", OPTIMIZER_KERNEL, self._noisy(model.optimizer_duration), None)
+            op, kernel = (
+                ("aten::_fused_adamw_", OPTIMIZER_KERNEL) if model.fused else ("aten::_foreach_add_", FOREACH_KERNEL)
+            )
+            self._launch(op, kernel, self._noisy(model.optimizer_duration), None)
+        if not model.fused:
+            self._host.annotate("Optimizer.step#AdamW.step", started)
 
     def _layer_kernels(self) -> list[Kernel]:
         """The layer's kernels; a straggler with more work repeats some of them, without drawing noise."""

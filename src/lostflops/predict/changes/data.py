@@ -53,21 +53,16 @@ def _without_loading(graph: TaskGraph, loads: Flags) -> TaskGraph:
     awaited[graph.edges.dst] = True
     ready = waits & (awaited | names_with(graph, _WORKERS))
     last = int(tasks.duration[ready].min(initial=np.iinfo(np.int64).max))
-    gap = tasks.gap.copy()
-    inner = loads.copy()
-    inner[:-1] &= loads[1:] & graph.follows[1:]
-    gap[loads & ~inner] = tasks.gap[loads & ~inner]
+    inner = np.append(loads[:-1] & loads[1:] & graph.follows[1:], False)
     freed = removed(graph, loads)
-    gap[inner] = 0
-    duration = freed.tasks.duration.copy()
+    gap, duration = np.where(inner, 0, tasks.gap), freed.tasks.duration.copy()
     duration[ready] = last
     return retimed(freed, duration=duration, gap=gap)
 
 
 def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
-    made = _made(graph, loads)
+    batches, made = _batches(graph, loads)
     freed = _without_loading(_idle_workers(graph), loads)
-    batches = np.flatnonzero(loads & (graph.tasks.kind == Kind.DATA))
     rank, number = graph.rank[batches], _counted(graph.rank[batches])
     ranks = np.unique(rank)
     freed, lanes = with_lanes(freed, np.repeat(ranks, workers), LaneKind.LOADER, "loader")
@@ -81,39 +76,35 @@ def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
     load = np.empty(order.size, np.int32)
     load[order] = new
     taken = old[batches]
-    first = taken[np.flatnonzero(number == 0)][np.searchsorted(ranks, rank)]
+    first = taken[number == 0][np.searchsorted(ranks, rank)]
     early = (number > 0) & (number < workers)
     freed = with_edges(freed, first[early], load[early], 0, after_start=True)
     freed = with_edges(freed, load[number > 0], taken[number > 0])
-    ahead = _PREFETCH * workers
-    later = np.flatnonzero(number >= ahead)
-    freed = with_edges(freed, taken[later - ahead], load[later])
+    later = np.flatnonzero(number >= _PREFETCH * workers)
+    freed = with_edges(freed, taken[later - _PREFETCH * workers], load[later])
     notes = (
-        (
-            f"{workers} workers make batches side by side, each in the time that one took, {_PREFETCH} ahead; the "
-            "first is there when the recording begins."
-        ),
+        f"{workers} workers make batches side by side, each in the time that one took and {_PREFETCH} ahead.",
         "Workers are taken to cost the training process nothing: they need cores, memory and a disk of their own.",
     )
     return Edited(freed, _DOUBT_OF_WORKERS, notes)
 
 
-def _made(graph: TaskGraph, loads: Flags) -> Ns:
-    """What making each batch takes, in the order of DATA tasks: what the training thread spent, or what workers did."""
+def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
+    """The task that each batch is asked for with, and what making it takes: what the training thread spent until it
+    went on, or what workers did."""
     tasks = graph.tasks
-    batches = np.flatnonzero(loads & (tasks.kind == Kind.DATA))
+    rows = np.flatnonzero(loads)
+    fresh = np.append(True, (np.diff(rows) > 1) | (np.diff(tasks.lane[rows]) > 0))
+    batches = rows[fresh]
     work = tasks.kind == Kind.LOAD
     if work.any():
-        return np.full(batches.size, int(tasks.duration[work].mean()), np.int64)
-    if names_with(graph, _WORKERS)[batches].any():
+        return batches, np.full(batches.size, int(tasks.duration[work].mean()), np.int64)
+    if names_with(graph, _WORKERS)[rows].any():
         raise NotApplicable("what a worker needs for a batch was not recorded, so nothing tells what more would do")
-    # Ops inside of the loader stand before or behind the wait that they belong to.
-    inner = np.flatnonzero(loads & (tasks.kind != Kind.DATA))
-    owner = np.searchsorted(batches, inner, side="right") - 1
-    made = tasks.duration[batches].copy()
-    held = (owner >= 0) & (tasks.lane[batches[owner]] == tasks.lane[inner])
-    np.add.at(made, owner[held], (tasks.duration + np.maximum(tasks.gap, 0))[inner[held]])
-    return made
+    own = np.cumsum(fresh) - 1
+    inner = np.append(~fresh[1:], False)
+    spent = tasks.duration[rows] + np.where(inner, np.maximum(tasks.gap[rows], 0), 0)
+    return batches, np.bincount(own, spent).astype(np.int64)
 
 
 def _idle_workers(graph: TaskGraph) -> TaskGraph:

@@ -31,8 +31,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     duration[cheap] = 0
     following = np.zeros(len(tasks), np.bool_)
     following[:-1] = cheap[1:] & graph.follows[1:]
-    inside = following & (cheap | (host & (tasks.kind == Kind.SYNC)))
-    gap[inside & (gap > 0)] = 0
+    gap[following & (gap > 0)] = 0
     free = (edges.because == Because.LAUNCH) & ~first[edges.src]
     delay = np.where(free, 0, edges.delay)
     changed = replace(retimed(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
