@@ -129,6 +129,52 @@ def inserted(graph: TaskGraph, tasks: Tasks, after: Rows) -> tuple[TaskGraph, In
     return result, moved[count:], moved[:count]
 
 
+def dropped(graph: TaskGraph, rows: Rows) -> TaskGraph:
+    """Without these tasks, their edges, and meetings that nobody attends any more. What stands behind them on their
+    lanes moves up; a step must not begin or end with one of them."""
+    keep = np.ones(len(graph.tasks), np.bool_)
+    keep[rows] = False
+    moved = np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
+    tasks, edges, steps = graph.tasks.take(keep), graph.edges, graph.steps
+    ends = np.concatenate((steps.first, steps.last))
+    assert keep[ends[ends >= 0]].all(), "a step begins or ends with what is dropped"
+    edges = edges.take(keep[edges.src] & keep[edges.dst])
+    attended = np.bincount(tasks.meeting[tasks.meeting >= 0], minlength=len(graph.meetings)) > 0
+    places = np.where(attended, np.cumsum(attended) - 1, NONE).astype(np.int32)
+    return replace(
+        graph,
+        tasks=tasks._replace(meeting=_moved(places, tasks.meeting)),
+        edges=replace(edges, src=moved[edges.src], dst=moved[edges.dst]),
+        meetings=graph.meetings.take(attended),
+        steps=replace(steps, first=_moved(moved, steps.first), last=_moved(moved, steps.last)),
+        measured=Measured(graph.measured.start[keep], graph.measured.stop[keep]),
+    )
+
+
+def in_order(graph: TaskGraph, key: npt.NDArray[Any]) -> TaskGraph:
+    """With meetings in the order of a key, which is that of their turns on links."""
+    order = np.argsort(key, kind="stable")
+    place = np.empty(order.size, np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    tasks = graph.tasks._replace(meeting=_moved(place, graph.tasks.meeting))
+    return replace(graph, tasks=tasks, meetings=graph.meetings.take(order))
+
+
+def in_lane_order(graph: TaskGraph, lane: Index) -> TaskGraph:
+    """With tasks on other lanes; on a lane they keep the order in which they stood."""
+    order = np.argsort(lane, kind="stable")
+    moved = np.empty(order.size, np.int32)
+    moved[order] = np.arange(order.size, dtype=np.int32)
+    edges, steps = graph.edges, graph.steps
+    return replace(
+        graph,
+        tasks=graph.tasks._replace(lane=lane).take(order),
+        edges=replace(edges, src=moved[edges.src], dst=moved[edges.dst]),
+        steps=replace(steps, first=_moved(moved, steps.first), last=_moved(moved, steps.last)),
+        measured=Measured(graph.measured.start[order], graph.measured.stop[order]),
+    )
+
+
 def _moved(moved: Index, ends: Index) -> Index:
-    where: Index = np.where(ends >= 0, moved[ends], NONE).astype(np.int32)
+    where: Index = np.where(ends >= 0, moved[ends] if moved.size else NONE, NONE).astype(np.int32)
     return where

@@ -6,14 +6,22 @@ from typing import Final
 
 from lostflops.predict.change import Change
 from lostflops.predict.changes import (
+    accumulate,
+    bucket_mb,
+    comm_streams,
+    compression,
     data,
     device,
+    first_bucket_mb,
     imbalance,
     launch,
+    network_bandwidth,
+    network_latency,
     optimizer,
     overlap,
     precision,
     recompute,
+    staleness,
     straggler,
     sync,
 )
@@ -29,7 +37,18 @@ _COMPUTE: Final[tuple[Change, ...]] = (
     recompute.CHANGE,
     overlap.CHANGE,
 )
-_COMMUNICATION: Final[tuple[Change, ...]] = ()
-_PIPELINE: Final[tuple[Change, ...]] = (imbalance.CHANGE,)
+_COMMUNICATION: Final[tuple[Change, ...]] = (
+    bucket_mb.CHANGE,
+    first_bucket_mb.CHANGE,
+    comm_streams.CHANGE,
+    accumulate.CHANGE,
+    network_bandwidth.CHANGE,
+    network_latency.CHANGE,
+    compression.CHANGE,
+    staleness.CHANGE,
+)
+_PIPELINE: Final[tuple[Change, ...]] = (
+    imbalance.CHANGE,
+)
 
 CHANGES: Final[tuple[Change, ...]] = (*_COMPUTE, *_COMMUNICATION, *_PIPELINE)

@@ -1,0 +1,28 @@
+"""What if gradients were reduced in buckets of another size?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.rebucket import MIB, rebucketed
+from lostflops.predict.values import number
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    size = number(value, "bucket_mb") * MIB
+    return rebucketed(graph, facts, lambda _: (size, size))
+
+
+CHANGE: Final = Change(
+    "bucket_mb",
+    "bucket_mb=MB",
+    "gradients are reduced in buckets of so many MiB, the first one too, as DDP does where a size is given",
+    "larger buckets start later and hold more memory; smaller ones pay more latency",
+    lambda value: f"DistributedDataParallel(model, bucket_cap_mb={value})",
+    _apply,
+    ("5", "50", "100"),
+)

@@ -1,0 +1,93 @@
+"""What if reductions of gradients ran on several streams, each with a communicator of its own?
+
+They still share the links: the part of a transfer that goes with bytes has the link to itself, and only latency is
+hidden behind the next one's bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.graph.editing import in_lane_order, retimed, with_lanes
+from lostflops.graph.tasks import NONE
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.reductions import reductions, rounds, sized
+from lostflops.predict.transfers import Transfers, deviation, latencies
+from lostflops.predict.values import count
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lostflops.graph.tasks import LaneKind, TaskGraph
+    from lostflops.predict.reductions import Round
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    streams = count(value, "comm_streams")
+    chosen = sized(graph, reductions(graph))
+    found = [one for one in rounds(graph, chosen) if one.meetings.size > 1]
+    if not found:
+        raise NotApplicable("a step has one reduction of gradients: there is nothing to run beside it")
+    transfers = Transfers.of(graph, facts)
+    shares = latencies(graph, chosen, transfers)
+    if not shares.share.any():
+        raise NotApplicable(
+            "all reductions of the run are of about one size, so that their latency is not known, and more streams can "
+            "hide nothing else: give --calibration FILE (lostflops calibrate makes one)"
+        )
+    changed = _on_lanes(_shared(graph, chosen, shares.share), found, streams)
+    weight = np.where(chosen, graph.meetings.transfer, 0).astype(np.float64)
+    doubt = deviation(shares.share, (shares.low, shares.high), weight)
+    notes = (
+        f"Reductions take turns on {streams} streams of each rank; they share the link: only latency overlaps.",
+        transfers.note,
+        "Kernels of collectives that run at once take more of the device from compute, which is not counted.",
+    )
+    return Edited(changed, max(doubt, 0.3), notes)
+
+
+def _shared(graph: TaskGraph, chosen: npt.NDArray[np.bool_], share: npt.NDArray[np.float64]) -> TaskGraph:
+    """Bytes of a group take turns on its link; latency comes after, on each rank."""
+    told = graph.meetings
+    latency = np.round(told.transfer * np.where(chosen, share, 0)).astype(np.int64)
+    free = int(told.link.max(initial=NONE)) + 1
+    link = np.where(chosen & (told.link == NONE), free + told.group, told.link).astype(np.int32)
+    own = graph.tasks.meeting
+    more = np.where(own >= 0, latency[own], 0)
+    changed = retimed(graph, duration=graph.tasks.duration + more, transfer=told.transfer - latency)
+    return replace(changed, meetings=replace(changed.meetings, link=link))
+
+
+def _on_lanes(graph: TaskGraph, found: list[Round], streams: int) -> TaskGraph:
+    """Reductions go round: the first on the lane where it was, the next on the second."""
+    lane = graph.tasks.lane.copy()
+    lanes: dict[tuple[int, int], int] = {}
+    for one in found:
+        for own in one.tasks:
+            home = int(graph.tasks.lane[own[0]])
+            for place, task in enumerate(own.tolist()):
+                turn = place % streams
+                if turn and (home, turn) not in lanes:
+                    kind: LaneKind = graph.lanes.kind[home]
+                    rank = graph.lanes.rank[[home]]
+                    graph, made = with_lanes(graph, rank, kind, f"{graph.words[graph.lanes.name[home]]} {turn + 1}")
+                    lanes[home, turn] = int(made[0])
+                lane[task] = lanes[home, turn] if turn else home
+    return in_lane_order(graph, lane)
+
+
+CHANGE: Final = Change(
+    "comm_streams",
+    "comm_streams=K",
+    "reductions of gradients take turns on so many streams, and overlap each other",
+    "more memory and channels; collectives on several communicators deadlock if ranks enqueue them in other orders",
+    lambda value: (
+        f"groups = [dist.new_group() for _ in range({value})]; in a DDP communication hook reduce bucket.index() on "
+        f"groups[bucket.index() % {value}]; on NCCL set CUDA_DEVICE_MAX_CONNECTIONS above 1"
+    ),
+    _apply,
+    ("2",),
+)

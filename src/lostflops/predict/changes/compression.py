@@ -1,0 +1,84 @@
+"""What if gradients were compressed before they are reduced?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.facts.devices import find_device
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import Because, LaneKind
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.reductions import calls, members, reductions, sized
+from lostflops.predict.transfers import Transfers
+from lostflops.predict.values import times
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+_HALF: Final = ("fp16", "bf16")
+_CPU_GBS: Final = 5.0
+_DEVICE_GBS: Final = 1000.0
+"""What casting reads and writes together, where the device is not known."""
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    share = 0.5 if value in _HALF else times(value, "compression")
+    chosen = sized(graph, reductions(graph))
+    transfers = Transfers.of(graph, facts)
+    rows, kinds, which = calls(graph, chosen)
+    ratio = np.array(
+        [transfers.ns(k.op, round(k.size * share), k.ranks, k.hosts) / max(transfers.ns(*k), 1e-9) for k in kinds]
+    )
+    transfer = graph.meetings.transfer.copy()
+    transfer[rows] = np.round(transfer[rows] * ratio[which])
+    rate, said = _rate(graph, facts)
+    cast = np.zeros(len(graph.meetings))
+    cast[rows] = graph.meetings.size[rows] * (1 + share) / rate
+    own = members(graph, chosen)
+    duration = graph.tasks.duration.copy()
+    each = np.round(cast[graph.tasks.meeting[own]]).astype(np.int64)
+    duration[own] += each
+    edges = graph.edges
+    place = np.full(len(graph.tasks), -1)
+    place[own] = np.arange(own.size)
+    enqueues = (edges.because == Because.THREAD) & (place[edges.dst] >= 0)
+    np.add.at(duration, edges.src[enqueues], each[place[edges.dst[enqueues]]])
+    stream = graph.lanes.kind[graph.tasks.lane[own]] == LaneKind.STREAM
+    duration[own[stream]] += each[stream]
+    notes = (
+        transfers.note,
+        f"Gradients are cast before and after at {said}; this is assumed, not measured.",
+        "Gradients are taken to be fp32."
+        if value in _HALF
+        else "What decides what to send, as top-k does, is not in it.",
+    )
+    return Edited(retimed(graph, duration=duration, transfer=transfer), min(1.0, 0.2 + transfers.doubt), notes)
+
+
+def _rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
+    """Bytes read and written in a ns, and in words."""
+    if not (graph.lanes.kind == LaneKind.STREAM).any():
+        return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
+    known = find_device(facts.device) if facts.device else None
+    rate = known.memory_gbs if known is not None and known.memory_gbs else _DEVICE_GBS
+    return rate, f"{rate:g} GB/s of device memory"
+
+
+def _how(value: str) -> str:
+    if value in _HALF:
+        hooks = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
+        return f"model.register_comm_hook(None, {hooks}.{value}_compress_hook)"
+    return "model.register_comm_hook(state, hook) with a hook that sends so much less, such as powerSGD_hook"
+
+
+CHANGE: Final = Change(
+    "compression",
+    "compression=0.5x",
+    "reductions of gradients move so many times their bytes (fp16 and bf16: half of fp32), and pay for casting",
+    "gradients lose precision: watch the loss; fp16 may overflow",
+    _how,
+    _apply,
+    ("bf16",),
+)

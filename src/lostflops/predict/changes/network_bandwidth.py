@@ -1,0 +1,30 @@
+"""What if the network moved more bytes in the same time?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.network import faster
+from lostflops.predict.values import times
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    return faster(graph, facts, bandwidth=times(value, "network.bandwidth"))
+
+
+CHANGE: Final = Change(
+    "network.bandwidth",
+    "network.bandwidth=2x",
+    "every transfer moves bytes that many times as fast; latency stays",
+    "another network, or more adapters for each host",
+    lambda _: (
+        "Faster adapters or more of them: NCCL_IB_HCA, NCCL_SOCKET_IFNAME with NCCL_NSOCKS_PERTHREAD; for gloo "
+        "GLOO_SOCKET_IFNAME names the interface."
+    ),
+    _apply,
+    ("2x", "0.5x"),
+)

@@ -1,0 +1,27 @@
+"""What if messages took more or less time on their way?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.network import faster
+from lostflops.predict.values import times
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    return faster(graph, facts, latency=times(value, "network.latency"))
+
+
+CHANGE: Final = Change(
+    "network.latency",
+    "network.latency=0.5x",
+    "the latency of every transfer is multiplied; bandwidth stays",
+    "another network, or ranks that are placed closer to each other",
+    lambda _: "RDMA instead of sockets, ranks under one switch, fewer and larger collectives (bucket_mb).",
+    _apply,
+    ("0.5x",),
+)

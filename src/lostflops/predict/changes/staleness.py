@@ -1,0 +1,174 @@
+"""What if ranks did not wait for each other's gradients in every step?
+
+Stale synchronous parallel: a rank starts step k as soon as every other has finished step k - 1 - S; unbounded, it never
+waits. Each still pays for its own transfers, as long as the collective took once all were there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.graph.editing import inserted, retimed, with_edges, with_lanes, with_words
+from lostflops.graph.replay import replay
+from lostflops.graph.tasks import NONE, Kind, LaneKind, Meetings, Tasks
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.phases import OTHER
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.reductions import called, calls, members, reductions
+from lostflops.predict.values import count
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lostflops.graph.tasks import Flags, TaskGraph
+
+_TRANSFERS: Final = ("send", "recv", "send_recv")
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    if len(graph.ranks) < 2:
+        raise NotApplicable("one rank was recorded: it waits for nobody")
+    bound = None if value == "unbounded" else 0 if value == "0" else count(value, "staleness")
+    changed, by_server = (graph, False) if bound == 0 else _alone(graph)
+    if bound:
+        changed = _bounded(changed, bound)
+    notes = ["It changes what is computed: gradients are of older parameters, and convergence has to be tried."]
+    if by_server:
+        notes.append(
+            "Transfers to a server whose records are missing: what one takes beyond the shortest of its kind counts as "
+            "waiting for others."
+        )
+    else:
+        notes.append("A rank's own exchange of gradients is taken to last as long as the collective's transfer did.")
+    notes.append(
+        "Ranks vary as they did in the recorded steps; a bound needs more of them than its own number to show."
+    )
+    return Edited(changed, 0.3, tuple(notes), _figures(changed))
+
+
+def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
+    """Every rank goes through reductions by itself."""
+    try:
+        chosen, by_server = reductions(graph), False
+    except NotApplicable:
+        chosen, by_server = called(graph, *_TRANSFERS) & ~graph.meetings.whole, True
+        if not chosen.any():
+            raise
+        graph = _shortest(graph, chosen)
+    rows = members(graph, chosen)
+    meeting = graph.tasks.meeting
+    first = np.zeros(len(graph.tasks), np.bool_)
+    first[rows[np.unique(meeting[rows], return_index=True)[1]]] = True
+    others = rows[~first[rows]]
+    own = graph.meetings.take(meeting[others])
+    columns = (np.concatenate((getattr(graph.meetings, f.name), getattr(own, f.name))) for f in fields(Meetings))
+    split = meeting.copy()
+    split[others] = np.arange(len(graph.meetings), len(graph.meetings) + others.size)
+    return replace(graph, tasks=graph.tasks._replace(meeting=split), meetings=Meetings(*columns)), by_server
+
+
+def _shortest(graph: TaskGraph, chosen: Flags) -> TaskGraph:
+    rows, kinds, which = calls(graph, chosen)
+    least = np.full(len(kinds), np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(least, which, graph.meetings.transfer[rows])
+    transfer = graph.meetings.transfer.copy()
+    transfer[rows] = least[which]
+    return retimed(graph, transfer=transfer)
+
+
+def _bounded(graph: TaskGraph, bound: int) -> TaskGraph:
+    """A mark for each step that comes when all ranks have finished it, and holds the one after the bound back."""
+    numbers = np.unique(graph.steps.number)
+    graph, (name,) = with_words(graph, "all ranks have finished a step")
+    graph, (lane,) = with_lanes(graph, graph.lanes.rank[:1], LaneKind.COMM_THREAD, "steps of all ranks")
+    graph, marks, _ = inserted(graph, _marks(numbers, int(lane), name), np.full(numbers.size, NONE))
+    firsts, lasts = _ends(graph)
+    src: list[int] = []
+    dst: list[int] = []
+    for place, number in enumerate(numbers.tolist()):
+        ends = [row for key, row in lasts if key == number]
+        begins = [row for key, row in firsts if key == number + 1 + bound]
+        src += [*ends, *[int(marks[place])] * len(begins)]
+        dst += [*[int(marks[place])] * len(ends), *begins]
+    return with_edges(graph, np.array(src, np.int64), np.array(dst, np.int64))
+
+
+def _marks(numbers: npt.NDArray[np.int32], lane: int, name: int) -> Tasks:
+    def column(value: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+        return np.full(numbers.size, value, kind)
+
+    return Tasks(
+        column(lane, np.int32),
+        column(Kind.MARK, np.int8),
+        column(LINES.index("comm.wait"), np.int8),
+        column(0, np.int64),
+        column(0, np.int64),
+        column(NONE, np.int32),
+        column(NONE, np.int32),
+        column(OTHER, np.int8),
+        column(0, np.int8),
+        column(name, np.int32),
+        column(NONE, np.int32),
+        column(NONE, np.int64),
+    )
+
+
+def _ends(graph: TaskGraph) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(step, task) of all first and last tasks of steps, on each stream; where there is none, as steps tell."""
+    steps, tasks = graph.steps, graph.tasks
+    told = steps.first >= 0
+    firsts = list(zip(steps.number[told].tolist(), steps.first[told].tolist(), strict=True))
+    lasts = list(zip(steps.number[told].tolist(), steps.last[told].tolist(), strict=True))
+    streams = np.isin(graph.rank, steps.rank[~told]) & (graph.lanes.kind[tasks.lane] == LaneKind.STREAM)
+    rows = np.flatnonzero(streams & (tasks.step >= 0))
+    key = tasks.lane[rows].astype(np.int64) << 32 | tasks.step[rows]
+    begins = rows[np.unique(key, return_index=True)[1]]
+    ends = rows[::-1][np.unique(key[::-1], return_index=True)[1]]
+    firsts += zip(tasks.step[begins].tolist(), begins.tolist(), strict=True)
+    lasts += zip(tasks.step[ends].tolist(), ends.tolist(), strict=True)
+    return firsts, lasts
+
+
+def _figures(graph: TaskGraph) -> dict[str, Any]:
+    """How many steps behind the slowest rank is at each start of a step, and what all ranks do together."""
+    steps, done = graph.steps, replay(graph)
+    start, stop = done.step_edges
+    slowest = np.full(len(steps), np.iinfo(np.int64).max, np.int64)
+    for rank in np.unique(steps.rank).tolist():
+        own = steps.rank == rank
+        slowest = np.minimum(slowest, np.searchsorted(np.sort(stop[own]), start, side="right"))
+    order = np.zeros(len(steps), np.int64)
+    rate = 0.0
+    for rank in np.unique(steps.rank).tolist():
+        own = np.flatnonzero(steps.rank == rank)
+        order[own[np.argsort(start[own], kind="stable")]] = np.arange(own.size)
+        rate += 1e9 / max(float(done.step_times[own].mean()), 1.0)
+    stale = np.maximum(order - slowest, 0)
+    return {
+        "staleness": {
+            "mean": float(stale.mean()),
+            "p50": float(np.median(stale)),
+            "p90": float(np.quantile(stale, 0.9)),
+            "max": int(stale.max()),
+            "histogram": {str(value): int((stale == value).sum()) for value in np.unique(stale).tolist()},
+        },
+        "steps_per_second_of_all_ranks": rate,
+    }
+
+
+CHANGE: Final = Change(
+    "staleness",
+    "staleness=S|unbounded",
+    "a rank may be so many steps ahead of the slowest one, instead of waiting for it in every step",
+    "changes convergence: updates are computed from older parameters; a smaller learning rate is often needed",
+    lambda value: (
+        "A parameter server with asynchronous updates (torch.distributed.rpc), where a worker blocks only when it is "
+        + ("never ahead too far: no check" if value == "unbounded" else f"more than {value} steps ahead of the slowest")
+    ),
+    _apply,
+    (),
+)

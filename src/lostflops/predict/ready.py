@@ -1,0 +1,73 @@
+"""When gradients are ready: tasks between those that recorded reductions waited for.
+
+Gradients are ready in the order of their bytes in the round: so many bytes of the way from one recorded bucket to the
+next are so much of the time of the lane between the two tasks that were waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.ledger.phases import BACKWARD
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An edge that held reductions back on one lane: `src` has the task that each of them waited for."""
+
+    lane: int
+    src: Rows
+    edge: int
+
+
+class Inputs:
+    """What each reduction of a rank's round waits for, lane by lane."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._graph = graph
+        order = np.argsort(graph.edges.dst, kind="stable")
+        self._order = order
+        self._first = np.searchsorted(graph.edges.dst[order], np.arange(len(graph.tasks) + 1))
+
+    def edges_into(self, task: int) -> Rows:
+        return self._order[self._first[task] : self._first[task + 1]]
+
+    def of(self, tasks: Rows) -> list[Held]:
+        """Lanes that hold back every one of these tasks, with the last edge from there into each."""
+        graph, held = self._graph, list[dict[int, int]]()
+        for task in tasks.tolist():
+            own: dict[int, int] = {}
+            for edge in self.edges_into(task).tolist():
+                src = int(graph.edges.src[edge])
+                lane = int(graph.tasks.lane[src])
+                if lane not in own or src > graph.edges.src[own[lane]]:
+                    own[lane] = edge
+            held.append(own)
+        lanes = [lane for lane in held[0] if all(lane in own for own in held)]
+        return [
+            Held(lane, graph.edges.src[[own[lane] for own in held]].astype(np.int64), held[-1][lane]) for lane in lanes
+        ]
+
+
+def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> Rows:
+    """The task of the lane behind which each place is reached. Places count recorded buckets: 1 is the task that
+    the first one waited for, 1.5 half of the lane's time from there to the next; 0 is where the backward pass begins."""
+    tasks = graph.tasks
+    lane = np.flatnonzero(tasks.lane == held.lane)
+    passes = lane[(tasks.step[lane] == step) & (tasks.phase[lane] == BACKWARD) & (lane <= held.src[0])]
+    begin = int(passes[0]) if passes.size else int(held.src[0])
+    rows = np.arange(begin, int(held.src[-1]) + 1)
+    spent = np.cumsum(tasks.duration[rows] + np.maximum(tasks.gap[rows], 0))
+    anchors = np.concatenate(([0.0], spent[held.src - begin]))
+    wanted = np.interp(place, np.arange(anchors.size), anchors)
+    near = np.searchsorted((spent[1:] + spent[:-1]) / 2, wanted)
+    exact = np.round(place).astype(np.int64)
+    whole = (np.abs(place - exact) < 1e-9) & (exact >= 1)
+    found = rows[np.clip(near, 0, rows.size - 1)]
+    return np.where(whole, held.src[np.clip(exact - 1, 0, held.src.size - 1)], found)

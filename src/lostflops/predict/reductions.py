@@ -1,0 +1,115 @@
+"""Which collectives reduce gradients, and what their members wait for.
+
+A graph does not say what a collective is for. Gradients are reduced in the backward pass, by an all-reduce or a
+reduce-scatter, in groups that do not all-reduce in the forward pass: those of tensor parallelism do.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import NONE, Because, Flags, Kind, Small, TaskGraph
+from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.predict.change import NotApplicable
+
+REDUCING: Final = ("all_reduce", "reduce_scatter")
+Rows = npt.NDArray[np.int64]
+
+
+def called(graph: TaskGraph, *ops: str) -> Flags:
+    """Meetings of these operations."""
+    named = np.array([word in ops for word in graph.words] or [False])
+    return np.asarray(named[graph.meetings.op], np.bool_)
+
+
+def members(graph: TaskGraph, meetings: Flags) -> Rows:
+    """The tasks that attend any of these."""
+    meeting = graph.tasks.meeting
+    return np.flatnonzero((meeting >= 0) & meetings[meeting]) if meetings.size else np.empty(0, np.int64)
+
+
+def phases(graph: TaskGraph) -> Small:
+    """Of each task; that of a collective on a thread of its own is the one of whoever enqueued it."""
+    found = graph.tasks.phase.copy()
+    edges = graph.edges
+    enqueues = np.isin(edges.because, (Because.LAUNCH, Because.THREAD)) & (graph.tasks.kind[edges.dst] == Kind.COMM)
+    found[edges.dst[enqueues]] = graph.tasks.phase[edges.src[enqueues]]
+    return found
+
+
+def in_phase(graph: TaskGraph, phase: int) -> Flags:
+    """Meetings that any member attends in a phase."""
+    comm = np.flatnonzero(graph.tasks.meeting >= 0)
+    found = np.zeros(len(graph.meetings), np.bool_)
+    found[graph.tasks.meeting[comm[phases(graph)[comm] == phase]]] = True
+    return found
+
+
+def reductions(graph: TaskGraph) -> Flags:
+    """Meetings that reduce gradients; raises `NotApplicable` where there is none."""
+    if not len(graph.meetings):
+        raise NotApplicable("no collective was recorded in whole steps")
+    reducing = called(graph, *REDUCING) & (graph.meetings.ranks != 1)
+    forward = called(graph, "all_reduce") & in_phase(graph, FORWARD)
+    tensor = np.isin(graph.meetings.group, np.unique(graph.meetings.group[forward]))
+    found: Flags = reducing & in_phase(graph, BACKWARD) & ~tensor
+    if not found.any():
+        raise NotApplicable("no reduction of gradients was recorded: no all-reduce in a backward pass")
+    return found
+
+
+def sized(graph: TaskGraph, meetings: Flags) -> Flags:
+    """Those whose size is known; raises `NotApplicable` where most are not."""
+    known: Flags = meetings & (graph.meetings.size > 0)
+    if known.sum() * 2 < meetings.sum():
+        raise NotApplicable("collectives were recorded without their sizes: record with lostflops run")
+    return known
+
+
+class Round(NamedTuple):
+    """The reductions of one group in one step, in their order: `tasks` has a row for each rank, a column for each."""
+
+    meetings: Rows
+    tasks: Rows
+    step: int
+
+
+def rounds(graph: TaskGraph, meetings: Flags) -> list[Round]:
+    """Those that every member of a round attends; others are left out."""
+    rows = members(graph, meetings)
+    rank, step, meeting = graph.rank[rows], graph.tasks.step[rows], graph.tasks.meeting[rows]
+    group = graph.meetings.group[meeting]
+    found = []
+    for key in np.unique(np.stack((group, step), 1), axis=0):
+        own = (group == key[0]) & (step == key[1]) & (step != NONE)
+        held, ranks = np.unique(meeting[own]), np.unique(rank[own])
+        if own.sum() == held.size * ranks.size and held.size:
+            order = np.lexsort((meeting[own], rank[own]))
+            found.append(Round(held, rows[own][order].reshape(ranks.size, held.size), int(key[1])))
+    return found
+
+
+class Call(NamedTuple):
+    """Meetings that are alike."""
+
+    op: str
+    size: int
+    ranks: int
+    hosts: int
+
+
+def calls(graph: TaskGraph, chosen: Flags) -> tuple[Rows, list[Call], Rows]:
+    """Rows of the chosen meetings, the different ones among them, and for each row which one it is. A group that does
+    not tell its size has those that attended, one that does not tell its hosts one."""
+    told, rows = graph.meetings, np.flatnonzero(chosen)
+    attended = np.bincount(graph.tasks.meeting[graph.tasks.meeting >= 0], minlength=len(told))
+    ranks = np.where(told.ranks > 0, told.ranks, attended)[rows]
+    hosts = np.clip(told.hosts[rows], 1, np.maximum(ranks, 1))
+    different, which = np.unique(
+        np.stack((told.op[rows], told.size[rows], ranks, hosts), 1), axis=0, return_inverse=True
+    )
+    found = [Call(graph.words[op], size, n, h) for op, size, n, h in different.tolist()]
+    return rows, found, which.ravel()

@@ -1,0 +1,22 @@
+"""Fewer bytes, and what casting costs."""
+
+from __future__ import annotations
+
+from lostflops.graph.replay import replay
+from lostflops.predict.changes.compression import CHANGE
+from predict.changes.linear import facts
+from predict.changes.steps import MIB, job
+
+
+def test_bytes_shrink_and_casting_costs():
+    before = job(lambda *_: 50, transfer=(MIB, 2 * MIB), steps=1, backward=0)
+    found = CHANGE.apply(before, "bf16", facts(0.0, 1.0)).graph
+    cast = [round(size * 1.5 / 5) for size in (MIB, 2 * MIB)]
+    assert found.meetings.transfer.tolist() == [MIB // 2, MIB]
+    decoded = replay(found).step_times.tolist()[0] - 80 - MIB - MIB // 2
+    assert decoded == sum(cast), "on one thread, each is decoded before the next is reduced"
+
+
+def test_others_stay():
+    before = job(lambda *_: 50)
+    assert CHANGE.apply(before, "0.25x", facts()).graph.meetings.size.tolist() == before.meetings.size.tolist()

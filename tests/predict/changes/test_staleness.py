@@ -1,0 +1,63 @@
+"""Ranks that may run ahead of each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from lostflops.graph.replay import replay
+from lostflops.predict.change import Facts
+from lostflops.predict.changes.staleness import CHANGE
+from predict.changes.steps import job
+
+OWN = 100 + 100 + 60 + 30
+"""Of a step beside the forward pass: the second transfer is not hidden, the first one is."""
+
+
+def alternating(rank, step):
+    """Each rank is slow in every other step, the other rank in the other ones."""
+    return 400 if step % 2 == rank else 100
+
+
+def asynchronous(steps, bound):
+    """Ends of each rank's steps by the rule itself."""
+    stop = {}
+    for step in range(steps):
+        for rank in (0, 1):
+            own = stop.get((rank, step - 1), 0)
+            held = max((stop[other, step - 1 - bound] for other in (0, 1) if step - 1 - bound >= 0), default=0)
+            stop[rank, step] = max(own, held) + alternating(rank, step) + OWN
+    return stop
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_a_bound_holds_as_the_rule_says(bound):
+    steps = 8
+    found = CHANGE.apply(job(alternating, steps=steps), str(bound), Facts(None))
+    found.graph.self_check()
+    stop = asynchronous(steps, bound)
+    _, ends = replay(found.graph).step_edges
+    rows = [(rank, step) for rank in (0, 1) for step in range(steps)]
+    assert ends.tolist() == [stop[row] for row in rows]
+
+
+def test_nobody_waits_without_a_bound():
+    found = CHANGE.apply(job(lambda rank, _: 100 + 300 * rank, steps=6), "unbounded", Facts(None))
+    times = replay(found.graph).step_times
+    assert times.tolist() == [100 + OWN] * 6 + [400 + OWN] * 6
+    told = found.extra["staleness"]
+    assert told["max"] == 3
+    assert sum(told["histogram"].values()) == 12
+    assert found.extra["steps_per_second_of_all_ranks"] == pytest.approx(1e9 / (100 + OWN) + 1e9 / (400 + OWN))
+
+
+def test_none_is_as_measured():
+    before = job(alternating, steps=4)
+    found = CHANGE.apply(before, "0", Facts(None))
+    assert replay(found.graph).step_times.tolist() == replay(before).step_times.tolist()
+    assert found.extra["staleness"]["max"] == 0
+
+
+def test_a_bound_gains_what_alternating_ranks_wait():
+    before = job(alternating, steps=40)
+    gain = 1 - replay(CHANGE.apply(before, "1", Facts(None)).graph).mean_step / replay(before).mean_step
+    assert gain == pytest.approx(1 - (250 + OWN) / (400 + OWN), abs=0.02)
