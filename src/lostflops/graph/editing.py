@@ -160,9 +160,9 @@ def in_order(graph: TaskGraph, key: npt.NDArray[Any]) -> TaskGraph:
     return replace(graph, tasks=tasks, meetings=graph.meetings.take(order))
 
 
-def in_lane_order(graph: TaskGraph, lane: Index) -> TaskGraph:
-    """With tasks on other lanes; on a lane they keep the order in which they stood."""
-    order = np.argsort(lane, kind="stable")
+def rearranged(graph: TaskGraph, lane: Index, key: npt.NDArray[Any] | None = None) -> TaskGraph:
+    """With tasks on other lanes; on a lane they stand in the order of `key`, else in the one in which they stood."""
+    order = np.argsort(lane, kind="stable") if key is None else np.lexsort((key, lane))
     moved = np.empty(order.size, np.int32)
     moved[order] = np.arange(order.size, dtype=np.int32)
     edges, steps = graph.edges, graph.steps

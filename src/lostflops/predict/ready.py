@@ -57,7 +57,7 @@ class Inputs:
 
 def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> Rows:
     """The task of the lane behind which each place is reached. Places count recorded buckets: 1 is the task that
-    the first one waited for, 1.5 half of the lane's time from there to the next; 0 is where the backward pass begins."""
+    the first one waited for, 1.5 half of the time of the lane from there to the next; at 0 the backward pass begins."""
     tasks = graph.tasks
     lane = np.flatnonzero(tasks.lane == held.lane)
     passes = lane[(tasks.step[lane] == step) & (tasks.phase[lane] == BACKWARD) & (lane <= held.src[0])]

@@ -20,10 +20,13 @@ from lostflops.predict.changes import (
     optimizer,
     overlap,
     precision,
+    prefetch,
     recompute,
     staleness,
     straggler,
     sync,
+    world_size,
+    zero,
 )
 
 _COMPUTE: Final[tuple[Change, ...]] = (
@@ -45,6 +48,9 @@ _COMMUNICATION: Final[tuple[Change, ...]] = (
     network_bandwidth.CHANGE,
     network_latency.CHANGE,
     compression.CHANGE,
+    world_size.CHANGE,
+    zero.CHANGE,
+    prefetch.CHANGE,
     staleness.CHANGE,
 )
 _PIPELINE: Final[tuple[Change, ...]] = (

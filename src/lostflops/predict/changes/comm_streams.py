@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.graph.editing import in_lane_order, retimed, with_lanes
+from lostflops.graph.editing import rearranged, retimed, with_lanes
 from lostflops.graph.tasks import NONE
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.reductions import reductions, rounds, sized
@@ -76,7 +76,7 @@ def _on_lanes(graph: TaskGraph, found: list[Round], streams: int) -> TaskGraph:
                     graph, made = with_lanes(graph, rank, kind, f"{graph.words[graph.lanes.name[home]]} {turn + 1}")
                     lanes[home, turn] = int(made[0])
                 lane[task] = lanes[home, turn] if turn else home
-    return in_lane_order(graph, lane)
+    return rearranged(graph, lane)
 
 
 CHANGE: Final = Change(

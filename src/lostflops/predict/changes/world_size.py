@@ -1,0 +1,124 @@
+"""What if the job had another number of ranks, each with the same work?
+
+Replicas are added or taken away: transfers of groups that span replicas are re-timed, all else stays. The latest of
+more ranks comes later than that of few, which the recorded ranks cannot show: it is told apart and widens the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import Kind
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.costs.times import OPS, Group
+from lostflops.predict.reductions import calls
+from lostflops.predict.scaling.growth import Growing
+from lostflops.predict.transfers import Transfers
+from lostflops.predict.values import count
+from lostflops.units import format_ns
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import Flags, TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    ranks = count(value, "world_size")
+    grown = _groups(graph, ranks, facts)
+    transfers = Transfers.of(graph, facts)
+    chosen = np.isin(graph.meetings.group, list(grown)) & (graph.meetings.size > 0)
+    transfer = graph.meetings.transfer.copy()
+    rows, kinds, which = calls(graph, chosen & _known(graph))
+    groups = graph.meetings.group[rows]
+    for group, then in grown.items():
+        for number, kind in enumerate(kinds):
+            own = rows[(groups == group) & (which == number)]
+            if own.size:
+                wanted = transfers.ns(kind.op, kind.size, then.ranks, then.hosts) if then.ranks > 1 else 0.0
+                transfer[own] = np.round(transfer[own] * (wanted / max(transfers.ns(*kind), 1e-9)))
+    if not rows.size:
+        raise NotApplicable("groups that grow have no collective with a known operation and size")
+    later = _later(graph, ranks)
+    change = abs(float((transfer - graph.meetings.transfer).sum())) / max(len(graph.steps) / len(graph.ranks), 1)
+    doubt = min(2.0, max(transfers.doubt, 0.1) + later / max(change, 1.0))
+    notes = tuple(_notes(graph, ranks, transfers, later))
+    return Edited(retimed(graph, transfer=transfer), doubt, notes, {"later_ns": round(later)})
+
+
+def _known(graph: TaskGraph) -> Flags:
+    named = np.array([word in OPS for word in graph.words] or [False])
+    return np.asarray(named[graph.meetings.op], np.bool_)
+
+
+def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, Group]:
+    """What each group that grows is then; by the layout, or where that is not known, of those that hold all ranks."""
+    words = {int(group): graph.words[group] for group in np.unique(graph.meetings.group).tolist()}
+    if facts.layout is not None:
+        facts.layout.check(ranks)
+        if ranks == facts.layout.world:
+            raise UsageError(f"the run has {ranks} ranks itself: give another number")
+        grows = Growing(facts.layout)
+        found = {group: facts.layout.at(word, ranks) for group, word in words.items() if grows(word)}
+    else:
+        found = {}
+        world = len(graph.ranks)
+        for group in words:
+            own = graph.meetings.group == group
+            if bool((graph.meetings.ranks[own] == world).all()) and world > 1:
+                each = -(-world // max(int(graph.meetings.hosts[own].max()), 1))
+                found[group] = Group(ranks, -(-ranks // each))
+    if not found:
+        raise NotApplicable(
+            "no group spans the replicas of the job, or the run does not tell how its ranks are arranged: nothing "
+            "tells what more of them would exchange"
+        )
+    return found
+
+
+def _later(graph: TaskGraph, ranks: int) -> float:
+    """By how much the latest of so many ranks comes after the latest of those recorded, in each step: their own times
+    vary from step to step about each rank's mean, and the largest of n normal deviates lies at about sqrt(2 ln n)."""
+    tasks, steps = graph.tasks, graph.steps
+    busy = np.flatnonzero(np.isin(tasks.kind, (Kind.KERNEL, Kind.HOST, Kind.DATA)) & (tasks.step >= 0))
+    if len(graph.ranks) < 2 or np.unique(steps.number).size < 2:
+        return 0.0
+    table = np.zeros((max(graph.ranks) + 1, int(steps.number.max()) + 1))
+    known = busy[tasks.step[busy] <= steps.number.max()]
+    np.add.at(table, (graph.rank[known], tasks.step[known]), tasks.duration[known])
+    own = table[np.ix_(np.unique(steps.rank), np.unique(steps.number))]
+    sigma = float((own - own.mean(1, keepdims=True)).std())
+
+    def latest(n: int) -> float:
+        return math.sqrt(2 * math.log(n)) if n > 1 else 0.0
+
+    return max(0.0, sigma * (latest(ranks) - latest(len(graph.ranks))))
+
+
+def _notes(graph: TaskGraph, ranks: int, transfers: Transfers, later: float) -> Iterator[str]:
+    yield f"Weak scaling: {ranks} ranks, each with the work of a recorded one; a step is a step of all of them."
+    yield transfers.note
+    if len(graph.ranks) < ranks and later:
+        yield f"The latest of {ranks} ranks may come {format_ns(round(later))} later; only the interval holds it."
+
+
+def _checked(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    try:
+        return _apply(graph, value, facts)
+    except UnknownCost as error:
+        raise NotApplicable(str(error)) from None
+
+
+CHANGE: Final = Change(
+    "world_size",
+    "world_size=N",
+    "so many ranks with the same work each: collectives of groups that span replicas take what they take there",
+    "the global batch grows with the ranks: learning rate and schedule have to follow",
+    lambda value: f"torchrun with --nnodes and --nproc-per-node that make {value} ranks",
+    _checked,
+    (),
+)

@@ -1,0 +1,137 @@
+"""What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
+
+1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step. 2: gradients
+are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients
+are reduced and scattered: 1.5 times the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, scaled, with_words
+from lostflops.graph.tasks import LaneKind
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.more_collectives import Extra, with_collectives
+from lostflops.predict.ready import Inputs
+from lostflops.predict.reductions import called, calls, reductions, rounds, sized
+from lostflops.predict.sharding import after_step, gathers, passes, ranks_of
+from lostflops.predict.transfers import Transfers
+from lostflops.predict.values import one_of
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+    from lostflops.predict.reductions import Call, Round
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    stage = int(one_of(value, ("1", "2", "3"), "zero"))
+    chosen = sized(graph, reductions(graph))
+    if called(graph, "reduce_scatter")[chosen].any():
+        raise NotApplicable("gradients are reduced and scattered already: the run is sharded")
+    found = rounds(graph, chosen)
+    if not found:
+        raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
+    prices = _Prices(graph, Transfers.of(graph, facts))
+    inputs, extras, updates = Inputs(graph), list[Extra](), list[tuple[np.ndarray, int]]()
+    transfer, op = graph.meetings.transfer.copy(), graph.meetings.op.copy()
+    graph, (scatter,) = with_words(graph, "reduce_scatter")
+    for one in found:
+        prices.take(one)
+        own = [passes(graph, rank, one.step) for rank in ranks_of(graph, one)]
+        whole = int(graph.meetings.size[one.meetings].sum())
+        updates += [(each.optimizer, prices.call.ranks) for each in own]
+        if stage > 1:
+            sizes = graph.meetings.size[one.meetings].tolist()
+            transfer[one.meetings] = [prices.of("reduce_scatter", size) for size in sizes]
+            op[one.meetings] = scatter
+        if stage == 3:
+            extras += gathers(graph, one, own, inputs, lambda size: prices.of("all_gather", size))
+        else:
+            extras.append(after_step(graph, one, own, whole, prices.of("all_gather", whole)))
+    changed = _updated(replace(graph, meetings=replace(graph.meetings, op=op)), updates, transfer)
+    return Edited(with_collectives(changed, extras), min(1.0, prices.doubt), _notes(graph, stage, prices))
+
+
+class _Prices:
+    """What sharded collectives take on the level of a round's own reductions."""
+
+    def __init__(self, graph: TaskGraph, transfers: Transfers) -> None:
+        self._graph, self._transfers = graph, transfers
+        self.halved = False
+        self._level = 1.0
+        self.call: Call
+
+    def take(self, one: Round) -> None:
+        chosen = np.zeros(len(self._graph.meetings), np.bool_)
+        chosen[one.meetings] = True
+        _, kinds, which = calls(self._graph, chosen)
+        known = sum(self._transfers.ns(*kinds[number]) for number in which.tolist())
+        self._level = float(self._graph.meetings.transfer[one.meetings].sum()) / max(known, 1e-9)
+        self.call = kinds[0]
+
+    def of(self, op: str, size: int) -> int:
+        """By the same source as the reductions; where it does not know the operation, half an all-reduce: a ring
+        reduces and scatters, then gathers."""
+        ranks, hosts = self.call.ranks, self.call.hosts
+        try:
+            ns = self._transfers.ns(op, size, ranks, hosts)
+        except NotApplicable:
+            self.halved = True
+            ns = self._transfers.ns("all_reduce", size, ranks, hosts) / 2
+        return round(ns * self._level)
+
+    @property
+    def doubt(self) -> float:
+        return 0.25 + self._transfers.doubt + (0.1 if self.halved else 0.0)
+
+    @property
+    def note(self) -> str:
+        half = " All-gather and reduce-scatter were not measured: each is taken as half an all-reduce."
+        return self._transfers.note + (half if self.halved else "")
+
+
+def _updated(graph: TaskGraph, updates: list[tuple[np.ndarray, int]], transfer: np.ndarray) -> TaskGraph:
+    """The optimizer does its part of the parameters."""
+    rows = np.concatenate([rows for rows, _ in updates])
+    parts = np.concatenate([np.full(rows.size, 1 / ranks) for rows, ranks in updates])
+    gap = graph.tasks.gap
+    host = graph.lanes.kind[graph.tasks.lane[rows]] == LaneKind.HOST
+    gap = scaled(gap, rows[host], parts[host])
+    return retimed(graph, duration=scaled(graph.tasks.duration, rows, parts), gap=gap, transfer=transfer)
+
+
+def _notes(graph: TaskGraph, stage: int, prices: _Prices) -> tuple[str, ...]:
+    del graph
+    where = {
+        1: "Parameters are gathered after the optimizer, and nothing hides it.",
+        2: "Parameters are gathered after the optimizer, and nothing hides it; reductions stay in their buckets.",
+        3: "Units are the recorded buckets; one is gathered while the one before it computes.",
+    }
+    return (
+        prices.note,
+        where[stage],
+        "The optimizer's kernels take 1/P of their time; copies into and out of flat buffers are not counted.",
+    )
+
+
+def _how(value: str) -> str:
+    return {
+        "1": "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW)",
+        "2": 'DeepSpeed: {"zero_optimization": {"stage": 2}}; in torch FSDP with reshard_after_forward=False',
+        "3": "torch.distributed.fsdp.fully_shard on each block, then on the model",
+    }[value]
+
+
+CHANGE: Final = Change(
+    "zero",
+    "zero=1|2|3",
+    "shards optimizer states (1), gradients too (2), parameters too (3) over data-parallel ranks",
+    "saves memory: 16 bytes a parameter become 4+12/P, 2+14/P or 16/P (mixed-precision Adam); 3 moves 1.5 times the bytes",
+    _how,
+    _apply,
+    ("1", "2", "3"),
+)
