@@ -189,7 +189,7 @@ def _stretches(found: _Found, top: int) -> Table:
         Field("share", "share"),
         Field("rank"),
         Field("line"),
-        Field("kind"),
+        Field("kind", shown=False),
         Field("name", label="most of it"),
         Field("tasks", "count"),
         Field("led", shown=False),

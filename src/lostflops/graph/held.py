@@ -25,7 +25,7 @@ _BETWEEN: Final = {
     Led.CHANGE: ("put there by a change", "idle.dependency"),
 }
 _GAPS: Final = {
-    LaneKind.HOST: ("between calls of the host", "idle.python"),
+    LaneKind.HOST: ("between calls of the host", "idle.host"),
     LaneKind.STREAM: ("between tasks of a stream", "idle.dependency"),
     LaneKind.COMM_THREAD: ("between collectives of a thread", "idle.host"),
     LaneKind.LOADER: ("between batches of a loader", "idle.data"),

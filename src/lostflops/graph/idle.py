@@ -50,8 +50,9 @@ class _Host(NamedTuple):
 
     start: Ns
     stop: Ns
-    kind: npt.NDArray[np.int8]
     line: npt.NDArray[np.int8]
+    blocks: npt.NDArray[np.bool_]
+    launches: npt.NDArray[np.bool_]
 
     def spans(self, line: str) -> Intervals:
         own = self.line == LINES.index(line)
@@ -62,15 +63,19 @@ def _host(done: Schedule, rows: Rows) -> _Host:
     graph, tasks = done.graph, done.graph.tasks
     own = rows[graph.lanes.kind[tasks.lane[rows]] == LaneKind.HOST]
     free = np.where(graph.follows[own], done.stop[own - 1] + tasks.gap[own - 1], done.start[own])
+    blocks = (tasks.kind[own] == Kind.SYNC) & (tasks.line[own] != LINES.index("idle.alloc"))
     known = np.isin(tasks.line[own], [LINES.index(line) for line in _BY_HOST])
     line = np.where(known, tasks.line[own], LINES.index("idle.host")).astype(np.int8)
-    return _Host(np.minimum(free, done.start[own]), done.stop[own], tasks.kind[own], line)
+    launches = tasks.kind[own] == Kind.LAUNCH
+    return _Host(np.minimum(free, done.start[own]), done.stop[own], line, blocks, launches)
 
 
 def _host_lines(host: _Host, free: Intervals) -> Iterator[tuple[str, Intervals]]:
-    """By the line of the task that the host is at; between tasks it is Python."""
-    for line in _BY_HOST[:-1]:
+    """By the line of the task that the host is at. Python that lasts is a task: between tasks it is dispatch."""
+    for line in _BY_HOST:
         yield line, free & host.spans(line)
+    if host.start.size:
+        yield "idle.host", free.clip(int(host.start.min()), int(host.stop.max()))
     yield "idle.python", free
 
 
@@ -122,7 +127,7 @@ def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:
 def _refilled(host: _Host, start: Ns, begin: Ns) -> Ns:
     """For each gap until when its host refills the queue: the first launch after the return of a call that still
     blocked when the gap began; its own start where none did."""
-    blocking, launches = np.flatnonzero(host.kind == Kind.SYNC), np.sort(host.start[host.kind == Kind.LAUNCH])
+    blocking, launches = np.flatnonzero(host.blocks), np.sort(host.start[host.launches])
     refilled = start.copy()
     if not blocking.size or not launches.size:
         return refilled

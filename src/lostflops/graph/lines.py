@@ -2,7 +2,7 @@
 
 The rules are those of `ledger.partition` and `ledger.gaps`, with what the graph knows in place of what was recorded. An
 idle gap of a device is explained by the task that ends it: up to its launch by what the host's lane does, task by task
-(each has its line; between tasks it is Python); until it is handed over the launching call is the host's; after that
+(each has its line; between tasks it is dispatch); until it is handed over the launching call is the host's; after that
 it had been queued, and the device itself waited. On a rank without a device the host's lane tells all.
 """
 
@@ -19,7 +19,7 @@ from lostflops.graph.tasks import Kind, LaneKind, Ns
 from lostflops.ledger.lines import LINES
 from lostflops.store.intervals import Intervals
 
-POINT_TO_POINT: Final = ("send", "recv", "send_recv")
+POINT_TO_POINT: Final = ("send", "recv")
 
 
 def mean_lines(done: Schedule) -> dict[str, float]:
