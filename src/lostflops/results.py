@@ -5,6 +5,7 @@ or FLOP); a unit beside each column or pair tells a renderer how to show them. T
 where results come from nor how they look.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -28,7 +29,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under typed columns; `left_out` counts the rows that were not kept. People see the first `most_shown`."""
+    """Rows under typed columns; `left_out` counts the rows that were not kept. People see the first `most_shown`, and
+    nothing of what `more` adds to each row."""
 
     name: str
     title: str
@@ -36,12 +38,15 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     left_out: int = 0
     most_shown: int | None = None
+    more: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.fields) for row in self.rows), f"ragged table {self.name}"
+        assert not self.more or len(self.more) == len(self.rows), f"{self.name} has more of other rows"
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [self._row_to_json(row) for row in self.rows]
+        rows = [self._row_to_json(row) for row in self.rows]
+        return [{**row, **more} for row, more in zip(rows, self.more, strict=True)] if self.more else rows
 
     def _row_to_json(self, row: tuple[Value, ...]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -274,6 +279,17 @@ class Findings:
         return [asdict(finding) for finding in self.items]
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One value under a key of its own, for programs."""
+
+    name: str
+    value: Value | tuple[Value, ...]
+
+    def to_json(self) -> Any:
+        return list(self.value) if isinstance(self.value, tuple) else self.value
+
+
 Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Waterfall | Findings
 
 
@@ -292,7 +308,7 @@ class Result:
     blocks: tuple[Block, ...] = ()
     notes: tuple[str, ...] = ()
     next_command: str = ""
-    more: tuple[Block, ...] = ()
+    more: tuple[Block | Figure, ...] = ()
     """What only programs read: it stands in JSON beside the blocks, and on no screen."""
 
     def __post_init__(self) -> None:

@@ -39,6 +39,8 @@ FLAGS = {
         "--plot",
         "--json",
     },
+    "score": {"PREDICTION", "--with", "--from", "--list", "--json"},
+    "whatif": {"RUN", "--change", "--list", "--all", "--calibration", "--topology", "--json"},
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
     "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},

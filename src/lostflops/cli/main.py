@@ -26,10 +26,12 @@ from lostflops.cli import (
     report,
     run,
     scale,
+    score,
     snap,
     sql,
     steps,
     watch,
+    whatif,
 )
 from lostflops.errors import LostflopsError
 
@@ -46,6 +48,8 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (ranks, ranks.ranks),
     (pipeline, pipeline.pipeline),
     (path, path.path),
+    (whatif, whatif.whatif),
+    (score, score.score),
     (scale, scale.scale),
     (flame, flame.flame),
     (hang, hang.hang),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, rank_bar
-
-if TYPE_CHECKING:
-    from lostflops.predict.costs.times import Times
-    from lostflops.predict.scaling.own_times import OwnTimes
 
 EXAMPLE = "lostflops scale run --ranks 64,512,4096 --topology dgx-h100"
 
@@ -24,16 +21,8 @@ def scale(
     ranks: Annotated[
         str, typer.Option("--ranks", metavar="N,N,...", help="Numbers of ranks to tell.", show_default=False)
     ],
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            "--calibration", metavar="FILE", help="What lostflops calibrate measured there.", show_default=False
-        ),
-    ] = None,
-    topology: Annotated[
-        str | None,
-        typer.Option("--topology", metavar="FILE", help="A described cluster, or its name.", show_default=False),
-    ] = None,
+    calibration: CalibrationOption = None,
+    topology: TopologyOption = None,
     strong: Annotated[bool, typer.Option("--strong", help="Keep the work of the job, not of a rank.")] = False,
     ranks_per_host: Annotated[
         int | None,
@@ -57,36 +46,19 @@ def scale(
     a topology tells them, else as the run's own collectives do. Without --strong each rank keeps its work.
     """
     from lostflops.align.mesh import parse
-    from lostflops.errors import UnknownCost, UsageError
-    from lostflops.predict.costs.calibration import read_calibration
-    from lostflops.predict.costs.collective_times import CollectiveTimes
-    from lostflops.predict.costs.topology import read_topology
     from lostflops.predict.scaling.scale import scale as predict
     from lostflops.report import svg
     from lostflops.store.run import Run
 
-    if calibration is not None and topology is not None:
-        raise UsageError("a calibration knows more than a topology: leave out --topology, or --calibration")
-
-    described = None if topology is None else read_topology(topology)
-
-    def times(own: OwnTimes) -> Times:
-        if described is not None:
-            if own.backend == "gloo":
-                raise UnknownCost("the run used gloo, and what is known of topologies is NCCL's: give --calibration")
-            return CollectiveTimes.of(topology=described)
-        if calibration is not None:
-            return CollectiveTimes.of(calibration=read_calibration(calibration), learned=own)
-        return CollectiveTimes.of(learned=own)
-
+    cluster = described(calibration, topology)
     with Run.open(run) as opened, rank_bar() as progress:
         result = predict(
             opened,
             numbers(ranks),
-            times,
+            times_of(calibration, cluster),
             strong=strong,
             mesh=None if mesh is None else parse(mesh),
-            ranks_per_host=ranks_per_host or (described.gpus_per_host if described else None),
+            ranks_per_host=ranks_per_host or (cluster.gpus_per_host if cluster else None),
             progress=progress,
         )
     if plot is not None:

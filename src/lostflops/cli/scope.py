@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,9 +68,13 @@ def window_kind(chosen: Window | None) -> "WindowKind | None":
     return WindowKind(chosen.value) if chosen else None
 
 
+def rank_bar() -> AbstractContextManager[Callable[[int, int], None] | None]:
+    return bar_of("ranks")
+
+
 @contextmanager
-def rank_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar over ranks when stderr is a terminal, else nothing."""
+def bar_of(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar when stderr is a terminal, else nothing."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -78,5 +82,5 @@ def rank_bar() -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("ranks", total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

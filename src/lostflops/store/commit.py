@@ -18,11 +18,14 @@ from lostflops.store.parquet import ParquetWriter
 from lostflops.store.tables import RANKS, TABLES
 
 DATA = "data"
+PREDICTIONS = "predictions"
+"""What was predicted from the run, one file each: no part of its data, and kept when that is replaced."""
 _LOCK = ".lock"
 _NEW_MANIFEST = f".{manifests.FILE_NAME}.new"
 _OURS = re.compile(
     rf"{re.escape(_LOCK)}|{re.escape(_NEW_MANIFEST)}"
     rf"|{FOLDER}/.+"
+    rf"|{PREDICTIONS}/\.?p-[^/]+"
     rf"|{DATA}/\d{{6,}}/(?:{'|'.join(table.name for table in TABLES)})/[^/]+\.parquet"
 )
 MOST_SINGLE_RANKS = 256

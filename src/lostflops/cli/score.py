@@ -1,0 +1,59 @@
+"""`lostflops score`: whether a prediction came true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+
+EXAMPLE = "lostflops score p-7f3a2c91 --with run-2"
+
+
+def score(
+    prediction: Annotated[
+        str | None, typer.Argument(metavar="PREDICTION", help="Id of the prediction.", show_default=False)
+    ] = None,
+    *,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="RUN", help="Run that was made with the changes.", show_default=False),
+    ] = None,
+    made_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Run that holds the prediction.  [default: as this machine remembers, else beside the other]",
+            show_default=False,
+        ),
+    ] = None,
+    listed: Annotated[
+        Path | None,
+        typer.Option("--list", metavar="RUN", help="Show all predictions of this run.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a prediction of lostflops whatif with a run that was made with its changes.
+
+    The mean step of the new run is measured as that of the old one was. The score is recorded with the prediction.
+    """
+    from lostflops.errors import UsageError
+    from lostflops.predict import score as scores
+    from lostflops.predict.predictions import find
+    from lostflops.store.run import Run
+
+    if listed is not None and prediction is None and measured is None:
+        with Run.open(listed) as run:
+            show(replace(scores.listed(run), next_command=command("whatif", listed, "--list")), as_json)
+        return
+    if prediction is None or measured is None or listed is not None:
+        raise UsageError("give the id of a prediction and --with RUN, or --list RUN alone")
+    with Run.open(measured) as run:
+        places = [made_from] if made_from else [run.path.parent, Path.cwd()]
+        found, holder = find(prediction, places, known=made_from is None)
+        result = scores.score(found, holder, run)
+    show(replace(result, next_command=command("score", "--list", holder)), as_json)

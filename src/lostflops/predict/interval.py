@@ -1,0 +1,69 @@
+"""How far a prediction may be off: the interval in which nine of ten later runs should have their mean step.
+
+Four things can be wrong, and none knows of the others, so that they add as squares: the replay (its error on the run
+itself), the changes (what each doubts of its own effect), the mean of the steps that were recorded, and that of the run
+it is compared with. The last two are chance: steps differ, and runs of the same job do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.predict.costs.quantiles import t_quantile
+
+CONFIDENCE: Final = 0.9
+BETWEEN_RUNS: Final = 0.02
+"""By what part the mean steps of two runs of one job differ in nine of ten cases, however little their steps do: other
+neighbours, other clocks, other places in memory. No single run tells it."""
+ONE_STEP: Final = 0.1
+"""The same for the mean of a single step, which tells nothing about others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """Half the width that each would give the interval alone, in ns."""
+
+    replay: float
+    changes: float
+    steps: float
+    runs: float
+
+    @property
+    def together(self) -> float:
+        return sqrt(self.replay**2 + self.changes**2 + self.steps**2 + self.runs**2)
+
+
+def doubts(predicted: float, *, replay_error: float, moved: Iterable[tuple[float, float]], noise: float) -> Doubts:
+    """`moved` has for each change how far it moves the mean step and what part of that it doubts; `noise` is a part of
+    a step.
+
+    >>> doubts(80.0, replay_error=-0.01, moved=[(-20.0, 0.25)], noise=0.05)
+    Doubts(replay=0.8, changes=5.0, steps=4.0, runs=1.6)
+    """
+    changes = sqrt(sum((ns * doubt) ** 2 for ns, doubt in moved))
+    return Doubts(abs(replay_error) * predicted, changes, noise * predicted, BETWEEN_RUNS * predicted)
+
+
+def noise(step: npt.NDArray[np.int32], times: npt.NDArray[np.int64]) -> float:
+    """By what part of it the mean of these steps may differ from that of as many others of the same job.
+
+    Ranks wait for each other, so that a step counts once, however many ranks took part in it.
+
+    >>> noise(np.array([0, 0, 1, 1, 2, 2]), np.array([100, 100, 100, 100, 100, 100]))
+    0.0
+    >>> round(noise(np.array([0, 1, 2]), np.array([95, 100, 105])), 3)
+    0.119
+    >>> noise(np.array([0, 0]), np.array([90, 110]))
+    0.1
+    """
+    _, place, count = np.unique(step, return_inverse=True, return_counts=True)
+    if count.size < 2:
+        return ONE_STEP
+    means = np.bincount(place, weights=times) / count
+    return float(t_quantile(CONFIDENCE, count.size - 1) * means.std(ddof=1) * sqrt(2 / count.size) / means.mean())

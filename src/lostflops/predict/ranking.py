@@ -1,0 +1,129 @@
+"""Which change would gain most: every one that can be tried without knowing the user's mind, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.answer import Answer, Applied, answer, edit
+from lostflops.predict.changes import CHANGES
+from lostflops.predict.whatif import baseline_pairs
+from lostflops.results import Field, Result, Table, Value
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.predict.baseline import Baseline
+    from lostflops.predict.change import Change
+
+MOST_SHOWN = 12
+
+
+def ranking(
+    start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Result, str]:
+    """Every value that a change is tried with, each alone; the largest gain first; and the one that gains most, if any.
+    None of it is kept as a prediction: nobody decided on it yet."""
+    asked = [(change, value) for change in known for value in change.tried]
+    found: list[Answer] = []
+    refused: list[tuple[Value, ...]] = []
+    for done, (change, value) in enumerate(asked):
+        if progress is not None:
+            progress(done, len(asked))
+        try:
+            found.append(answer(start, [(change.name, value)], known))
+        except (UsageError, UnknownCost) as error:
+            refused.append((change.name, value, _reason(error)))
+    found.sort(key=lambda one: -one.gain)
+    result = Result(
+        name="whatif_all",
+        title="What if: every change that can be tried, each alone",
+        verdict=_verdict(start, found),
+        blocks=(_gains(found), _refused(refused), baseline_pairs(start)),
+        notes=("Gains of several changes do not add up: ask for them together, with several --change.",),
+    )
+    return result, found[0].text if found and found[0].gain > 0 else ""
+
+
+def _verdict(start: Baseline, found: Sequence[Answer]) -> str:
+    guess = "These are guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
+    clear = [one for one in found if one.is_clear and one.gain > 0]
+    if not clear:
+        return f"{guess}Of {counted(len(found), 'change')} tried none gains more than chance would."
+    best = clear[0]
+    low, high = best.gain_interval
+    return (
+        f"{guess}{best.text} gains most: a step of {format_ns(round(start.measured))} takes "
+        f"{format_ns(round(best.predicted))}, {format_share(best.gain)} less ({format_share(low)} to "
+        f"{format_share(high)}, nine times of ten); {counted(len(clear), 'change')} of {len(found)} tried "
+        f"{'gains' if len(clear) == 1 else 'gain'} more than chance."
+    )
+
+
+def _gains(found: Sequence[Answer]) -> Table:
+    fields = (
+        Field("change"),
+        Field("gain", "share"),
+        Field("gain_low", "share", "from"),
+        Field("gain_high", "share", "to"),
+        Field("predicted_ns", "ns", "step"),
+        Field("low_ns", "ns", shown=False),
+        Field("high_ns", "ns", shown=False),
+        Field("cost", label="cost and risk"),
+        Field("how", shown=False),
+    )
+    rows = tuple(_row(one, one.applied[0]) for one in found)
+    more = tuple({"notes": list(one.applied[0].edited.notes)} for one in found)
+    return Table("changes", "By gain", fields, rows, most_shown=MOST_SHOWN, more=more)
+
+
+def _row(one: Answer, applied: Applied) -> tuple[Value, ...]:
+    step = (round(ns) for ns in (one.predicted, one.low, one.high))
+    return one.text, one.gain, *one.gain_interval, *step, applied.change.cost, applied.change.how(applied.value)
+
+
+def _refused(rows: Sequence[tuple[Value, ...]]) -> Table:
+    fields = (Field("name", label="change"), Field("value", shown=False), Field("reason"))
+    told = {(name, reason): (name, value, reason) for name, value, reason in reversed(rows)}
+    return Table("not_applicable", "What does not apply to this run", fields, tuple(reversed(told.values())))
+
+
+def _reason(error: Exception) -> str:
+    return str(error.__cause__ or error)
+
+
+def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = CHANGES) -> Result:
+    """All changes, and whether each applies to the run; `reason` says why none does where there is no baseline."""
+    fields = (
+        Field("form", label="change"),
+        Field("about", label="asks"),
+        Field("cost", label="cost and risk"),
+        Field("applies", label="applies here"),
+        Field("name", shown=False),
+        Field("tried", shown=False),
+        Field("reason", label="why not"),
+    )
+    rows = tuple(
+        (change.form, change.about, change.cost, *applies, change.name, ", ".join(change.tried), why)
+        for change in known
+        for *applies, why in (_applies(start, reason, change),)
+    )
+    verdict = f"{counted(len(known), 'change')} can be asked for; {sum(row[3] is True for row in rows)} surely apply."
+    return Result("whatif_list", "Changes", verdict, (Table("changes", "", fields, rows),))
+
+
+def _applies(start: Baseline | None, reason: str, change: Change) -> tuple[bool | None, str]:
+    """Whether any value that it is tried with can be applied; None where only the user knows a value."""
+    if start is None:
+        return False, reason
+    if not change.tried:
+        return None, "give a value"
+    why = ""
+    for value in change.tried:
+        try:
+            edit(start.schedule, start, change, value)
+        except (UsageError, UnknownCost) as error:
+            why = _reason(error)
+        else:
+            return True, ""
+    return False, why

@@ -1,0 +1,74 @@
+"""Two ranks that meet once a step, a run on disk to keep predictions in, and changes whose truth is plain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, scaled
+from lostflops.graph.tasks import Kind, LaneKind, TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.values import times
+from lostflops.testing import Model, SyntheticCluster, store
+from tests.graph.tiny import L, M, T, graph
+
+COMPUTE, TRANSFER = 80, 20
+STEP = COMPUTE + TRANSFER
+
+
+def made(measured: tuple[int, ...] = (STEP, STEP, STEP)) -> TaskGraph:
+    """Each rank computes, then both exchange; `measured` is what each step took on both."""
+    lanes, steps = [], []
+    for rank in (0, 1):
+        tasks = []
+        for step in range(len(measured)):
+            end = T(f"{rank} x{step}", 0, 0, Kind.COMM, f"m{step}", step)
+            tasks += [T(f"{rank} c{step}", COMPUTE, 0, Kind.KERNEL, step=step, line="compute"), end]
+            steps.append((rank, step, "", ""))
+        lanes.append(L(rank, LaneKind.STREAM, tasks))
+    made = graph(lanes, meetings={f"m{step}": M(TRANSFER) for step in range(len(measured))}, steps=steps)
+    return replace(made, steps=replace(made.steps, measured=np.array(measured * 2, np.int64)))
+
+
+def of(graph: TaskGraph) -> Any:
+    """A builder that knows one graph."""
+    return lambda run, progress: graph
+
+
+def _network(graph: TaskGraph, value: str, facts: Facts, doubt: float) -> Edited:
+    factor = 1 / times(value, "network")
+    transfer = scaled(graph.meetings.transfer, np.ones(len(graph.meetings), np.bool_), factor)
+    return Edited(retimed(graph, transfer=transfer), doubt, ("bytes stay",), {"factor": factor})
+
+
+def _compute(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    rows = graph.tasks.kind == Kind.KERNEL
+    return Edited(retimed(graph, duration=scaled(graph.tasks.duration, rows, 1 / times(value, "compute"))), 0.0)
+
+
+def _never(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    raise NotApplicable("no loader was recorded")
+
+
+def change(name: str, apply: Any, *tried: str) -> Change:
+    return Change(
+        name, f"{name}=2x", f"a faster {name}", f"buy a {name}", lambda value: f"{name} {value}", apply, tried
+    )
+
+
+CHANGES = (
+    change("network", partial(_network, doubt=0.5), "1x", "2x"),
+    change("compute", _compute, "2x"),
+    change("never", _never, "on"),
+    change("untried", _compute),
+)
+
+
+def disk_run(folder: Path, slower: int = 1) -> Path:
+    """Two ranks on disk; with `slower` every kernel takes so many times as long."""
+    layer = tuple(replace(kernel, duration=kernel.duration * slower) for kernel in Model().kernels)
+    return store(SyntheticCluster(ranks=2, model=replace(Model(), kernels=layer)).generate(), folder)

@@ -1,0 +1,148 @@
+"""Answers on a graph of two ranks: each step computes 80, then exchanges for 20."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.answer import answer
+from lostflops.predict.baseline import Baseline, baseline
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.interval import BETWEEN_RUNS
+from lostflops.predict.predictions import stored
+from lostflops.predict.ranking import listing, ranking
+from lostflops.predict.whatif import whatif
+from lostflops.store.run import Run
+from made_whatif import CHANGES, STEP, disk_run, made, of
+from memory_run import MemoryRun
+
+Start = Callable[..., Baseline]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return disk_run(tmp_path_factory.mktemp("whatif") / "run")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """The baseline of a run whose steps took so long."""
+    with MemoryRun() as run:
+        yield lambda *measured: baseline(run, build=of(made(measured or (STEP, STEP, STEP))))
+
+
+def test_nothing_changed_is_what_was_measured(start: Start) -> None:
+    found = answer(start(103, 99, 101), (), CHANGES)
+    assert (found.predicted, found.gain) == (101, 0)
+    assert found.low < 101 < found.high
+
+
+def test_the_level_is_that_of_the_measurement(start: Start) -> None:
+    """Replayed 100 becomes 90; measured was 104, so a step would take 93.6."""
+    found = answer(start(104, 104, 104), [("network", "2x")], CHANGES)
+    assert found.predicted == pytest.approx(93.6)
+    assert found.gain == pytest.approx(0.1)
+    assert found.baseline.error == pytest.approx(100 / 104 - 1)
+
+
+def test_changes_compose_in_order(start: Start) -> None:
+    found = answer(start(), [("network", "2x"), ("compute", "2x")], CHANGES)
+    assert found.predicted == 50
+    assert [one.moved for one in found.applied] == [-10, -40]
+
+
+def test_the_interval_holds_all_that_can_be_wrong(start: Start) -> None:
+    """The replay is right and steps do not differ: half of the 10 that the network gains, and what runs differ by."""
+    found = answer(start(), [("network", "2x")], CHANGES)
+    half = np.hypot(0.5 * 10, BETWEEN_RUNS * 90)
+    assert (found.low, found.high) == pytest.approx((90 - half, 90 + half))
+    assert found.is_clear
+    assert not answer(start(), [("network", "1.1x")], CHANGES).is_clear
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    factors=st.lists(st.tuples(st.sampled_from(("network", "compute")), st.floats(0.05, 20)), max_size=3),
+    steps=st.lists(st.integers(90, 110), min_size=1, max_size=5),
+)
+def test_the_interval_holds_the_prediction(start: Start, factors: list[tuple[str, float]], steps: list[int]) -> None:
+    found = answer(start(*steps), [(name, f"{factor}x") for name, factor in factors], CHANGES)
+    assert 0 <= found.low <= found.predicted <= found.high
+    low, high = found.gain_interval
+    assert low <= found.gain <= high
+    assert found.predicted == pytest.approx(found.baseline.measured + sum(one.moved for one in found.applied))
+
+
+def test_a_replay_that_misses_makes_guesses_or_nothing(folder: Path) -> None:
+    with Run.open(folder) as run:
+        told = whatif(run, [("compute", "2x")], keep=False, build=of(made((110, 110))), known=CHANGES)
+        assert told.verdict.startswith("A guess")
+        with pytest.raises(
+            UnknownCost, match=r"cannot tell: replayed as it was, a step takes 50\.0% less than measured"
+        ):
+            whatif(run, [("compute", "2x")], keep=False, build=of(made((200, 200))), known=CHANGES)
+
+
+def test_what_does_not_apply_says_why(start: Start) -> None:
+    with pytest.raises(NotApplicable, match="never=on does not apply: no loader was recorded"):
+        answer(start(), [("never", "on")], CHANGES)
+
+
+def test_names_that_are_nearly_right(start: Start) -> None:
+    with pytest.raises(UsageError, match=r"no change is called 'nettwork'. Did you mean network\?.*--list"):
+        answer(start(), [("nettwork", "2x")], CHANGES)
+
+
+def test_json_is_the_contract(folder: Path) -> None:
+    with Run.open(folder) as run:
+        told = whatif(run, [("network", "2x")], build=of(made()), known=CHANGES).to_json()
+        kept = [prediction.id for prediction in stored(run.path)]
+    assert told["schema"] == "lostflops.whatif/1"
+    assert {"measured_ns": 100, "replayed_ns": 100, "replay_error": 0.0}.items() <= told["baseline"].items()
+    (change,) = told["changes"]
+    assert (change["name"], change["value"], change["how"]) == ("network", "2x", "network 2x")
+    assert (change["cost"], change["notes"], change["moved_ns"]) == ("buy a network", ["bytes stay"], -10)
+    assert change["extra"] == {"factor": 0.5}
+    assert (told["predicted_ns"], told["gain"]) == (90, pytest.approx(0.1))
+    assert told["interval"] == [85, 95]
+    assert told["prediction_id"] in kept
+    assert told["lines"] == [
+        {"name": "comm.transfer", "before_ns": 20, "after_ns": 10, "delta": -10},
+        {"name": "compute", "before_ns": 80, "after_ns": 80, "delta": 0},
+    ]
+
+
+def test_one_step_is_noted(folder: Path) -> None:
+    with Run.open(folder) as run:
+        told = whatif(run, [("compute", "2x")], keep=False, build=of(made((100,))), known=CHANGES)
+    assert any("One step was recorded" in note for note in told.notes)
+
+
+def test_all_changes_by_gain(start: Start) -> None:
+    result, best = ranking(start(), CHANGES)
+    told = result.to_json()
+    assert [row["change"] for row in told["changes"]] == ["compute=2x", "network=2x", "network=1x"]
+    assert [row["gain"] for row in told["changes"]] == pytest.approx([0.4, 0.1, 0])
+    assert told["not_applicable"] == [{"name": "never", "value": "on", "reason": "no loader was recorded"}]
+    assert best == "compute=2x"
+    assert "2 changes of 3 tried gain more than chance" in told["verdict"]
+
+
+def test_the_list_says_what_applies(start: Start) -> None:
+    rows = {row["name"]: row for row in listing(start(), known=CHANGES).to_json()["changes"]}
+    assert {name: row["applies"] for name, row in rows.items()} == {
+        "network": True,
+        "compute": True,
+        "never": False,
+        "untried": None,
+    }
+    assert rows["never"]["reason"] == "no loader was recorded"
