@@ -145,4 +145,4 @@ def test_the_list_says_what_applies(start: Start) -> None:
         "never": False,
         "untried": None,
     }
-    assert rows["never"]["reason"] == "no loader was recorded"
+    assert rows["never"]["here"] == "no: no loader was recorded"

@@ -97,8 +97,9 @@ def edit(schedule: Schedule, start: Baseline, change: Change, value: str) -> Edi
 def _replayed(edited: Edited, change: Change, value: str) -> Schedule:
     try:
         return replay(edited.graph)
-    except Circular as error:
-        raise NotApplicable(f"{change.name}={value} does not apply, it would make tasks wait: {error}") from None
+    except Circular:
+        reason = "in this run tasks would come to wait for each other, so that what it does cannot be told"
+        raise NotApplicable(f"{change.name}={value} does not apply: {reason}") from NotApplicable(reason)
 
 
 def named(name: str, known: Sequence[Change] = CHANGES) -> Change:

@@ -98,26 +98,26 @@ def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = 
         Field("form", label="change"),
         Field("about", label="asks"),
         Field("cost", label="cost and risk"),
-        Field("applies", label="applies here"),
+        Field("here", label="applies here"),
         Field("name", shown=False),
         Field("tried", shown=False),
-        Field("reason", label="why not"),
+        Field("applies", shown=False),
     )
-    rows = tuple(
-        (change.form, change.about, change.cost, *applies, change.name, ", ".join(change.tried), why)
-        for change in known
-        for *applies, why in (_applies(start, reason, change),)
-    )
-    verdict = f"{counted(len(known), 'change')} can be asked for; {sum(row[3] is True for row in rows)} surely apply."
+    rows = tuple(_listed(change, *_applies(start, reason, change)) for change in known)
+    verdict = f"{counted(len(known), 'change')} can be asked for; {sum(row[-1] is True for row in rows)} surely apply."
     return Result("whatif_list", "Changes", verdict, (Table("changes", "", fields, rows),))
 
 
+def _listed(change: Change, applies: bool | None, here: str) -> tuple[Value, ...]:
+    return change.form, change.about, change.cost, here, change.name, ", ".join(change.tried), applies
+
+
 def _applies(start: Baseline | None, reason: str, change: Change) -> tuple[bool | None, str]:
-    """Whether any value that it is tried with can be applied; None where only the user knows a value."""
+    """Whether any value that it is tried with can be applied, None where only the user knows one; and why not."""
     if start is None:
-        return False, reason
+        return False, f"no: {reason}"
     if not change.tried:
-        return None, "give a value"
+        return None, "give a value to see"
     why = ""
     for value in change.tried:
         try:
@@ -125,5 +125,5 @@ def _applies(start: Baseline | None, reason: str, change: Change) -> tuple[bool 
         except (UsageError, UnknownCost) as error:
             why = _reason(error)
         else:
-            return True, ""
-    return False, why
+            return True, "yes"
+    return False, f"no: {why}"

@@ -115,7 +115,12 @@ def _lines(found: Answer) -> Table:
             rows.append((name, old, new, new - old))
     rows.sort(key=lambda row: -abs(row[3]))
     moving = sum(row[3] != 0 for row in rows)
-    fields = (Field("name", label="line"), Field("before_ns", "ns"), Field("after_ns", "ns"), Field("delta", "ns"))
+    fields = (
+        Field("name", label="line"),
+        Field("before_ns", "ns", "before"),
+        Field("after_ns", "ns", "after"),
+        Field("delta", "ns", "change"),
+    )
     title = "Lines of the ledger that move, per step and rank" if moving else "No line of the ledger moves"
     return Table("lines", title, fields, tuple(rows), most_shown=max(moving, 1))
 
