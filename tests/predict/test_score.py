@@ -148,17 +148,29 @@ def asked_at(path: Path, level: int) -> str:
     return str(told["prediction_id"])
 
 
-def test_a_run_is_scored_once_and_doubts_are_noted(folder: Path) -> None:
+def test_the_run_itself_is_no_score(folder: Path) -> None:
+    told = scored(*find(asked(folder / "old"), []), folder / "old")
+    assert any("is the one that the prediction was made from" in note for note in told.notes)
+    assert not next(stored(folder / "old")).scores
+
+
+def test_a_run_is_scored_once_and_one_that_was_known_is_noted(folder: Path) -> None:
     kept = asked(folder / "old")
     for _ in range(2):
-        told = scored(*find(kept, []), folder / "old")
-    assert any("is the one that the prediction was made from" in note for note in told.notes)
-    assert len(next(stored(folder / "old")).scores) == 1
-    told = scored(*find(kept, []), folder / "new")
+        told = scored(*find(kept, []), folder / "new")
     assert any("before the prediction was made" in note for note in told.notes)
+    assert told.to_json()["score"]["in_advance"] is False
     with Run.open(folder / "old") as run:
         rows = listed(run).to_json()["predictions"]
-    assert [row["prediction_id"] for row in rows] == [kept, kept]
+    assert [row["prediction_id"] for row in rows] == [kept]
+
+
+def test_a_run_that_was_recorded_later(folder: Path) -> None:
+    found, holder = find(asked(folder / "old"), [])
+    found.date = "2000-01-01T00:00:00+00:00"
+    told = scored(found, holder, folder / "new")
+    assert told.to_json()["score"]["in_advance"] is True
+    assert not told.notes
 
 
 def test_other_ranks_are_noted(folder: Path) -> None:

@@ -49,7 +49,8 @@ class Check(msgspec.Struct):
 
 
 class Score(msgspec.Struct, kw_only=True):
-    """What a run measured that was made with the changes. `error` is predicted / measured - 1."""
+    """What a run measured that was made with the changes. `error` is predicted / measured - 1; `in_advance` says that
+    the run was recorded after the prediction was made."""
 
     run: Origin
     date: str
@@ -58,6 +59,7 @@ class Score(msgspec.Struct, kw_only=True):
     predicted_ns: int
     error: float
     inside: bool
+    in_advance: bool
     gain: float
     sign_right: bool | None
     """None where no gain was predicted, nor a loss."""

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
     """Measures `run` as the run of the prediction was measured, and records the score in `holder`, the run that holds
-    the prediction; a run that is scored again replaces its score."""
+    the prediction; a run that is scored again replaces its score. The run that it was made from is no score."""
     scored = _scored(prediction, run)
     notes = list(_notes(prediction, scored))
     others = [old for old in prediction.scores if old.run.data != scored.run.data]
-    prediction.scores = [*others, scored]
-    try:
-        predictions.save(prediction, holder)
-    except OSError as error:
-        notes.append(f"The score was not recorded: {holder}: {error.strerror}.")
+    if scored.run.data != prediction.run.data:
+        prediction.scores = [*others, scored]
+        try:
+            predictions.save(prediction, holder)
+        except OSError as error:
+            notes.append(f"The score was not recorded: {holder}: {error.strerror}.")
     return Result(
         name="score",
         title=f"Prediction {prediction.id}: {prediction.text}",
@@ -57,16 +58,18 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
     if not times or not (measured := sum(times) / len(times)):
         raise UnknownCost(f"{run.path} recorded no whole step: nothing to score the prediction with")
     low, high = prediction.interval
+    origin = predictions.origin_of(run)
     gain = 1 - measured / prediction.baseline.measured_ns
     predicted = prediction.predicted_ns - prediction.baseline.measured_ns
     return Score(
-        run=predictions.origin_of(run),
+        run=origin,
         date=predictions.now(),
         measured_ns=round(measured),
         steps=len(times),
         predicted_ns=prediction.predicted_ns,
         error=prediction.predicted_ns / measured - 1,
         inside=low <= measured <= high,
+        in_advance=origin.recorded >= prediction.date,
         gain=gain,
         sign_right=(gain > 0) == (predicted < 0) if predicted else None,
     )
@@ -106,6 +109,7 @@ def _figures(prediction: StoredPrediction, scored: Score) -> Pairs:
             Pair("gain", scored.gain, "share", "gain measured"),
             Pair("sign_right", scored.sign_right, "", "sign of the gain right"),
             Pair("replay_error", prediction.baseline.replay_error, "share", "error of the replay"),
+            Pair("in_advance", scored.in_advance, "", "predicted before it was recorded"),
             Pair("predicted_on", prediction.date, "", "predicted on"),
         ),
     )
@@ -116,8 +120,8 @@ def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
     before, after = prediction.run, scored.run
     names = {asked.name for asked in prediction.changes}
     if before.data == after.data:
-        yield "The run is the one that the prediction was made from: this scores the replay, not the prediction."
-    elif after.recorded and after.recorded < prediction.date:
+        yield "The run is the one that the prediction was made from: this is no score, and is not recorded."
+    elif not scored.in_advance:
         yield f"The run was recorded ({after.recorded}) before the prediction was made ({prediction.date})."
     if before.ranks != after.ranks and "world_size" not in names:
         yield (
