@@ -40,8 +40,9 @@ class Place:
 
 
 @contextmanager
-def hosts(count: int, mbit: float | None = None) -> Iterator[list[Place]]:
-    """So many namespaces on one bridge; the bridge lives in one of its own."""
+def hosts(count: int, mbit: float | None = None, burst_kb: int = 64) -> Iterator[list[Place]]:
+    """So many namespaces on one bridge; the bridge lives in one of its own. Bursts of less than a large segment (some
+    66 KB) make the kernel cut it into packets, which costs as much CPU time as all else that it does for them."""
     if missing := [tool for tool in ("ip", "tc", "unshare", "hostname") if shutil.which(tool) is None]:
         raise Unavailable(f"not installed: {', '.join(missing)}")
     prefix = f"lf{os.getpid()}"
@@ -56,14 +57,15 @@ def hosts(count: int, mbit: float | None = None) -> Iterator[list[Place]]:
         _do("ip", "-n", bridge, "link", "add", "br0", "type", "bridge")
         _do("ip", "-n", bridge, "link", "set", "br0", "up")
         for number, place in enumerate(places):
-            _join(place, bridge, f"port{number}", mbit)
+            _join(place, bridge, f"port{number}", (mbit, burst_kb))
         yield places
     finally:
         for space in made:
             subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
 
 
-def _join(place: Place, bridge: str, port: str, mbit: float | None) -> None:
+def _join(place: Place, bridge: str, port: str, limited: tuple[float | None, int]) -> None:
+    mbit, burst_kb = limited
     _do("ip", "-n", bridge, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", place.name)
     _do("ip", "-n", bridge, "link", "set", port, "master", "br0", "up")
     _do("ip", "-n", place.name, "address", "add", f"{place.address}/24", "dev", "eth0")
@@ -71,7 +73,7 @@ def _join(place: Place, bridge: str, port: str, mbit: float | None) -> None:
         _do("ip", "-n", place.name, "link", "set", interface, "up")
     if mbit is not None:
         for space, interface in ((place.name, "eth0"), (bridge, port)):
-            limit = ("rate", f"{mbit}mbit", "burst", "64kb", "latency", "100ms")
+            limit = ("rate", f"{mbit}mbit", "burst", f"{burst_kb}kb", "latency", "100ms")
             _do("tc", "-n", space, "qdisc", "add", "dev", interface, "root", "tbf", *limit)
 
 

@@ -1,0 +1,144 @@
+"""Which jobs are changed how, and what is asked of the prediction. Experiments of a group share their baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a job is run: flags of its script, ranks, and the rate of each rank's link."""
+
+    flags: tuple[str, ...] = ()
+    ranks: int = 2
+    mbit: int = 500
+    script: str = "job.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """`batches` is how many of the baseline's a changed step computes: a gain is one for the same work."""
+
+    name: str
+    what: str
+    changes: tuple[str, ...]
+    changed: Setting
+    batches: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`steps` are recorded of each run."""
+
+    name: str
+    baseline: Setting
+    experiments: tuple[Experiment, ...] = field(default=())
+    steps: int = 12
+
+
+_LARGE = ("--layers", "100", "--backward-ms", "400")
+_SMALL = ("--layers", "8")
+_UNEVEN = ("--layers", "2", "--forward-ms", "50", "--backward-ms", "50", "--jitter-ms", "200")
+
+
+def _bucket(size: int) -> Setting:
+    return Setting((*_LARGE, "--bucket-mb", str(size)), mbit=1000)
+
+
+def _stale(steps: int) -> Setting:
+    """The parameter server is one rank more."""
+    return Setting((*_UNEVEN, "--staleness", str(steps)), ranks=4, mbit=1000, script="stale_job.py")
+
+
+_BUCKETS = Group(
+    "bucket",
+    _bucket(25),
+    tuple(
+        Experiment(
+            f"bucket-25-to-{size}", f"DDP buckets of 25 MB become {size} MB", (f"bucket_mb={size}",), _bucket(size)
+        )
+        for size in (1, 5, 100)
+    ),
+)
+_BUCKETS_BACK = Group(
+    "bucket-back",
+    _bucket(5),
+    (Experiment("bucket-5-to-25", "DDP buckets of 5 MB become 25 MB", ("bucket_mb=25",), _bucket(25)),),
+)
+_NETWORK = Group(
+    "network",
+    Setting(),
+    (
+        Experiment("bandwidth-halved", "links of 500 Mbit/s get 250", ("network.bandwidth=0.5x",), Setting(mbit=250)),
+        Experiment("bandwidth-doubled", "links of 500 Mbit/s get 1,000", ("network.bandwidth=2x",), Setting(mbit=1000)),
+        Experiment(
+            "bucket-and-bandwidth",
+            "DDP buckets of 25 MB become 5 MB, and links of 500 Mbit/s get 1,000",
+            ("bucket_mb=5", "network.bandwidth=2x"),
+            Setting(("--bucket-mb", "5"), mbit=1000),
+        ),
+        Experiment(
+            "accumulate",
+            "gradients are reduced with every fourth microbatch (no_sync)",
+            ("accumulate=4",),
+            Setting(("--accumulate", "4")),
+            batches=4,
+        ),
+        Experiment("zero-1", "ZeroRedundancyOptimizer instead of the optimizer", ("zero=1",), Setting(("--zero", "1"))),
+        Experiment(
+            "compression",
+            "gradients are reduced in fp16 (a hook of DDP)",
+            ("compression=fp16",),
+            Setting(("--compress",)),
+        ),
+    ),
+)
+_STRAGGLER = Group(
+    "straggler",
+    Setting((*_SMALL, "--late-ms", "150"), ranks=3),
+    (
+        Experiment(
+            "straggler",
+            "a rank of three that sleeps 150 ms in each forward pass no longer does",
+            ("straggler=removed",),
+            Setting(_SMALL, ranks=3),
+        ),
+    ),
+)
+
+
+def _loader(name: str, load_ms: int, what: str) -> Group:
+    flags = (*_SMALL, "--load-ms", str(load_ms))
+    changed = Setting((*flags, "--workers", "2"))
+    return Group(name, Setting(flags), (Experiment(name, what, ("data=2",), changed),))
+
+
+_LOADER = _loader("loader", 150, "batches that take 150 ms are loaded by 2 workers instead of none")
+_SLOW_LOADER = _loader("loader-bound", 900, "batches that take 900 ms, longer than 2 workers can hide, get 2 workers")
+_WORLD = Group(
+    "world",
+    Setting(("--layers", "16")),
+    (Experiment("world-2-to-4", "4 ranks instead of 2", ("world_size=4",), Setting(("--layers", "16"), ranks=4)),),
+)
+_STALE = Group(
+    "staleness",
+    Setting(_UNEVEN, ranks=3, mbit=1000),
+    (
+        Experiment(
+            "staleness-2",
+            "3 ranks that are late by chance, with a parameter server that lets them be 2 steps apart",
+            ("staleness=2",),
+            _stale(2),
+        ),
+        Experiment(
+            "staleness-unbounded",
+            "3 ranks that are late by chance, with a parameter server that makes nobody wait",
+            ("staleness=unbounded",),
+            _stale(1_000_000),
+        ),
+    ),
+    steps=30,
+)
+
+GROUPS: Final = (_BUCKETS, _BUCKETS_BACK, _NETWORK, _STRAGGLER, _LOADER, _SLOW_LOADER, _WORLD, _STALE)
