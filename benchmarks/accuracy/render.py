@@ -20,7 +20,7 @@ HEAD = """\
 # Accuracy of what-if predictions
 
 Each experiment is a training job over gloo, between network namespaces whose links have a limited rate. The job is
-recorded, `lostflops whatif` predicts what a change does, and only then the changed job is recorded and `lostflops score`
+recorded, `lostflops whatif` predicts what a change does, then the changed job is recorded and `lostflops score`
 compares. A trial is one such round with a baseline of its own. All trials of the last run are shown, none is left out.
 
 ```sh
