@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 WIDTH, LAYERS, BATCH = 512, 6, 16
 STRAGGLER = 0.040
 """Seconds that the last rank sleeps more in a step."""
-LOADING = 0.100
+LOADING, SLOW_LOADING = 0.050, 0.300
 """Seconds that a loader's worker takes for a batch."""
 
 Step = Callable[[Tensor], None]
@@ -135,16 +135,19 @@ def manual() -> Step:
 
 
 class Slow(torch.utils.data.Dataset):
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
     def __len__(self) -> int:
         return 1000
 
     def __getitem__(self, _: int) -> Tensor:
-        time.sleep(LOADING / BATCH)
+        time.sleep(self._seconds / BATCH)
         return torch.ones(WIDTH)
 
 
-def loader(workers: int) -> Iterator[Tensor]:
-    return iter(torch.utils.data.DataLoader(Slow(), BATCH, num_workers=workers))
+def loader(workers: int, seconds: float) -> Iterator[Tensor]:
+    return iter(torch.utils.data.DataLoader(Slow(seconds), BATCH, num_workers=workers))
 
 
 def light() -> Step:
@@ -171,16 +174,19 @@ JOBS: dict[str, tuple[Callable[[], Step], int | None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", choices=JOBS)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=16)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     make, workers = JOBS[asked.job]
+    slow = asked.job == "loader_2"
     step = make()
     width = 1024 if asked.job == "ddp_network" else 64 if asked.job == "ddp_compute" else WIDTH
-    batches = repeat(torch.ones(BATCH, width)) if workers is None else loader(workers)
+    batches = (
+        repeat(torch.ones(BATCH, width)) if workers is None else loader(workers, SLOW_LOADING if slow else LOADING)
+    )
     for _, batch in zip(range(asked.steps), batches, strict=False):
-        step(batch[:, :128] if asked.job == "loader_2" else batch)
+        step(batch[:, :128] if slow else batch)
     dist.barrier()
     dist.destroy_process_group()
 

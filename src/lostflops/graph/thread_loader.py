@@ -1,9 +1,9 @@
 """Batches that workers of a loader make beside the training thread.
 
 Only the training thread's waits for batches are recorded. Where it waited, the batch came when the wait ended, and the
-time between two that came so is what the workers together need for one. Where it did not, the batch was there before:
-it took no longer than the others, and no longer than keeps the wait at nothing. Where it never waited, nothing tells
-how fast workers are, and none are put into the graph.
+time between those that came so is what all workers together need for the batches since. Where it did not wait, the
+batch was there before: it took no longer than others do, and no longer than keeps the wait at nothing. Where it waited
+less than twice, nothing tells how fast workers are, and none are put into the graph.
 """
 
 from __future__ import annotations
@@ -54,19 +54,26 @@ def batches(record: Record, first: int) -> Batches:
         none = np.empty(0, np.int64)
         return Batches(none, none, none, none, none)
     taken = np.where(waited, got - ready, asked)
-    return Batches(asked, taken, got, *_made(taken, got, waited, min(usual, int(taken[0]) - first)))
+    return Batches(asked, taken, got, *_made(taken, got, waited, (usual, first)))
 
 
 def _usual(got: Ns, waited: Flags) -> int | None:
-    """Between two batches in a row that were both waited for; None where none were."""
-    both = waited[1:] & waited[:-1]
-    return int(np.median(np.diff(got)[both])) if both.any() else None
+    """From the first batch that was waited for to the last, for each one; workers that began together also end so, and
+    who waited for the first of them finds the others ready.
+
+    >>> _usual(np.array([5, 100, 110, 300]), np.array([False, True, False, True]))
+    100
+    """
+    rows = np.flatnonzero(waited)
+    return int(got[rows[-1]] - got[rows[0]]) // int(rows[-1] - rows[0]) if rows.size > 1 else None
 
 
-def _made(taken: Ns, got: Ns, waited: Flags, usual: int) -> tuple[Codes, Codes]:
-    """When workers began and ended each, one after the other, and not more than AHEAD of what was taken."""
+def _made(taken: Ns, got: Ns, waited: Flags, known: tuple[int, int]) -> tuple[Codes, Codes]:
+    """When workers began and ended each, one after the other, and not more than AHEAD of what was taken. What they take
+    usually is `known`, and when the recording began: they may have begun with the first batch before."""
     start, stop = np.empty_like(taken), np.empty_like(taken)
-    free = int(taken[0]) - usual
+    usual, first = known
+    free = max(int(taken[0]) - usual, first)
     for batch in range(taken.size):
         begin = max(free, int(got[batch - AHEAD])) if batch >= AHEAD else free
         end = int(taken[batch])
