@@ -41,7 +41,7 @@ def device_part(run: Run, record: Record, edges: Window) -> Part:
     needed = needs(made, _call_times(record, made, owner), waited.held)
     launch = _launch_edges(made, syncs, needed, owner)
     laid = _laid(made, needed, syncs.tasks.row.size)
-    tasks, words = _tasks(record, made, syncs.tasks, laid, phase)
+    tasks, words = _tasks(record, made, syncs, laid, phase)
     return Part(
         record.rank,
         _lanes(run, record, made, syncs.tasks),
@@ -112,13 +112,14 @@ def _laid(made: Streams, needed: Needs, behind: int) -> _Laid:
     return _Laid(task + behind, task - held + behind, place, stands, start, stop, gap)
 
 
-def _tasks(record: Record, made: Streams, host: HostTasks, laid: _Laid, phase: Codes) -> tuple[Tasks, tuple[str, ...]]:
+def _tasks(record: Record, made: Streams, syncs: Syncs, laid: _Laid, phase: Codes) -> tuple[Tasks, tuple[str, ...]]:
     """The host's lanes, then the streams."""
+    host = syncs.tasks
     own, device, row = host.row.size, record.device, made.row[laid.place]
     streams_from = int(host.lane.max()) + 1 if own else 0
     gap = np.zeros(own, np.int64)
     follows = np.flatnonzero(host.lane[1:] == host.lane[:-1])
-    gap[follows] = host.start[follows + 1] - host.stop[follows]
+    gap[follows] = syncs.called[follows + 1] - host.stop[follows]
     kind, line = _kinds(made.kind[laid.place], laid.stands)
     names, layers, words = _words(record, names_between(record, host), row, laid.stands)
     event = np.where(host.row >= 0, record.host.event[host.row], NONE)

@@ -27,10 +27,12 @@ _BLOCKED: Final = 50_000
 
 
 class Syncs(NamedTuple):
-    """The host's tasks with those that block, and their inputs: places in `Streams` and tasks. `launch` is the task of
-    each host row that launches, -1 elsewhere; `full` are tasks that waited for room in a queue."""
+    """The host's tasks with those that block, and their inputs: places in `Streams` and tasks. A task that blocks
+    starts when its wait is over; `called` is when each was begun. `launch` is the task of each host row that launches,
+    -1 elsewhere; `full` are tasks that waited for room in a queue."""
 
     tasks: HostTasks
+    called: Ns
     src: Codes
     dst: Codes
     delay: Ns
@@ -148,5 +150,6 @@ def _split(
     launch = np.full(record.host.start.size, -1, np.int64)
     launches = np.flatnonzero((kind == Kind.LAUNCH) & (made.row >= 0))
     launch[made.row[launches]] = launches
+    called = np.where(blocking, made.start, start)
     delay = np.minimum(0, host.stop[dst] - ended)
-    return Syncs(tasks, src, place[dst], delay, launch, block_first[at])
+    return Syncs(tasks, called, src, place[dst], delay, launch, block_first[at])
