@@ -105,10 +105,16 @@ def _latencies(made: Streams) -> tuple[Ns, Ns]:
 
 
 def _by_when(made: Streams) -> Ns:
-    """A launch that was not recorded came no later than the next one of its stream."""
-    bound = made.called.copy()
+    """A launch that was not recorded came no later than the next one of its stream. What stands before all that have
+    one was launched before the recording began, most likely in the order in which it started."""
+    bound, leads = made.called.copy(), np.zeros(made.row.size, np.bool_)
     for first, last in made.bounds():
         bound[first:last] = np.minimum.accumulate(bound[first:last][::-1])[::-1]
+        leads[first:last] = np.maximum.accumulate(made.launch[first:last]) < 0
+    early = np.flatnonzero(leads)
+    known = made.called[made.launch >= 0]
+    begun = min(int(known.min()) if known.size else NEVER, int(made.start.min()))
+    bound[early[np.argsort(made.start[early], kind="stable")]] = begun - early.size + np.arange(early.size)
     return np.where(made.launch >= 0, made.called, bound)
 
 

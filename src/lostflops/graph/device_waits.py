@@ -134,8 +134,8 @@ def _after_calls(record: Record, made: Streams, calls: Codes) -> Codes:
 
 
 def _after_backward(made: Streams, phase: Codes) -> Codes:
-    """The first launched after each backward pass."""
-    known = np.flatnonzero(made.launch >= 0)
+    """The first that is no collective after each backward pass."""
+    known = np.flatnonzero((made.launch >= 0) & (made.kind != COMM))
     order = known[np.argsort(made.called[known], kind="stable")]
     ends = np.flatnonzero((phase[order][:-1] == BACKWARD) & (phase[order][1:] != BACKWARD)) + 1
     return order[ends]
