@@ -35,14 +35,24 @@ _LINES: Final = ("idle.python", "comm.wait", "comm.transfer", "idle.data")
 
 def thread_part(run: Run, record: Record, edges: Window) -> Part:
     made, did = calls(run, record), spans(record)
-    asked = np.where(made.asked >= 0, record.host.start[made.asked], made.start) if len(made) else made.start
-    ops = record.host.start[record.host.having(Trait.OP | Trait.DATA, [record.training_lane])]
-    thread = Thread(did.compute | did.data, np.sort(ops), edges.start, edges.stop)
-    waited = waits(made, asked, thread)
+    asked, handed = (
+        np.where(made.asked >= 0, times[made.asked], made.start) if len(made) else made.start
+        for times in (record.host.start, record.host.stop)
+    )
+    thread = Thread(did.compute | did.data, *_begun(record), edges.start, edges.stop)
+    waited = waits(made, handed, thread)
     seen = np.concatenate((asked, made.start, made.stop, edges.start, edges.stop))
     loaded = batches(record, int(seen.min()))
     host = host_lane(record, did, edges, (waited, loaded), (int(seen.min()), int(seen.max())))
-    return _part(record, edges, host, _Beside(made, asked, found_late(made, asked, thread, waited), loaded))
+    return _part(record, edges, host, _Beside(made, asked, found_late(made, handed, thread, waited), loaded))
+
+
+def _begun(record: Record) -> tuple[Ns, Ns]:
+    """When ops and annotations of the training thread began: all, and those that are not of communication."""
+    host = record.host
+    rows = host.having(Trait.OP | Trait.ANNOTATION, [record.training_lane])
+    others = rows[(host.traits[rows] & Trait.COMM) == 0]
+    return np.sort(host.start[rows]), np.sort(host.start[others])
 
 
 @dataclass(frozen=True, slots=True)

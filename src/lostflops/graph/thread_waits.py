@@ -37,31 +37,35 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What the training thread did: when it got on by itself, when ops began, and its steps."""
+    """What the training thread did: when it got on by itself, when ops began, all of them and those that are not of
+    communication, and its steps."""
 
     busy: Intervals
     ops: Ns
+    others: Ns
     step_start: Ns
     step_stop: Ns
 
 
-def waits(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
-    """In order of time. `asked` is when each call was asked for."""
-    found = list(_waited(calls, asked, thread))
+def waits(calls: Calls, handed: Ns, thread: Thread) -> list[Wait]:
+    """In order of time. `handed` is when the op that asked for each call returned."""
+    found = list(_waited(calls, handed, thread))
     awaited = {call for wait in found for call in wait.calls}
     hidden = np.array([call for call in range(len(calls)) if call not in awaited], np.int64)
     return sorted((*found, *_dues(calls, hidden, found, thread)))
 
 
-def found_late(calls: Calls, asked: Ns, thread: Thread, waited: list[Wait]) -> Ns:
+def found_late(calls: Calls, handed: Ns, thread: Thread, waited: list[Wait]) -> Ns:
     """Sends and receives that may have ended before: the thread did other things, and hardly waited for them."""
     took = np.zeros(len(calls), np.int64)
     for wait in waited:
         took[list(wait.calls)] = wait.stop - wait.start
-    return np.flatnonzero(calls.transfer & (took < PAUSE) & (thread.busy.within(asked, calls.stop) > 0))
+    return np.flatnonzero(
+        calls.transfer & (took < PAUSE) & (thread.busy.within(np.minimum(handed, calls.stop), calls.stop) > 0)
+    )
 
 
-def _waited(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
+def _waited(calls: Calls, handed: Ns, thread: Thread) -> list[Wait]:
     """For which calls, and when; a call that starts after others have ended was waited for apart."""
     inside = Intervals.of(thread.step_start, thread.step_stop)
     exposed = (Intervals.of(calls.start, calls.stop) & inside) - thread.busy
@@ -70,7 +74,7 @@ def _waited(calls: Calls, asked: Ns, thread: Thread) -> list[Wait]:
     held[held] = calls.stop[held] <= exposed.stop[at[held]]
     began = np.zeros(len(calls), np.int64)
     began[held] = exposed.start[at[held]]
-    held[held] = _meant(calls, asked, began, thread)[held]
+    held[held] = _meant(calls, handed, began, thread)[held]
     ended = np.flatnonzero(held)
     ended = ended[np.lexsort((calls.stop[ended], at[ended]))]
     found: list[Wait] = []
@@ -89,11 +93,11 @@ def after_edges(step_start: Ns, step_stop: Ns, start: Ns, stop: Ns) -> Ns:
     return np.where(last <= stop, np.maximum(start, last), start)
 
 
-def _meant(calls: Calls, asked: Ns, began: Ns, thread: Thread) -> Flags:
-    """Whether the thread waited for a call that ended while it did nothing since `began`: certainly if it did nothing
-    since it asked for it either; and likely if that took long, and it went on soon after."""
+def _meant(calls: Calls, handed: Ns, began: Ns, thread: Thread) -> Flags:
+    """Whether the thread waited for a call that ended while it computed nothing since `began`: certainly if it began no
+    op since it asked for it; and likely if that took long, and it went on soon after."""
     late_use = np.isin(calls.op, LATE_USE)
-    directly = thread.busy.within(np.minimum(asked, calls.stop), calls.stop) == 0
+    directly = np.searchsorted(thread.others, handed, "right") >= np.searchsorted(thread.others, calls.stop, "left")
     following = np.searchsorted(thread.ops, calls.stop, "left")
     next_op = np.concatenate((thread.ops, [np.iinfo(np.int64).max]))[following]
     meant: Flags = (calls.stop - began >= PAUSE) & (next_op - calls.stop <= REACTION)
