@@ -15,6 +15,7 @@ from lostflops.predict.changes import (
     first_bucket_mb,
     imbalance,
     launch,
+    microbatches,
     network_bandwidth,
     network_latency,
     optimizer,
@@ -22,6 +23,7 @@ from lostflops.predict.changes import (
     precision,
     prefetch,
     recompute,
+    schedule,
     staleness,
     straggler,
     sync,
@@ -55,6 +57,8 @@ _COMMUNICATION: Final[tuple[Change, ...]] = (
 )
 _PIPELINE: Final[tuple[Change, ...]] = (
     imbalance.CHANGE,
+    microbatches.CHANGE,
+    schedule.CHANGE,
 )
 
 CHANGES: Final[tuple[Change, ...]] = (*_COMPUTE, *_COMMUNICATION, *_PIPELINE)

@@ -1,0 +1,47 @@
+"""What if the same batch went through the pipeline in more or fewer microbatches?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.pipeline import pipeline
+from lostflops.predict.relaid import relaid
+from lostflops.predict.values import count
+
+_DOUBT: Final = 0.3
+"""Smaller microbatches fill a device less, and nothing in a recording tells by how much."""
+
+
+def _how(value: str) -> str:
+    return f"Megatron: --micro-batch-size of the batch / {value}; torch.distributed.pipelining: n_microbatches={value}"
+
+
+def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+    wanted = count(value, "microbatches")
+    made = pipeline(graph)
+    old = made.shape
+    if wanted == old.microbatches:
+        raise NotApplicable(f"the run has {wanted} microbatches in a step already")
+    if made.schedule is None:
+        raise NotApplicable("the order of passes is neither 1F1B, GPipe nor interleaved, so it cannot be continued")
+    if made.schedule == "interleaved" and wanted % old.stages:
+        raise NotApplicable(f"an interleaved schedule needs a multiple of its {old.stages} stages")
+    changed = relaid(graph, made, made.schedule, old._replace(microbatches=wanted))
+    size = f"{wanted} microbatches of {old.microbatches / wanted:.3g} times the size"
+    notes = (
+        f"The batch stays: {size}, each pass as much shorter or longer; transfers and pauses stay as they were.",
+        f"The schedule stays {made.schedule}; no send holds up a pass.",
+    )
+    return Edited(changed, _DOUBT, notes)
+
+
+CHANGE: Final = Change(
+    name="microbatches",
+    form="microbatches=M",
+    about="the same batch goes through the pipeline in M microbatches",
+    cost="smaller microbatches fill the device less; larger ones need more memory for activations",
+    how=_how,
+    apply=_apply,
+)
