@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lostflops import Run
 from lostflops.graph.build import build
 from lostflops.graph.replay import replay
+from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Facts
 from lostflops.predict.work_facts import work_facts
 from lostflops.testing import SyntheticCluster, store
 
-STEPS = 4
+_READ: dict[str, tuple[TaskGraph, Facts]] = {}
 
 
 def wall(cluster: SyntheticCluster) -> float:
@@ -21,19 +23,24 @@ def wall(cluster: SyntheticCluster) -> float:
     return sum(steps) / len(steps)
 
 
-def predicted(cluster: SyntheticCluster, change: Change, value: str, folder: Any) -> float:
+def predicted(cluster: SyntheticCluster, change: Change, value: str) -> float:
     """Mean step that the change predicts from the traces of the cluster."""
-    generated = cluster.generate()
-    with Run.open(store(generated, folder / "run", host_names=True)) as run:
-        graph = build(run)
-        told = work_facts(run)
-        (device,) = run.sql("select any_value(device) from ranks").fetchone() or (None,)
-    facts = Facts(times=None, device=device, dtype=told.dtype, recomputed=told.recomputed)
+    key = repr(cluster)
+    if key not in _READ:
+        _READ[key] = _read(cluster)
+    graph, facts = _READ[key]
     before = replay(graph)
     after = replay(change.apply(graph, value, facts).graph)
     return wall(cluster) * after.mean_step / before.mean_step
 
 
-def error(cluster: SyntheticCluster, change: Change, value: str, folder: Any, **changed: Any) -> float:
+def _read(cluster: SyntheticCluster) -> tuple[TaskGraph, Facts]:
+    with TemporaryDirectory() as folder, Run.open(store(cluster.generate(), f"{folder}/run", host_names=True)) as run:
+        told = work_facts(run)
+        ((device,),) = run.sql("select any_value(device) from ranks").fetchall()
+        return build(run), Facts(times=None, device=device, dtype=told.dtype, recomputed=told.recomputed)
+
+
+def error(cluster: SyntheticCluster, change: Change, value: str, **changed: Any) -> float:
     """By what part of the truth the prediction is wrong."""
-    return predicted(cluster, change, value, folder) / wall(replace(cluster, **changed)) - 1
+    return predicted(cluster, change, value) / wall(replace(cluster, **changed)) - 1

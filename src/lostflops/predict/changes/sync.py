@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 
 from lostflops.graph.editing import retimed, without_edges
-from lostflops.graph.tasks import Because, Kind, LaneKind, TaskGraph
+from lostflops.graph.tasks import Because, Flags, Index, Kind, LaneKind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import on_lanes, on_line
+from lostflops.predict.selecting import launchers, names_with, on_lanes, on_line
 from lostflops.predict.values import one_of
 
 _DOUBT: Final = 0.15
+_READS: Final = ("aten::item", "aten::_local_scalar_dense")
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -24,14 +25,28 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if not held.any():
         raise NotApplicable("the host waits for the device in no step: there is no synchronisation to remove")
     gone = np.unique(edges.dst[held])
-    duration = tasks.duration.copy()
+    duration, gap = tasks.duration.copy(), tasks.gap.copy()
     duration[gone] = 0
+    read = _reading(graph, edges.src[held])
+    duration[read] = 0
+    gap[read & on_lanes(graph, LaneKind.HOST)] = 0
     steps = max(len(graph.steps), 1)
     note = (
         f"{gone.size / steps:.3g} waits per step and rank are gone, logging at the end of a step and copies to the "
-        "host among them; the host then runs ahead as far as it can."
+        "host among them, with the ops that read a value; the host then runs ahead as far as it can."
     )
-    return Edited(without_edges(retimed(graph, duration=duration), held), _DOUBT, (note,))
+    return Edited(without_edges(retimed(graph, duration=duration, gap=gap), held), _DOUBT, (note,))
+
+
+def _reading(graph: TaskGraph, awaited: Index) -> Flags:
+    """What is done for a value that the host waits for: the copy, its launch and the op around that."""
+    found = np.zeros(len(graph.tasks), np.bool_)
+    copies = awaited[(graph.tasks.kind[awaited] == Kind.COPY) & names_with(graph, "dtoh")[awaited]]
+    found[copies] = True
+    caller = launchers(graph)[copies]
+    found[caller[caller >= 0]] = True
+    found |= names_with(graph, *_READS) & (graph.tasks.kind == Kind.HOST)
+    return found
 
 
 def _how(value: str) -> str:
