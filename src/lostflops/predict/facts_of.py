@@ -12,6 +12,7 @@ from lostflops.predict.change import Facts
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import OPS, Group, Times
 from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
+from lostflops.predict.work_facts import work_facts
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -30,7 +31,8 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
     device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
     own = own_times(graph, backend)
     told = times(own) if times is not None else learned(own) if own.samples else None
-    return Facts(told, device, backend, _job(run), _parameters(run))
+    work = work_facts(run)
+    return Facts(told, device, backend, _job(run), _parameters(run), work.dtype, work.recomputed)
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:

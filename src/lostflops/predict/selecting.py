@@ -11,6 +11,7 @@ from lostflops.graph.tasks import NONE, Because, Flags, Index, Kind, LaneKind, T
 from lostflops.ledger.lines import LINES
 
 POINT_TO_POINT: Final = ("send", "recv", "send_recv")
+_PAIR: Final = 2
 
 
 def on_lanes(graph: TaskGraph, kind: LaneKind) -> Flags:
@@ -45,9 +46,11 @@ def launchers(graph: TaskGraph) -> Index:
 
 
 def between_ranks(graph: TaskGraph) -> Flags:
-    """Meetings of a sender and a receiver."""
+    """Meetings of a sender and a receiver; among more, kernels that send are those of an all-to-all."""
     words = [graph.word(op) for op in POINT_TO_POINT]
-    return np.isin(graph.meetings.op, [word for word in words if word != NONE])
+    attended = np.bincount(graph.tasks.meeting[graph.tasks.meeting >= 0], minlength=len(graph.meetings))
+    found: Flags = np.isin(graph.meetings.op, [word for word in words if word != NONE]) & (attended <= _PAIR)
+    return found
 
 
 def names_with(graph: TaskGraph, *parts: str) -> Flags:

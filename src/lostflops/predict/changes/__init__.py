@@ -56,9 +56,9 @@ _COMMUNICATION: Final[tuple[Change, ...]] = (
     staleness.CHANGE,
 )
 _PIPELINE: Final[tuple[Change, ...]] = (
-    imbalance.CHANGE,
     microbatches.CHANGE,
     schedule.CHANGE,
+    imbalance.CHANGE,
 )
 
 CHANGES: Final[tuple[Change, ...]] = (*_COMPUTE, *_COMMUNICATION, *_PIPELINE)
