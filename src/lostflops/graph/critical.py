@@ -180,8 +180,7 @@ def _stretches(found: _Found, top: int) -> Table:
     """Of the step of median length, since a mean of stretches would be none of them."""
     lengths = [path.length for path in found.paths]
     shown = int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])
-    every = stretches(found.held.take(found.held.path == shown))
-    longest = sorted(every, key=lambda one: (-one.ns, one.start))[:top]
+    longest, every = stretches(found.held.take(found.held.path == shown), top)
     begin = int(found.paths[shown].start[0])
     fields = (
         Field("start_ns", "ns", "after"),
@@ -196,10 +195,10 @@ def _stretches(found: _Found, top: int) -> Table:
     )
     rows = tuple(
         (one.start - begin, one.ns, one.ns / lengths[shown], one.rank, one.line, *one.what, one.tasks, _led(one.led))
-        for one in sorted(longest, key=lambda one: one.start)
+        for one in longest
     )
     title = f"Longest stretches of step {found.steps[shown]}, in order"
-    return Table("stretches", title, fields, rows, left_out=len(every) - len(rows))
+    return Table("stretches", title, fields, rows, left_out=every - len(rows))
 
 
 def _led(led: Led) -> str:

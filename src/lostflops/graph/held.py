@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -124,14 +123,15 @@ class Stretch(NamedTuple):
     led: Led
 
 
-def stretches(found: Held) -> list[Stretch]:
-    """Of one path, in order."""
+def stretches(found: Held, most: int) -> tuple[list[Stretch], int]:
+    """The longest of one path, in order, and how many there are."""
     some = found.take(found.ns > 0)
     if not some.ns.size:
-        return []
+        return [], 0
     new = np.flatnonzero((np.diff(some.rank) != 0) | (np.diff(some.line) != 0)) + 1
-    edges = [0, *new.tolist(), some.ns.size]
-    return [_stretch(some, first, last) for first, last in pairwise(edges)]
+    edges = np.concatenate(([0], new, [some.ns.size]))
+    longest = np.sort(np.argsort(-np.add.reduceat(some.ns, edges[:-1]), kind="stable")[:most])
+    return [_stretch(some, int(edges[at]), int(edges[at + 1])) for at in longest.tolist()], edges.size - 1
 
 
 def _stretch(some: Held, first: int, last: int) -> Stretch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,20 +20,43 @@ _BY_HOST: Final = ("idle.data", "idle.alloc", "idle.compile", "idle.host", "idle
 """In the order of the ledger. What else a host's task may stand on is dispatch, `idle.host`."""
 
 
-def thread_idle(done: Schedule, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
-    """On a rank without a device: by the line of the task that its host's lane is at, else Python."""
-    yield from _host_lines(_host(done, rows), idle)
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Of all tasks of a schedule: when its lane `came` to each; when the call that launched it began, returned and had
+    it handed over, _NEVER where no launch is known."""
+
+    came: Ns
+    call: Ns
+    returned: Ns
+    arrived: Ns
+
+    @classmethod
+    def of(cls, done: Schedule) -> Waited:
+        graph, n = done.graph, len(done.graph.tasks)
+        came = done.start.copy()
+        later = np.flatnonzero(graph.follows)
+        came[later] = np.minimum(came[later], done.stop[later - 1] + graph.tasks.gap[later - 1])
+        edges = graph.edges.take(graph.edges.because == Because.LAUNCH)
+        columns = np.full((3, n), _NEVER, np.int64)
+        given = np.where(edges.after_start, done.start[edges.src], done.stop[edges.src]) + edges.delay
+        columns[:, edges.dst] = done.start[edges.src], done.stop[edges.src], given
+        return cls(came, *columns)
 
 
-def device_idle(done: Schedule, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
+def thread_idle(done: Schedule, waited: Waited, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
+    """On a rank without a device: by the line of the task that its host's lane is at."""
+    yield from _host_lines(_host(done, waited, rows), idle)
+
+
+def device_idle(done: Schedule, waited: Waited, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
     """By the task that ends each gap, and what the host did until it was handed over."""
     start, stop = idle.start, idle.stop
-    launch = _launches(done, rows, stop)
+    launch = _launches(done, waited, rows, stop)
     known = launch.call < _NEVER
     begin = np.clip(launch.call, start, stop)
     over = np.maximum(launch.returned, np.where(launch.call >= start, launch.arrived, 0))
     until = np.clip(over, begin, stop)
-    host = _host(done, rows)
+    host = _host(done, waited, rows)
     began = int(host.start.min()) if host.start.size else _NEVER
     yield "unexplained", Intervals.of(start[known], np.minimum(begin, began)[known])
     before = Intervals.of(start[known], begin[known])
@@ -59,15 +83,14 @@ class _Host(NamedTuple):
         return Intervals.of(self.start[own], self.stop[own])
 
 
-def _host(done: Schedule, rows: Rows) -> _Host:
+def _host(done: Schedule, waited: Waited, rows: Rows) -> _Host:
     graph, tasks = done.graph, done.graph.tasks
     own = rows[graph.lanes.kind[tasks.lane[rows]] == LaneKind.HOST]
-    free = np.where(graph.follows[own], done.stop[own - 1] + tasks.gap[own - 1], done.start[own])
     blocks = (tasks.kind[own] == Kind.SYNC) & (tasks.line[own] != LINES.index("idle.alloc"))
     known = np.isin(tasks.line[own], [LINES.index(line) for line in _BY_HOST])
     line = np.where(known, tasks.line[own], LINES.index("idle.host")).astype(np.int8)
     launches = tasks.kind[own] == Kind.LAUNCH
-    return _Host(np.minimum(free, done.start[own]), done.stop[own], line, blocks, launches)
+    return _Host(waited.came[own], done.stop[own], line, blocks, launches)
 
 
 def _host_lines(host: _Host, free: Intervals) -> Iterator[tuple[str, Intervals]]:
@@ -89,30 +112,21 @@ class _Launches(NamedTuple):
     latest: Ns
 
 
-def _launches(done: Schedule, rows: Rows, stop: Ns) -> _Launches:
-    graph, edges = done.graph, done.graph.edges
-    device = rows[np.isin(graph.tasks.kind[rows], DEVICE_KINDS)]
-    launching = edges.take(edges.because == Because.LAUNCH)
-    src = launching.src
-    given = np.where(launching.after_start, done.start[src], done.stop[src]) + launching.delay
-    call, returned, arrived = (
-        _of_target(launching.dst, column, len(graph.tasks))[device]
-        for column in (done.start[src], done.stop[src], given)
-    )
-    latest = _latest(graph.tasks.lane[device], call)
+def _launches(done: Schedule, waited: Waited, rows: Rows, stop: Ns) -> _Launches:
+    tasks = done.graph.tasks
+    device = rows[np.isin(tasks.kind[rows], DEVICE_KINDS)]
+    call = waited.call[device]
+    latest = _latest(tasks.lane[device], call)
     order = np.lexsort((latest, call, done.start[device]))
     starts = done.start[device][order]
     at = np.minimum(np.searchsorted(starts, stop), max(starts.size - 1, 0))
     ends = starts[at] == stop
     chosen = order[at]
-    columns = (np.where(ends, column[chosen], _NEVER) for column in (call, returned, arrived, latest))
+    columns = (
+        np.where(ends, column[chosen], _NEVER)
+        for column in (call, waited.returned[device], waited.arrived[device], latest)
+    )
     return _Launches(*columns)
-
-
-def _of_target(dst: npt.NDArray[np.int32], values: Ns, size: int) -> Ns:
-    column = np.full(size, _NEVER, np.int64)
-    column[dst] = values
-    return column
 
 
 def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from lostflops.graph.idle import device_idle, thread_idle
+from lostflops.graph.idle import Rows, Waited, device_idle, thread_idle
 from lostflops.graph.replay import Schedule
 from lostflops.graph.tasks import Kind, LaneKind, Ns
 from lostflops.ledger.lines import LINES
@@ -36,32 +35,34 @@ def step_lines(done: Schedule) -> Ns:
     steps = done.graph.steps
     start, stop = done.step_edges
     held = np.zeros((len(steps), len(LINES)), np.int64)
+    waited, of_task = Waited.of(done), done.graph.rank
+    by_rank = np.argsort(of_task, kind="stable")
     for rank in np.unique(steps.rank).tolist():
         own = np.flatnonzero(steps.rank == rank)
-        spans = rank_lines(done, rank, Intervals.of(start[own], stop[own]))
+        first, last = np.searchsorted(of_task, (rank, rank + 1), sorter=by_rank)
+        spans = _rank_lines(done, waited, by_rank[first:last], Intervals.of(start[own], stop[own]))
         for column, line in enumerate(LINES):
             held[own, column] = spans[line].within(start[own], stop[own])
     assert np.array_equal(held.sum(axis=1), stop - start), "lines of a schedule do not close"
     return held
 
 
-def rank_lines(done: Schedule, rank: int, window: Intervals) -> dict[str, Intervals]:
-    """What of a rank's window stands on each line."""
-    layers = Layers(window)
-    rows = np.flatnonzero(done.graph.rank == rank)
+def _rank_lines(done: Schedule, waited: Waited, rows: Rows, window: Intervals) -> dict[str, Intervals]:
+    """What of the window of the rank that has these tasks stands on each line."""
+    layers = _Layers(window)
     kind = done.graph.tasks.kind[rows]
     layers.take("compute", _running(done, rows[kind == Kind.KERNEL]))
     _communication(done, rows[kind == Kind.COMM], layers)
     layers.take("copy", _running(done, rows[kind == Kind.COPY]))
     streams = done.graph.lanes.kind[done.graph.tasks.lane[rows]] == LaneKind.STREAM
     explain = device_idle if streams.any() else thread_idle
-    for line, span in explain(done, rows, layers.free):
+    for line, span in explain(done, waited, rows, layers.free):
         layers.take(line, span)
     layers.take("unexplained", window)
     return layers.lines
 
 
-class Layers:
+class _Layers:
     """Time that is given out once: what one line took, no later line can have."""
 
     def __init__(self, free: Intervals) -> None:
@@ -69,22 +70,23 @@ class Layers:
         self.lines = dict.fromkeys(LINES, Intervals.empty())
 
     def take(self, line: str, span: Intervals) -> None:
+        if not len(span) or not len(self.free):
+            return
         taken = self.free & span
         self.free -= taken
         self.lines[line] |= taken
 
 
-def _running(done: Schedule, rows: npt.NDArray[np.int64]) -> Intervals:
+def _running(done: Schedule, rows: Rows) -> Intervals:
     return Intervals.of(done.start[rows], done.stop[rows])
 
 
-def _communication(done: Schedule, rows: npt.NDArray[np.int64], layers: Layers) -> None:
+def _communication(done: Schedule, rows: Rows, layers: _Layers) -> None:
     """Data that moves comes before waits, and waits for all before those of a pipeline's transfers."""
     graph, start, stop = done.graph, done.start[rows], done.stop[rows]
     meeting = graph.tasks.meeting[rows]
     ready = np.clip(done.met[meeting], start, stop)
-    pairs = np.array([word in POINT_TO_POINT for word in graph.words], np.bool_)
-    paired = pairs[graph.meetings.op[meeting]] if meeting.size else np.zeros(0, np.bool_)
+    paired = np.isin(graph.meetings.op[meeting], [graph.word(op) for op in POINT_TO_POINT])
     layers.take("comm.transfer", Intervals.of(ready, stop))
     layers.take("comm.wait", Intervals.of(start[~paired], ready[~paired]))
     layers.take("comm.bubble", Intervals.of(start[paired], ready[paired]))
