@@ -40,6 +40,7 @@ FLAGS = {
         "--json",
     },
     "score": {"PREDICTION", "--with", "--from", "--list", "--json"},
+    "tune": {"SETTING", "RUN", "--sizes", "--calibration", "--topology", "--plot", "--json"},
     "whatif": {"RUN", "--change", "--list", "--all", "--calibration", "--topology", "--json"},
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},

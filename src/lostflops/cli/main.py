@@ -30,6 +30,7 @@ from lostflops.cli import (
     snap,
     sql,
     steps,
+    tune,
     watch,
     whatif,
 )
@@ -50,6 +51,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (path, path.path),
     (whatif, whatif.whatif),
     (score, score.score),
+    (tune, tune.tune),
     (scale, scale.scale),
     (flame, flame.flame),
     (hang, hang.hang),

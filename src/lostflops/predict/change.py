@@ -18,6 +18,10 @@ class NotApplicable(UsageError):
     """The run has nothing that the change would change, or does not tell what it needs; says which."""
 
 
+class AlreadySo(NotApplicable):
+    """The run is already as the change would make it, so that its steps stay what they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a change may know beside the graph. `times` tells what collectives take, from a calibration or from the

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import TaskGraph
-from lostflops.predict.change import Edited, Facts, NotApplicable
+from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
 from lostflops.predict.recut import Plan, recut
 from lostflops.predict.reductions import Round, reductions, rounds, sized
 from lostflops.predict.transfers import Transfers
@@ -31,7 +31,7 @@ def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[fl
     transfers = Transfers.of(graph, facts)
     plans = [_plan(graph, one, facts, limits) for one in found]
     if all(plan.same for plan in plans):
-        raise NotApplicable("the buckets stay as they are: gradients of a step fill no other number of buckets")
+        raise AlreadySo("the buckets stay as they are: gradients of a step fill no other number of buckets")
     changed = recut(graph, plans, transfers)
     before, after = (np.mean([getattr(plan, what).size for plan in plans]) for what in ("old", "new"))
     known = all(plan.known for plan in plans)

@@ -1,0 +1,84 @@
+"""A curve with its lowest point known: latency falls with the size of buckets, and what starts late rises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from lostflops.errors import UsageError
+from lostflops.graph.editing import retimed
+from lostflops.predict.baseline import Baseline, baseline
+from lostflops.predict.change import AlreadySo, Change, Edited, NotApplicable
+from lostflops.predict.tune import tune_bucket
+from made_whatif import made, of
+from memory_run import MemoryRun
+
+SIZES = ("1", "2", "5", "10", "25", "50", "100", "200")
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Baseline]:
+    """A step computes 80, then exchanges for 20."""
+    with MemoryRun() as run:
+        yield baseline(run, build=of(made((100, 100, 100))))
+
+
+def bucket(took: dict[str, int]) -> tuple[Change, ...]:
+    """The exchange takes what is said of each size, and others do not apply."""
+
+    def apply(graph, value, facts) -> Edited:
+        if value not in took:
+            raise NotApplicable("no such bucket")
+        if not took[value]:
+            raise AlreadySo("so it is")
+        return Edited(retimed(graph, transfer=np.full(len(graph.meetings), took[value])), 0.1, ("as told",))
+
+    return (Change("bucket_mb", "bucket_mb=MB", "", "memory", lambda value: f"bucket_cap_mb={value}", apply),)
+
+
+def test_the_best_size_and_those_as_good(start: Baseline) -> None:
+    took = dict(zip(SIZES, (30, 20, 12, 5, 4, 5, 9, 18), strict=True))
+    told = tune_bucket(start, SIZES[::-1], known=bucket(took)).to_json()
+    assert told["schema"] == "lostflops.tune/1"
+    best = told["best"]
+    assert (best["bucket_mb"], best["predicted_ns"], best["how"]) == (25, 84, "bucket_cap_mb=25")
+    assert best["gain"] == pytest.approx(0.16)
+    assert best["as_good"] == [10, 50]
+    assert best["interval"][0] < 84 < best["interval"][1] < 100
+    assert [row["predicted_ns"] for row in told["sizes"]] == [110, 100, 92, 85, 84, 85, 89, 98]
+    assert [row["as_good"] for row in told["sizes"]] == [False, False, False, True, True, True, False, False]
+    assert told["curve"][0]["bucket_mb"] == [float(size) for size in SIZES]
+    assert "Buckets of 25 MiB are best" in told["verdict"]
+    assert "10 to 50 MiB are as good as it." in told["verdict"]
+    assert "as told" in told["notes"]
+
+
+def test_no_size_is_better_than_what_is_there(start: Baseline) -> None:
+    told = tune_bucket(start, ("5", "25"), known=bucket({"5": 19, "25": 20}))
+    assert told.verdict.startswith("Leave the buckets as they are: no size makes steps 2.0% shorter")
+
+
+def test_the_size_that_the_run_has_stays_what_was_measured(start: Baseline) -> None:
+    told = tune_bucket(start, ("5", "25"), known=bucket({"5": 9, "25": 0})).to_json()
+    assert [row["predicted_ns"] for row in told["sizes"]] == [89, 100]
+
+
+def test_equal_sizes_the_smallest_is_taken(start: Baseline) -> None:
+    told = tune_bucket(start, ("50", "25", "5"), known=bucket({"5": 9, "25": 4, "50": 4})).to_json()
+    assert told["best"]["bucket_mb"] == 25
+
+
+def test_sizes_that_do_not_apply_are_said(start: Baseline) -> None:
+    told = tune_bucket(start, ("1", "2", "5"), known=bucket({"5": 4})).to_json()
+    assert [row["bucket_mb"] for row in told["sizes"]] == [5]
+    assert "Cannot tell 1, 2 MiB: no such bucket." in told["notes"]
+    assert "Buckets of 5 MiB are best of the 1 that can be told" in told["verdict"]
+    with pytest.raises(NotApplicable, match="no such bucket"):
+        tune_bucket(start, ("1", "2"), known=bucket({}))
+
+
+def test_a_size_that_is_none(start: Baseline) -> None:
+    with pytest.raises(UsageError, match="bucket_mb=x: give a positive number"):
+        tune_bucket(start, ("5", "x"), known=bucket({"5": 4}))
