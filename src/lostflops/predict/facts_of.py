@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lostflops.errors import LostflopsError
 from lostflops.predict.change import Facts
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import OPS, Group, Times
+from lostflops.predict.scaling.growth import Layout, layout
 from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
 from lostflops.predict.work_facts import work_facts
 
@@ -32,7 +34,16 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
     own = own_times(graph, backend)
     told = times(own) if times is not None else learned(own) if own.samples else None
     work = work_facts(run)
-    return Facts(told, device, backend, _job(run), _parameters(run), work.dtype, work.recomputed)
+    return Facts(
+        times=told,
+        device=device,
+        backend=backend,
+        job=_job(run),
+        parameters=_parameters(run),
+        dtype=work.dtype,
+        recomputed=work.recomputed,
+        layout=_layout(run),
+    )
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
@@ -46,6 +57,13 @@ def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
             found = samples.setdefault((op, group.level, group.ranks, group.hosts), {})
             found.setdefault(int(met.size[row]), []).append(float(met.transfer[row]))
     return OwnTimes(backend, samples)
+
+
+def _layout(run: Run) -> Layout | None:
+    try:
+        return layout(run) if run.ranks else None
+    except LostflopsError:  # a pipeline, or ranks that nothing arranges: no replica can be added
+        return None
 
 
 def _job(run: Run) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lostflops.errors import UnknownCost, UsageError
-from lostflops.predict.answer import Answer, Applied, answer, edit
+from lostflops.predict.answer import Answer, answer, edit
 from lostflops.predict.changes import CHANGES
 from lostflops.predict.whatif import baseline_pairs
 from lostflops.results import Field, Result, Table, Value
@@ -19,19 +20,40 @@ if TYPE_CHECKING:
 MOST_SHOWN = 12
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An answer without its graph: there are many, and graphs are large."""
+
+    text: str
+    gain: float
+    gain_interval: tuple[float, float]
+    step: tuple[int, int, int]
+    is_clear: bool
+    cost: str
+    how: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Answer) -> _Tried:
+        (one,) = found.applied
+        step = round(found.predicted), round(found.low), round(found.high)
+        told = found.text, found.gain, found.gain_interval, step, found.is_clear
+        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes)
+
+
 def ranking(
     start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Result, str]:
     """Every value that a change is tried with, each alone; the largest gain first; and the one that gains most, if any.
     None of it is kept as a prediction: nobody decided on it yet."""
     asked = [(change, value) for change in known for value in change.tried]
-    found: list[Answer] = []
+    found: list[_Tried] = []
     refused: list[tuple[Value, ...]] = []
     for done, (change, value) in enumerate(asked):
         if progress is not None:
             progress(done, len(asked))
         try:
-            found.append(answer(start, [(change.name, value)], known))
+            found.append(_Tried.of(answer(start, [(change.name, value)], known)))
         except (UsageError, UnknownCost) as error:
             refused.append((change.name, value, _reason(error)))
     found.sort(key=lambda one: -one.gain)
@@ -45,7 +67,7 @@ def ranking(
     return result, found[0].text if found and found[0].gain > 0 else ""
 
 
-def _verdict(start: Baseline, found: Sequence[Answer]) -> str:
+def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
     guess = "These are guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
     clear = [one for one in found if one.is_clear and one.gain > 0]
     if not clear:
@@ -54,13 +76,13 @@ def _verdict(start: Baseline, found: Sequence[Answer]) -> str:
     low, high = best.gain_interval
     return (
         f"{guess}{best.text} gains most: a step of {format_ns(round(start.measured))} takes "
-        f"{format_ns(round(best.predicted))}, {format_share(best.gain)} less ({format_share(low)} to "
+        f"{format_ns(best.step[0])}, {format_share(best.gain)} less ({format_share(low)} to "
         f"{format_share(high)}, nine times of ten); {counted(len(clear), 'change')} of {len(found)} tried "
         f"{'gains' if len(clear) == 1 else 'gain'} more than chance."
     )
 
 
-def _gains(found: Sequence[Answer]) -> Table:
+def _gains(found: Sequence[_Tried]) -> Table:
     fields = (
         Field("change"),
         Field("gain", "share"),
@@ -72,14 +94,9 @@ def _gains(found: Sequence[Answer]) -> Table:
         Field("cost", label="cost and risk"),
         Field("how", shown=False),
     )
-    rows = tuple(_row(one, one.applied[0]) for one in found)
-    more = tuple({"notes": list(one.applied[0].edited.notes)} for one in found)
+    rows = tuple((one.text, one.gain, *one.gain_interval, *one.step, one.cost, one.how) for one in found)
+    more = tuple({"notes": list(one.notes)} for one in found)
     return Table("changes", "By gain", fields, rows, most_shown=MOST_SHOWN, more=more)
-
-
-def _row(one: Answer, applied: Applied) -> tuple[Value, ...]:
-    step = (round(ns) for ns in (one.predicted, one.low, one.high))
-    return one.text, one.gain, *one.gain_interval, *step, applied.change.cost, applied.change.how(applied.value)
 
 
 def _refused(rows: Sequence[tuple[Value, ...]]) -> Table:

@@ -128,7 +128,7 @@ CHANGE: Final = Change(
     "all-gathers of sharded parameters are enqueued so many units ahead; 0: each when its unit comes",
     "every unit that is gathered early holds its memory longer",
     lambda value: (
-        f"module.set_modules_to_forward_prefetch(the next {value}) and set_modules_to_backward_prefetch on FSDP2 modules; "
+        f"module.set_modules_to_forward_prefetch(the next {value}) and set_modules_to_backward_prefetch (FSDP2); "
         "FSDP1: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE"
     ),
     _apply,

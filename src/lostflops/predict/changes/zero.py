@@ -1,8 +1,8 @@
 """What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
 
 1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step. 2: gradients
-are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients
-are reduced and scattered: 1.5 times the bytes.
+are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and
+gradients are reduced and scattered: 1.5 times the bytes.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ CHANGE: Final = Change(
     "zero",
     "zero=1|2|3",
     "shards optimizer states (1), gradients too (2), parameters too (3) over data-parallel ranks",
-    "saves memory: 16 bytes a parameter become 4+12/P, 2+14/P or 16/P (mixed-precision Adam); 3 moves 1.5 times the bytes",
+    "saves memory: 16 bytes a parameter become 4+12/P, 2+14/P or 16/P (mixed-precision Adam); 3 moves 1.5x bytes",
     _how,
     _apply,
     ("1", "2", "3"),
