@@ -3,7 +3,8 @@
 Recorded durations of collectives that overlap hold each other. Each gets what it would have taken alone, had those at
 once shared their link evenly, and from then on they take turns in the order in which they were ready. The last of them
 ends as recorded; one before it somewhat earlier, where both were under way. Groups in which a later call often ends
-before an earlier one do not take turns, and keep what was measured.
+before an earlier one do not take turns, and keep what was measured, unless all they do is to reduce: a small bucket of
+gradients beside a large one ends first and is waited for with it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import NONE, LaneKind, Ns, TaskGraph
+from lostflops.graph.thread_waits import LATE_USE
 
 OUT_OF_TURN: Final = 0.2
 """Of a group's overlapping neighbours that end in another order than they were ready: with more, they take no turns."""
@@ -29,12 +31,13 @@ def linked(graph: TaskGraph) -> TaskGraph:
     chosen = np.zeros(len(meetings), np.bool_)
     chosen[tasks.meeting[rows]] = True
     chosen &= ~np.isin(meetings.op, [graph.word("send"), graph.word("recv")])
+    late = [graph.word(op) for op in LATE_USE]
     link, transfer = meetings.link.copy(), meetings.transfer.copy()
     for group in np.unique(meetings.group[chosen]).tolist():
         own = np.flatnonzero(chosen & (meetings.group == group))
         own = own[np.argsort(ready[own], kind="stable")]
         stop = ready[own] + transfer[own]
-        if _in_turn(ready[own], stop):
+        if np.isin(meetings.op[own], late).all() or _in_turn(ready[own], stop):
             link[own] = link.max(initial=NONE) + 1
             transfer[own] = np.round(shares(ready[own], stop)).astype(np.int64)
     return replace(graph, meetings=replace(meetings, link=link, transfer=transfer))
