@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.tasks import TaskGraph
+from lostflops.graph.tasks import NONE, TaskGraph
 from lostflops.ledger.phases import BACKWARD
 
 Rows = npt.NDArray[np.int64]
@@ -19,11 +19,11 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An edge that held reductions back on one lane: `src` has the task that each of them waited for."""
+    """What held reductions back on one lane: the task that each of them waited for, and the edge that says so."""
 
     lane: int
     src: Rows
-    edge: int
+    edges: Rows
 
 
 class Inputs:
@@ -50,16 +50,16 @@ class Inputs:
                     own[lane] = edge
             held.append(own)
         lanes = [lane for lane in held[0] if all(lane in own for own in held)]
-        return [
-            Held(lane, graph.edges.src[[own[lane] for own in held]].astype(np.int64), held[-1][lane]) for lane in lanes
-        ]
+        found = [(lane, np.array([own[lane] for own in held], np.int64)) for lane in lanes]
+        return [Held(lane, graph.edges.src[edges].astype(np.int64), edges) for lane, edges in found]
 
 
-def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> Rows:
-    """The task of the lane behind which each place is reached. Places count recorded buckets: 1 is the task that
-    the first one waited for, 1.5 half of the time of the lane from there to the next; at 0 the backward pass begins."""
+def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> tuple[Rows, Rows]:
+    """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
+    recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
+    next; at 0 the backward pass begins."""
     tasks = graph.tasks
-    lane = np.flatnonzero(tasks.lane == held.lane)
+    lane = np.arange(*np.searchsorted(tasks.lane, (held.lane, held.lane + 1)))
     passes = lane[(tasks.step[lane] == step) & (tasks.phase[lane] == BACKWARD) & (lane <= held.src[0])]
     begin = int(passes[0]) if passes.size else int(held.src[0])
     rows = np.arange(begin, int(held.src[-1]) + 1)
@@ -70,4 +70,5 @@ def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float
     exact = np.round(place).astype(np.int64)
     whole = (np.abs(place - exact) < 1e-9) & (exact >= 1)
     found = rows[np.clip(near, 0, rows.size - 1)]
-    return np.where(whole, held.src[np.clip(exact - 1, 0, held.src.size - 1)], found)
+    recorded = np.where(whole, exact - 1, NONE)
+    return np.where(whole, held.src[recorded], found), recorded

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.editing import dropped, in_order, inserted, retimed, with_edges, with_meetings
-from lostflops.graph.tasks import NONE, Because, Kind, Meetings, TaskGraph
-from lostflops.predict.ready import Inputs, between
+from lostflops.graph.tasks import NONE, Because, Flags, Kind, Meetings, TaskGraph
+from lostflops.predict.ready import Held, Inputs, between
 from lostflops.predict.reductions import Round, calls
 from lostflops.predict.transfers import Transfers
 
@@ -62,12 +62,14 @@ class _Edges:
     def __init__(self) -> None:
         self.src: list[int] = []
         self.dst: list[int] = []
-        self.like: list[int] = []
+        self.delay: list[int] = []
+        self.early: list[bool] = []
 
-    def add(self, src: int, dst: int, like: int) -> None:
+    def add(self, src: int, dst: int, delay: int, *, early: bool) -> None:
         self.src.append(src)
         self.dst.append(dst)
-        self.like.append(like)
+        self.delay.append(delay)
+        self.early.append(early)
 
 
 def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> TaskGraph:
@@ -78,6 +80,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
     like: list[int] = []
     meeting: list[int] = []
     duration, count = graph.tasks.duration.copy(), len(graph.meetings)
+    enqueuing = _enqueuing(graph)
     for plan in plans:
         for own in plan.round.tasks:
             base = len(like)
@@ -86,14 +89,15 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
             after += _behind(graph, plan, own, copied)
             meeting += range(count, count + plan.new.size)
             for held in inputs.of(own):
-                ready = between(graph, held, plan.round.step, plan.places)
-                for new, src in enumerate(ready.tolist()):
-                    edges.add(src, -1 - base - new, held.edge)
-                calling = np.unique(held.src[np.isin(graph.tasks.kind[held.src], (Kind.HOST, Kind.LAUNCH))])
+                _hold(graph, plan, held, base, edges)
+                calling = np.unique(held.src[enqueuing[held.src]])
                 duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
             for new, old in zip(*(each.tolist() for each in plan.shared), strict=True):
                 for edge in out[np.searchsorted(sources, own[old]) : np.searchsorted(sources, own[old], "right")]:
-                    edges.add(-1 - base - new, int(graph.edges.dst[edge]), int(edge))
+                    told = graph.edges
+                    edges.add(
+                        -1 - base - new, int(told.dst[edge]), int(told.delay[edge]), early=bool(told.after_start[edge])
+                    )
         count += plan.new.size
     rows = np.array(like, np.int64)
     tasks = graph.tasks.take(rows)._replace(
@@ -106,6 +110,26 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
     left = np.ones(len(changed.meetings), np.bool_)
     left[np.concatenate([plan.round.meetings for plan in plans])] = False
     return in_order(dropped(changed, moved[old]), key[left])
+
+
+def _enqueuing(graph: TaskGraph) -> Flags:
+    """Tasks of the host that do nothing but to enqueue: calls that launch, and ops of collectives."""
+    named = np.array([word.startswith(("c10d::", "record_param_comms")) for word in graph.words])
+    found: Flags = (graph.tasks.kind == Kind.LAUNCH) | ((graph.tasks.kind == Kind.HOST) & named[graph.tasks.name])
+    return found
+
+
+def _hold(graph: TaskGraph, plan: Plan, held: Held, base: int, edges: _Edges) -> None:
+    """Edges into new reductions from one lane: as recorded at the ends of recorded ones; elsewhere with the shortest
+    delay, which holds nothing of where in a task of the host it was asked for."""
+    told = graph.edges
+    sources, recorded = between(graph, held, plan.round.step, plan.places)
+    least = int(told.delay[held.edges].min())
+    launched = told.because[held.edges[0]] == Because.LAUNCH
+    for new, (src, at) in enumerate(zip(sources.tolist(), recorded.tolist(), strict=True)):
+        edge = held.edges[at]
+        delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, bool(launched))
+        edges.add(src, -1 - base - new, delay, early=early)
 
 
 def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
@@ -159,21 +183,14 @@ def _resized(meetings: Meetings, sizes: Rows, transfer: Rows) -> Meetings:
 def _with_edges(
     graph: TaskGraph, edges: _Edges, fresh: npt.NDArray[np.int32], moved: npt.NDArray[np.int32]
 ) -> TaskGraph:
-    src, dst, like = (np.array(column, np.int64) for column in (edges.src, edges.dst, edges.like))
+    src, dst, delay = (np.array(column, np.int64) for column in (edges.src, edges.dst, edges.delay))
 
     def places(ends: Rows) -> Rows:
         placed: Rows = np.where(ends >= 0, moved[np.maximum(ends, 0)], fresh[np.maximum(-1 - ends, 0)]).astype(np.int64)
         return placed
 
-    started = graph.edges.after_start[like]
+    started = np.array(edges.early, np.bool_)
     for early in (False, True):
         some = started == early
-        graph = with_edges(
-            graph,
-            places(src[some]),
-            places(dst[some]),
-            graph.edges.delay[like[some]],
-            after_start=early,
-            because=Because.CHANGE,
-        )
+        graph = with_edges(graph, places(src[some]), places(dst[some]), delay[some], after_start=early)
     return graph

@@ -32,11 +32,14 @@ def members(graph: TaskGraph, meetings: Flags) -> Rows:
 
 
 def phases(graph: TaskGraph) -> Small:
-    """Of each task; that of a collective on a thread of its own is the one of whoever enqueued it."""
+    """Of each task; that of a collective is the one of what it communicates: of the kernel for which it waits, else of
+    whoever enqueued it."""
     found = graph.tasks.phase.copy()
     edges = graph.edges
-    enqueues = np.isin(edges.because, (Because.LAUNCH, Because.THREAD)) & (graph.tasks.kind[edges.dst] == Kind.COMM)
-    found[edges.dst[enqueues]] = graph.tasks.phase[edges.src[enqueues]]
+    comm = graph.tasks.kind[edges.dst] == Kind.COMM
+    for because in (Because.LAUNCH, Because.THREAD, Because.STREAM):
+        own = comm & (edges.because == because)
+        found[edges.dst[own]] = graph.tasks.phase[edges.src[own]]
     return found
 
 

@@ -34,7 +34,6 @@ def repeated(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
     tasks = tasks._replace(
         meeting=new_meetings,
         duration=np.where(silent, 0, tasks.duration),
-        gap=np.where(silent, 0, tasks.gap),
         event=np.full(len(tasks), NONE, np.int64),
     )
     changed, fresh, moved = inserted(changed, tasks, np.tile(_before(graph, rows), times))

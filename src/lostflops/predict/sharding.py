@@ -7,11 +7,12 @@ once. Forward units go in the reverse order of buckets, and take so much of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.facts.kernel_classes import CLASSES
 from lostflops.graph.tasks import Kind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
 from lostflops.predict.change import NotApplicable
@@ -20,6 +21,7 @@ from lostflops.predict.ready import Inputs
 from lostflops.predict.reductions import Round
 
 Rows = npt.NDArray[np.int64]
+_OPTIMIZER: Final = CLASSES.index("optimizer")
 
 
 class Passes(NamedTuple):
@@ -37,7 +39,9 @@ def passes(graph: TaskGraph, rank: int, step: int) -> Passes:
         raise NotApplicable(f"rank {rank} computed nothing in step {step}")
     lane = np.bincount(tasks.lane[rows], tasks.duration[rows]).argmax()
     own = rows[tasks.lane[rows] == lane]
-    found = Passes(*(own[tasks.phase[own] == phase] for phase in (FORWARD, BACKWARD, OPTIMIZER)))
+    updates = (tasks.phase[own] == OPTIMIZER) | (tasks.kernel_class[own] == _OPTIMIZER)
+    forward, backward = (own[(tasks.phase[own] == phase) & ~updates] for phase in (FORWARD, BACKWARD))
+    found = Passes(forward, backward, own[updates])
     if not all(part.size for part in found):
         raise NotApplicable("forward pass, backward pass and optimizer were not all recognised in the recorded steps")
     return found

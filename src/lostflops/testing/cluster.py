@@ -37,7 +37,9 @@ class SyntheticCluster(Job):
 
     Modelled: host and device queues, streams, collectives that wait for all members, stalls of the host. Not
     modelled: see `lostflops.testing.simulate`. With `compute_streams=2` weight gradients run on a stream of their own.
-    `kernel_gap` is the time a stream needs between two of its events.
+    `kernel_gap` is the time a stream needs between two of its events. `comm_streams` are those that reduce gradients.
+    `sharding` is a stage of ZeRO; at 3 units, which are buckets, are gathered `prefetch` ahead. Not `synchronous`, a
+    rank reduces gradients without waiting for others.
     """
 
     def generate(self) -> Generated:

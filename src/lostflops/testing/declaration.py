@@ -79,6 +79,14 @@ class Network:
         alpha, gbs = self._level(across_hosts)
         return alpha + 2 * (members - 1) * size // (members * gbs)
 
+    def gather(self, size: int, members: int, across_hosts: bool) -> int:
+        """An all-gather or reduce-scatter: half of a ring all-reduce's bytes."""
+        alpha, gbs = self._level(across_hosts)
+        return alpha + (members - 1) * size // (members * gbs)
+
+    def latency(self, across_hosts: bool) -> int:
+        return self._level(across_hosts)[0]
+
     def send(self, size: int, across_hosts: bool) -> int:
         alpha, gbs = self._level(across_hosts)
         return alpha + size // gbs

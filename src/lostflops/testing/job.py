@@ -28,6 +28,10 @@ class Job:
     microbatches: int = 1
     schedule: Schedule = "1f1b"
     compute_streams: int = 1
+    comm_streams: int = 1
+    sharding: int = 0
+    prefetch: int = 1
+    synchronous: bool = True
     kernel_gap: int = 0
     noise: float = 0.01
     recompute: bool = False
@@ -49,6 +53,8 @@ class Job:
             raise ValueError(f"unknown schedule {self.schedule!r}; use '1f1b' or 'gpipe'")
         if self.compute_streams not in (1, 2) or self.kernel_gap < 0 or not 0.0 <= self.noise <= 0.2:
             raise ValueError("compute_streams is 1 or 2, kernel_gap not negative, noise between 0 and 0.2")
+        if self.comm_streams < 1 or self.prefetch < 0 or self.sharding not in (0, 1, 2, 3):
+            raise ValueError("comm_streams is at least 1, prefetch not negative, sharding 0 to 3")
         if any(not 0 <= straggler.rank < self.ranks for straggler in self.stragglers):
             raise ValueError("a straggler is not a rank of the cluster")
         if any(not 0 <= host < self.hosts for host in self.clocks):

@@ -23,6 +23,7 @@ TRUE_TIME_ZERO = 5_000_000_000_000_000
 """Where true time 0 lies after BASE_TIME, on a clock without offset."""
 
 _CALLBACK_IDS = {
+    "cudaStreamWaitEvent": 147,
     "cudaLaunchKernel": 211,
     "cudaLaunchKernelExC": 430,
     "cudaMemcpyAsync": 41,
@@ -221,18 +222,21 @@ def _rank_list(ranks: tuple[int, ...]) -> str:
 def _collective_name(collective: Collective, rank: int) -> str:
     if collective.is_p2p:
         return "send" if collective.members[0] == rank else "recv"
-    return "allreduce"
+    return {"all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base"}.get(collective.op, "allreduce")
 
 
 def _collective_args(collective: Collective, trace: Trace) -> str:
     rank, group, elements = trace.record.rank, collective.group, collective.bytes // 2
+    shard = elements // len(group.ranks)
+    sent = shard if collective.op == "all_gather" else elements
+    received = shard if collective.op == "reduce_scatter" else elements
     name = _collective_name(collective, rank)
     peer = ""
     if collective.is_p2p:
         peer = f', "{"Dst" if name == "send" else "Src"} Rank": {collective.peer(rank)}'
     seq = f', "Seq": {collective.seqs[rank]}' if trace.record_seq else ""
     return (
-        f'"Collective name": "{name}", "In msg nelems": {elements}, "Out msg nelems": {elements}, '
+        f'"Collective name": "{name}", "In msg nelems": {sent}, "Out msg nelems": {received}, '
         f'"Group size": {len(group.ranks)}, "dtype": "BFloat16", "In split size": "[]", "Out split size": "[]", '
         f'"Process Group Name": "{group.name}", "Process Group Description": "{group.description}", '
         f'"Process Group Ranks": "{_rank_list(group.ranks)}"{peer}{seq}'

@@ -13,6 +13,7 @@ class Meetings:
         self._open: dict[tuple[str, tuple[int, ...], int], Collective] = {}
         self._ordinals: dict[tuple[int, str, tuple[int, ...]], int] = {}
         self._seqs: dict[tuple[int, str], int] = {}
+        self._last: dict[str, Collective] = {}
         self.all: list[Collective] = []
 
     def join(self, rank: int, group: Group, op: CollectiveOp, size: int, members: tuple[int, ...]) -> Collective:
@@ -20,8 +21,13 @@ class Meetings:
         self._ordinals[rank, group.name, members] = ordinal + 1
         collective = self._open.get((group.name, members, ordinal))
         if collective is None:
-            collective = Collective(group, op, size, members, ordinal, self._duration(op, size, members))
+            sharers = members if op == "send_recv" else group.ranks
+            collective = Collective(group, op, size, members, ordinal, self._duration(op, size, sharers))
             self._open[group.name, members, ordinal] = collective
+            if self._cluster.comm_streams > 1:
+                collective.before = self._last.get(group.name)
+                collective.busy = collective.duration - self._cluster.network.latency(self._across(sharers))
+                self._last[group.name] = collective
             self.all.append(collective)
         assert (collective.op, collective.bytes) == (op, size), "members disagree on their collective"
         # As in ProcessGroupNCCL: the number counts this rank's calls, so the two ends of a send/recv may differ.
@@ -30,7 +36,12 @@ class Meetings:
         return collective
 
     def _duration(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
-        across_hosts = len({self._cluster.host_of(rank) for rank in members}) > 1
+        across_hosts = self._across(members)
+        if op in {"all_gather", "reduce_scatter"}:
+            return self._cluster.network.gather(size, len(members), across_hosts)
         if op == "send_recv":
             return self._cluster.network.send(size, across_hosts)
         return self._cluster.network.all_reduce(size, len(members), across_hosts)
+
+    def _across(self, members: tuple[int, ...]) -> bool:
+        return len({self._cluster.host_of(rank) for rank in members}) > 1

@@ -30,6 +30,14 @@ ELEMENTWISE_KERNEL = (
 FOREACH_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<float> >()"
 OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
 
+_CALLS = {
+    "all_gather": ("c10d::_allgather_base_", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+    "reduce_scatter": (
+        "c10d::_reduce_scatter_base_",
+        "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    ),
+}
+
 PCIE_GBS = 25
 MEMSET_GBS = 1_000
 ITEM_COPY = 1_500
@@ -67,6 +75,7 @@ class TrainingLoop:
         )
         self._awaited: list[DeviceEvent] = []
         self._buckets: list[DeviceEvent] = []
+        self._units: dict[int, DeviceEvent] = {}
         self._sequences: dict[tuple[int, int, int], int] = {}
         self._next_sequence = 0
         self._launch_factor = 1
@@ -116,6 +125,7 @@ class TrainingLoop:
         self._launch_factor = self._cluster.losses.launch_factor if hit else 1
         self._receive(RECV_FORWARD, self._place.stage - 1)
         for layer in range(model.layers):
+            self._gather_units(range(model.layers), layer)
             if hit and self._cluster.losses.sync and batch == 0 and layer == model.layers // 2:
                 yield from self._item()
             if batch == self._cluster.microbatches - 1 and layer == model.layers - 1:
@@ -134,6 +144,7 @@ class TrainingLoop:
         self._host.thread = AUTOGRAD
         first, last = batch == 0, batch == self._cluster.microbatches - 1
         for layer in reversed(range(model.layers)):
+            self._gather_units(range(model.layers - 1, -1, -1), layer)
             if first and layer == model.layers // 2:
                 yield from self._allocate(self._delay("allocation", self._cluster.losses.alloc))
             if self._cluster.recompute:
@@ -164,13 +175,17 @@ class TrainingLoop:
         if WEIGHT_GRADIENTS in self._host.last_on:
             self._awaited.append(self._host.last_on[WEIGHT_GRADIENTS])
         self._buckets = []
+        group, sharding = self._place.data, self._cluster.sharding
+        parts = len(group.ranks) if group is not None and sharding else 1
         for _ in range(model.optimizer_kernels):
             op, kernel = (
                 ("aten::_fused_adamw_", OPTIMIZER_KERNEL) if model.fused else ("aten::_foreach_add_", FOREACH_KERNEL)
             )
-            self._launch(op, kernel, self._noisy(model.optimizer_duration), None)
+            self._launch(op, kernel, self._noisy(model.optimizer_duration // parts), None)
         if not model.fused:
             self._host.annotate("Optimizer.step#AdamW.step", started)
+        if group is not None and sharding in {1, 2}:
+            self._awaited.append(self._gather(group, model.gradient_bytes * model.layers))
 
     def _layer_kernels(self) -> list[Kernel]:
         """The layer's kernels; a straggler with more work repeats some of them, without drawing noise."""
@@ -301,17 +316,49 @@ class TrainingLoop:
             size = self._cluster.model.activation_bytes
             self._awaited.append(self._communicate(group, "all_reduce", size, group.ranks, stream=TENSOR, needs=needs))
 
+    def _bucket_of(self) -> list[int]:
+        """The bucket of each layer; with sharded parameters also its unit."""
+        model = self._cluster.model
+        return [(model.layers - 1 - index) * model.buckets // model.layers for index in range(model.layers)]
+
+    def _gather_units(self, order: range, layer: int) -> None:
+        """FSDP: where a unit begins, gather the one that is so far ahead, and wait for its own. A gathering waits for
+        what computed before, so that only so many units are held at once."""
+        group = self._place.data
+        if group is None or self._cluster.sharding != 3:
+            return
+        bucket_of, ahead = self._bucket_of(), self._cluster.prefetch
+        units = list(dict.fromkeys(bucket_of[index] for index in order))
+        unit = units.index(bucket_of[layer])
+        if next(index for index in order if bucket_of[index] == units[unit]) != layer:
+            return
+        if unit == 0:
+            self._units = {}
+        for wanted in range(0 if unit == 0 else unit + ahead, unit + ahead + 1):
+            if wanted < len(units):
+                size = self._cluster.model.gradient_bytes * bucket_of.count(units[wanted])
+                self._units[wanted] = self._gather(group, size)
+        self._host.call("cudaStreamWaitEvent", self._cluster.host.launch_call)
+        self._awaited.append(self._units[unit])
+
+    def _gather(self, group: Group, size: int) -> DeviceEvent:
+        needs = [self._host.last_on[COMPUTE]] if COMPUTE in self._host.last_on else []
+        return self._communicate(group, "all_gather", size, group.ranks, stream=DATA, needs=needs)
+
     def _reduce_bucket(self, layer: int) -> None:
         """DDP: when the last gradient of a bucket is ready, reduce it while the backward pass goes on."""
         group, model = self._place.data, self._cluster.model
         if group is None:
             return
-        bucket_of = [(model.layers - 1 - index) * model.buckets // model.layers for index in range(model.layers)]
+        bucket_of = self._bucket_of()
         if layer and bucket_of[layer - 1] == bucket_of[layer]:
             return
         size = model.gradient_bytes * bucket_of.count(bucket_of[layer])
         needs = [self._host.last_on[stream] for stream in (COMPUTE, WEIGHT_GRADIENTS) if stream in self._host.last_on]
-        self._buckets.append(self._communicate(group, "all_reduce", size, group.ranks, stream=DATA, needs=needs))
+        op: CollectiveOp = "reduce_scatter" if self._cluster.sharding > 1 else "all_reduce"
+        stream = DATA + 100 * (len(self._buckets) % self._cluster.comm_streams)
+        members = group.ranks if self._cluster.synchronous else (self._rank,)
+        self._buckets.append(self._communicate(group, op, size, members, stream=stream, needs=needs))
 
     def _receive(self, stream: int, stage: int) -> None:
         group = self._place.pipeline
@@ -341,7 +388,7 @@ class TrainingLoop:
     ) -> DeviceEvent:
         host, costs = self._host, self._cluster.host
         collective: Collective = self._meetings.join(self._rank, group, op, size, members)
-        name, kernel = "c10d::allreduce_", ALL_REDUCE_KERNEL
+        name, kernel = _CALLS.get(op, ("c10d::allreduce_", ALL_REDUCE_KERNEL))
         if op == "send_recv":
             name, kernel = ("c10d::send" if members[0] == self._rank else "c10d::recv_"), SEND_RECV_KERNEL
         host.begin(name)

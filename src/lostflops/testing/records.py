@@ -9,7 +9,7 @@ MAIN = 0
 AUTOGRAD = 1
 
 Role = Literal["compute", "comm", "copy"]
-CollectiveOp = Literal["all_reduce", "send_recv"]
+CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "send_recv"]
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +27,11 @@ class Collective:
     started: int = 0
     last_arrival: int = -1
     last_rank: int = -1
+    before: "Collective | None" = None
+    """The one that has the link before, where collectives share it; it is busy with a part of the duration."""
+    busy: int = 0
+    begun: int = -1
+    waiting: "Collective | None" = None
 
     @property
     def is_p2p(self) -> bool:

@@ -4,7 +4,9 @@ A device event starts when it was launched (plus latency), its stream is free an
 collective starts on each rank by itself, transfers once all members have started, and ends everywhere at once.
 Times depend on nothing but these rules, so the order in which events are worked off does not matter.
 
-Not modelled: limits on queued launches, kernels slowing each other down, links shared by collectives, CUDA
+Collectives on several streams of a group (`comm_streams`) share its link: their bytes take turns, latencies overlap.
+
+Not modelled: limits on queued launches, kernels slowing each other down, links shared by other collectives, CUDA
 graphs, memory, anything at random but the declared noise of kernel durations.
 """
 
@@ -45,8 +47,20 @@ class _Engine:
             collective.last_arrival, collective.last_rank = event.start, event.rank
         collective.started += 1
         if collective.started == len(collective.members):
-            for member in collective.events.values():
-                self._finish(member, collective.last_arrival + collective.duration)
+            self._transfer(collective)
+
+    def _transfer(self, collective: Collective) -> None:
+        """Begin when all have arrived and the link is free."""
+        before = collective.before
+        if before is not None and before.begun < 0:
+            before.waiting = collective
+            return
+        free = before.begun + before.busy if before is not None else 0
+        collective.begun = max(collective.last_arrival, free)
+        for member in collective.events.values():
+            self._finish(member, collective.begun + collective.duration)
+        if collective.waiting is not None:
+            self._transfer(collective.waiting)
 
     def _finish(self, event: DeviceEvent, stop: int) -> None:
         event.stop = stop

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.graph.editing import rearranged, retimed, with_lanes
+from lostflops.graph.editing import rearranged, retimed, with_edges, with_lanes
 from lostflops.graph.tasks import NONE
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.reductions import reductions, rounds, sized
@@ -38,7 +38,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             "all reductions of the run are of about one size, so that their latency is not known, and more streams can "
             "hide nothing else: give --calibration FILE (lostflops calibrate makes one)"
         )
-    changed = _on_lanes(_shared(graph, chosen, shares.share), found, streams)
+    changed = _on_lanes(_awaited(_shared(graph, chosen, shares.share), found), found, streams)
     weight = np.where(chosen, graph.meetings.transfer, 0).astype(np.float64)
     doubt = deviation(shares.share, (shares.low, shares.high), weight)
     notes = (
@@ -59,6 +59,20 @@ def _shared(graph: TaskGraph, chosen: npt.NDArray[np.bool_], share: npt.NDArray[
     more = np.where(own >= 0, latency[own], 0)
     changed = retimed(graph, duration=graph.tasks.duration + more, transfer=told.transfer - latency)
     return replace(changed, meetings=replace(changed.meetings, link=link))
+
+
+def _awaited(graph: TaskGraph, found: list[Round]) -> TaskGraph:
+    """Whoever waits for one reduction of a round waits for all before it: their lane is no longer one."""
+    edges = graph.edges
+    order = np.argsort(edges.src, kind="stable")
+    first = np.searchsorted(edges.src[order], np.arange(len(graph.tasks) + 1))
+    pairs: list[tuple[int, int]] = []
+    for own in (tasks for one in found for tasks in one.tasks):
+        users: set[int] = set()
+        for task in own[::-1].tolist():
+            pairs += [(task, user) for user in sorted(users)]
+            users |= set(edges.dst[order[first[task] : first[task + 1]]].tolist())
+    return with_edges(graph, *np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
 def _on_lanes(graph: TaskGraph, found: list[Round], streams: int) -> TaskGraph:
