@@ -132,7 +132,8 @@ def _dues(calls: Calls, hidden: Ns, found: list[Wait], thread: Thread) -> list[W
         if calls.op[call] in LATE_USE:
             later = (ends.get(calls.group[call], none), thread.step_stop)
             time = min(
-                (int(times[np.searchsorted(times, stop)]) for times in later if times.size and times[-1] >= stop), default=stop
+                (int(times[np.searchsorted(times, stop)]) for times in later if times.size and times[-1] >= stop),
+                default=stop,
             )
         dues.append(Wait(time, time, (call,)))
     return dues
