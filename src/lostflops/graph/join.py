@@ -25,7 +25,7 @@ from lostflops.graph.tasks import (
     TaskGraph,
     Tasks,
 )
-from lostflops.graph.thread_meetings import ends_in_order, left, on_one_host
+from lostflops.graph.thread_meetings import ends_in_order, left, on_one_clock
 from lostflops.ledger.call_sizes import SIZE
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ def _met(run: Run, graph: TaskGraph, words: _Words, late: Index, agreed: dict[in
         whole.astype(np.bool_),
     )
     tasks = graph.tasks._replace(meeting=of_task)
-    return left(graph, tasks, meetings, on_one_host(graph, tasks, order.size, hosts), late)
+    tied = [rank for (rank,) in run.sql("select rank from clocks where correction is not null").fetchall()]
+    return left(graph, tasks, meetings, on_one_clock(graph, tasks, order.size, tied), late)
 
 
 def _late(parts: Sequence[Part]) -> Index:

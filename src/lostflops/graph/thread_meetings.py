@@ -1,12 +1,12 @@
 """Meetings of threads that run collectives on hosts: both ends of sends, and what each member took beyond the transfer.
 
-On one host all ranks have one clock, which tells what no single rank can: when the first member left, and by how much
-the others stayed longer. Where members are on several hosts, what the last to arrive took is all that is known.
+A common clock tells what no single rank can: when the first member left, and by how much the others stayed longer.
+Where clocks of members are not tied to each other, what the last to arrive took is all that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,17 +37,12 @@ def ends_in_order(sends: Sequence[Key], receives: Sequence[Key], known: Mapping[
     return list(zip(sends[first:], receives[first + shift :], strict=False))
 
 
-def on_one_host(graph: TaskGraph, tasks: Tasks, count: int, hosts: Mapping[int, str | None]) -> Flags:
-    """Meetings whose members that were recorded share a host that is known."""
-    names = {name: code for code, name in enumerate(dict.fromkeys(hosts.values()))}
-    of_rank = {rank: names[hosts.get(rank)] if hosts.get(rank) else -1 - rank for rank in graph.ranks}
+def on_one_clock(graph: TaskGraph, tasks: Tasks, count: int, tied: Collection[int]) -> Flags:
+    """Meetings all of whose members that were recorded are ranks with clocks that are tied to each other."""
     rows = np.flatnonzero(tasks.meeting >= 0)
-    code = np.array([of_rank[rank] for rank in graph.lanes.rank.tolist()], np.int64)[tasks.lane[rows]]
-    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(low, tasks.meeting[rows], code)
-    np.maximum.at(high, tasks.meeting[rows], code)
-    same: Flags = low == high
-    return same
+    loose = ~np.isin(graph.lanes.rank[tasks.lane[rows]], list(tied))
+    found: Flags = np.bincount(tasks.meeting[rows], loose, minlength=count) == 0
+    return found
 
 
 def left(graph: TaskGraph, tasks: Tasks, meetings: Meetings, told: Flags, late: Index) -> tuple[Tasks, Meetings]:
