@@ -18,32 +18,50 @@ Rows = npt.NDArray[Any]
 
 
 def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
-    """Tasks of `late` take the median of what they take on `others`, and so do gaps behind them; what fewer than half
-    of the others do is removed. Then the tasks between two collectives are scaled to what others take there in sum."""
+    """Tasks of `late`, and gaps behind them, take no longer than the median of what they take on `others`; what fewer
+    than half of the others do is gone. Between two collectives, what others do and a late rank does not is given back
+    of what was taken away: it did the same in another way."""
     rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.kind != Kind.COMM))
     group = _groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
     is_late = np.isin(graph.rank[rows], late)
     theirs = rows[~is_late]
-    place = np.searchsorted(np.sort(others), graph.rank[theirs])
-    single, summed = (_Table(number[~is_late], place, len(others), number) for number in (key, group))
-    common = single.counts[key] >= _HALF * len(others)
-    own = np.flatnonzero(is_late & common)
-    within = _numbered(graph.rank[rows[own]], group[own])
-    columns = []
+    table = _Table(key[~is_late], np.searchsorted(np.sort(others), graph.rank[theirs]), len(others), key)
+    common = table.counts >= _HALF * len(others)
+    columns, gone = [], np.zeros(rows.size, np.bool_)
     for column in (graph.tasks.duration, graph.tasks.gap):
-        typical = single.medians(column[theirs])[key[own]]
-        wanted = summed.medians(column[theirs])[group[own]]
-        have = np.bincount(within, typical)[within]
-        factor = np.where((have > 0) & (wanted > 0), wanted / np.where(have > 0, have, 1), 1.0)
+        typical = np.where(common, table.medians(column[theirs]), 0)
         changed = column.copy()
-        changed[rows[own]] = np.round(typical * factor)
+        for rank in late:
+            own = np.flatnonzero(graph.rank[rows] == rank)
+            least = np.minimum(column[rows[own]], typical[key[own]])
+            kept = _given_back(group[own], column[rows[own]] - least, _lacking(typical, key, group, own))
+            changed[rows[own]] = np.round(least + (column[rows[own]] - least) * kept)
+            gone[own] |= ~common[key[own]] & (kept < _HALF)
         columns.append(changed)
-    gone = rows[is_late & ~common]
+    dropped = rows[gone & ~_holding(graph)[rows]]
     for column in columns:
-        column[gone] = 0
-    freed = removed(retimed(graph, duration=columns[0], gap=columns[1]), gone[~_holding(graph)[gone]])
-    return _begun(freed, late, others)
+        column[dropped] = 0
+    return _begun(removed(retimed(graph, duration=columns[0], gap=columns[1]), dropped), late, others)
+
+
+def _lacking(typical: npt.NDArray[np.float64], key: Rows, group: Rows, own: Rows) -> npt.NDArray[np.float64]:
+    """Of each group, what tasks take on the others that these rows do not have."""
+    lacks = np.ones(typical.size, np.bool_)
+    lacks[key[own]] = False
+    of_key = np.zeros(typical.size, np.int64)
+    of_key[key] = group
+    ns = np.where(lacks, np.maximum(typical, 0), 0.0)
+    found: npt.NDArray[np.float64] = np.zeros(int(group.max(initial=-1)) + 1)
+    np.add.at(found, of_key, ns)
+    return found
+
+
+def _given_back(group: Rows, taken: Rows, lacking: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The share of what was taken away from each task that is none of the excess."""
+    total = np.bincount(group, taken, minlength=lacking.size)
+    share: npt.NDArray[np.float64] = np.minimum(lacking / np.where(total > 0, total, 1), 1)
+    return np.where(total > 0, share, 0)[group]
 
 
 def _holding(graph: TaskGraph) -> Flags:
