@@ -25,6 +25,8 @@ PAUSE: Final = 100_000
 """Shorter stretches without compute are what comes between two ops."""
 REACTION: Final = 1_000_000
 """Who waited goes on within this time."""
+SLOW_REACTION: Final = 0.1
+"""Or within this part of what it waited: where cores are busy, a thread gets one some milliseconds later."""
 
 
 class Wait(NamedTuple):
@@ -100,7 +102,8 @@ def _meant(calls: Calls, handed: Ns, began: Ns, thread: Thread) -> Flags:
     directly = np.searchsorted(thread.others, handed, "right") >= np.searchsorted(thread.others, calls.stop, "left")
     following = np.searchsorted(thread.ops, calls.stop, "left")
     next_op = np.concatenate((thread.ops, [np.iinfo(np.int64).max]))[following]
-    meant: Flags = (calls.stop - began >= PAUSE) & (next_op - calls.stop <= REACTION)
+    waited = calls.stop - began
+    meant: Flags = (waited >= PAUSE) & (next_op - calls.stop <= np.maximum(REACTION, SLOW_REACTION * waited))
     certain: Flags = ~late_use | directly | meant
     return certain
 
