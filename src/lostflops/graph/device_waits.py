@@ -18,8 +18,9 @@ from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record
 
 _ROUNDED: Final = 1_000
 """Old traces count whole microseconds."""
-_COLLECTIVE: Final = 200_000
-"""Kernels of NCCL are recorded to start up to 0.16 ms after what they wait for: V100 121 to 157 us, H100 79 us."""
+_COLLECTIVE: Final = 400_000
+"""Kernels of NCCL are recorded to start that long after what they wait for: on V100 121 to 157 us, on H100 79 us in one
+run and 340 us in another."""
 
 
 class Waits(NamedTuple):
@@ -79,11 +80,12 @@ def _exposed(made: Streams, latest: Latest, callers: tuple[Codes, Codes]) -> Cod
     free = np.where(made.before >= 0, made.stop[made.before], np.iinfo(np.int64).min)
     prompt = (made.launch >= 0) & (made.start - made.called <= made.latency + SOON // 2)
     asked = np.flatnonzero(~prompt & (made.start > free))
+    soon = np.where(made.kind == COMM, _COLLECTIVE, SOON)
     source, ended = np.full(made.row.size, -1, np.int64), free.copy()
     for stream, lane in enumerate(latest.lanes):
         rows = asked[made.lane[asked] != lane]
         found = latest.on(stream, made.called[rows], made.start[rows] + _ROUNDED)
-        later = (found >= 0) & (made.stop[found] > ended[rows]) & (made.start[rows] - made.stop[found] <= SOON)
+        later = (found >= 0) & (made.stop[found] > ended[rows]) & (made.start[rows] - made.stop[found] <= soon[rows])
         source[rows[later]] = found[later]
         ended[rows[later]] = made.stop[found[later]]
     src, dst = callers
