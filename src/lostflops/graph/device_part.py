@@ -48,7 +48,7 @@ def device_part(run: Run, record: Record, edges: Window) -> Part:
         tasks,
         _edges(
             (launch[0], laid.entry[launch[1]], launch[2], True, Because.LAUNCH),
-            (laid.task[syncs.src], syncs.dst, syncs.delay, False, Because.SYNC),
+            (laid.task[syncs.src], syncs.dst, syncs.delay, syncs.early, Because.SYNC),
             (laid.task[waited.src], laid.task[waited.dst], waited.delay, False, Because.STREAM),
         ),
         _steps(edges),
@@ -179,14 +179,14 @@ def _words(
     return name.astype(np.int32), layer.astype(np.int32), (*words, *texts)
 
 
-def _edges(*kinds: tuple[Codes, Codes, Ns, bool, Because]) -> Edges:
+def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:
     src, dst, delay, early, because = zip(*kinds, strict=True)
     sizes = [part.size for part in src]
     return Edges(
         _index(*src),
         _index(*dst),
         np.concatenate(delay).astype(np.int64),
-        np.repeat(np.array(early, np.bool_), sizes),
+        np.concatenate([np.broadcast_to(flag, size) for flag, size in zip(early, sizes, strict=True)]),
         np.repeat(np.array(because, np.int8), sizes),
     )
 

@@ -1,7 +1,8 @@
 """Calls that return when the device is done: what each waited for, and what of it was its own cost.
 
 A call waits for what was launched before it. Which stream it waited for is told by whose end it returned at. A copy
-through pageable memory waits for itself, and a launch into a full queue for room in it.
+through pageable memory waits for itself: one from the device for its end, one to the device for its start, since the
+host fills the buffer that it is copied from. A launch into a full queue waits for room in it.
 """
 
 from __future__ import annotations
@@ -21,49 +22,66 @@ from lostflops.ledger.record import Codes, Flags, Ns, Record
 _ALL: Final = re.compile(r"(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize|(?:cuda|hip)Free$|(?:cu|hip)MemFree(?:_v2)?$")
 _ALLOCATION: Final = re.compile(r"(?:cuda|hip)(?:Malloc|HostAlloc|HostMalloc|FreeHost|HostFree)$")
 _EVENT: Final = re.compile(r"(?:cuda|hip)EventSynchronize|cuEventSynchronize")
+_TO_DEVICE: Final = re.compile(r"HtoD.*Pageable")
 _FULL_QUEUE: Final = 500
 """Launches that wait on a stream before one of them can wait for room: drivers keep 1,024 at most."""
 _BLOCKED: Final = 50_000
 
 
 class Syncs(NamedTuple):
-    """The host's tasks with those that block, and their inputs: places in `Streams` and tasks. A task that blocks
-    starts when its wait is over; `called` is when each was begun. `launch` is the task of each host row that launches,
-    -1 elsewhere; `full` are tasks that waited for room in a queue."""
+    """The host's tasks with those that block, and their inputs: places in `Streams` and tasks; where `early`, the start
+    of a place counts. A task that blocks starts when its wait is over; `called` is when each was begun. `launch` is the
+    task of each host row that launches, -1 elsewhere; `full` are tasks that waited for room in a queue."""
 
     tasks: HostTasks
     called: Ns
     src: Codes
     dst: Codes
     delay: Ns
+    early: Flags
     launch: Codes
     full: Flags
 
 
 def with_syncs(record: Record, made: Streams, host: HostTasks, owner: Codes) -> Syncs:
     latest = Latest(made)
-    copies = _blocking_copies(record, made, host, owner)
-    full = _full(made, host, latest, copies[1])
-    pairs = [copies, full, *_named(record, made, host, latest, copies[1])]
+    staged, copies = _copies(record, made, host, owner)
+    own = np.concatenate((staged[1], copies[1]))
+    full = _full(made, host, latest, own)
+    pairs = [staged, copies, full, *_named(record, made, host, latest, own)]
     src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    early = np.arange(src.size) < staged[0].size
+    done = np.where(early, made.start[src], made.stop[src])
     ended = np.full(host.row.size, np.iinfo(np.int64).min)
-    np.maximum.at(ended, dst, made.stop[src])
+    np.maximum.at(ended, dst, done)
     blocks = np.zeros(host.row.size, np.bool_)
     blocks[dst] = True
     returned = np.where(blocks, np.maximum(host.start, np.minimum(ended, host.stop)), host.start)
-    return _split(record, host, (src, dst, made.stop[src]), returned, (copies[1], full[1], blocks))
+    return _split(record, host, _Inputs(src, dst, done, early), returned, (own, full[1], blocks))
 
 
-def _blocking_copies(record: Record, made: Streams, host: HostTasks, owner: Codes) -> tuple[Codes, Codes]:
+class _Inputs(NamedTuple):
+    src: Codes
+    dst: Codes
+    done: Ns
+    early: Flags
+
+
+def _copies(
+    record: Record, made: Streams, host: HostTasks, owner: Codes
+) -> tuple[tuple[Codes, Codes], tuple[Codes, Codes]]:
+    """Copies whose call waits for their start, and those whose call waits for their end, each with the call's task."""
     task = np.full(record.host.start.size, -1, np.int64)
     task[host.row[host.row >= 0]] = np.flatnonzero(host.row >= 0)
     blocking = np.zeros(record.host.start.size, np.bool_)
     blocking[blocking_calls(record)] = True
+    to_device = np.array([_TO_DEVICE.search(name) is not None for name in record.names], np.bool_)
     known = np.flatnonzero(made.launch >= 0)
-    known = known[blocking[made.launch[known]]]
     at = task[owner[made.launch[known]]]
-    good = (at >= 0) & (made.stop[known] <= host.stop[at] + SOON)
-    return known[good], at[good]
+    known, at = known[at >= 0], at[at >= 0]
+    staged = to_device[record.device.name[made.row[known]]] & (made.start[known] <= host.stop[at])
+    waits = ~staged & blocking[made.launch[known]] & (made.stop[known] <= host.stop[at] + SOON)
+    return (known[staged], at[staged]), (known[waits], at[waits])
 
 
 def _full(made: Streams, host: HostTasks, latest: Latest, copies: Codes) -> tuple[Codes, Codes]:
@@ -121,9 +139,7 @@ def _named(record: Record, made: Streams, host: HostTasks, latest: Latest, copie
     return pairs
 
 
-def _split(
-    record: Record, host: HostTasks, inputs: tuple[Codes, Codes, Ns], returned: Ns, marked: tuple[Codes, Codes, Flags]
-) -> Syncs:
+def _split(record: Record, host: HostTasks, inputs: _Inputs, returned: Ns, marked: tuple[Codes, Codes, Flags]) -> Syncs:
     """Calls that both launch and block become two tasks: copies launch first, a full queue blocks first."""
     copies, full, blocks = marked
     twice = np.zeros(host.row.size, np.bool_)
@@ -144,12 +160,11 @@ def _split(
     stop[block_first[at] & ~second] = start[block_first[at] & ~second]
     kind = np.where(blocking, Kind.SYNC, made.kind)
     tasks = HostTasks(made.lane, made.row, made.thread, start, stop, kind, made.line)
-    src, dst, ended = inputs
     place = np.full(host.row.size, -1, np.int64)
     place[at[blocking]] = np.flatnonzero(blocking)
     launch = np.full(record.host.start.size, -1, np.int64)
     launches = np.flatnonzero((kind == Kind.LAUNCH) & (made.row >= 0))
     launch[made.row[launches]] = launches
     called = np.where(blocking, made.start, start)
-    delay = np.minimum(0, host.stop[dst] - ended)
-    return Syncs(tasks, called, src, place[dst], delay, launch, block_first[at])
+    delay = np.minimum(0, host.stop[inputs.dst] - inputs.done)
+    return Syncs(tasks, called, inputs.src, place[inputs.dst], delay, inputs.early, launch, block_first[at])
