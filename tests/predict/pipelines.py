@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
+from tests.predict.changes.both_ways import wall
 
 from lostflops.align.schedule import replay
 from lostflops.graph.build import build
+from lostflops.graph.replay import replay as replay_graph
 from lostflops.ingest import ingest
+from lostflops.predict.change import Facts
 from lostflops.predict.orders import Shape, order
 from lostflops.store.run import Run
+from lostflops.testing import store
 
 
 def simulated(schedule, time):
@@ -53,3 +58,11 @@ def passes(shape, seed=0, spread=0.2):
     stages, chunks, batches = shape
     noise = np.random.default_rng(seed).uniform(1 - spread, 1 + spread, (stages, chunks, 2, batches))
     return np.round(noise * np.array([8.0, 16.0])[:, None] / chunks, 3)
+
+
+def error(cluster, change, value, folder, **changed):
+    """By what part of the truth a prediction from the traces of a cluster is wrong: it is generated both ways."""
+    with Run.open(store(cluster.generate(), folder / "run", host_names=True)) as run:
+        graph = build(run)
+    gain = replay_graph(change.apply(graph, value, Facts(None)).graph).mean_step / replay_graph(graph).mean_step
+    return wall(cluster) * gain / wall(replace(cluster, **changed)) - 1

@@ -23,7 +23,8 @@ _ENDS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv"
 class Pipeline:
     """`time` has the axes replica, step, stage, chunk, direction, microbatch; `ranks` those of replica and stage, and
     `steps` are numbers. `passes` and `transfers` flag tasks. `transfer` is the median by direction, and `pause` what a
-    stage (replica, stage) rests between two passes that follow each other."""
+    stage (replica, stage) rests between two passes that follow each other. Receives are issued `ahead`, or behind the
+    pass before. `fixed` is the part of passes that is known not to be kernels."""
 
     shape: Shape
     schedule: str | None
@@ -34,6 +35,12 @@ class Pipeline:
     transfers: Flags
     transfer: tuple[int, int]
     pause: npt.NDArray[np.float64]
+    ahead: bool = False
+    fixed: float = 0.0
+
+
+def has_passes(graph: TaskGraph) -> bool:
+    return any(_PLACE.fullmatch(word) for word in graph.words)
 
 
 def pipeline(graph: TaskGraph) -> Pipeline:

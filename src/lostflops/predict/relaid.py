@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.graph.editing import with_lanes, with_meetings, with_words
+from lostflops.graph.replay import replay
 from lostflops.graph.tasks import (
     NONE,
     Because,
@@ -30,8 +31,10 @@ from lostflops.graph.tasks import (
 )
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.device_passes import reduced
 from lostflops.predict.orders import Shape, order
-from lostflops.predict.pipeline import Pipeline, spread
+from lostflops.predict.pipeline import Pipeline, has_passes, pipeline, spread
 
 _NAMES: Final = (
     "forward-compute",
@@ -42,20 +45,39 @@ _NAMES: Final = (
     "backward-send",
 )
 _PASS, _RECV, _SEND = 0, 2, 4
+_ALLOWED: Final = 0.03
 Rows = dict[str, npt.NDArray[Any]]
+
+
+def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
+    """The pipeline of a graph, and the graph to lay it anew in: of a traced one that of its passes. Raises
+    `NotApplicable` where there is none, or where its passes do not make up its steps."""
+    if has_passes(graph):
+        return graph, pipeline(graph)
+    base, transfer, fixed = reduced(graph)
+    made = replace(pipeline(base), transfer=(transfer, transfer), ahead=True, fixed=fixed)
+    if made.schedule is None:
+        raise NotApplicable("the order of passes is neither 1F1B, GPipe nor interleaved")
+    again = replay(relaid(base, made, made.schedule, made.shape)).mean_step / replay(graph).mean_step - 1
+    if abs(again) > _ALLOWED:
+        raise NotApplicable(f"the passes of the run, laid as they were, miss its step by {again:+.1%}: cannot tell")
+    return base, made
 
 
 def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: Shape) -> TaskGraph:
     """The graph with its pipeline in this schedule and shape; transfers and pauses stay as long as they were."""
     time = spread(spread(made.time, shape.microbatches, 5), shape.chunks, 3)
-    parts = [_tiled(_stage(schedule, stage, shape), stage, made, time) for stage in range(shape.stages)]
+    parts = [
+        _tiled(_stage(schedule, stage, shape, ahead=made.ahead), stage, made, time) for stage in range(shape.stages)
+    ]
     new = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     begins = np.cumsum([0, *(part["lane"].size for part in parts[:-1])])
     new["source"] += np.where(new["source"] >= 0, np.repeat(begins, [part["lane"].size for part in parts]), 0)
     lanes = [_compute_lanes(graph, made)]
-    for name in _NAMES[_SEND:]:
+    for name in (*_NAMES[_SEND:], *(_NAMES[_RECV:_SEND] if made.ahead else ())):
         graph, own = with_lanes(graph, made.ranks.ravel(), LaneKind.STREAM, name)
         lanes.append(own.reshape(made.ranks.shape))
+    new["computes"] = new["lane"] == 0
     new["lane"] = np.stack(lanes)[new["lane"], new["replica"], new["stage"]]
     kept = np.flatnonzero(~(made.passes | made.transfers))
     places = _Places(graph, made, kept, new)
@@ -88,18 +110,19 @@ def _compute_lanes(graph: TaskGraph, made: Pipeline) -> Index:
     return np.array([[of_rank[rank] for rank in own] for own in made.ranks.tolist()], np.int32)
 
 
-def _stage(schedule: str, stage: int, shape: Shape) -> Rows:
+def _stage(schedule: str, stage: int, shape: Shape, *, ahead: bool) -> Rows:
     """What a stage does in a step, row by row: on which of its lanes, what, in which meeting, and for what it sends the
-    row that made it. Meetings are numbered by the pass that receives."""
+    row that made it. What is received ahead has lanes of its own. Meetings are numbered by the pass that receives."""
     places, rows = shape.stages * shape.chunks, []
     for backward, chunk, microbatch in order(schedule, stage, shape):
         place = chunk * shape.stages + stage
         after = place - 1 if backward else place + 1
         key = (backward * places + np.array((place, after))) * shape.microbatches + microbatch
         own = (backward, chunk, microbatch)
-        if place != (places - 1 if backward else 0):
-            rows.append((0, _RECV + backward, *own, int(key[0]), NONE))
-        rows.append((0, _PASS + backward, *own, NONE, NONE))
+        receives = place != (places - 1 if backward else 0)
+        if receives:
+            rows.append((3 + backward if ahead else 0, _RECV + backward, *own, int(key[0]), NONE))
+        rows.append((0, _PASS + backward, *own, NONE, len(rows) - 1 if receives and ahead else NONE))
         if 0 <= after < places:
             rows.append((1 + backward, _SEND + backward, *own, int(key[1]), len(rows) - 1))
     names = ("lane", "what", "backward", "chunk", "microbatch", "key", "source")
@@ -155,7 +178,7 @@ class _Places:
         moved[self.order] = np.arange(self.order.size)
         self.old = np.full(len(tasks), NONE, np.int64)
         self.old[kept], self.new = moved[: kept.size], moved[kept.size :]
-        own = new["what"] < _SEND
+        own = new["computes"]
         block = (new["replica"] * self._stages + new["stage"]) * self._turns + new["turn"]
         self.block = block
         self._begin, self._end = np.full(blocks, self.order.size), np.full(blocks, NONE)
@@ -170,7 +193,7 @@ class _Places:
         return self._told(tasks, self._end)
 
     def is_last(self, new: Rows) -> Flags:
-        last: Flags = (self._end[self.block] == self.new) & (new["what"] < _SEND)
+        last: Flags = (self._end[self.block] == self.new) & new["computes"]
         return last
 
     def is_first(self, tasks: Index) -> Flags:

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 from tests.graph.tiny import L, M, T, graph
+from tests.predict.pipelines import error
 
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.imbalance import CHANGE
+from lostflops.testing import Straggler, SyntheticCluster
 
 NOTHING = Facts(None)
 
@@ -64,6 +66,13 @@ def test_who_is_slow_is_told_by_type():
     by_op = changed.extra["slowdown_by_op"]
     assert next(iter(by_op)) == "forward-compute"
     assert by_op["forward-compute"] > 1
+
+
+def test_a_cluster_with_a_slow_rank_both_ways(tmp_path):
+    """All kernels take the mean: what one rank of four lost, each one loses a quarter of."""
+    slow = SyntheticCluster(ranks=4, steps=4, seed=1, stragglers=(Straggler(2, "slow_kernels", factor=1.6),))
+    even = tuple(Straggler(rank, "slow_kernels", factor=1.15) for rank in range(4))
+    assert abs(error(slow, CHANGE, "removed", tmp_path, stragglers=even)) < 0.02
 
 
 def test_one_rank_has_nobody_to_be_balanced_with():

@@ -6,10 +6,10 @@ from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.pipeline import pipeline
-from lostflops.predict.relaid import relaid
+from lostflops.predict.relaid import laid_out, relaid
 from lostflops.predict.values import count
 
+_FIXED: Final = 0.1
 _DOUBT: Final = 0.3
 """Smaller microbatches fill a device less, and nothing in a recording tells by how much."""
 
@@ -20,15 +20,20 @@ def _how(value: str) -> str:
 
 def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     wanted = count(value, "microbatches")
-    made = pipeline(graph)
+    base, made = laid_out(graph)
     old = made.shape
     if wanted == old.microbatches:
         raise NotApplicable(f"the run has {wanted} microbatches in a step already")
     if made.schedule is None:
         raise NotApplicable("the order of passes is neither 1F1B, GPipe nor interleaved, so it cannot be continued")
+    if made.fixed > _FIXED:
+        raise NotApplicable(
+            f"{made.fixed:.0%} of the passes is collectives and waiting for launches, and nothing tells how much of "
+            "that a microbatch of another size takes"
+        )
     if made.schedule == "interleaved" and wanted % old.stages:
         raise NotApplicable(f"an interleaved schedule needs a multiple of its {old.stages} stages")
-    changed = relaid(graph, made, made.schedule, old._replace(microbatches=wanted))
+    changed = relaid(base, made, made.schedule, old._replace(microbatches=wanted))
     size = f"{wanted} microbatches of {old.microbatches / wanted:.3g} times the size"
     notes = (
         f"The batch stays: {size}, each pass as much shorter or longer; transfers and pauses stay as they were.",

@@ -7,11 +7,12 @@ from typing import Final
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.orders import SCHEDULES, Shape
-from lostflops.predict.pipeline import pipeline
-from lostflops.predict.relaid import relaid
+from lostflops.predict.relaid import laid_out, relaid
 from lostflops.predict.values import one_of
+from lostflops.units import counted
 
-_DOUBT: Final = {"1f1b": 0.1, "gpipe": 0.1, "interleaved": 0.25}
+_DOUBT: Final = 0.1
+_CUT_DOUBT: Final = 0.25
 """Of a job recorded as 1F1B and interleaved each was told from the other: 19% and 16% of the change off."""
 _CHUNKS: Final = 2
 
@@ -26,7 +27,7 @@ def _how(value: str) -> str:
 
 def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, SCHEDULES, "schedule")
-    made = pipeline(graph)
+    base, made = laid_out(graph)
     if made.schedule == value:
         raise NotApplicable(f"the run follows {value} already")
     old = made.shape
@@ -36,13 +37,13 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
             f"interleaved schedules take as many microbatches at once as there are stages, and {old.microbatches} are "
             f"not a multiple of {old.stages}"
         )
-    changed = relaid(graph, made, value, Shape(old.stages, chunks, old.microbatches))
+    changed = relaid(base, made, value, Shape(old.stages, chunks, old.microbatches))
     notes = ["Passes take what they took, and transfers the median of their direction; no send holds up a pass."]
     if chunks != old.chunks:
-        notes.append(f"Each stage's {old.chunks} chunk(s) of the model are cut into {chunks} of equal time.")
+        notes.append(f"Each rank holds {counted(chunks, 'chunk')} of the model instead of {old.chunks}, of equal time.")
     if value == "gpipe":
         notes.append("Activations of all microbatches are held at once: whether they fit is not asked.")
-    return Edited(changed, _DOUBT[value], tuple(notes))
+    return Edited(changed, _DOUBT if chunks == old.chunks else _CUT_DOUBT, tuple(notes))
 
 
 CHANGE: Final = Change(
