@@ -69,7 +69,7 @@ def test_the_same_are_to_blame(name, by, job, benchmark):
     ours = slowdowns(benchmark.without_delays(graph), *split[by])
     theirs = published[f"blocking_decompose_by_{by}"]
     assert next(iter(ours)) == next(iter(theirs))
-    assert max(abs(ours.get(one, 1.0) - theirs[one]) for one in theirs) < 0.04
+    assert max(abs(ours.get(one, 1.0) - theirs[one]) for one in theirs) < 0.015
     clear = [one for one in theirs if theirs[one] > 1.02]
     if by == "optype":
         assert list(ours)[: len(clear)] == clear

@@ -8,6 +8,7 @@ started later than all that it waited for is its launch delay, and stays.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -46,7 +47,7 @@ class _Builder:
         device = record.device
         lane = np.array([_lane(name) for name in record.names] or [0])[device.name]
         order = np.lexsort((device.start, lane))
-        self.record, self.lane = record, lane[order]
+        self.run, self.record, self.lane = run, record, lane[order]
         self.start, self.stop, self.step = device.start[order], device.stop[order], device.step[order]
         self.event, self.comm, self.name = device.event[order], device.kind[order] == COMM, device.name[order]
         self.phase = np.array([_phase(name) for name in record.names] or [0])[self.name]
@@ -89,7 +90,8 @@ class _Builder:
             because.astype(np.int8),
         )
         words = (*self.record.names, *texts)
-        return Part(self.record.rank, lanes, tasks, between, device_steps(edges), self.start, self.stop, words)
+        own = (lanes, tasks, between, device_steps(edges), self.start, self.stop, words)
+        return Part(self.record.rank, *own, meets=self._transfers())
 
     def _inputs(self) -> tuple[Ns, Ns]:
         """What each op waits for beside the one before it on its lane."""
@@ -113,12 +115,33 @@ class _Builder:
 
     def _received(self, phase: int, lane: int) -> tuple[Ns, Ns]:
         """Each pass waits for its own transfer: the first of a step for the first, where all of them receive."""
-        rows, transfers = np.flatnonzero((self.phase == phase) & ~self.comm), np.flatnonzero(self.lane == lane)
-        rows = rows[self.chunk[rows] >= 0] if (self.chunk[rows] >= 0).any() else rows
-        counted = [np.unique(self.step[own], return_counts=True) for own in (rows, transfers)]
-        if all(np.array_equal(*pair) for pair in zip(*counted, strict=True)):
-            return transfers, rows
-        return self._latest(transfers, rows)
+        rows, transfers = np.flatnonzero(self.phase == phase), np.flatnonzero(self.lane == lane)
+        return (transfers, rows) if self._each(rows, transfers) else self._latest(transfers, rows)
+
+    def _each(self, rows: Ns, transfers: Ns) -> bool:
+        """Whether every pass has its transfer, in every step."""
+        return np.array_equal(np.sort(self.step[rows]), np.sort(self.step[transfers]))
+
+    def _transfers(self) -> dict[int, Hashable]:
+        """The n-th that one rank sends another in a step is the n-th that the other receives, where each pass has its
+        own. Their ends are recorded up to a millisecond apart, more than many take, so that times do not tell."""
+        told = self.run.sql(f"select event, peer from collectives where rank = {self.record.rank} and peer is not null")
+        peers = dict(told.fetchall())
+        found: dict[int, Hashable] = {}
+        for lane, name in enumerate(LANES[2:], 2):
+            direction, end = name.split("-")
+            rows = np.flatnonzero(self.lane == lane)
+            passes = np.flatnonzero(self.phase == (FORWARD if direction == "forward" else BACKWARD))
+            if not self._each(passes, rows):
+                continue
+            turn = np.arange(rows.size) - np.searchsorted(self.step[rows], self.step[rows])
+            for row, event, *when in zip(
+                *(a.tolist() for a in (rows, self.event[rows], self.step[rows], turn)), strict=True
+            ):
+                if (peer := peers.get(event)) is not None:
+                    pair = (self.record.rank, peer) if end == "send" else (peer, self.record.rank)
+                    found[row] = (direction, *pair, *when)
+        return found
 
     def _delays(self, src: Ns, dst: Ns) -> tuple[Ns, Flags]:
         """How long each op was held back after all that it waited for, and which waited for nothing."""
@@ -143,16 +166,13 @@ def device_steps(edges: Window) -> PartSteps:
 def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:
     """Stage and chunk of each pass, NONE of anything else."""
     stage, chunk = np.full(start.size, NONE, np.int64), np.full(start.size, NONE, np.int64)
-    for own, direction in ((FORWARD, "forward"), (BACKWARD, "backward")):
-        told = run.sql(
-            "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "
-            f"where rank = {rank} and direction = '{direction}' order by start"
-        ).fetchnumpy()
-        rows = np.flatnonzero(phase == own)
-        at = np.searchsorted(told["start"], start[rows])
-        rows, at = rows[at < told["start"].size], at[at < told["start"].size]
-        same = told["start"][at] == start[rows]
-        stage[rows[same]], chunk[rows[same]] = told["stage"][at[same]], told["chunk"][at[same]]
+    told = run.sql(
+        "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "
+        f"where rank = {rank} order by start"
+    ).fetchnumpy()
+    rows = np.flatnonzero(np.isin(phase, (FORWARD, BACKWARD)) & np.isin(start, told["start"]))
+    at = np.searchsorted(told["start"], start[rows])
+    stage[rows], chunk[rows] = told["stage"][at], told["chunk"][at]
     return stage, chunk
 
 
