@@ -39,26 +39,36 @@ def test_a_batch_that_is_ready_takes_no_time():
 def test_one_worker_loads_beside_the_work():
     edited = data.CHANGE.apply(loading([30] * 6), "1", FACTS).graph
     edited.self_check()
-    assert replay(edited).step_times.tolist() == [11, 30, 30, 30, 30, 30]
+    assert replay(edited).step_times.tolist() == [30] * 6
 
 
 def test_workers_load_side_by_side():
-    assert replay(data.CHANGE.apply(loading([32] * 6), "2", FACTS).graph).step_times.tolist() == [
-        11,
-        16,
-        16,
-        16,
-        16,
-        16,
-    ]
+    assert replay(data.CHANGE.apply(loading([32] * 6), "2", FACTS).graph).step_times.tolist() == [16] * 6
     assert replay(data.CHANGE.apply(loading([30] * 6), "4", FACTS).graph).step_times.tolist() == [11] * 6
 
 
 def test_what_workers_take_is_not_known():
     made = loading([30] * 3, name="enumerate(DataLoader)#_MultiProcessingDataLoaderIter")
-    with pytest.raises(NotApplicable, match="what a worker needs for a batch was not recorded"):
+    with pytest.raises(NotApplicable, match="how many is not recorded"):
         data.CHANGE.apply(made, "4", FACTS)
     assert replay(data.CHANGE.apply(made, "fixed", FACTS).graph).step_times.tolist() == [38, 38, 38]
+
+
+def test_times_as_many_workers():
+    pairs = [(T(f"get {i}", 1, 0, Kind.DATA, step=i, phase=DATA), T(f"work {i}", 10, step=i)) for i in range(4)]
+    tasks = [task for pair in pairs for task in pair]
+    loads = [T(f"load {i}", 40, 0, Kind.LOAD, step=i) for i in range(4)]
+    made = graph(
+        [L(0, LaneKind.HOST, tasks), L(0, LaneKind.LOADER, loads)],
+        [(f"load {i}", f"get {i}") for i in range(4)],
+        because=Because.THREAD,
+    )
+    assert replay(made).start[:8:2].tolist() == [40, 80, 120, 160]
+    assert replay(data.CHANGE.apply(made, "2x", FACTS).graph).start[:8:2].tolist() == [20, 40, 60, 80]
+    assert replay(data.CHANGE.apply(made, "8x", FACTS).graph).start[:8:2].tolist() == [5, 16, 27, 38]
+    assert replay(data.CHANGE.apply(made, "fixed", FACTS).graph).start[:8:2].tolist() == [0, 11, 22, 33]
+    with pytest.raises(NotApplicable, match="give a number of workers"):
+        data.CHANGE.apply(loading([30, 30]), "2x", FACTS)
 
 
 def test_nothing_is_loaded():

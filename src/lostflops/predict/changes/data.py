@@ -6,13 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.graph.editing import inserted, removed, retimed, with_edges, with_lanes, with_words
+from lostflops.graph.editing import inserted, removed, retimed, scaled, with_edges, with_lanes, with_words
+from lostflops.graph.replay import replay
 from lostflops.graph.tasks import NONE, Flags, Index, Kind, LaneKind, Ns, TaskGraph, Tasks
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import DATA
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.selecting import names_with, on_lanes
-from lostflops.predict.values import count
+from lostflops.predict.values import count, times
 
 _FIXED: Final = "fixed"
 _PREFETCH: Final = 2
@@ -20,6 +21,9 @@ _PREFETCH: Final = 2
 _DOUBT: Final = 0.05
 _DOUBT_OF_WORKERS: Final = 0.3
 _WORKERS: Final = "multiprocessing"
+_OWN_CORES: Final = (
+    "Workers are taken to cost the training process nothing: they need cores, memory and a disk of their own."
+)
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -32,6 +36,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if value == _FIXED:
         note = "A batch is there whenever it is asked for; copying it to the device takes what it took."
         return Edited(_without_loading(graph, loads), _DOUBT, (note,))
+    if value.endswith("x"):
+        return _with_more_workers(graph, times(value, "data"))
     return _with_workers(graph, loads, count(value, "data"))
 
 
@@ -62,14 +68,19 @@ def _without_loading(graph: TaskGraph, loads: Flags) -> TaskGraph:
 
 def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
     batches, made = _batches(graph, loads)
-    freed = _without_loading(_idle_workers(graph), loads)
+    freed = _without_loading(graph, loads)
     rank, number = graph.rank[batches], _counted(graph.rank[batches])
     ranks = np.unique(rank)
     freed, lanes = with_lanes(freed, np.repeat(ranks, workers), LaneKind.LOADER, "loader")
     freed, (word,) = with_words(freed, "load")
     lane = lanes[np.searchsorted(ranks, rank) * workers + number % workers]
-    # Batches come evenly: the first is there, and each of the others a share of its time after the one before.
-    took = np.where(number < workers, made * number // workers, made)
+    # Batches come evenly, as they do after many: each a share of its time after the one before. The first one is waited
+    # for as long as workers lag behind.
+    lag = max(0, round(float(made.mean()) / workers - replay(freed).mean_step))
+    took = np.where(number < workers, made * number // workers + lag, made)
+    duration = freed.tasks.duration.copy()
+    duration[batches[number == 0]] += lag
+    freed = retimed(freed, duration=duration)
     order = np.lexsort((number, lane))
     tasks = _tasks(graph, batches[order], lane[order], took[order], word)
     freed, new, old = inserted(freed, tasks, np.full(order.size, NONE))
@@ -84,31 +95,34 @@ def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
     freed = with_edges(freed, taken[later - _PREFETCH * workers], load[later])
     notes = (
         f"{workers} workers make batches side by side, each in the time that one took and {_PREFETCH} ahead.",
-        "Workers are taken to cost the training process nothing: they need cores, memory and a disk of their own.",
+        _OWN_CORES,
     )
     return Edited(freed, _DOUBT_OF_WORKERS, notes)
 
 
 def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
-    """The task that each batch is asked for with, and what making it takes: what the training thread spent until it
-    went on, or what workers did."""
+    """The task that each batch is asked for with, and what the training thread spent on making it."""
     tasks = graph.tasks
     rows = np.flatnonzero(loads)
     fresh = np.append(True, (np.diff(rows) > 1) | (np.diff(tasks.lane[rows]) > 0))
     batches = rows[fresh]
-    work = tasks.kind == Kind.LOAD
-    if work.any():
-        return batches, np.full(batches.size, int(tasks.duration[work].mean()), np.int64)
-    if names_with(graph, _WORKERS)[rows].any():
-        raise NotApplicable("what a worker needs for a batch was not recorded, so nothing tells what more would do")
+    if (tasks.kind == Kind.LOAD).any() or names_with(graph, _WORKERS)[rows].any():
+        raise NotApplicable(
+            "the loader has workers, and how many is not recorded: ask for times as many, as in data=2x"
+        )
     own = np.cumsum(fresh) - 1
     inner = np.append(~fresh[1:], False)
     spent = tasks.duration[rows] + np.where(inner, np.maximum(tasks.gap[rows], 0), 0)
     return batches, np.bincount(own, spent).astype(np.int64)
 
 
-def _idle_workers(graph: TaskGraph) -> TaskGraph:
-    return removed(graph, graph.tasks.kind == Kind.LOAD)
+def _with_more_workers(graph: TaskGraph, factor: float) -> Edited:
+    work = graph.tasks.kind == Kind.LOAD
+    if not work.any():
+        raise NotApplicable("workers were not waited for, or there are none: give a number of workers, as in data=4")
+    note = f"Workers make batches {factor:g} times as fast as they did, and are given as many ahead as now."
+    changed = retimed(graph, duration=scaled(graph.tasks.duration, work, 1 / factor))
+    return Edited(changed, _DOUBT_OF_WORKERS, (note, _OWN_CORES))
 
 
 def _counted(rank: Index) -> Ns:
@@ -136,14 +150,14 @@ def _tasks(graph: TaskGraph, batches: Index | Ns, lane: Index, took: Ns, word: i
 
 
 def _how(value: str) -> str:
-    workers = "more than now" if value == _FIXED else value
+    workers = value if value.isdecimal() else "more than now" if value == _FIXED else f"{value[:-1]} * now"
     return f"DataLoader(..., num_workers={workers}, prefetch_factor=2, pin_memory=True, persistent_workers=True)"
 
 
 CHANGE: Final = Change(
     name="data",
-    form="data=fixed|WORKERS",
-    about="batches are ready when they are asked for, or made by so many workers",
+    form="data=fixed|WORKERS|2x",
+    about="batches are ready when they are asked for, or made by so many workers, or by times as many",
     cost="cores, memory and bandwidth of the disk for the workers; a cache on a local disk where the storage is slow",
     how=_how,
     apply=_apply,
