@@ -112,7 +112,7 @@ def inserted(graph: TaskGraph, tasks: Tasks, after: Rows) -> tuple[TaskGraph, In
     place = np.asarray(after, np.int64)
     begins = np.searchsorted(old.lane, tasks.lane, "left") - 1
     key = np.concatenate((np.arange(count) * 2, np.where(place >= 0, place, begins) * 2 + 1))
-    order = np.argsort(key, kind="stable")
+    order = np.lexsort((key, np.concatenate((old.lane, tasks.lane))))
     moved = np.empty(order.size, np.int32)
     moved[order] = np.arange(order.size, dtype=np.int32)
     columns = (np.concatenate((getattr(old, field.name), getattr(tasks, field.name)))[order] for field in fields(Tasks))

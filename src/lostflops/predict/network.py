@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _KNOWN: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "send_recv")
 
+_UNKNOWN: Final = 0.5
+"""Of all transfers, between the least and the most that may be latency: then only the least is taken for it."""
+
 
 def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: float = 1.0) -> Edited:
     """`bandwidth` and `latency` are factors of each. Where a run has groups that span hosts, only these are on the
@@ -29,12 +32,14 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
         raise NotApplicable("collectives were recorded without operation or size: record with lostflops run")
     transfers = Transfers.of(graph, facts)
     shares = latencies(graph, told, transfers)
+    weight = np.where(told, graph.meetings.transfer, 0).astype(np.float64)
+    if float(((shares.high - shares.low) * weight).sum()) > _UNKNOWN * float(weight.sum()):
+        shares = Latencies(shares.low, shares.low, shares.high)
     if latency != 1.0 and not shares.share.any():
         raise NotApplicable(
-            "all collectives of the run are of about one size, so that its latency is not known: give --calibration "
-            "FILE (lostflops calibrate makes one)"
+            "all collectives of the run are of about one size, or vary too much, so that its latency is not known: "
+            "give --calibration FILE (lostflops calibrate makes one)"
         )
-    weight = np.where(told, graph.meetings.transfer, 0).astype(np.float64)
     factor = np.where(told, _factor(shares.share, bandwidth, latency), 1.0)
     ends = [_factor(end, bandwidth, latency) - 1 for end in (shares.low, shares.high)]
     doubt = deviation(np.where(told, factor - 1, 0), (ends[0], ends[1]), weight)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lostflops.graph.editing import inserted, retimed, with_edges, with_lanes, with_words
+from lostflops.graph.editing import in_order, inserted, retimed, with_edges, with_lanes, with_words
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import NONE, Kind, LaneKind, Meetings, Tasks
 from lostflops.ledger.lines import LINES
@@ -51,7 +51,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
-    """Every rank goes through reductions by itself."""
+    """Every rank goes through reductions by itself, and has its own link."""
     try:
         chosen, by_server = reductions(graph), False
     except NotApplicable:
@@ -68,7 +68,13 @@ def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
     columns = (np.concatenate((getattr(graph.meetings, f.name), getattr(own, f.name))) for f in fields(Meetings))
     split = meeting.copy()
     split[others] = np.arange(len(graph.meetings), len(graph.meetings) + others.size)
-    return replace(graph, tasks=graph.tasks._replace(meeting=split), meetings=Meetings(*columns)), by_server
+    meetings = Meetings(*columns)
+    link = meetings.link.copy()
+    mine = split[rows]
+    free = int(link.max(initial=NONE)) + 1
+    link[mine] = np.where(link[mine] >= 0, free + link[mine] * (max(graph.ranks) + 1) + graph.rank[rows], NONE)
+    alone = replace(graph, tasks=graph.tasks._replace(meeting=split), meetings=replace(meetings, link=link))
+    return in_order(alone, np.concatenate((np.arange(len(graph.meetings)), meeting[others]))), by_server
 
 
 def _shortest(graph: TaskGraph, chosen: Flags) -> TaskGraph:

@@ -25,6 +25,9 @@ from lostflops.units import format_ns
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags, TaskGraph
+    from lostflops.predict.reductions import Call
+
+_NEAR: Final = "The run was on one host, and nothing tells of a network: all ranks are taken to be on that host."
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -35,19 +38,33 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     transfer = graph.meetings.transfer.copy()
     rows, kinds, which = calls(graph, chosen & _known(graph))
     groups = graph.meetings.group[rows]
+    near = False
     for group, then in grown.items():
         for number, kind in enumerate(kinds):
             own = rows[(groups == group) & (which == number)]
             if own.size:
-                wanted = transfers.ns(kind.op, kind.size, then.ranks, then.hosts) if then.ranks > 1 else 0.0
+                wanted, same_host = _wanted(transfers, kind, then)
+                near |= same_host
                 transfer[own] = np.round(transfer[own] * (wanted / max(transfers.ns(*kind), 1e-9)))
     if not rows.size:
         raise NotApplicable("groups that grow have no collective with a known operation and size")
     later = _later(graph, ranks)
     change = abs(float((transfer - graph.meetings.transfer).sum())) / max(len(graph.steps) / len(graph.ranks), 1)
-    doubt = min(2.0, max(transfers.doubt, 0.1) + later / max(change, 1.0))
-    notes = tuple(_notes(graph, ranks, transfers, later))
+    doubt = min(2.0, max(transfers.doubt, 0.5 if near else 0.1) + later / max(change, 1.0))
+    notes = (*_notes(graph, ranks, transfers, later), *((_NEAR,) if near else ()))
     return Edited(retimed(graph, transfer=transfer), doubt, notes, {"later_ns": round(later)})
+
+
+def _wanted(transfers: Transfers, kind: Call, then: Group) -> tuple[float, bool]:
+    """What a collective takes then; of a run on one host, on that host where nothing tells of a network."""
+    if then.ranks == 1:
+        return 0.0, False
+    try:
+        return transfers.ns(kind.op, kind.size, then.ranks, then.hosts), False
+    except NotApplicable:
+        if kind.hosts > 1:
+            raise
+        return transfers.ns(kind.op, kind.size, then.ranks, 1), True
 
 
 def _known(graph: TaskGraph) -> Flags:
