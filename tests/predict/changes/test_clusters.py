@@ -70,9 +70,10 @@ def parameters(cluster):
 CASES = [
     ("bucket_mb", "1.9", PLAIN, with_buckets(PLAIN, 4)),
     ("bucket_mb", "100", PLAIN, with_buckets(PLAIN, 1)),
-    ("bucket_mb", "1.9", with_buckets(SLOW, 1), with_buckets(SLOW, 4)),
+    ("bucket_mb", "1.9", SLOW, with_buckets(SLOW, 4)),
     ("bucket_mb", "3.8", with_buckets(SLOW, 4), with_buckets(SLOW, 2)),
-    ("bucket_mb", "3.8", with_buckets(SPREAD, 1), with_buckets(SPREAD, 2)),
+    ("bucket_mb", "1.9", SPREAD, with_buckets(SPREAD, 4)),
+    ("bucket_mb", "100", with_buckets(SLOW, 4), with_buckets(SLOW, 1)),
     ("network.bandwidth", "2x", SLOW, replace(SLOW, network=Network(gbs=10))),
     ("network.bandwidth", "0.5x", PLAIN, replace(PLAIN, network=Network(gbs=10))),
     ("network.bandwidth", "2x", SPREAD, replace(SPREAD, network=Network(gbs=100, inter_gbs=40))),
