@@ -88,16 +88,18 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
             like += copied.tolist()
             after += _behind(graph, plan, own, copied)
             meeting += range(count, count + plan.new.size)
+            needs: dict[tuple[int, int], int] = {}
             for held in inputs.of(own):
-                _hold(graph, plan, held, base, edges)
+                needs |= {(held.lane, new): src for new, src in enumerate(_hold(graph, plan, held, base, edges))}
                 calling = np.unique(held.src[enqueuing[held.src]])
                 duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
             for new, old in zip(*(each.tolist() for each in plan.shared), strict=True):
                 for edge in out[np.searchsorted(sources, own[old]) : np.searchsorted(sources, own[old], "right")]:
-                    told = graph.edges
-                    edges.add(
-                        -1 - base - new, int(told.dst[edge]), int(told.delay[edge]), early=bool(told.after_start[edge])
-                    )
+                    told, user = graph.edges, int(graph.edges.dst[edge])
+                    # Who went on before the last of these gradients was ready did not wait for it.
+                    if user > needs.get((int(graph.tasks.lane[user]), new), NONE):
+                        early = bool(told.after_start[edge])
+                        edges.add(-1 - base - new, user, int(told.delay[edge]), early=early)
         count += plan.new.size
     rows = np.array(like, np.int64)
     tasks = graph.tasks.take(rows)._replace(
@@ -119,9 +121,9 @@ def _enqueuing(graph: TaskGraph) -> Flags:
     return found
 
 
-def _hold(graph: TaskGraph, plan: Plan, held: Held, base: int, edges: _Edges) -> None:
+def _hold(graph: TaskGraph, plan: Plan, held: Held, base: int, edges: _Edges) -> list[int]:
     """Edges into new reductions from one lane: as recorded at the ends of recorded ones; elsewhere with the shortest
-    delay, which holds nothing of where in a task of the host it was asked for."""
+    delay, which holds nothing of where in a task of the host it was asked for. The tasks that they come from."""
     told = graph.edges
     sources, recorded = between(graph, held, plan.round.step, plan.places)
     least = int(told.delay[held.edges].min())
@@ -130,6 +132,7 @@ def _hold(graph: TaskGraph, plan: Plan, held: Held, base: int, edges: _Edges) ->
         edge = held.edges[at]
         delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, bool(launched))
         edges.add(src, -1 - base - new, delay, early=early)
+    return [int(src) for src in sources]
 
 
 def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
