@@ -73,6 +73,19 @@ def test_queued_work_that_starts_late_waited_for_its_device():
     assert held(made) == {"compute": 30, "idle.dependency": 7}
 
 
+def test_what_a_mark_holds_up_was_queued():
+    made = graph(
+        [
+            L(0, LaneKind.HOST, [call("a"), call("mark")]),
+            L(0, LaneKind.STREAM, [kernel("a"), T("mark", 30, kind=Kind.MARK, line="idle.dependency"), kernel("b")]),
+        ],
+        launched("a", "mark"),
+        steps=[(0, 0, "", "")],
+        because=Because.LAUNCH,
+    )
+    assert held(made) == {"compute": 20, "idle.dependency": 30}
+
+
 def test_waits_are_told_from_transfers_and_hidden_ones_do_not_count():
     made = graph(
         [

@@ -23,7 +23,7 @@ _BY_HOST: Final = ("idle.data", "idle.alloc", "idle.compile", "idle.host", "idle
 @dataclass(frozen=True, slots=True)
 class Waited:
     """Of all tasks of a schedule: when its lane `came` to each; when the call that launched it began, returned and had
-    it handed over, _NEVER where no launch is known."""
+    it handed over, _NEVER where no launch is known. What a mark on a stream holds up was launched with the mark."""
 
     came: Ns
     call: Ns
@@ -40,6 +40,8 @@ class Waited:
         columns = np.full((3, n), _NEVER, np.int64)
         given = np.where(edges.after_start, done.start[edges.src], done.stop[edges.src]) + edges.delay
         columns[:, edges.dst] = done.start[edges.src], done.stop[edges.src], given
+        behind = later[(graph.tasks.kind[later - 1] == Kind.MARK) & (columns[0, later] == _NEVER)]
+        columns[:, behind] = columns[:, behind - 1]
         return cls(came, *columns)
 
 
