@@ -49,7 +49,8 @@ def compare(path: Path) -> None:
     worst = int(np.abs(off).argmax())
     print(
         f"{path.name}: {len(graph.ranks)} ranks, {len(graph.tasks):,} tasks; "
-        f"replay {found.sum() / told.sum() - 1:+.3%}, {LINES[worst]} {off[worst]:+.3%}; {built:.2f} s + {replayed:.2f} s + {lined:.2f} s"
+        f"replay {found.sum() / told.sum() - 1:+.3%}, {LINES[worst]} {off[worst]:+.3%}; "
+        f"{built:.2f} s + {replayed:.2f} s + {lined:.2f} s"
     )
 
 
