@@ -16,9 +16,11 @@ from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
 from lostflops.predict.recut import Plan, recut
 from lostflops.predict.reductions import Round, reductions, rounds, sized
 from lostflops.predict.transfers import Transfers
+from lostflops.units import format_bytes
 
 Rows = npt.NDArray[np.int64]
 MIB = 1024 * 1024
+_MOST_BUCKETS = 10_000
 _SAME = 0.02
 """By which parameters and reduced bytes may differ to be the same."""
 
@@ -49,6 +51,8 @@ def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], t
     old = np.cumsum(sizes)
     gradients = gradients_of(facts, int(old[-1]))
     first, others = limits(sizes)
+    if old[-1] > _MOST_BUCKETS * others:
+        raise NotApplicable(f"buckets of {format_bytes(int(others))} would be more than {_MOST_BUCKETS:,} a step")
     new = cut(gradients, first, others) if gradients.size else cut_anywhere(int(old[-1]), first, others)
     return Plan(one, old, new, bool(gradients.size))
 
