@@ -82,7 +82,7 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
         schedule = after
     predicted = start.measured * (schedule.mean_step / start.replayed)
     moved = [(one.moved, one.edited.doubt) for one in applied]
-    found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise)
+    found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
     return Answer(start, tuple(applied), schedule, predicted, found)
 
 

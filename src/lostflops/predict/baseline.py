@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from lostflops.errors import UnknownCost
 from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
+from lostflops.graph.tasks import LaneKind
 from lostflops.predict.facts_of import Told, facts_of
-from lostflops.predict.interval import noise
+from lostflops.predict.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS, noise
 from lostflops.units import format_share
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class Baseline:
     def level(self) -> float:
         """What a replayed time is multiplied with to be one of the measurement."""
         return self.measured / self.replayed
+
+    @property
+    def between(self) -> float:
+        """By what part runs of the job differ, whatever is changed."""
+        streams = (self.graph.lanes.kind == LaneKind.STREAM).any()
+        return BETWEEN_RUNS if streams else BETWEEN_RUNS_ON_HOSTS
 
     @property
     def is_guess(self) -> bool:
