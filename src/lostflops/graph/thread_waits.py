@@ -10,7 +10,7 @@ next, or at the end of its step; anything else where it ended, since what comes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ LATE_USE: Final = ("all_reduce", "reduce_scatter")
 """Operations whose result is used when the step ends, not when they do."""
 PAUSE: Final = 100_000
 """Shorter stretches without compute are what comes between two ops."""
+LONG_WAIT: Final = 1_000_000
+"""Stretches as long as this are waits, and no pauses."""
 REACTION: Final = 1_000_000
 """Who waited goes on within this time."""
 SLOW_REACTION: Final = 0.1
@@ -51,6 +53,7 @@ class Thread:
 
 def waits(calls: Calls, handed: Ns, thread: Thread) -> list[Wait]:
     """In order of time. `handed` is when the op that asked for each call returned."""
+    calls = _as_noticed(calls, thread)
     found = list(_waited(calls, handed, thread))
     awaited = {call for wait in found for call in wait.calls}
     hidden = np.array([call for call in range(len(calls)) if call not in awaited], np.int64)
@@ -65,6 +68,21 @@ def found_late(calls: Calls, handed: Ns, thread: Thread, waited: list[Wait]) -> 
     return np.flatnonzero(
         calls.transfer & (took < PAUSE) & (thread.busy.within(np.minimum(handed, calls.stop), calls.stop) > 0)
     )
+
+
+def _as_noticed(calls: Calls, thread: Thread) -> Calls:
+    """A worker tells that a reduction is done, and only then records its end: by that time the thread may have gone on.
+    Such calls end with the wait."""
+    exposed = Intervals.of(calls.start, calls.stop) - thread.busy
+    waits = exposed.stop - exposed.start >= LONG_WAIT
+    start, stop = exposed.start[waits], exposed.stop[waits]
+    at = np.searchsorted(stop, calls.stop, "left") - 1
+    if not stop.size:
+        return calls
+    over = (at >= 0) & (calls.start < stop[at]) & np.isin(calls.op, LATE_USE)
+    over &= calls.stop - stop[at] <= np.maximum(REACTION, SLOW_REACTION * (stop[at] - start[at]))
+    over &= np.searchsorted(start, calls.stop, "left") - 1 <= at
+    return replace(calls, stop=np.where(over, stop[at], calls.stop))
 
 
 def _waited(calls: Calls, handed: Ns, thread: Thread) -> list[Wait]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from lostflops.graph.replay import replay
@@ -48,6 +51,15 @@ def test_nobody_waits_without_a_bound():
     assert told["max"] == 3
     assert sum(told["histogram"].values()) == 12
     assert found.extra["steps_per_second_of_all_ranks"] == pytest.approx(1e9 / (100 + OWN) + 1e9 / (400 + OWN))
+
+
+def test_ranks_do_not_take_turns_with_each_other():
+    apart = job(lambda rank, _: 100 + 300 * rank, steps=6)
+    linked = replace(apart, meetings=replace(apart.meetings, link=np.zeros(len(apart.meetings), np.int32)))
+    for bound in ("2", "unbounded"):
+        found, expected = (CHANGE.apply(graph, bound, Facts(None)).graph for graph in (linked, apart))
+        found.self_check()
+        assert replay(found).step_times.tolist() == replay(expected).step_times.tolist()
 
 
 def test_none_is_as_measured():

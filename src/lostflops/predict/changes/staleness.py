@@ -23,7 +23,7 @@ from lostflops.predict.values import count
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lostflops.graph.tasks import Flags, TaskGraph
+    from lostflops.graph.tasks import Flags, Index, TaskGraph
 
 _TRANSFERS: Final = ("send", "recv", "send_recv")
 
@@ -68,13 +68,20 @@ def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
     columns = (np.concatenate((getattr(graph.meetings, f.name), getattr(own, f.name))) for f in fields(Meetings))
     split = meeting.copy()
     split[others] = np.arange(len(graph.meetings), len(graph.meetings) + others.size)
-    meetings = Meetings(*columns)
-    link = meetings.link.copy()
-    mine = split[rows]
-    free = int(link.max(initial=NONE)) + 1
-    link[mine] = np.where(link[mine] >= 0, free + link[mine] * (max(graph.ranks) + 1) + graph.rank[rows], NONE)
-    alone = replace(graph, tasks=graph.tasks._replace(meeting=split), meetings=replace(meetings, link=link))
-    return in_order(alone, np.concatenate((np.arange(len(graph.meetings)), meeting[others]))), by_server
+    changed = replace(graph, tasks=graph.tasks._replace(meeting=split), meetings=Meetings(*columns))
+    link = _own_links(graph, changed.meetings.link, rows, split)
+    changed = replace(changed, meetings=replace(changed.meetings, link=link))
+    return in_order(changed, np.concatenate((np.arange(len(graph.meetings)), meeting[others]))), by_server
+
+
+def _own_links(graph: TaskGraph, link: Index, rows: npt.NDArray[np.int64], meeting: Index) -> Index:
+    """Ranks no longer take turns with each other, only with themselves."""
+    told = link.copy()
+    at = meeting[rows]
+    free, ranks = int(link.max(initial=NONE)) + 1, np.array(graph.ranks)
+    own = free + link[at] * ranks.size + np.searchsorted(ranks, graph.rank[rows])
+    told[at] = np.where(link[at] >= 0, own, NONE)
+    return told
 
 
 def _shortest(graph: TaskGraph, chosen: Flags) -> TaskGraph:
