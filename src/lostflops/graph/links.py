@@ -1,10 +1,10 @@
 """Which collectives share a link: those of a group that threads of a host run, of which several can move data at once.
 
 Recorded durations of collectives that overlap hold each other. Each gets what it would have taken alone, had those at
-once shared their link evenly, and from then on they take turns in the order in which they were ready. The last of them
-ends as recorded; one before it somewhat earlier, where both were under way. Groups in which a later call often ends
-before an earlier one do not take turns, and keep what was measured, unless all they do is to reduce: a small bucket of
-gradients beside a large one ends first and is waited for with it.
+once shared their link evenly, and from then on they take turns in the order in which they were ready. Gradients that
+are reduced are waited for together: the last of them ends as recorded. Where a group does something else, what a call
+was held up by a later one is no time of the link: its members leave by so much later. Groups in which a later call often
+ends before an earlier one do not take turns then, and keep what was measured.
 """
 
 from __future__ import annotations
@@ -32,21 +32,45 @@ def linked(graph: TaskGraph) -> TaskGraph:
     chosen[tasks.meeting[rows]] = True
     chosen &= ~np.isin(meetings.op, [graph.word("send"), graph.word("recv")])
     late = [graph.word(op) for op in LATE_USE]
-    link, transfer = meetings.link.copy(), meetings.transfer.copy()
+    link, transfer, beyond = meetings.link.copy(), meetings.transfer.copy(), np.zeros(len(meetings), np.int64)
     for group in np.unique(meetings.group[chosen]).tolist():
         own = np.flatnonzero(chosen & (meetings.group == group))
         own = own[np.argsort(ready[own], kind="stable")]
         stop = ready[own] + transfer[own]
-        if np.isin(meetings.op[own], late).all() or _in_turn(ready[own], stop):
+        together = bool(np.isin(meetings.op[own], late).all())
+        if together or _in_turn(ready[own], stop):
             link[own] = link.max(initial=NONE) + 1
-            transfer[own] = np.round(shares(ready[own], stop)).astype(np.int64)
-    return replace(graph, meetings=replace(meetings, link=link, transfer=transfer))
+            transfer[own], held = _turns(ready[own], stop)
+            beyond[own] = 0 if together else held
+    duration = tasks.duration.copy()
+    duration[rows] += beyond[tasks.meeting[rows]]
+    return replace(
+        graph,
+        tasks=tasks._replace(duration=duration),
+        meetings=replace(meetings, link=link, transfer=transfer),
+    )
 
 
 def _in_turn(ready: Ns, stop: Ns) -> bool:
     """Whether those that are under way at once mostly end in order."""
     beside = ready[1:] < stop[:-1]
     return not beside.any() or float((stop[1:] < stop[:-1])[beside].mean()) <= OUT_OF_TURN
+
+
+def _turns(ready: Ns, stop: Ns) -> tuple[list[int], list[int]]:
+    """What each takes of its link when its turn comes, and how much later than that it was recorded to end.
+
+    >>> _turns(np.array([0, 10]), np.array([20, 20]))
+    ([15, 5], [5, 0])
+    """
+    took, beyond, free = [], [], 0
+    alone = np.round(shares(ready, stop)).astype(np.int64)
+    for begin, end, own in zip(ready.tolist(), stop.tolist(), alone.tolist(), strict=True):
+        turn = max(begin, free)
+        took.append(min(own, max(end - turn, 0)))
+        free = turn + took[-1]
+        beyond.append(max(end - free, 0))
+    return took, beyond
 
 
 def shares(ready: Ns, stop: Ns) -> npt.NDArray[np.float64]:
