@@ -28,6 +28,12 @@ def test_one_gathers_after_the_update():
     assert replay(found).step_times.tolist() == [own] * 4
 
 
+def test_over_gloo_ranks_broadcast_their_parts_in_turn():
+    found = CHANGE.apply(made(), "1", facts(float(ALPHA), 1.0, backend="gloo")).graph
+    own = 3000 + 100 + 2 * ALPHA + 3 * MIB + 2000 + 2 * ALPHA + 3 * MIB
+    assert replay(found).step_times.tolist() == [own] * 4
+
+
 def test_two_scatters():
     found = CHANGE.apply(made(), "2", COSTS).graph
     found.self_check()

@@ -1,13 +1,14 @@
 """What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
 
-1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step. 2: gradients
-are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and
+1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step; over gloo by
+ZeroRedundancyOptimizer, whose ranks broadcast theirs one after the other. 2: gradients are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and
 gradients are reduced and scattered: 1.5 times the bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil, log2
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -51,7 +52,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         if stage == 3:
             extras += gathers(graph, one, own, inputs, lambda size: prices.of("all_gather", size))
         else:
-            extras.append(after_step(graph, one, own, whole, prices.of("all_gather", whole)))
+            by_turns = stage == 1 and facts.backend == "gloo"
+            price = prices.broadcasts(whole) if by_turns else prices.of("all_gather", whole)
+            extras.append(after_step(graph, one, own, whole, price))
     changed = _updated(replace(graph, meetings=replace(graph.meetings, op=op)), updates, transfer)
     return Edited(with_collectives(changed, extras), min(1.0, prices.doubt), _notes(graph, stage, prices))
 
@@ -61,7 +64,7 @@ class _Prices:
 
     def __init__(self, graph: TaskGraph, transfers: Transfers) -> None:
         self._graph, self._transfers = graph, transfers
-        self.halved = False
+        self.halved = self.in_turn = False
         self._level = 1.0
         self.call: Call
 
@@ -84,14 +87,27 @@ class _Prices:
             ns = self._transfers.ns("all_reduce", size, ranks, hosts) / 2
         return round(ns * self._level)
 
+    def broadcasts(self, size: int) -> int:
+        """Each rank's part to all others, one rank after the other. Unless it was measured, a broadcast takes its bytes
+        once for each level of a tree, at the rate of an all-reduce, a ring."""
+        ranks, hosts = self.call.ranks, self.call.hosts
+        try:
+            ns = ranks * self._transfers.ns("broadcast", size // ranks, ranks, hosts)
+        except NotApplicable:
+            self.in_turn = True
+            per_byte = self._transfers.ns("all_reduce", size, ranks, hosts) * ranks / (2 * (ranks - 1))
+            ns = per_byte * ceil(log2(ranks))
+        return round(ns * self._level)
+
     @property
     def doubt(self) -> float:
-        return 0.25 + self._transfers.doubt + (0.1 if self.halved else 0.0)
+        return 0.25 + self._transfers.doubt + (0.1 if self.halved or self.in_turn else 0.0)
 
     @property
     def note(self) -> str:
         half = " All-gather and reduce-scatter were not measured: each is taken as half an all-reduce."
-        return self._transfers.note + (half if self.halved else "")
+        turns = " Ranks broadcast their parts one after the other, at the rate of all-reduces."
+        return self._transfers.note + (half if self.halved else "") + (turns if self.in_turn else "")
 
 
 def _updated(graph: TaskGraph, updates: list[tuple[np.ndarray, int]], transfer: np.ndarray) -> TaskGraph:
