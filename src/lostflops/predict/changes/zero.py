@@ -1,8 +1,9 @@
 """What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
 
 1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step; over gloo by
-ZeroRedundancyOptimizer, whose ranks broadcast theirs one after the other. 2: gradients are reduced and scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and
-gradients are reduced and scattered: 1.5 times the bytes.
+ZeroRedundancyOptimizer, whose ranks broadcast theirs one after the other. 2: gradients are reduced and scattered
+instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients are reduced and
+scattered: 1.5 times the bytes.
 """
 
 from __future__ import annotations
