@@ -3,8 +3,8 @@
 Recorded durations of collectives that overlap hold each other. Each gets what it would have taken alone, had those at
 once shared their link evenly, and from then on they take turns in the order in which they were ready. Gradients that
 are reduced are waited for together: the last of them ends as recorded. Where a group does something else, what a call
-was held up by a later one is no time of the link: its members leave by so much later. Groups in which a later call often
-ends before an earlier one do not take turns then, and keep what was measured.
+was held up by a later one is no time of the link: its members leave by so much later. Groups in which a later call
+often ends before an earlier one do not take turns then, and keep what was measured.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def linked(graph: TaskGraph) -> TaskGraph:
         together = bool(np.isin(meetings.op[own], late).all())
         if together or _in_turn(ready[own], stop):
             link[own] = link.max(initial=NONE) + 1
-            transfer[own], held = _turns(ready[own], stop)
-            beyond[own] = 0 if together else held
+            if together:
+                transfer[own] = np.round(shares(ready[own], stop)).astype(np.int64)
+            else:
+                transfer[own], beyond[own] = _turns(ready[own], stop)
     duration = tasks.duration.copy()
     duration[rows] += beyond[tasks.meeting[rows]]
     return replace(
