@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lostflops.graph.thread_calls import Calls
-from lostflops.graph.thread_waits import Thread, waits
+from lostflops.graph.thread_waits import Thread, as_noticed, waits
 from lostflops.store.intervals import Intervals
 
 MS = 1_000_000
@@ -22,7 +22,8 @@ def made(*spans):
 def waited(calls, *busy):
     start, stop = (np.array([span[end] * MS for span in busy], np.int64) for end in (0, 1))
     thread = Thread(Intervals.of(start, stop), start, start, np.array([0]), np.array([400 * MS]))
-    return [(wait.start // MS, wait.stop // MS, wait.calls) for wait in waits(calls, calls.start, thread)]
+    noticed = as_noticed(calls, thread)
+    return [(wait.start // MS, wait.stop // MS, wait.calls) for wait in waits(noticed, calls.start, thread)]
 
 
 @pytest.mark.parametrize("late", [0, 2, 9])

@@ -93,6 +93,13 @@ def test_a_thread_that_begins_another_op_does_not_wait(made):
     assert steps(with_transfers(graph, 3)) == [60 + 2 * 4.8] * 2
 
 
+def test_a_worker_records_the_end_after_the_thread_went_on(made):
+    ops = [op("aten::mm", 0, 10), *reduced(10, 10.2, 30.4), op("aten::add", 30, 40)]
+    graph = made(*[[step(1, 0, 40), *ops]] * 2)
+    assert graph.meetings.transfer.tolist() == [19_800_000]
+    assert steps(with_transfers(graph, 2)) == [59.8] * 2
+
+
 def test_calls_beside_each_other_share_their_link(made):
     """From 10 to 20 one moves alone, from 20 to 40 both."""
     calls = [*reduced(10, 10, 40), *reduced(20, 20, 40, OTHER_WORKER)]

@@ -17,7 +17,7 @@ from lostflops.graph.thread_calls import Calls, calls
 from lostflops.graph.thread_host import spans
 from lostflops.graph.thread_lane import HostLane, host_lane
 from lostflops.graph.thread_loader import AHEAD, Batches, batches
-from lostflops.graph.thread_waits import Thread, found_late, waits
+from lostflops.graph.thread_waits import Thread, as_noticed, found_late, waits
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.modules import stretches as module_stretches
@@ -34,12 +34,13 @@ _LINES: Final = ("idle.python", "comm.wait", "comm.transfer", "idle.data")
 
 
 def thread_part(run: Run, record: Record, edges: Window) -> Part:
-    made, did = calls(run, record), spans(record)
+    did = spans(record)
+    thread = Thread(did.compute | did.data, *_begun(record), edges.start, edges.stop)
+    made = as_noticed(calls(run, record), thread)
     asked, handed = (
         np.where(made.asked >= 0, times[made.asked], made.start) if len(made) else made.start
         for times in (record.host.start, record.host.stop)
     )
-    thread = Thread(did.compute | did.data, *_begun(record), edges.start, edges.stop)
     waited = waits(made, handed, thread)
     seen = np.concatenate((asked, made.start, made.stop, edges.start, edges.stop))
     loaded = batches(record, int(seen.min()))

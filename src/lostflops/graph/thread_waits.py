@@ -53,7 +53,6 @@ class Thread:
 
 def waits(calls: Calls, handed: Ns, thread: Thread) -> list[Wait]:
     """In order of time. `handed` is when the op that asked for each call returned."""
-    calls = _as_noticed(calls, thread)
     found = list(_waited(calls, handed, thread))
     awaited = {call for wait in found for call in wait.calls}
     hidden = np.array([call for call in range(len(calls)) if call not in awaited], np.int64)
@@ -70,7 +69,7 @@ def found_late(calls: Calls, handed: Ns, thread: Thread, waited: list[Wait]) -> 
     )
 
 
-def _as_noticed(calls: Calls, thread: Thread) -> Calls:
+def as_noticed(calls: Calls, thread: Thread) -> Calls:
     """A worker tells that a reduction is done, and only then records its end: by that time the thread may have gone on.
     Such calls end with the wait."""
     exposed = Intervals.of(calls.start, calls.stop) - thread.busy
