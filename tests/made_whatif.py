@@ -50,6 +50,10 @@ def _compute(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     return Edited(retimed(graph, duration=scaled(graph.tasks.duration, rows, 1 / times(value, "compute"))), 0.0)
 
 
+def _twice(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    return Edited(_compute(graph, "0.5x", facts).graph, 0.0, (), {"microbatches": 2})
+
+
 def _never(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     raise NotApplicable("no loader was recorded")
 
@@ -66,6 +70,7 @@ CHANGES = (
     change("never", _never, "on"),
     change("untried", _compute),
 )
+LARGER_STEPS = (change("twice", _twice, "on"),)
 
 
 def disk_run(folder: Path, slower: int = 1) -> Path:

@@ -17,7 +17,7 @@ from lostflops.predict.predictions import stored
 from lostflops.predict.ranking import listing, ranking
 from lostflops.predict.whatif import whatif
 from lostflops.store.run import Run
-from made_whatif import CHANGES, STEP, disk_run, made, of
+from made_whatif import CHANGES, LARGER_STEPS, STEP, disk_run, made, of
 from memory_run import MemoryRun
 
 Start = Callable[..., Baseline]
@@ -135,6 +135,13 @@ def test_all_changes_by_gain(start: Start) -> None:
     assert told["not_applicable"] == [{"name": "never", "value": "on", "reason": "no loader was recorded"}]
     assert best == "compute=2x"
     assert "2 changes of 3 tried gain more than chance" in told["verdict"]
+
+
+def test_larger_steps_are_not_taken_for_slower_ones(start: Start) -> None:
+    """A step computes 160 instead of 80, and exchanges once."""
+    result, best = ranking(start(), LARGER_STEPS)
+    assert "With twice=on a step does the work of 2 recorded ones: 90 ns for each." in result.notes
+    assert best == ""
 
 
 def test_the_list_says_what_applies(start: Start) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.predict.answer import Answer, answer, edit
@@ -32,13 +32,14 @@ class _Tried:
     cost: str
     how: str
     notes: tuple[str, ...]
+    extra: Mapping[str, Any]
 
     @classmethod
     def of(cls, found: Answer) -> _Tried:
         (one,) = found.applied
         step = round(found.predicted), round(found.low), round(found.high)
         told = found.text, found.gain, found.gain_interval, step, found.is_clear
-        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes)
+        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra)
 
 
 def ranking(
@@ -62,7 +63,7 @@ def ranking(
         title="What if: every change that can be tried, each alone",
         verdict=_verdict(start, found),
         blocks=(_gains(found), _refused(refused), baseline_pairs(start)),
-        notes=("Gains of several changes do not add up: ask for them together, with several --change.",),
+        notes=tuple(_notes(found)),
     )
     return result, found[0].text if found and found[0].gain > 0 else ""
 
@@ -82,6 +83,14 @@ def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
     )
 
 
+def _notes(found: Sequence[_Tried]) -> Iterator[str]:
+    yield "Gains of several changes do not add up: ask for them together, with several --change."
+    for one in found:
+        if batches := one.extra.get("microbatches"):
+            each = format_ns(round(one.step[0] / batches))
+            yield f"With {one.text} a step does the work of {batches} recorded ones: {each} for each."
+
+
 def _gains(found: Sequence[_Tried]) -> Table:
     fields = (
         Field("change"),
@@ -95,7 +104,7 @@ def _gains(found: Sequence[_Tried]) -> Table:
         Field("how", shown=False),
     )
     rows = tuple((one.text, one.gain, *one.gain_interval, *one.step, one.cost, one.how) for one in found)
-    more = tuple({"notes": list(one.notes)} for one in found)
+    more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
     return Table("changes", "By gain", fields, rows, most_shown=MOST_SHOWN, more=more)
 
 
