@@ -16,6 +16,7 @@ from lostflops.predict.orders import Pass, Shape, recognised
 
 Codes = npt.NDArray[np.int64]
 _PLACE: Final = re.compile(r"stage (\d+) chunk (\d+)")
+_MOST: Final = 0.5
 _ENDS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 
 
@@ -86,7 +87,15 @@ def pipeline(graph: TaskGraph) -> Pipeline:
     medians = tuple(_median(graph, transfers & np.isin(tasks.name, ends[i : i + 2])) for i in (0, 2))
     schedule = recognised(recorded, shape)
     pause = _pauses(graph, rows, ranks)
-    return Pipeline(shape, schedule, ranks, steps, time, passes, transfers, (medians[0], medians[1]), pause)
+    ahead = _ahead(graph, passes, transfers & np.isin(tasks.name, ends[1::2]))
+    return Pipeline(shape, schedule, ranks, steps, time, passes, transfers, (medians[0], medians[1]), pause, ahead)
+
+
+def _ahead(graph: TaskGraph, passes: Flags, receives: Flags) -> bool:
+    """Whether receives wait for nothing that their stage computes."""
+    held = np.isin(graph.tasks.lane, np.unique(graph.tasks.lane[passes]))
+    held[graph.edges.dst] = True
+    return bool(receives.any()) and not held[receives].mean() > _MOST
 
 
 def _replicas(rank: Index, stage: Codes) -> Codes:

@@ -7,7 +7,7 @@ its last one stays, and so does what waits for it.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from lostflops.graph.tasks import (
     NONE,
     Because,
     Edges,
-    Flags,
     Index,
     Kind,
     LaneKind,
@@ -35,6 +34,7 @@ from lostflops.predict.change import NotApplicable
 from lostflops.predict.device_passes import reduced
 from lostflops.predict.orders import Shape, order
 from lostflops.predict.pipeline import Pipeline, has_passes, pipeline, spread
+from lostflops.predict.places import Places, Rows
 
 _NAMES: Final = (
     "forward-compute",
@@ -46,7 +46,6 @@ _NAMES: Final = (
 )
 _PASS, _RECV, _SEND = 0, 2, 4
 _ALLOWED: Final = 0.03
-Rows = dict[str, npt.NDArray[Any]]
 
 
 def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
@@ -80,7 +79,7 @@ def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: Shape) -> Tas
     new["computes"] = new["lane"] == 0
     new["lane"] = np.stack(lanes)[new["lane"], new["replica"], new["stage"]]
     kept = np.flatnonzero(~(made.passes | made.transfers))
-    places = _Places(graph, made, kept, new)
+    places = Places(graph, made, kept, new)
     graph, meeting = _with_transfers(graph, made, kept, new)
     tasks, graph = _tasks(graph, new, places)
     together = {
@@ -152,61 +151,6 @@ def _tiled(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np.float64])
     return result
 
 
-class _Places:
-    """Where tasks come to stand: kept ones before or behind the passes of their step, new ones between them. `order` is
-    of kept and new ones together; `old` and `new` are their new indices."""
-
-    def __init__(self, graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> None:
-        tasks, passes = graph.tasks, np.flatnonzero(made.passes)
-        self._stages = made.ranks.shape[1]
-        self._turns = made.steps.size
-        of_rank = np.full(int(graph.lanes.rank.max()) + 1, NONE)
-        of_rank[made.ranks.ravel()] = np.arange(made.ranks.size)
-        turn = np.searchsorted(made.steps, tasks.step)
-        self._block = of_rank[graph.rank] * self._turns + np.minimum(turn, self._turns - 1)
-        blocks = made.ranks.size * self._turns
-        first, last = np.full(blocks, len(tasks)), np.full(blocks, NONE)
-        np.minimum.at(first, self._block[passes], passes)
-        np.maximum.at(last, self._block[passes], passes)
-        self.first_pass, self.last_gap = first, tasks.gap[last]
-        behind = (kept > first[self._block[kept]]) & np.isin(tasks.lane[kept], np.unique(tasks.lane[passes]))
-        lane = np.concatenate((tasks.lane[kept], new["lane"]))
-        section = np.concatenate((np.where(behind, 2, 0), np.ones(new["lane"].size, np.int64)))
-        when = np.concatenate((turn[kept], new["turn"]))
-        self.order = np.lexsort((np.concatenate((kept, new["place"])), section, when, lane))
-        moved = np.empty(self.order.size, np.int64)
-        moved[self.order] = np.arange(self.order.size)
-        self.old = np.full(len(tasks), NONE, np.int64)
-        self.old[kept], self.new = moved[: kept.size], moved[kept.size :]
-        own = new["computes"]
-        block = (new["replica"] * self._stages + new["stage"]) * self._turns + new["turn"]
-        self.block = block
-        self._begin, self._end = np.full(blocks, self.order.size), np.full(blocks, NONE)
-        np.minimum.at(self._begin, block[own], self.new[own])
-        np.maximum.at(self._end, block[own], self.new[own])
-
-    def begun(self, tasks: Index) -> Index:
-        """New indices; of passes and transfers that of the first pass of their step."""
-        return self._told(tasks, self._begin)
-
-    def ended(self, tasks: Index) -> Index:
-        return self._told(tasks, self._end)
-
-    def is_last(self, new: Rows) -> Flags:
-        last: Flags = (self._end[self.block] == self.new) & new["computes"]
-        return last
-
-    def is_first(self, tasks: Index) -> Flags:
-        """Of old tasks: the first pass of its step."""
-        first: Flags = self.first_pass[self._block[tasks]] == tasks
-        return first
-
-    def _told(self, tasks: Index, edge: Ns) -> Index:
-        place = np.where(self.old[tasks] >= 0, self.old[tasks], edge[self._block[tasks]])
-        told: Index = np.where(tasks >= 0, place, NONE).astype(np.int32)
-        return told
-
-
 def _with_transfers(graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> tuple[TaskGraph, Index]:
     """The graph with the meetings that are left and the new ones, and the meeting of each task, kept ones first."""
     graph, (op, group) = with_words(graph, "send", "")
@@ -231,7 +175,7 @@ def _with_transfers(graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> tu
     return graph, np.concatenate((own.ravel() - alone, of_new)).astype(np.int32)
 
 
-def _tasks(graph: TaskGraph, new: Rows, places: _Places) -> tuple[Tasks, TaskGraph]:
+def _tasks(graph: TaskGraph, new: Rows, places: Places) -> tuple[Tasks, TaskGraph]:
     stages, chunks = int(new["stage"].max()) + 1, int(new["chunk"].max()) + 1
     texts = [f"stage {stage} chunk {chunk}" for stage in range(stages) for chunk in range(chunks)]
     graph, words = with_words(graph, *_NAMES, *texts)
@@ -256,7 +200,7 @@ def _tasks(graph: TaskGraph, new: Rows, places: _Places) -> tuple[Tasks, TaskGra
     return tasks, graph
 
 
-def _edges(old: Edges, new: Rows, places: _Places) -> Edges:
+def _edges(old: Edges, new: Rows, places: Places) -> Edges:
     """Those between kept tasks; what waited for a pass waits for the last, what held the first one back still does."""
     src, dst = places.old[old.src] >= 0, places.old[old.dst] >= 0
     stays = dst | (src & places.is_first(old.dst))

@@ -18,7 +18,7 @@ from lostflops.predict.orders import Shape
 from lostflops.predict.pipeline import pipeline
 from lostflops.predict.relaid import relaid
 from lostflops.store.run import Run
-from lostflops.testing import Straggler, SyntheticCluster
+from lostflops.testing import Straggler, SyntheticCluster, store
 
 NOTHING = Facts(None)
 MS = 1e6
@@ -76,6 +76,14 @@ def test_passes_that_do_not_make_up_their_step_are_refused(tmp_path):
     cluster = SyntheticCluster(ranks=8, pipeline_parallel=2, tensor_parallel=2, microbatches=4, steps=4, seed=1)
     with pytest.raises(NotApplicable, match=r"miss its step by .*: cannot tell"):
         error(cluster, CHANGE, "gpipe", tmp_path)
+
+
+def test_a_change_of_a_change_receives_as_the_trace_did(tmp_path):
+    cluster = SyntheticCluster(ranks=2, pipeline_parallel=2, microbatches=4, steps=2, seed=1)
+    with Run.open(store(cluster.generate(), tmp_path / "run", host_names=True)) as run:
+        made = build(run)
+    back = CHANGE.apply(CHANGE.apply(made, "gpipe", NOTHING).graph, "1f1b", NOTHING)
+    assert replay(back.graph).mean_step == pytest.approx(replay(made).mean_step, rel=0.002)
 
 
 def test_what_cannot_be(tmp_path):

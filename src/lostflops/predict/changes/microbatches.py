@@ -15,7 +15,8 @@ _DOUBT: Final = 0.3
 
 
 def _how(value: str) -> str:
-    return f"Megatron: --micro-batch-size of the batch / {value}; torch.distributed.pipelining: n_microbatches={value}"
+    size = f"Megatron: --micro-batch-size of a replica's batch / {value}"
+    return f"{size}; torch.distributed.pipelining: n_microbatches={value}"
 
 
 def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
