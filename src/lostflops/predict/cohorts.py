@@ -13,33 +13,38 @@ from lostflops.predict.selecting import between_ranks
 
 
 def cohorts(graph: TaskGraph) -> list[list[int]]:
-    """Ranks that are joined by collectives. Two that send to each other are neighbours of a pipeline, so a collective
-    that both attend joins nobody."""
-    ranks = graph.ranks
-    place = {rank: at for at, rank in enumerate(ranks)}
-    label = np.arange(len(ranks))
-    sent = between_ranks(graph)
+    """Ranks that are joined by collectives. Ranks that send to each other, directly or through others, are stages of
+    one pipeline, so a collective that two of them attend joins nobody."""
     groups = _members(graph)
-    pairs = {group for group, meeting in groups.items() if sent[meeting] and len(group) == 2}
-    for group, meeting in groups.items():
-        if sent[meeting] or any(set(pair) <= set(group) for pair in pairs):
-            continue
-        own = label[[place[rank] for rank in group]]
+    stages = _joined(graph.ranks, [group for group, is_sent in groups if is_sent])
+    pipeline = {rank: at for at, ranks in enumerate(stages) for rank in ranks}
+    alike = [
+        group for group, is_sent in groups if not is_sent and len({pipeline[rank] for rank in group}) == len(group)
+    ]
+    return _joined(graph.ranks, alike)
+
+
+def _joined(ranks: tuple[int, ...], groups: list[tuple[int, ...]]) -> list[list[int]]:
+    """Ranks that groups join, directly or through others.
+
+    >>> _joined((0, 1, 2, 3), [(0, 2), (2, 3)])
+    [[0, 2, 3], [1]]
+    """
+    label = np.arange(len(ranks))
+    for group in groups:
+        own = label[np.searchsorted(ranks, group)]
         label[np.isin(label, own)] = own.min()
     return [[ranks[at] for at in np.flatnonzero(label == one).tolist()] for one in np.unique(label).tolist()]
 
 
-def _members(graph: TaskGraph) -> dict[tuple[int, ...], int]:
-    """Sets of ranks that meet, each with one of its meetings; who sends is told from who meets."""
+def _members(graph: TaskGraph) -> list[tuple[tuple[int, ...], bool]]:
+    """Sets of ranks that meet, each with whether one sends to the other."""
     rows = np.flatnonzero(graph.tasks.meeting >= 0)
     pairs = np.unique(np.stack((graph.tasks.meeting[rows], graph.rank[rows]), axis=1), axis=0)
     begins = np.flatnonzero(np.diff(pairs[:, 0], prepend=-1))
-    sent = between_ranks(graph)
-    found: dict[tuple[tuple[int, ...], bool], int] = {}
-    for meeting, ranks in zip(pairs[begins, 0].tolist(), np.split(pairs[:, 1], begins[1:]), strict=True):
-        found.setdefault((tuple(ranks.tolist()), bool(sent[meeting])), meeting)
-    both = {group for group, is_sent in found if is_sent}
-    return {group: meeting for (group, is_sent), meeting in found.items() if is_sent or group not in both}
+    attended = np.split(pairs[:, 1], begins[1:]) if begins.size else []
+    sent = between_ranks(graph)[pairs[begins, 0]].tolist()
+    return list(dict.fromkeys(zip((tuple(ranks.tolist()) for ranks in attended), sent, strict=True)))
 
 
 def alone(graph: TaskGraph) -> TaskGraph:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lostflops.graph.editing import removed, retimed
 from lostflops.graph.tasks import NONE, Flags, Kind, LaneKind, Ns, TaskGraph
-from lostflops.predict.selecting import launchers, on_lanes
+from lostflops.predict.selecting import launchers, numbered, on_lanes
 
 _HALF: Final = 0.5
 Rows = npt.NDArray[Any]
@@ -94,18 +94,11 @@ class _Table:
         return found
 
 
-def _numbered(*columns: Rows) -> Rows:
-    """A number from 0 for each distinct row."""
-    if not columns[0].size:
-        return np.zeros(0, np.int64)
-    return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
-
-
 def _groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
     """Tasks of one step on lanes of one name between the same two collectives, over all ranks."""
     lane = graph.tasks.lane[rows]
     role = np.where(graph.lanes.kind[lane] == LaneKind.HOST, NONE, graph.lanes.name[lane])
-    return _numbered(graph.tasks.step[rows], role, _segments(graph, ranks)[rows])
+    return numbered(graph.tasks.step[rows], role, _segments(graph, ranks)[rows])
 
 
 def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
@@ -115,7 +108,7 @@ def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
     comm = np.flatnonzero((graph.tasks.meeting >= 0) & np.isin(graph.rank, ranks))
     calls = np.where(host[comm], comm, caller[comm])
     comm, calls = comm[calls >= 0], calls[calls >= 0]
-    of_pair = _numbered(graph.tasks.step[calls], graph.rank[calls])
+    of_pair = numbered(graph.tasks.step[calls], graph.rank[calls])
     steps = np.unique(graph.tasks.step[calls]).size
     counts = np.bincount(of_pair, minlength=steps * len(ranks)).reshape(-1, len(ranks)) if of_pair.size else of_pair
     if of_pair.size and (counts.size != steps * len(ranks) or bool((counts != counts[:, :1]).any())):
@@ -138,20 +131,20 @@ def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
 def _keys(graph: TaskGraph, rows: Rows, group: Rows) -> Rows:
     """The same task on all ranks: by its place in a group that is as large on all that have it, else by its name and
     how often that came before."""
-    sizes = np.bincount(_numbered(group, graph.rank[rows]))
-    each = np.unique(np.stack((group, graph.rank[rows]), axis=1), axis=0)[:, 0] if rows.size else group
+    sizes = np.bincount(numbered(group, graph.rank[rows]))
+    each = group[np.unique(numbered(group, graph.rank[rows]), return_index=True)[1]]
     least, most = np.full(group.max(initial=-1) + 1, np.iinfo(np.int64).max), np.zeros(group.max(initial=-1) + 1)
     np.minimum.at(least, each, sizes)
     np.maximum.at(most, each, sizes)
     name = np.where((least == most)[group], NONE, graph.tasks.name[rows])
-    named = _numbered(group, name)
+    named = numbered(group, name)
     order = np.lexsort((np.arange(rows.size), graph.rank[rows], named))
     fresh = np.ones(rows.size, np.bool_)
     fresh[1:] = (np.diff(named[order]) != 0) | (np.diff(graph.rank[rows][order]) != 0)
     since = np.maximum.accumulate(np.where(fresh, np.arange(rows.size), 0)) if rows.size else fresh
     occurrence = np.empty(rows.size, np.int64)
     occurrence[order] = np.arange(rows.size) - since
-    return _numbered(named, occurrence)
+    return numbered(named, occurrence)
 
 
 def _begun(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:

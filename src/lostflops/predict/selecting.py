@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.graph.tasks import NONE, Because, Flags, Index, Kind, LaneKind, TaskGraph
@@ -12,6 +13,19 @@ from lostflops.ledger.lines import LINES
 
 POINT_TO_POINT: Final = ("send", "recv", "send_recv")
 _PAIR: Final = 2
+
+
+def numbered(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """A number from 0 for each distinct row.
+
+    >>> numbered(np.array([5, 5, 3]), np.array([1, 2, 1])).tolist()
+    [1, 2, 0]
+    """
+    code = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        values, which = np.unique(column, return_inverse=True)
+        code = np.unique(code * max(values.size, 1) + which, return_inverse=True)[1]
+    return code.astype(np.int64)
 
 
 def on_lanes(graph: TaskGraph, kind: LaneKind) -> Flags:

@@ -27,7 +27,10 @@ MATMUL_KERNEL = "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT"
 ELEMENTWISE_KERNEL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16> >(int, std::array)"
 )
-FOREACH_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<float> >()"
+FOREACH_KERNELS = tuple(
+    f"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<{functor}<float> >()"
+    for functor in ("BinaryOpScalarFunctor_", "TernaryOpScalarFunctor_", "PointwiseOpScalarFunctor_", "UnaryOpFunctor_")
+)
 OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
 
 _CALLS = {
@@ -177,10 +180,10 @@ class TrainingLoop:
         self._buckets = []
         group, sharding = self._place.data, self._cluster.sharding
         parts = len(group.ranks) if group is not None and sharding else 1
-        for _ in range(model.optimizer_kernels):
-            op, kernel = (
-                ("aten::_fused_adamw_", OPTIMIZER_KERNEL) if model.fused else ("aten::_foreach_add_", FOREACH_KERNEL)
-            )
+        for number in range(model.optimizer_kernels):
+            op, kernel = "aten::_fused_adamw_", OPTIMIZER_KERNEL
+            if not model.fused:
+                op, kernel = "aten::_foreach_add_", FOREACH_KERNELS[number % len(FOREACH_KERNELS)]
             self._launch(op, kernel, self._noisy(model.optimizer_duration // parts), None)
         if not model.fused:
             self._host.annotate("Optimizer.step#AdamW.step", started)

@@ -14,6 +14,8 @@ from lostflops.predict.selecting import on_lanes, on_line
 from lostflops.predict.values import one_of
 
 _DOUBT: Final = 0.2
+_STALL: Final = 1_000_000
+"""What takes so long is no dispatch of an op."""
 _DISPATCH: Final = (Kind.HOST, Kind.LAUNCH)
 
 
@@ -26,7 +28,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if not launching.any():
         raise NotApplicable("nothing is launched: CUDA graphs are for work on a device")
     first = _first_of_steps(graph, launching)
-    cheap = host & np.isin(tasks.kind, _DISPATCH) & on_line(graph, "idle.host") & ~first
+    cheap = host & np.isin(tasks.kind, _DISPATCH) & on_line(graph, "idle.host") & ~first & (tasks.duration < _STALL)
     duration, gap = tasks.duration.copy(), tasks.gap.copy()
     duration[cheap] = 0
     following = np.zeros(len(tasks), np.bool_)

@@ -10,6 +10,7 @@ import numpy as np
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, Ns, TaskGraph
 from lostflops.ledger.phases import OPTIMIZER
+from lostflops.ledger.work import MATMUL_CLASSES
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.selecting import launchers, names_with, of_class, on_lanes
 from lostflops.predict.values import one_of
@@ -18,6 +19,11 @@ _PASSES: Final = 7 / 20
 """Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by
 op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
 denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
+_FEW: Final = 2
+"""Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
+_SOME: Final = 0.1
+_STALL: Final = 1_000_000
+"""What takes so long on the host is not the optimizer's."""
 _DOUBT: Final = 0.5
 
 
@@ -30,8 +36,14 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     fused = names_with(graph, "fused") & kernels
     if graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2:
         raise NotApplicable("the optimizer is fused already")
+    if (
+        graph.tasks.duration[kernels & of_class(graph, *MATMUL_CLASSES)].sum()
+        > _SOME * graph.tasks.duration[kernels].sum()
+    ):
+        raise NotApplicable("the optimizer multiplies matrices, as Muon and Shampoo do: none of these has a fused form")
     host = on_lanes(graph, LaneKind.HOST)
-    duration = scaled(graph.tasks.duration, kernels, _PASSES)
+    passes = np.unique(graph.tasks.name[kernels]).size
+    duration = scaled(graph.tasks.duration, kernels, _PASSES if passes > _FEW else 1.0)
     gap = graph.tasks.gap.copy()
     rows = np.flatnonzero(_dispatches(graph, kernels))
     begins = _begins(graph, rows)
@@ -66,6 +78,7 @@ def _updates(graph: TaskGraph) -> Flags:
 def _dispatches(graph: TaskGraph, kernels: Flags) -> Flags:
     """What the host does for an update: tasks of the phase, and launches of its kernels."""
     host = on_lanes(graph, LaneKind.HOST) & ~np.isin(graph.tasks.kind, (Kind.SYNC, Kind.DATA, Kind.MARK, Kind.COMM))
+    host &= (graph.tasks.duration < _STALL) | (graph.tasks.kind == Kind.KERNEL)
     launches = np.zeros(len(graph.tasks), np.bool_)
     caller = launchers(graph)[kernels]
     launches[caller[caller >= 0]] = True

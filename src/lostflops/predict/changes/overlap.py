@@ -24,7 +24,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     hidden = comm & ~sent[graph.tasks.meeting]
     changed = retimed(graph, transfer=np.where(sent, 0, graph.meetings.transfer))
     changed, hidden = _apart(changed, hidden)
-    leaving = hidden[changed.edges.src] & ~hidden[changed.edges.dst]
+    # What came before the first step lets it begin where the recording found it.
+    leaving = (hidden & (changed.tasks.step >= 0))[changed.edges.src] & ~hidden[changed.edges.dst]
     changed = _ended(without_edges(changed, leaving), hidden)
     notes = [
         "A bound, not a forecast: nothing waits for a collective, and a step lasts as long as the longer of the two."
@@ -73,7 +74,7 @@ def _apart(graph: TaskGraph, hidden: Flags) -> tuple[TaskGraph, Flags]:
 def _ended(graph: TaskGraph, hidden: Flags) -> TaskGraph:
     """The last step of a rank whose steps are told by marks ends no earlier than its communication."""
     steps, tasks = graph.steps, graph.tasks
-    told = np.flatnonzero(steps.last >= 0)
+    told = np.flatnonzero((steps.last >= 0) & (tasks.kind[steps.last] == Kind.MARK))
     final = dict(zip(steps.rank[told].tolist(), steps.last[told].tolist(), strict=True))
     rows = np.flatnonzero(hidden & (tasks.step >= 0) & np.isin(graph.rank, list(final)))
     last = rows[np.append(np.diff(tasks.lane[rows]) != 0, True)] if rows.size else rows

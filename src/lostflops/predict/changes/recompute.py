@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.editing import retimed
-from lostflops.graph.tasks import DEVICE_KINDS, Flags, Kind, LaneKind, Ns, TaskGraph
+from lostflops.graph.tasks import DEVICE_KINDS, Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import on_lanes
+from lostflops.predict.selecting import numbered, on_lanes
 from lostflops.predict.values import one_of
 
 _DOUBT: Final = 0.2
@@ -53,8 +53,8 @@ def _grown(graph: TaskGraph, times: npt.NDArray[np.float64], rows: Flags, share:
     """Backward of each layer with so much of the layer's forward, by rank and step; forward of layers whose backward is
     not told goes to all of it."""
     tasks = graph.tasks
-    pair = _numbered(graph.rank, tasks.step)
-    layer = _numbered(pair, tasks.layer)
+    pair = numbered(graph.rank, tasks.step)
+    layer = numbered(pair, tasks.layer)
     forward, backward = rows & (tasks.phase == FORWARD), rows & (tasks.phase == BACKWARD)
     ahead = np.bincount(layer, np.where(forward, times, 0))
     behind = np.bincount(layer, np.where(backward, times, 0))
@@ -65,11 +65,6 @@ def _grown(graph: TaskGraph, times: npt.NDArray[np.float64], rows: Flags, share:
     more = own[layer] + (rest / np.where(whole > 0, whole, 1))[pair]
     grown: npt.NDArray[np.float64] = np.where(backward, times * np.maximum(1 + share * more, 0), times)
     return grown
-
-
-def _numbered(*columns: npt.NDArray[Any]) -> Ns:
-    found: Ns = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
-    return found
 
 
 def _notes(value: str, share: float) -> tuple[str, ...]:

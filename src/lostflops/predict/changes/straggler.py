@@ -20,6 +20,8 @@ IN_ONE_STEP: Final = 0.15
 """Share of a step, where it does so in that step alone."""
 _ABOVE_OTHERS: Final = 3.0
 """Times what the others of the cohort typically differ by."""
+_FEW: Final = 4
+"""One rank of so many may be late in single steps."""
 _DOUBT: Final = 0.1
 _REMOVED: Final = "removed"
 
@@ -62,8 +64,8 @@ def _late(graph: TaskGraph, kinds: list[list[int]]) -> set[int]:
         excess = np.nan_to_num(excess)
         always = [at for at in range(len(kind)) if _always_late(excess, at, step)]
         once = [at for at in range(len(kind)) if _late_once(excess, at, step)]
-        # Where most are late now and then, nobody is: it is how steps of this job differ.
-        late = {*always, *once} if 2 * len({*always, *once}) <= len(kind) else always
+        # Where several are late now and then, nobody is: it is how steps of this job differ.
+        late = {*always, *once} if len(once) <= max(1, len(kind) // _FEW) else always
         found |= {kind[at] for at in late}
     if not found:
         raise NotApplicable(
