@@ -60,8 +60,10 @@ def launchers(graph: TaskGraph) -> Index:
 
 
 def between_ranks(graph: TaskGraph) -> Flags:
-    """Meetings of a sender and a receiver; among more, kernels that send are those of an all-to-all."""
-    words = [graph.word(op) for op in POINT_TO_POINT]
+    """Meetings of a sender and a receiver; among more, kernels that send are those of an all-to-all. Of several ranks,
+    two that meet for what is not told are taken for such a pair."""
+    unknown = ("",) if len(graph.ranks) > _PAIR else ()
+    words = [graph.word(op) for op in (*POINT_TO_POINT, *unknown)]
     attended = np.bincount(graph.tasks.meeting[graph.tasks.meeting >= 0], minlength=len(graph.meetings))
     found: Flags = np.isin(graph.meetings.op, [word for word in words if word != NONE]) & (attended <= _PAIR)
     return found

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.editing import retimed
-from lostflops.graph.tasks import DEVICE_KINDS, Flags, Kind, LaneKind, TaskGraph
+from lostflops.graph.tasks import Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.selecting import numbered, on_lanes
@@ -18,6 +18,8 @@ _DOUBT: Final = 0.2
 _SOME: Final = 0.02
 """Share of the forward pass that has to be done again to speak of recomputation."""
 _ALL: Final = 0.9
+_STALL: Final = 1_000_000
+"""What takes so long on the host is no part of the pass, and not done again."""
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -34,14 +36,12 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         raise NotApplicable("backward does nothing of the forward pass again: activations are kept")
     share = 1 - (already or 0.0) if value == "on" else -(already or 0.0)
     duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
-    host = (
-        on_lanes(graph, LaneKind.HOST) & ~computes & ~np.isin(graph.tasks.kind, (Kind.SYNC, Kind.DATA, *DEVICE_KINDS))
-    )
+    host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (Kind.HOST, Kind.LAUNCH))
+    host &= graph.tasks.duration < _STALL
     changed = _grown(graph, duration, computes, share)
-    both = np.where(gap > 0, gap, 0)
     around = host | (on_lanes(graph, LaneKind.HOST) & computes)
-    took = _grown(graph, np.where(host, duration, 0) + np.where(around, both, 0), around, share)
-    old = np.where(host, duration, 0) + np.where(around, both, 0)
+    old = np.where(host, duration, 0) + np.where(around & (gap > 0), gap, 0)
+    took = _grown(graph, old, around, share)
     factor = np.divide(took, old, out=np.ones(took.size), where=old > 0)
     changed[host] = (duration * factor)[host]
     gap = np.where(around & (gap > 0), gap * factor, gap)
