@@ -22,6 +22,8 @@ from lostflops.predict.scaling.timeline import Timeline
 
 NARROW: Final = 4
 """Sizes that lie closer together than this, the largest over the smallest, are as good as one."""
+SMALL: Final = 65_536
+"""Of messages up to this size, in bytes, the time is latency for the most part."""
 MOST_LATENCY: Final = {"gloo": 1e6}
 """Of one message in ns, by backend."""
 _OTHER_LATENCY: Final = 2e4
@@ -61,7 +63,18 @@ class OwnTimes:
         if max(samples) < NARROW * min(samples):
             return proportional(samples, latency)
         pieces = fit(list(samples), list(samples.values())).pieces
+        if len(pieces) == 1 and min(samples) > SMALL:
+            pieces = (_plausible(pieces[0], latency, sqrt(min(samples) * max(samples))),)
         return Curve(tuple(_bounded(piece, latency, sqrt(min(samples) * max(samples))) for piece in pieces))
+
+
+def _plausible(piece: Piece, latency: float, centre: float) -> Piece:
+    """Large messages do not show latency: what a line has beyond what networks have is another thing, such as compute
+    beside the smaller ones. Its time at the middle stays."""
+    if piece.alpha.value <= latency:
+        return piece
+    rate = max(piece.at(centre) - latency, 0.0) / centre
+    return replace(piece, alpha=Constant(latency, 0.0, latency), beta=Constant(rate, piece.beta.low, rate))
 
 
 def _bounded(piece: Piece, latency: float, centre: float) -> Piece:
