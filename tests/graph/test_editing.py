@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from lostflops.graph.editing import inserted, removed, retimed, scaled, with_edges, with_lanes, with_meetings
+from lostflops.graph.editing import (
+    dropped,
+    in_order,
+    inserted,
+    rearranged,
+    removed,
+    retimed,
+    scaled,
+    with_edges,
+    with_lanes,
+    with_meetings,
+)
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind, Meetings, TaskGraph
 from tests.graph.tiny import L, M, T, graph, starts
@@ -76,3 +87,35 @@ def test_a_meeting_more():
     more, at, _ = inserted(wider, new, np.array([comm]))
     more.self_check()
     assert replay(more).stop[at].tolist() == [26 + 7 + 7]
+
+
+def test_inserted_at_the_end_of_one_lane_and_the_begin_of_the_next():
+    made = job()
+    new = made.tasks.take(np.array([row(made, "kernel"), row(made, "after")]))
+    changed, fresh, _ = inserted(made, new, np.array([-1, row(made, "after")]))
+    changed.self_check()
+    assert changed.tasks.lane[fresh].tolist() == [1, 0]
+
+
+def test_dropped_tasks_leave_no_trace():
+    made = job()
+    changed = dropped(made, np.array([row(made, "reduce"), row(made, "sync")]))
+    changed.self_check()
+    assert len(changed.meetings) == 0
+    assert starts(changed, replay(changed).start) == {"launch": 0, "after": 5, "kernel": 5}
+
+
+def test_turns_on_a_link_go_by_the_order_of_meetings():
+    lanes = [L(rank, LaneKind.STREAM, [T(name, 0, 0, Kind.COMM, name)]) for rank, name in enumerate("xy")]
+    made = graph(lanes, meetings={"x": M(7, link=0), "y": M(5, link=0)})
+    changed = in_order(made, np.array([1, 0]))
+    assert starts(changed, replay(changed).stop) == {"x": 12, "y": 5}
+
+
+def test_tasks_change_places():
+    made = job()
+    key = np.array([1, 0, 2, 3, 4])
+    changed = rearranged(made, made.tasks.lane, key)
+    names = [changed.words[name] for name in changed.tasks.name.tolist()]
+    assert names == ["sync", "launch", "after", "kernel", "reduce"]
+    assert changed.edges.src.tolist() == [1, 3]

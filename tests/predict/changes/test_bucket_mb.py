@@ -108,3 +108,18 @@ def test_a_stream_waits_for_launch_and_kernel():
     comm = replay(found).start[found.tasks.kind == Kind.COMM]
     assert comm.tolist() == [104, 104 + MIB + 10] * 2
     assert starts(made, replay(made).start)["c0"] == 204
+
+
+def test_who_went_on_early_waits_for_no_later_gradient():
+    """A wait for the first bucket that stands before the second is ready: merged, it must not wait for itself."""
+    lanes, edges, meetings = [], [], {"a": M(MIB + 10, size=MIB), "b": M(MIB + 10, size=MIB)}
+    for rank in (0, 1):
+        names = ("x", "early", "y", "wait")
+        host = [T(f"{name}{rank}", 100, kind=Kind.KERNEL, phase=BACKWARD) for name in names]
+        comm = [T(f"{name}{rank}", kind=Kind.COMM, meets=name, phase=BACKWARD) for name in ("a", "b")]
+        lanes += [L(rank, LaneKind.HOST, host), L(rank, LaneKind.COMM_THREAD, comm)]
+        edges += [(f"x{rank}", f"a{rank}"), (f"a{rank}", f"early{rank}"), (f"y{rank}", f"b{rank}")]
+        edges.append((f"b{rank}", f"wait{rank}"))
+    made = graph(lanes, edges, meetings, [(r, 0, f"x{r}", f"wait{r}") for r in (0, 1)])
+    found = CHANGE.apply(made, "2", facts(10.0, 1.0)).graph
+    assert replay(found).step_times.tolist() == [300 + 2 * MIB + 10 + 100] * 2
