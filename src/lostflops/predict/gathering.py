@@ -39,11 +39,12 @@ class Calls:
         main = [np.where(graph.lanes.rank == rank, busy, -1).argmax() for rank in graph.ranks]
         kernels = kernels[np.isin(tasks.lane[kernels], main)]
         self._kernels = kernels[np.argsort(self.at[kernels], kind="stable")]
+        self._called = self.at[self._kernels]
         self._rank = graph.rank
 
     def next_kernel(self, call: int) -> int:
         """The first kernel that a rank's host enqueues after a call, NONE where there is none."""
-        at = int(np.searchsorted(self.at[self._kernels], call, "right"))
+        at = int(np.searchsorted(self._called, call, "right"))
         if at == self._kernels.size or self._rank[self._kernels[at]] != self._rank[call]:
             return NONE
         return int(self._kernels[at])

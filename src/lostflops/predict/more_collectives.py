@@ -64,11 +64,12 @@ def with_collectives(graph: TaskGraph, extras: Sequence[Extra]) -> TaskGraph:
 
 def before_on_lane(graph: TaskGraph, rows: Rows) -> Rows:
     """The task before each on its lane, NONE at the begin."""
-    return np.where(graph.follows[rows], rows - 1, NONE)
+    lane, before = graph.tasks.lane, np.maximum(rows - 1, 0)
+    return np.where((rows > 0) & (lane[before] == lane[rows]), before, NONE)
 
 
 def after_on_lane(graph: TaskGraph, rows: Rows) -> Rows:
     """The task behind each on its lane, NONE at the end."""
-    last = len(graph.tasks) - 1
-    next_one = np.minimum(rows + 1, last)
-    return np.where((rows < last) & graph.follows[next_one], next_one, NONE)
+    lane, last = graph.tasks.lane, len(graph.tasks) - 1
+    behind = np.minimum(rows + 1, last)
+    return np.where((rows < last) & (lane[behind] == lane[rows]), behind, NONE)

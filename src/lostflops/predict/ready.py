@@ -59,7 +59,7 @@ def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float
     recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
     next; at 0 the backward pass begins."""
     tasks = graph.tasks
-    lane = np.arange(*np.searchsorted(tasks.lane, (held.lane, held.lane + 1)))
+    lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
     passes = lane[(tasks.step[lane] == step) & (tasks.phase[lane] == BACKWARD) & (lane <= held.src[0])]
     begin = int(passes[0]) if passes.size else int(held.src[0])
     rows = np.arange(begin, int(held.src[-1]) + 1)

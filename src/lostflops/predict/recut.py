@@ -75,7 +75,7 @@ class _Edges:
 def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> TaskGraph:
     inputs, edges = Inputs(graph), _Edges()
     out = np.argsort(graph.edges.src, kind="stable")
-    sources = graph.edges.src[out]
+    first = np.searchsorted(graph.edges.src[out], np.arange(len(graph.tasks) + 1))
     after: list[int] = []
     like: list[int] = []
     meeting: list[int] = []
@@ -94,7 +94,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
                 calling = np.unique(held.src[enqueuing[held.src]])
                 duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
             for new, old in zip(*(each.tolist() for each in plan.shared), strict=True):
-                for edge in out[np.searchsorted(sources, own[old]) : np.searchsorted(sources, own[old], "right")]:
+                for edge in out[first[own[old]] : first[own[old] + 1]]:
                     told, user = graph.edges, int(graph.edges.dst[edge])
                     # Who went on before the last of these gradients was ready did not wait for it.
                     if user > needs.get((int(graph.tasks.lane[user]), new), NONE):

@@ -7,7 +7,7 @@ once. Forward units go in the reverse order of buckets, and take so much of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +32,29 @@ class Passes(NamedTuple):
     optimizer: Rows
 
 
-def passes(graph: TaskGraph, rank: int, step: int) -> Passes:
+class Kernels:
+    """Compute tasks by rank and step."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        rows = np.flatnonzero((graph.tasks.kind == Kind.KERNEL) & (graph.tasks.step >= 0))
+        key = _pair(graph.rank[rows], graph.tasks.step[rows])
+        order = np.argsort(key, kind="stable")
+        self._graph, self._rows, self._key = graph, rows[order], key[order]
+
+    def passes(self, rank: int, step: int) -> Passes:
+        key = _pair(np.array([rank]), np.array([step]))[0]
+        rows = self._rows[np.searchsorted(self._key, key) : np.searchsorted(self._key, key, "right")]
+        if not rows.size:
+            raise NotApplicable(f"rank {rank} computed nothing in step {step}")
+        return _passes(self._graph, rows)
+
+
+def _pair(rank: npt.NDArray[Any], step: npt.NDArray[Any]) -> Rows:
+    return rank.astype(np.int64) << 32 | step.astype(np.int64)
+
+
+def _passes(graph: TaskGraph, rows: Rows) -> Passes:
     tasks = graph.tasks
-    rows = np.flatnonzero((graph.rank == rank) & (tasks.step == step) & (tasks.kind == Kind.KERNEL))
-    if not rows.size:
-        raise NotApplicable(f"rank {rank} computed nothing in step {step}")
     lane = np.bincount(tasks.lane[rows], tasks.duration[rows]).argmax()
     own = rows[tasks.lane[rows] == lane]
     updates = (tasks.phase[own] == OPTIMIZER) | (tasks.kernel_class[own] == _OPTIMIZER)
@@ -114,4 +132,4 @@ def after_step(graph: TaskGraph, one: Round, own: list[Passes], size: int, trans
 
 
 def ranks_of(graph: TaskGraph, one: Round) -> list[int]:
-    return [int(rank) for rank in graph.rank[one.tasks[:, 0]]]
+    return [int(rank) for rank in graph.lanes.rank[graph.tasks.lane[one.tasks[:, 0]]]]

@@ -20,7 +20,7 @@ from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.more_collectives import Extra, with_collectives
 from lostflops.predict.ready import Inputs
 from lostflops.predict.reductions import called, calls, reductions, rounds, sized
-from lostflops.predict.sharding import after_step, gathers, passes, ranks_of
+from lostflops.predict.sharding import Kernels, after_step, gathers, ranks_of
 from lostflops.predict.transfers import Transfers
 from lostflops.predict.values import one_of
 
@@ -41,9 +41,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     inputs, extras, updates = Inputs(graph), list[Extra](), list[tuple[np.ndarray, int]]()
     transfer, op = graph.meetings.transfer.copy(), graph.meetings.op.copy()
     graph, (scatter,) = with_words(graph, "reduce_scatter")
+    kernels = Kernels(graph)
     for one in found:
         prices.take(one)
-        own = [passes(graph, rank, one.step) for rank in ranks_of(graph, one)]
+        own = [kernels.passes(rank, one.step) for rank in ranks_of(graph, one)]
         whole = int(graph.meetings.size[one.meetings].sum())
         updates += [(each.optimizer, prices.call.ranks) for each in own]
         if stage > 1:
