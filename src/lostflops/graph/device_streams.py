@@ -97,7 +97,7 @@ def _latencies(made: Streams) -> tuple[Ns, Ns]:
         own = known & (made.kind == kind)
         if not own.any():
             continue
-        least = min(int(np.quantile(took[own], 0.01)), SOON)
+        least = min(int(np.quantile(took[own], 0.01, method="lower")), SOON)
         prompt = took[own & free & (took < least + 2 * SOON)]
         low[made.kind == kind] = least
         usual[made.kind == kind] = max(least, int(np.median(prompt))) if prompt.size else least
