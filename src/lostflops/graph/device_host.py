@@ -16,7 +16,7 @@ from lostflops.graph.tasks import Kind
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.nesting import Nest
-from lostflops.ledger.record import Codes, Flags, Ns, Record
+from lostflops.ledger.record import Codes, Flags, Ns, Record, distinct
 from lostflops.store.intervals import Intervals
 
 LONG: Final = 20_000
@@ -61,12 +61,12 @@ def host_tasks(record: Record) -> tuple[HostTasks, Codes]:
 
 def _leaves(record: Record) -> tuple[Codes, Codes]:
     host, device = record.host, record.device
-    launching = np.unique(device.launch[device.launch >= 0])
-    threads = np.union1d(np.unique(host.lane[launching]), [record.training_lane])
+    launching = np.flatnonzero(np.bincount(device.launch[device.launch >= 0]))
+    threads = sorted({*distinct(host.lane[launching]), record.training_lane} - {-1})
     owner = np.arange(host.start.size)
     found = []
     data = _waits_for_data(record, launching)
-    for thread in threads[threads >= 0].tolist():
+    for thread in threads:
         own = np.flatnonzero((host.lane == thread) & (((host.traits & (Trait.OP | Trait.RUNTIME)) != 0) | data))
         own = own[np.lexsort((-host.stop[own], host.start[own]))]
         whole = ((host.traits[own] & Trait.RUNTIME) != 0) | data[own]
@@ -107,7 +107,7 @@ def _covered(start: Ns, stop: Ns, whole: Flags) -> tuple[Flags, Codes]:
 def _lanes(record: Record, rows: Codes) -> Codes:
     """0 for the training thread and those that take turns with it, others behind."""
     host, lanes = record.host, np.zeros(rows.size, np.int64)
-    threads = [thread for thread in np.unique(host.lane[rows]).tolist() if thread != record.training_lane]
+    threads = [thread for thread in distinct(host.lane[rows]) if thread != record.training_lane]
     own = host.lane[rows] == record.training_lane
     busy = Intervals.of(host.start[rows[own]], host.stop[rows[own]])
     alone = 0
@@ -135,7 +135,7 @@ def _with_gaps(record: Record, made: HostTasks) -> HostTasks:
     same = made.lane[1:] == made.lane[:-1]
     at = np.flatnonzero(same & (made.start[1:] - made.stop[:-1] > LONG))
     start, stop = made.stop[at], made.start[at + 1]
-    host, threads = record.host, np.unique(made.thread).tolist()
+    host, threads = record.host, distinct(made.thread)
     middle = start + (stop - start) // 2
     line = np.full(at.size, LINES.index("idle.python"))
     kind = np.full(at.size, Kind.HOST)
@@ -161,7 +161,7 @@ def names_between(record: Record, made: HostTasks) -> Codes:
     name = np.where(made.row >= 0, host.name[made.row], -1)
     unnamed = np.flatnonzero(made.row < 0)
     middle = made.start[unnamed] + (made.stop[unnamed] - made.start[unnamed]) // 2
-    for thread in np.unique(made.thread[unnamed]).tolist():
+    for thread in distinct(made.thread[unnamed]):
         own = made.thread[unnamed] == thread
         ops = host.having(Trait.OP, [thread])
         around = Nest(host.start[ops], host.stop[ops]).innermost(middle[own])

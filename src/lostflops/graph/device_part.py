@@ -16,7 +16,7 @@ from lostflops.graph.tasks import NONE, Because, Edges, Kind, LaneKind, Tasks
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.parts import kernel_classes
 from lostflops.ledger.phases import phases_at
-from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record
+from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import Window
@@ -124,7 +124,7 @@ def _tasks(record: Record, made: Streams, syncs: Syncs, laid: _Laid, phase: Code
     names, layers, words = _words(record, names_between(record, host), row, laid.stands)
     event = np.where(host.row >= 0, record.host.event[host.row], NONE)
     tasks = Tasks(
-        _index(host.lane, streams_from + np.unique(made.lane[laid.place], return_inverse=True)[1]),
+        _index(host.lane, streams_from + _numbered(made.lane[laid.place])[1]),
         _small(host.kind, kind),
         _small(host.line, line),
         np.concatenate((host.stop - host.start, np.where(kind == Kind.COMM, 0, laid.stop - laid.start))),
@@ -170,13 +170,21 @@ def _words(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], tuple[str, ...]]:
     """Name and layer of each task, and the words that they are indices into."""
     code = np.concatenate((host_names, np.where(stands, -2, record.device.name[rows])))
-    used, name = np.unique(code, return_inverse=True)
-    words = [_UNNAMED[text] if text < 0 else record.names[text] for text in used.tolist()]
-    modules, place = np.unique(record.device.module[rows], return_inverse=True)
-    texts = [record.modules[module] for module in modules.tolist()]
+    used, name = _numbered(code + 2)
+    words = [_UNNAMED[text - 2] if text < 2 else record.names[text - 2] for text in used]
+    modules, place = _numbered(record.device.module[rows])
+    texts = [record.modules[module] for module in modules]
     coded = np.array([NONE if not text else len(words) + i for i, text in enumerate(texts)], np.int32)
     layer = np.concatenate((np.full(host_names.size, NONE, np.int32), coded[place]))
     return name.astype(np.int32), layer.astype(np.int32), (*words, *texts)
+
+
+def _numbered(codes: Codes) -> tuple[list[int], Codes]:
+    """The codes that occur, none of them negative, and the place of each among them."""
+    used = distinct(codes)
+    place = np.zeros(used[-1] + 1 if used else 0, np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[codes]
 
 
 def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:

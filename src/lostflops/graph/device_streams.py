@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record
+from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
 
 NEVER: Final = np.iinfo(np.int64).max
 SOON: Final = 20_000
@@ -93,7 +93,7 @@ def _latencies(made: Streams) -> tuple[Ns, Ns]:
     known = made.launch >= 0
     took = made.start - np.where(known, made.called, 0)
     free = made.called > np.where(made.before >= 0, made.stop[made.before], np.iinfo(np.int64).min)
-    for kind in np.unique(made.kind).tolist():
+    for kind in distinct(made.kind):
         own = known & (made.kind == kind)
         if not own.any():
             continue

@@ -14,7 +14,7 @@ import numpy as np
 
 from lostflops.graph.device_streams import SOON, Streams
 from lostflops.ledger.phases import BACKWARD
-from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record
+from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
 
 _ROUNDED: Final = 1_000
 """Old traces count whole microseconds."""
@@ -125,7 +125,7 @@ def _after_calls(record: Record, made: Streams, calls: Codes) -> Codes:
     """Kernels that are the next their thread launches after it told a stream to wait."""
     host, found = record.host, [np.empty(0, np.int64)]
     thread = np.where(made.launch >= 0, host.lane[made.launch], -1)
-    for lane in np.unique(host.lane[calls]).tolist():
+    for lane in distinct(host.lane[calls]):
         own = np.flatnonzero(thread == lane)
         own = own[np.argsort(made.called[own], kind="stable")]
         at = np.unique(np.searchsorted(made.called[own], host.start[calls[host.lane[calls] == lane]]))
