@@ -2,6 +2,7 @@
 
     python benchmarks/replay.py ../shared/traces --json numbers.json
     python benchmarks/replay.py --speed
+    python benchmarks/replay.py --speed --ranks 64 --layers 100 --steps 62
 
 For each set: the mean step as the ledger has it and as replayed, the error, that of the worst step, the median and the
 worst distance of a task's start from the recorded one (in shares of a step), and what the replayed step rests on that
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,15 @@ import numpy as np
 from lostflops import Run
 from lostflops.errors import UsageError
 from lostflops.graph.build import build
+from lostflops.graph.device_part import device_part
 from lostflops.graph.editing import retimed
+from lostflops.graph.join import join
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, TaskGraph
 from lostflops.ingest import ingest
 from lostflops.ledger.lines import LINES
+from lostflops.ledger.record import records
+from lostflops.ledger.windows import WindowKind, window
 
 SETS = {
     "modded-nanogpt 2025-12-11": "KellerJordan__modded-nanogpt/2025-12-11_NorMuonOptimsAndFixes/*.gz",
@@ -134,24 +140,27 @@ def accuracy(traces: Path) -> list[dict[str, Any]]:
     return found
 
 
-def speed(ranks: int, layers: int, steps: int) -> dict[str, Any]:
-    """A cluster whose ranks are as large as asked; made and ingested before the clock starts."""
+def speed(copies: int, layers: int, steps: int) -> dict[str, Any]:
+    """One rank of a cluster of two, read and built as often as there are copies, then joined and replayed: copies know
+    of no partner, so that their collectives are their own. Made and ingested before the clock starts."""
     from lostflops.testing import Model, SyntheticCluster, store  # noqa: PLC0415  only here
 
-    cluster = SyntheticCluster(ranks=ranks, steps=steps, model=Model(layers=layers, buckets=min(layers, 8)))
+    cluster = SyntheticCluster(ranks=2, steps=steps, model=Model(layers=layers, buckets=min(layers, 8)))
     with tempfile.TemporaryDirectory() as folder:
         stored = store(cluster.generate(), Path(folder) / "run")
         with Run.open(stored) as run:
-            events = run.sql("select count(*) from events").fetchall()[0][0]
             began = time.perf_counter()
-            graph = build(run)
+            parts = []
+            for rank in range(copies):
+                (record,) = records(run, [0])
+                parts.append(replace(device_part(run, record, window(record, WindowKind.STEPS)), rank=rank))
+            graph = join(run, parts)
             built = time.perf_counter()
     replay(graph)
     warm = time.perf_counter()
     replay(graph)
     return {
-        "ranks": ranks,
-        "events": events,
+        "ranks": copies,
         "tasks": len(graph.tasks),
         "edges": len(graph.edges),
         "build_s": built - began,
@@ -164,9 +173,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="?", help="folder of the public traces")
     parser.add_argument("--speed", action="store_true", help="time building and replaying a large synthetic graph")
-    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=1, help="copies of the synthetic rank")
     parser.add_argument("--layers", type=int, default=400)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=160, help="a million tasks with 400 layers")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     asked = parser.parse_args()
     found: Any = accuracy(asked.traces) if asked.traces else []
