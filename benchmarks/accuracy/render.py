@@ -39,7 +39,8 @@ def _machine(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         ", ".join((one["machine"], *(f"{name} {number}" for name, number in one["versions"].items())))
         for one in results
     }
-    yield f"Measured on {'; '.join(sorted(named))}. Compute and loading are sleeps; communication is real.\n"
+    if named:
+        yield f"Measured on {'; '.join(sorted(named))}. Compute and loading are sleeps; communication is real.\n"
 
 
 def _summary(results: Sequence[dict[str, Any]]) -> str:
