@@ -12,7 +12,7 @@ class Setting:
 
     flags: tuple[str, ...] = ()
     ranks: int = 2
-    mbit: int = 500
+    mbit: int = 250
     script: str = "job.py"
 
 
@@ -37,13 +37,13 @@ class Group:
     steps: int = 12
 
 
-_LARGE = ("--layers", "100", "--backward-ms", "400")
+_LARGE = ("--layers", "50", "--backward-ms", "400")
 _SMALL = ("--layers", "8")
 _UNEVEN = ("--layers", "2", "--forward-ms", "50", "--backward-ms", "50", "--jitter-ms", "200")
 
 
 def _bucket(size: int) -> Setting:
-    return Setting((*_LARGE, "--bucket-mb", str(size)), mbit=1000)
+    return Setting((*_LARGE, "--bucket-mb", str(size)), mbit=400)
 
 
 def _stale(steps: int) -> Setting:
@@ -66,31 +66,41 @@ _BUCKETS_BACK = Group(
     _bucket(5),
     (Experiment("bucket-5-to-25", "DDP buckets of 5 MB become 25 MB", ("bucket_mb=25",), _bucket(25)),),
 )
+_EXCHANGING = ("--layers", "16", "--bucket-mb", "5")
+
+
+def _exchanging(*flags: str, mbit: int = 250) -> Setting:
+    return Setting((*_EXCHANGING, *flags), mbit=mbit)
+
+
 _NETWORK = Group(
     "network",
-    Setting(),
+    _exchanging(),
     (
-        Experiment("bandwidth-halved", "links of 500 Mbit/s get 250", ("network.bandwidth=0.5x",), Setting(mbit=250)),
-        Experiment("bandwidth-doubled", "links of 500 Mbit/s get 1,000", ("network.bandwidth=2x",), Setting(mbit=1000)),
+        Experiment("bandwidth-halved", "250 Mbit/s become 125", ("network.bandwidth=0.5x",), _exchanging(mbit=125)),
+        Experiment("bandwidth-doubled", "250 Mbit/s become 500", ("network.bandwidth=2x",), _exchanging(mbit=500)),
         Experiment(
             "bucket-and-bandwidth",
-            "DDP buckets of 25 MB become 5 MB, and links of 500 Mbit/s get 1,000",
-            ("bucket_mb=5", "network.bandwidth=2x"),
-            Setting(("--bucket-mb", "5"), mbit=1000),
+            "DDP buckets of 5 MB become 10 MB, and 250 Mbit/s become 500",
+            ("bucket_mb=10", "network.bandwidth=2x"),
+            Setting(("--layers", "16", "--bucket-mb", "10"), mbit=500),
         ),
+    ),
+)
+_UPDATES = Group(
+    "updates",
+    _exchanging(),
+    (
         Experiment(
             "accumulate",
-            "gradients are reduced with every fourth microbatch (no_sync)",
+            "gradients are reduced with every fourth microbatch (`no_sync`)",
             ("accumulate=4",),
-            Setting(("--accumulate", "4")),
+            _exchanging("--accumulate", "4"),
             batches=4,
         ),
-        Experiment("zero-1", "ZeroRedundancyOptimizer instead of the optimizer", ("zero=1",), Setting(("--zero", "1"))),
+        Experiment("zero-1", "`ZeroRedundancyOptimizer`", ("zero=1",), _exchanging("--zero", "1")),
         Experiment(
-            "compression",
-            "gradients are reduced in fp16 (a hook of DDP)",
-            ("compression=fp16",),
-            Setting(("--compress",)),
+            "compression", "gradients are reduced in fp16 (a hook)", ("compression=fp16",), _exchanging("--compress")
         ),
     ),
 )
@@ -141,4 +151,14 @@ _STALE = Group(
     steps=30,
 )
 
-GROUPS: Final = (_BUCKETS, _BUCKETS_BACK, _NETWORK, _STRAGGLER, _LOADER, _SLOW_LOADER, _WORLD, _STALE)
+GROUPS: Final = (
+    _STRAGGLER,
+    _LOADER,
+    _SLOW_LOADER,
+    _STALE,
+    _NETWORK,
+    _UPDATES,
+    _WORLD,
+    _BUCKETS,
+    _BUCKETS_BACK,
+)
