@@ -70,9 +70,7 @@ def test_who_asks_at_once_waits_for_the_last_to_arrive_and_the_transfer(made):
     assert replay(graph).start.tolist() == graph.measured.start.tolist()
     assert graph.meetings.transfer.tolist() == [19 * MS]
     assert steps(with_transfers(graph, 2)) == [119, 119]
-    assert steps(with_compute(graph, 0.5, rank=0)) == [91, 100], (
-        "the other is as late as ever"
-    )
+    assert steps(with_compute(graph, 0.5, rank=0)) == [91, 100], "the other is as late as ever"
     assert steps(with_compute(graph, 1.2, rank=1)) == [110, 115.4]
 
 

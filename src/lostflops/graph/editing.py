@@ -40,13 +40,13 @@ def scaled(values: Ns, rows: Rows, factor: float | npt.NDArray[np.float64]) -> N
 
 def removed(graph: TaskGraph, rows: Rows) -> TaskGraph:
     """Without what these tasks take and wait for; what waits for them still stands behind what came before them on
-    their lane. Their recorded gaps go as well. Members of a meeting cannot be removed: their meeting is re-timed."""
+    their lane. Their recorded gaps go as well. Members of a meeting still meet: that is re-timed, or left."""
     gone = np.zeros(len(graph.tasks), np.bool_)
     gone[rows] = True
-    assert not bool((graph.tasks.meeting[gone] >= 0).any()), "who meets others cannot be removed"
     duration, gap = graph.tasks.duration.copy(), graph.tasks.gap.copy()
     duration[gone] = gap[gone] = 0
-    return without_edges(retimed(graph, duration=duration, gap=gap), gone[graph.edges.dst])
+    alone = gone & (graph.tasks.meeting < 0)
+    return without_edges(retimed(graph, duration=duration, gap=gap), alone[graph.edges.dst])
 
 
 def without_edges(graph: TaskGraph, rows: Rows) -> TaskGraph:

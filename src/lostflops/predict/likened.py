@@ -21,7 +21,7 @@ def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> Tas
     """Tasks of `late`, and gaps behind them, take no longer than the median of what they take on `others`; what fewer
     than half of the others do is gone. Between two collectives, what others do and a late rank does not is given back
     of what was taken away: it did the same in another way."""
-    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.kind != Kind.COMM))
+    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.meeting < 0))
     group = _groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
     is_late = np.isin(graph.rank[rows], late)
@@ -67,7 +67,7 @@ def _given_back(group: Rows, taken: Rows, lacking: npt.NDArray[np.float64]) -> n
 def _holding(graph: TaskGraph) -> Flags:
     """Tasks that others are held by: marks, and waits for collectives."""
     holds: Flags = graph.tasks.kind == Kind.MARK
-    holds[graph.edges.dst[graph.tasks.kind[graph.edges.src] == Kind.COMM]] = True
+    holds[graph.edges.dst[graph.tasks.meeting[graph.edges.src] >= 0]] = True
     return holds
 
 
