@@ -25,19 +25,11 @@ def graph(tmp_path_factory):
 
 
 @needs_traces
-@pytest.mark.slow
 def test_the_rank_that_sleeps_is_named(graph):
     assert CHANGE.apply(graph, "removed", Facts(times=None)).extra["ranks"] == [2]
 
 
 @needs_traces
-@pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    reason="predicts 230.5 ms, 5.4% above the 218.7 ms without the gaps: the others arrive at the all-to-all 996.0 to "
-    "997.7 ms before rank 2 does, not 1002.7, which is 6.0 of the 11.8 ms; and a stretch of each step that the graph "
-    "has as Python ends within 0.1 ms on all ranks, as a wait does: cut to the shortest it is 226.7 ms",
-)
 def test_steps_without_the_sleep(graph):
     measured = float(graph.steps.measured.mean()) / 1e6
     changed = replay(CHANGE.apply(graph, "removed", Facts(times=None)).graph)
