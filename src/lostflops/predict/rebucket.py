@@ -15,12 +15,14 @@ from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
 from lostflops.predict.recut import Plan, recut
 from lostflops.predict.reductions import Round, reductions, rounds, sized
+from lostflops.predict.sound import sound
 from lostflops.predict.transfers import Transfers
 from lostflops.units import format_bytes
 
 Rows = npt.NDArray[np.int64]
 MIB = 1024 * 1024
 _MOST_BUCKETS = 10_000
+_UNORDERED = "what the recorded reductions waited for is in another order on each lane: they cannot be cut anew"
 _SAME = 0.02
 """By which parameters and reduced bytes may differ to be the same."""
 
@@ -34,7 +36,7 @@ def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[fl
     plans = [_plan(graph, one, facts, limits) for one in found]
     if all(plan.same for plan in plans):
         raise AlreadySo("the buckets stay as they are: gradients of a step fill no other number of buckets")
-    changed = recut(graph, plans, transfers)
+    changed = sound(recut(graph, plans, transfers), _UNORDERED)
     before, after = (np.mean([getattr(plan, what).size for plan in plans]) for what in ("old", "new"))
     known = all(plan.known for plan in plans)
     notes = (

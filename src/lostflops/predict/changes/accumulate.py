@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.reductions import reductions
 from lostflops.predict.repeat import repeated
+from lostflops.predict.sound import sound
 from lostflops.predict.values import count
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+
+_INTERLEAVED: Final = (
+    "passes of the recorded steps are interleaved with other work, such as that of the next batch: "
+    "no microbatch can be put in front of them"
+)
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -18,7 +24,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     batches = count(value, "accumulate")
     if batches == 1:
         raise NotApplicable("accumulate=1 is a step of one microbatch, as recorded")
-    changed = repeated(graph, reductions(graph), batches - 1)
+    changed = sound(repeated(graph, reductions(graph), batches - 1), _INTERLEAVED)
     notes = (
         f"A step is one optimizer step of {batches} microbatches, each as large as a recorded step's.",
         "Microbatches before the last take what forward and backward pass and data took, and reduce nothing.",

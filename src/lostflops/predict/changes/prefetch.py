@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.gathering import Gathering, moved
+from lostflops.predict.sound import sound
 from lostflops.predict.values import count
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+
+_UNORDERED: Final = "other work of the recorded steps stands between all-gathers and their units: they cannot be moved"
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -27,7 +30,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         f"The run gathers {found.depth} units ahead, by what the host enqueued before its first kernel; now {wanted}.",
         "Memory for units that are gathered early, and waiting for it, is not counted.",
     )
-    return Edited(moved(graph, found, wanted), 0.3, notes, {"recorded_prefetch": found.depth})
+    changed = sound(moved(graph, found, wanted), _UNORDERED)
+    return Edited(changed, 0.3, notes, {"recorded_prefetch": found.depth})
 
 
 CHANGE: Final = Change(

@@ -21,12 +21,17 @@ from lostflops.predict.more_collectives import Extra, with_collectives
 from lostflops.predict.ready import Inputs
 from lostflops.predict.reductions import called, calls, reductions, rounds, sized
 from lostflops.predict.sharding import Kernels, after_step, gathers, ranks_of
+from lostflops.predict.sound import sound
 from lostflops.predict.transfers import Transfers
 from lostflops.predict.values import one_of
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
     from lostflops.predict.reductions import Call, Round
+
+_UNORDERED: Final = (
+    "passes of the recorded steps are interleaved with other work: parameters cannot be gathered for each"
+)
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -58,7 +63,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             price = prices.broadcasts(whole) if by_turns else prices.of("all_gather", whole)
             extras.append(after_step(graph, one, own, whole, price))
     changed = _updated(replace(graph, meetings=replace(graph.meetings, op=op)), updates, transfer)
-    return Edited(with_collectives(changed, extras), min(1.0, prices.doubt), _notes(graph, stage, prices))
+    changed = sound(with_collectives(changed, extras), _UNORDERED)
+    return Edited(changed, min(1.0, prices.doubt), _notes(graph, stage, prices))
 
 
 class _Prices:
