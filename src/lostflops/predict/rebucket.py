@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
 from lostflops.predict.recut import Plan, recut
-from lostflops.predict.reductions import Round, reductions, rounds, sized
+from lostflops.predict.reductions import Round, called, reductions, rounds, sized
 from lostflops.predict.sound import sound
 from lostflops.predict.transfers import Transfers
 from lostflops.units import format_bytes
@@ -29,7 +29,10 @@ _SAME = 0.02
 
 def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Edited:
     """`limits` gives the sizes of the first bucket and of the others from the recorded sizes of a round."""
-    found = rounds(graph, sized(graph, reductions(graph)))
+    reduced = reductions(graph) & called(graph, "all_reduce")
+    if not reduced.any():
+        raise NotApplicable("gradients are reduced and scattered, not in DDP's buckets")
+    found = rounds(graph, sized(graph, reduced))
     if not found:
         raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
     transfers = Transfers.of(graph, facts)

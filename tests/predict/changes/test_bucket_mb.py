@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from tests.graph.tiny import L, M, T, graph, starts
 
+from lostflops.graph.editing import with_words
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.ledger.phases import BACKWARD, FORWARD
@@ -74,16 +78,8 @@ def test_the_level_is_the_runs_own():
     """Transfers of the run take three times what the costs say."""
     before = job((1, 3))
     slow = before.meetings.transfer * 3
-    found = CHANGE.apply(type(before)(**{**_columns(before), "meetings": _with(before.meetings, slow)}), "100", COSTS)
+    found = CHANGE.apply(replace(before, meetings=replace(before.meetings, transfer=slow)), "100", COSTS)
     assert found.graph.meetings.transfer.tolist() == [round((4 * MIB + 10) * 3)]
-
-
-def _columns(made):
-    return {name: getattr(made, name) for name in made.__dataclass_fields__}
-
-
-def _with(meetings, transfer):
-    return type(meetings)(**{**_columns(meetings), "transfer": transfer})
 
 
 def test_nothing_reduced_is_refused():
@@ -123,3 +119,11 @@ def test_who_went_on_early_waits_for_no_later_gradient():
     made = graph(lanes, edges, meetings, [(r, 0, f"x{r}", f"wait{r}") for r in (0, 1)])
     found = CHANGE.apply(made, "2", facts(10.0, 1.0)).graph
     assert replay(found).step_times.tolist() == [300 + 2 * MIB + 10 + 100] * 2
+
+
+def test_sharded_gradients_have_no_buckets():
+    made = job((1, 3))
+    sharded = with_words(made, "reduce_scatter")[0]
+    op = np.full(len(made.meetings), sharded.word("reduce_scatter"), np.int32)
+    with pytest.raises(NotApplicable, match="scattered"):
+        CHANGE.apply(replace(sharded, meetings=replace(made.meetings, op=op)), "1", COSTS)

@@ -45,3 +45,8 @@ def _halves():
 def test_values_are_whole_numbers():
     with pytest.raises(UsageError):
         CHANGE.apply(job(lambda *_: 50), "2.5", facts())
+
+
+def test_as_many_as_there_are():
+    with pytest.raises(UsageError, match="itself"):
+        CHANGE.apply(job(lambda *_: 50), "2", facts())

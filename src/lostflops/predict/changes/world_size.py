@@ -82,8 +82,9 @@ def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, Group]:
         grows = Growing(facts.layout)
         found = {group: facts.layout.at(word, ranks) for group, word in words.items() if grows(word)}
     else:
-        found = {}
-        world = len(graph.ranks)
+        found, world = {}, len(graph.ranks)
+        if ranks == world:
+            raise UsageError(f"the run has {ranks} ranks itself: give another number")
         for group in words:
             own = graph.meetings.group == group
             if bool((graph.meetings.ranks[own] == world).all()) and world > 1:
