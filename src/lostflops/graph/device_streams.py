@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
+from lostflops.ledger.record import COMM, KERNEL, MEMCPY, Codes, Flags, Ns, Record, distinct
 
 NEVER: Final = np.iinfo(np.int64).max
 SOON: Final = 20_000
@@ -25,9 +25,9 @@ _UNTYPICAL: Final = 1_500
 class Streams:
     """Device rows in the order of their streams, `row` each; all other columns are in that order.
 
-    `called` is when it was launched, or by when at the latest where that was not recorded; `before` the place before
-    it on its stream, -1 for none; `gap` what its stream needs after the one before; `delay` what its launch needs;
-    `queued` that its launch had arrived when the one before it ended.
+    `kind` counts memsets as copies; `called` is when it was launched, or by when at the latest where that was not
+    recorded; `before` the place before it on its stream, -1 for none; `queued` that its launch had arrived when the one
+    before it ended.
     """
 
     row: Codes
@@ -63,7 +63,7 @@ def streams(record: Record) -> Streams:
     before = np.arange(row.size, dtype=np.int64) - 1
     before[:1] = -1
     before[1:][lane[1:] != lane[:-1]] = -1
-    kind = np.where(device.kind[row] == COMM, COMM, np.where(device.kind[row] == KERNEL, KERNEL, 2))
+    kind = np.where(device.kind[row] == COMM, COMM, np.where(device.kind[row] == KERNEL, KERNEL, MEMCPY))
     made = Streams(
         row,
         lane,
