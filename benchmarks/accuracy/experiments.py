@@ -121,11 +121,11 @@ _STRAGGLER = Group(
 def _loader(name: str, load_ms: int, what: str) -> Group:
     flags = (*_SMALL, "--load-ms", str(load_ms))
     changed = Setting((*flags, "--workers", "2"))
-    return Group(name, Setting(flags), (Experiment(name, what, ("data=2",), changed),))
+    return Group(name, Setting(flags), (Experiment(name, what, ("data=2",), changed),), steps=10)
 
 
 _LOADER = _loader("loader", 150, "batches that take 150 ms are loaded by 2 workers instead of none")
-_SLOW_LOADER = _loader("loader-bound", 900, "batches that take 900 ms, longer than 2 workers can hide, get 2 workers")
+_SLOW_LOADER = _loader("loader-bound", 1500, "batches of 1,500 ms, longer than 2 workers can hide, get 2 workers")
 _WORLD = Group(
     "world",
     Setting(("--layers", "16")),
@@ -133,17 +133,36 @@ _WORLD = Group(
 )
 _STALE = Group(
     "staleness",
-    Setting(_UNEVEN, ranks=3, mbit=1000),
+    _stale(0),
     (
         Experiment(
             "staleness-2",
-            "3 ranks that are late by chance, with a parameter server that lets them be 2 steps apart",
+            "a parameter server lets 3 ranks that are late by chance be 2 steps apart",
             ("staleness=2",),
             _stale(2),
         ),
         Experiment(
             "staleness-unbounded",
-            "3 ranks that are late by chance, with a parameter server that makes nobody wait",
+            "a parameter server makes none of 3 ranks that are late by chance wait",
+            ("staleness=unbounded",),
+            _stale(1_000_000),
+        ),
+    ),
+    steps=30,
+)
+_SERVER = Group(
+    "server",
+    Setting(_UNEVEN, ranks=3, mbit=1000),
+    (
+        Experiment(
+            "server-2",
+            "DDP of 3 ranks that are late by chance becomes a parameter server that lets them be 2 steps apart",
+            ("staleness=2",),
+            _stale(2),
+        ),
+        Experiment(
+            "server-unbounded",
+            "DDP of 3 ranks that are late by chance becomes a parameter server that makes none wait",
             ("staleness=unbounded",),
             _stale(1_000_000),
         ),
@@ -156,6 +175,7 @@ GROUPS: Final = (
     _LOADER,
     _SLOW_LOADER,
     _STALE,
+    _SERVER,
     _NETWORK,
     _UPDATES,
     _WORLD,
