@@ -125,6 +125,7 @@ def _loader(name: str, load_ms: int, what: str) -> Group:
 
 
 _LOADER = _loader("loader", 150, "batches that take 150 ms are loaded by 2 workers instead of none")
+_HIDDEN_LOADER = _loader("loader-hidden", 900, "batches that take 900 ms, longer than a step, get 2 workers")
 _SLOW_LOADER = _loader("loader-bound", 1500, "batches of 1,500 ms, longer than 2 workers can hide, get 2 workers")
 _WORLD = Group(
     "world",
@@ -173,6 +174,7 @@ _SERVER = Group(
 GROUPS: Final = (
     _STRAGGLER,
     _LOADER,
+    _HIDDEN_LOADER,
     _SLOW_LOADER,
     _STALE,
     _SERVER,
