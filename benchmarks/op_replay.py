@@ -23,7 +23,7 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import TaskGraph
 from lostflops.ingest.ingest import ingest
-from lostflops.predict.balance import balanced, op_types, slowdowns
+from lostflops.predict.edits.balance import balanced, op_types, slowdowns
 from lostflops.store.run import Run
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from lostflops import Run
 from lostflops.errors import UsageError
 from lostflops.graph.build import build
-from lostflops.graph.device_part import device_part
+from lostflops.graph.device.part import device_part
 from lostflops.graph.editing import retimed
 from lostflops.graph.join import join
 from lostflops.graph.replay import replay

@@ -12,7 +12,7 @@ import numpy as np
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Kind, LaneKind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.values import times
+from lostflops.predict.edits.values import times
 from lostflops.testing import Model, SyntheticCluster, store
 from tests.graph.tiny import L, M, T, graph
 

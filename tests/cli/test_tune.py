@@ -8,9 +8,9 @@ import pytest
 from lostflops.cli.main import main
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import TaskGraph
-from lostflops.predict import tune
+from lostflops.predict.answers import tune
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.values import number
+from lostflops.predict.edits.values import number
 from lostflops.testing import Network, SyntheticCluster, store
 
 

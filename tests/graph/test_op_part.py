@@ -13,7 +13,7 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import LaneKind
 from lostflops.ingest import ingest
-from lostflops.predict.balance import balanced, slowdowns
+from lostflops.predict.edits.balance import balanced, slowdowns
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
 from tests.integration.real_runs import real_runs

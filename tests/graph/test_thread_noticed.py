@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lostflops.graph.thread_calls import Calls
-from lostflops.graph.thread_waits import Thread, as_noticed, waits
+from lostflops.graph.threads.calls import Calls
+from lostflops.graph.threads.waits import Thread, as_noticed, waits
 from lostflops.store.intervals import Intervals
 
 MS = 1_000_000

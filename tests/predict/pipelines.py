@@ -13,7 +13,7 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import replay as replay_graph
 from lostflops.ingest import ingest
 from lostflops.predict.change import Facts
-from lostflops.predict.orders import Shape, order
+from lostflops.predict.edits.orders import Shape, order
 from lostflops.store.run import Run
 from lostflops.testing import store
 

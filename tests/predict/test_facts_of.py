@@ -3,8 +3,8 @@
 import pytest
 
 from lostflops.errors import UnknownCost
+from lostflops.predict.answers.facts_of import facts_of, own_times
 from lostflops.predict.costs.times import Group
-from lostflops.predict.facts_of import facts_of, own_times
 from made_whatif import TRANSFER, made
 from memory_run import MemoryRun
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lostflops.predict.interval import BETWEEN_RUNS, FIRST_STEP, Doubts, doubts, noise
+from lostflops.predict.answers.interval import BETWEEN_RUNS, FIRST_STEP, Doubts, doubts, noise
 
 NINE_OF_TEN = 1.645
 

@@ -8,9 +8,9 @@ import pytest
 
 from lostflops.errors import BrokenRun, UsageError
 from lostflops.ingest import ingest
-from lostflops.predict.predictions import StoredPrediction, find, stored
-from lostflops.predict.score import listed, score, step_times
-from lostflops.predict.whatif import whatif
+from lostflops.predict.answers.predictions import StoredPrediction, find, stored
+from lostflops.predict.answers.score import listed, score, step_times
+from lostflops.predict.answers.whatif import whatif
 from lostflops.results import Result
 from lostflops.store.run import Run
 from lostflops.testing import SyntheticCluster

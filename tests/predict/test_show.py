@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lostflops.predict.calibrated.show import show
 from lostflops.predict.costs.calibration import Calibration, Collective, Matmul
-from lostflops.predict.show import show
 from lostflops.results import Plot, Result, Table
 from predict.costs.made_times import Made, doubling, line
 

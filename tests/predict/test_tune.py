@@ -9,9 +9,9 @@ import pytest
 
 from lostflops.errors import UsageError
 from lostflops.graph.editing import retimed
-from lostflops.predict.baseline import Baseline, baseline
+from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.predict.answers.tune import tune_bucket
 from lostflops.predict.change import AlreadySo, Change, Edited, NotApplicable
-from lostflops.predict.tune import tune_bucket
 from made_whatif import made, of
 from memory_run import MemoryRun
 

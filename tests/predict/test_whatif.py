@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.errors import UnknownCost, UsageError
-from lostflops.predict.answer import answer
-from lostflops.predict.baseline import Baseline, baseline
+from lostflops.predict.answers.answer import answer
+from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.predict.answers.interval import BETWEEN_RUNS
+from lostflops.predict.answers.predictions import stored
+from lostflops.predict.answers.ranking import listing, ranking
+from lostflops.predict.answers.whatif import whatif
 from lostflops.predict.change import NotApplicable
-from lostflops.predict.interval import BETWEEN_RUNS
-from lostflops.predict.predictions import stored
-from lostflops.predict.ranking import listing, ranking
-from lostflops.predict.whatif import whatif
 from lostflops.store.run import Run
 from made_whatif import CHANGES, LARGER_STEPS, STEP, disk_run, made, of
 from memory_run import MemoryRun

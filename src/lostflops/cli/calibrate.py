@@ -150,8 +150,8 @@ def _learn(run: Path, path: Path) -> None:
 
 
 def _show(path: Path, against: Path | None, plot: Path | None, as_json: bool) -> None:
+    from lostflops.predict.calibrated.show import show as shown_result
     from lostflops.predict.costs.calibration import read_calibration
-    from lostflops.predict.show import show as shown_result
     from lostflops.report import svg
 
     other = None if against is None else read_calibration(against)

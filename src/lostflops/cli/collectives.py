@@ -59,8 +59,8 @@ def collectives(
     from dataclasses import replace
 
     from lostflops.errors import UsageError
-    from lostflops.predict.collectives import SIZES
-    from lostflops.predict.collectives import collectives as predict
+    from lostflops.predict.calibrated.collectives import SIZES
+    from lostflops.predict.calibrated.collectives import collectives as predict
     from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.costs.collective_times import CollectiveTimes
     from lostflops.predict.costs.topology import read_topology

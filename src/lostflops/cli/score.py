@@ -42,8 +42,8 @@ def score(
     The mean step of the new run is measured as that of the old one was. The score is recorded with the prediction.
     """
     from lostflops.errors import UsageError
-    from lostflops.predict import score as scores
-    from lostflops.predict.predictions import find
+    from lostflops.predict.answers import score as scores
+    from lostflops.predict.answers.predictions import find
     from lostflops.store.run import Run
 
     if listed is not None and prediction is None and measured is None:

@@ -39,8 +39,8 @@ def tune(
     The run is replayed as a graph of tasks with each size: fewer and larger reductions start later, more and smaller
     ones pay more latency. Sizes that runs could not tell from the best count as good as it.
     """
-    from lostflops.predict.baseline import baseline
-    from lostflops.predict.tune import tune_bucket
+    from lostflops.predict.answers.baseline import baseline
+    from lostflops.predict.answers.tune import tune_bucket
     from lostflops.report import svg
     from lostflops.store.run import Run
 

@@ -13,7 +13,7 @@ from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import bar_of
 
 if TYPE_CHECKING:
-    from lostflops.predict.facts_of import Told
+    from lostflops.predict.answers.facts_of import Told
     from lostflops.results import Result
 
 EXAMPLE = "lostflops whatif run --change bucket_mb=50 --change network.bandwidth=2x"
@@ -52,8 +52,8 @@ def whatif(
 
 
 def _asked(path: Path, changes: list[str], times: Told | None) -> Result:
-    from lostflops.predict.answer import wanted
-    from lostflops.predict.whatif import whatif as predict
+    from lostflops.predict.answers.answer import wanted
+    from lostflops.predict.answers.whatif import whatif as predict
     from lostflops.store.run import Run
 
     asked = [wanted(text) for text in changes]
@@ -66,8 +66,8 @@ def _asked(path: Path, changes: list[str], times: Told | None) -> Result:
 
 def _listed(path: Path, times: Told | None) -> Result:
     from lostflops.errors import UnknownCost, UsageError
-    from lostflops.predict.baseline import baseline
-    from lostflops.predict.ranking import listing
+    from lostflops.predict.answers.baseline import baseline
+    from lostflops.predict.answers.ranking import listing
     from lostflops.store.run import Run
 
     with Run.open(path) as run, bar_of("ranks") as progress:
@@ -79,8 +79,8 @@ def _listed(path: Path, times: Told | None) -> Result:
 
 
 def _all(path: Path, times: Told | None) -> Result:
-    from lostflops.predict.baseline import baseline
-    from lostflops.predict.ranking import ranking
+    from lostflops.predict.answers.baseline import baseline
+    from lostflops.predict.answers.ranking import ranking
     from lostflops.store.run import Run
 
     with Run.open(path) as run:

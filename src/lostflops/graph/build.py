@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lostflops.errors import UsageError
-from lostflops.graph.device_part import device_part
+from lostflops.graph.device.part import device_part
 from lostflops.graph.host_meetings import host_meetings
 from lostflops.graph.join import join
 from lostflops.graph.links import linked
-from lostflops.graph.op_part import op_part
+from lostflops.graph.ops.op_part import op_part
 from lostflops.graph.tasks import TaskGraph
-from lostflops.graph.thread_part import thread_part
+from lostflops.graph.threads.part import thread_part
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
 

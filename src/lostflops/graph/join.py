@@ -25,7 +25,7 @@ from lostflops.graph.tasks import (
     TaskGraph,
     Tasks,
 )
-from lostflops.graph.thread_meetings import ends_in_order, left, on_one_clock
+from lostflops.graph.threads.meetings import ends_in_order, left, on_one_clock
 from lostflops.ledger.call_sizes import SIZE
 
 if TYPE_CHECKING:

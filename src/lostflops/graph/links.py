@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import NONE, LaneKind, Ns, TaskGraph
-from lostflops.graph.thread_waits import LATE_USE
+from lostflops.graph.threads.waits import LATE_USE
 
 OUT_OF_TURN: Final = 0.2
 """Of a group's overlapping neighbours that end in another order than they were ready: with more, they take no turns."""

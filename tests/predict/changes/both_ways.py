@@ -10,8 +10,8 @@ from lostflops import Run
 from lostflops.graph.build import build
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.answers.work_facts import work_facts
 from lostflops.predict.change import Change, Facts
-from lostflops.predict.work_facts import work_facts
 from lostflops.testing import SyntheticCluster, store
 
 _READ: dict[str, tuple[TaskGraph, Facts]] = {}

@@ -12,7 +12,7 @@ from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.microbatches import CHANGE
-from lostflops.predict.orders import Shape
+from lostflops.predict.edits.orders import Shape
 from lostflops.testing import SyntheticCluster
 
 NOTHING = Facts(None)

@@ -14,9 +14,9 @@ from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.ingest import ingest
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.schedule import CHANGE
-from lostflops.predict.orders import Shape
-from lostflops.predict.pipeline import pipeline
-from lostflops.predict.relaid import relaid
+from lostflops.predict.edits.orders import Shape
+from lostflops.predict.edits.pipeline import pipeline
+from lostflops.predict.edits.relaid import relaid
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 

@@ -10,7 +10,7 @@ from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.straggler import CHANGE
-from lostflops.predict.cohorts import cohorts
+from lostflops.predict.edits.cohorts import cohorts
 
 FACTS = Facts(times=None)
 

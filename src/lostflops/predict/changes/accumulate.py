@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.reductions import reductions
-from lostflops.predict.repeat import repeated
-from lostflops.predict.sound import sound
-from lostflops.predict.values import count
+from lostflops.predict.edits.reductions import reductions
+from lostflops.predict.edits.repeat import repeated
+from lostflops.predict.edits.sound import sound
+from lostflops.predict.edits.values import count
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph

@@ -14,15 +14,15 @@ import numpy as np
 from lostflops.graph.editing import rearranged, retimed, with_edges, with_lanes
 from lostflops.graph.tasks import NONE
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.reductions import reductions, rounds, sized
-from lostflops.predict.transfers import Transfers, deviation, latencies
-from lostflops.predict.values import count
+from lostflops.predict.edits.reductions import reductions, rounds, sized
+from lostflops.predict.edits.transfers import Transfers, deviation, latencies
+from lostflops.predict.edits.values import count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lostflops.graph.tasks import LaneKind, TaskGraph
-    from lostflops.predict.reductions import Round
+    from lostflops.predict.edits.reductions import Round
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:

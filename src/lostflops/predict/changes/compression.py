@@ -10,9 +10,9 @@ from lostflops.facts.devices import find_device
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Because, LaneKind
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.reductions import calls, members, reductions, sized
-from lostflops.predict.transfers import Transfers
-from lostflops.predict.values import times
+from lostflops.predict.edits.reductions import calls, members, reductions, sized
+from lostflops.predict.edits.transfers import Transfers
+from lostflops.predict.edits.values import times
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph

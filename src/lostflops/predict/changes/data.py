@@ -12,8 +12,8 @@ from lostflops.graph.tasks import NONE, Flags, Index, Kind, LaneKind, Ns, TaskGr
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import DATA
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import names_with, on_lanes
-from lostflops.predict.values import count, times
+from lostflops.predict.edits.selecting import names_with, on_lanes
+from lostflops.predict.edits.values import count, times
 
 _FIXED: Final = "fixed"
 _PREFETCH: Final = 2

@@ -9,8 +9,8 @@ from lostflops.facts.devices import DEVICES, Device, find_device
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Kind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.kernel_times import COMPUTE_BOUND, MEMORY_BOUND, device_now, dtype_now, peak, rescaled
-from lostflops.predict.selecting import names_with
+from lostflops.predict.edits.kernel_times import COMPUTE_BOUND, MEMORY_BOUND, device_now, dtype_now, peak, rescaled
+from lostflops.predict.edits.selecting import names_with
 
 _DOUBT: Final = 0.3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.rebucket import MIB, rebucketed
-from lostflops.predict.values import number
+from lostflops.predict.edits.rebucket import MIB, rebucketed
+from lostflops.predict.edits.values import number
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph

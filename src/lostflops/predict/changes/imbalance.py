@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from lostflops.graph.tasks import TaskGraph
-from lostflops.predict.balance import balanced, has_host, op_types, slowdowns
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.balance import balanced, has_host, op_types, slowdowns
+from lostflops.predict.edits.values import one_of
 
 _DOUBT: Final = 0.2
 """Means and medians stand for what balanced ranks would take; published replays of the same kind agree to 1%."""

@@ -10,8 +10,8 @@ import numpy as np
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import on_lanes, on_line
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.selecting import on_lanes, on_line
+from lostflops.predict.edits.values import one_of
 
 _DOUBT: Final = 0.2
 _STALL: Final = 1_000_000

@@ -6,8 +6,8 @@ from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.relaid import laid_out, relaid
-from lostflops.predict.values import count
+from lostflops.predict.edits.relaid import laid_out, relaid
+from lostflops.predict.edits.values import count
 
 _FIXED: Final = 0.1
 _DOUBT: Final = 0.3

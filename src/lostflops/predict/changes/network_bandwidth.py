@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.network import faster
-from lostflops.predict.values import times
+from lostflops.predict.edits.network import faster
+from lostflops.predict.edits.values import times
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph

@@ -12,8 +12,8 @@ from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, Ns, TaskGraph
 from lostflops.ledger.phases import OPTIMIZER
 from lostflops.ledger.work import MATMUL_CLASSES
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import launchers, names_with, of_class, on_lanes
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.selecting import launchers, names_with, of_class, on_lanes
+from lostflops.predict.edits.values import one_of
 
 _PASSES: Final = 7 / 20
 """Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by

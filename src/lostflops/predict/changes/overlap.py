@@ -10,8 +10,8 @@ import numpy as np
 from lostflops.graph.editing import retimed, with_edges, without_edges
 from lostflops.graph.tasks import NONE, Because, Edges, Flags, Kind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import between_ranks
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.selecting import between_ranks
+from lostflops.predict.edits.values import one_of
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:

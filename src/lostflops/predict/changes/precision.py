@@ -6,8 +6,8 @@ from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.kernel_times import COMPUTE_BOUND, device_now, dtype_now, peak, rescaled
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.kernel_times import COMPUTE_BOUND, device_now, dtype_now, peak, rescaled
+from lostflops.predict.edits.values import one_of
 
 _BYTES: Final = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
 _CAST: Final = ("elementwise", "copy-cast")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.gathering import Gathering, moved
-from lostflops.predict.sound import sound
-from lostflops.predict.values import count
+from lostflops.predict.edits.gathering import Gathering, moved
+from lostflops.predict.edits.sound import sound
+from lostflops.predict.edits.values import count
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph

@@ -11,8 +11,8 @@ from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import numbered, on_lanes
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.selecting import numbered, on_lanes
+from lostflops.predict.edits.values import one_of
 
 _DOUBT: Final = 0.2
 _SOME: Final = 0.02

@@ -6,9 +6,9 @@ from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.orders import SCHEDULES, Shape
-from lostflops.predict.relaid import laid_out, relaid
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.orders import SCHEDULES, Shape
+from lostflops.predict.edits.relaid import laid_out, relaid
+from lostflops.predict.edits.values import one_of
 from lostflops.units import counted
 
 _DOUBT: Final = 0.1

@@ -17,8 +17,8 @@ from lostflops.graph.tasks import NONE, Kind, LaneKind, Meetings, Tasks
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import OTHER
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.reductions import called, calls, members, reductions
-from lostflops.predict.values import count
+from lostflops.predict.edits.reductions import called, calls, members, reductions
+from lostflops.predict.edits.values import count
 
 if TYPE_CHECKING:
     import numpy.typing as npt

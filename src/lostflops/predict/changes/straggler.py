@@ -11,8 +11,8 @@ from lostflops.errors import UsageError
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.cohorts import cohorts, own_times
-from lostflops.predict.likened import likened
+from lostflops.predict.edits.cohorts import cohorts, own_times
+from lostflops.predict.edits.likened import likened
 
 SMALLEST: Final = 0.03
 """Share of the step by which a rank's own time exceeds its cohort's, on average."""

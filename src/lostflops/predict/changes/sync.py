@@ -9,8 +9,8 @@ import numpy as np
 from lostflops.graph.editing import retimed, without_edges
 from lostflops.graph.tasks import Because, Flags, Index, Kind, LaneKind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.selecting import launchers, names_with, on_lanes, on_line
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.selecting import launchers, names_with, on_lanes, on_line
+from lostflops.predict.edits.values import one_of
 
 _DOUBT: Final = 0.15
 _READS: Final = ("aten::item", "aten::_local_scalar_dense")

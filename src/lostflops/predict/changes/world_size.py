@@ -17,15 +17,15 @@ from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Kind
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.costs.times import OPS, Group
-from lostflops.predict.reductions import calls
+from lostflops.predict.edits.reductions import calls
+from lostflops.predict.edits.transfers import Transfers
+from lostflops.predict.edits.values import count
 from lostflops.predict.scaling.growth import Growing
-from lostflops.predict.transfers import Transfers
-from lostflops.predict.values import count
 from lostflops.units import format_ns
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags, TaskGraph
-    from lostflops.predict.reductions import Call
+    from lostflops.predict.edits.reductions import Call
 
 _NEAR: Final = "The run was on one host, and nothing tells of a network: all ranks are taken to be on that host."
 

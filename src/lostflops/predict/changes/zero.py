@@ -17,17 +17,17 @@ import numpy as np
 from lostflops.graph.editing import retimed, scaled, with_words
 from lostflops.graph.tasks import LaneKind
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.more_collectives import Extra, with_collectives
-from lostflops.predict.ready import Inputs
-from lostflops.predict.reductions import called, calls, reductions, rounds, sized
-from lostflops.predict.sharding import Kernels, after_step, gathers, ranks_of
-from lostflops.predict.sound import sound
-from lostflops.predict.transfers import Transfers
-from lostflops.predict.values import one_of
+from lostflops.predict.edits.more_collectives import Extra, with_collectives
+from lostflops.predict.edits.ready import Inputs
+from lostflops.predict.edits.reductions import called, calls, reductions, rounds, sized
+from lostflops.predict.edits.sharding import Kernels, after_step, gathers, ranks_of
+from lostflops.predict.edits.sound import sound
+from lostflops.predict.edits.transfers import Transfers
+from lostflops.predict.edits.values import one_of
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
-    from lostflops.predict.reductions import Call, Round
+    from lostflops.predict.edits.reductions import Call, Round
 
 _UNORDERED: Final = (
     "passes of the recorded steps are interleaved with other work: parameters cannot be gathered for each"

@@ -1,0 +1,1 @@
+"""The part of a rank with a device."""

@@ -1,0 +1,138 @@
+"""One rank's part of a graph, from a trace of a device and the host that launched its work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.graph.device.host import HostTasks, host_tasks
+from lostflops.graph.device.streams import Needs, Streams, needs, streams
+from lostflops.graph.device.syncs import Syncs, with_syncs
+from lostflops.graph.device.tasks import laid_out, tasks_of
+from lostflops.graph.device.waits import waits
+from lostflops.graph.parts import Lane, Part, PartSteps
+from lostflops.graph.tasks import NONE, Because, Edges, LaneKind
+from lostflops.ledger.phases import phases_at
+from lostflops.ledger.record import Codes, Flags, Ns, Record
+
+if TYPE_CHECKING:
+    from lostflops.ledger.windows import Window
+    from lostflops.store.run import Run
+
+_WORTH_TELLING: Final = 0.02
+"""Of the steps' time."""
+
+
+def device_part(run: Run, record: Record, edges: Window) -> Part:
+    made = streams(record)
+    host, owner = host_tasks(record)
+    syncs = with_syncs(record, made, host, owner)
+    phase = _launch_phases(record, made)
+    waited = waits(record, made, phase)
+    needed = needs(made, _call_times(record, made, owner), waited.held)
+    launch = _launch_edges(made, syncs, needed, owner)
+    laid = laid_out(made, needed, syncs.tasks.row.size)
+    tasks, words = tasks_of(record, made, syncs, laid, phase)
+    return Part(
+        record.rank,
+        _lanes(run, record, made, syncs.tasks),
+        tasks,
+        _edges(
+            (launch[0], laid.entry[launch[1]], launch[2], True, Because.LAUNCH),
+            (laid.task[syncs.src], syncs.dst, syncs.delay, syncs.early, Because.SYNC),
+            (laid.task[waited.src], laid.task[waited.dst], waited.delay, False, Because.STREAM),
+        ),
+        _steps(record, edges),
+        np.concatenate((syncs.tasks.start, laid.start)),
+        np.concatenate((syncs.tasks.stop, laid.stop)),
+        words,
+        _notes(record, made, int(needed.hold.sum()), edges.wall),
+    )
+
+
+def _launch_phases(record: Record, made: Streams) -> Codes:
+    known = made.launch >= 0
+    times = np.where(known, record.host.start[made.launch], 0)
+    return phases_at(record, times, np.where(known, record.host.lane[made.launch], -1))
+
+
+def _call_times(record: Record, made: Streams, owner: Codes) -> Ns:
+    known = made.launch >= 0
+    return np.where(known, record.host.stop[owner[made.launch]] - np.where(known, made.called, 0), 0)
+
+
+def _launch_edges(made: Streams, syncs: Syncs, needed: Needs, owner: Codes) -> tuple[Codes, Codes, Ns]:
+    """From tasks that launch to places, with what each needs."""
+    task = np.where(made.launch >= 0, syncs.launch[owner[made.launch]], -1)
+    at = np.flatnonzero(task >= 0)
+    begun = syncs.tasks.start[task[at]]
+    moved = np.where(
+        syncs.full[task[at]],
+        np.minimum(made.start[at] - begun, made.latency[at]),
+        needed.delay[at] + made.called[at] - begun,
+    )
+    return task[at], at, moved
+
+
+def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:
+    src, dst, delay, early, because = zip(*kinds, strict=True)
+    sizes = [part.size for part in src]
+    return Edges(
+        np.concatenate(src).astype(np.int32),
+        np.concatenate(dst).astype(np.int32),
+        np.concatenate(delay).astype(np.int64),
+        np.concatenate([np.broadcast_to(flag, size) for flag, size in zip(early, sizes, strict=True)]),
+        np.repeat(np.array(because, np.int8), sizes),
+    )
+
+
+def _lanes(run: Run, record: Record, made: Streams, host: HostTasks) -> tuple[Lane, ...]:
+    """A host's lane begins where the recording found it, and so does a stream whose first launch was not recorded."""
+    told = run.sql(f"select lane, coalesce(name, 'stream ' || stream, '') from lanes where rank = {record.rank}")
+    names = dict(told.fetchall())
+    first = np.flatnonzero(np.diff(host.lane, prepend=-1))
+    threads = [Lane(LaneKind.HOST, names.get(int(host.thread[i]), ""), int(host.start[i])) for i in first.tolist()]
+    begins = [place for place, _ in made.bounds()]
+    return (
+        *threads,
+        *(
+            Lane(
+                LaneKind.STREAM,
+                names.get(int(made.lane[place]), ""),
+                None if made.launch[place] >= 0 else int(made.start[place]),
+            )
+            for place in begins
+        ),
+    )
+
+
+def _steps(record: Record, edges: Window) -> PartSteps:
+    """Those in which something was launched: others have no edge on the device."""
+    told = np.isin(edges.number, record.device.step)
+    number = np.array(edges.number, np.int64)[told]
+    none = np.full(number.size, NONE, np.int64)
+    joined = np.zeros(told.size, np.bool_)
+    joined[:-1] = edges.stop[:-1] == edges.start[1:]
+    return PartSteps(number, none, none, joined[told], (edges.stop - edges.start)[told])
+
+
+def _notes(record: Record, made: Streams, still: int, wall: int) -> tuple[str, ...]:
+    found = []
+    if still > _WORTH_TELLING * wall:
+        found.append(
+            f"rank {record.rank}: queued work waited {still / 1e6:.1f} ms on its device for something that was not "
+            "recorded; the replay keeps that time"
+        )
+    if lost := _lost_launches(made):
+        found.append(
+            f"rank {record.rank}: {lost:,} of {made.row.size:,} device events have no recorded launch though earlier "
+            "ones do; the replay keeps the time before them"
+        )
+    return tuple(found)
+
+
+def _lost_launches(made: Streams) -> int:
+    """Those before all others of their stream were launched before the recording began, and are not lost."""
+    begun = [np.maximum.accumulate(made.launch[first:last]) >= 0 for first, last in made.bounds()]
+    return int((np.concatenate(begun) & (made.launch < 0)).sum())

@@ -1,0 +1,1 @@
+"""The part of a rank of which only ops or passes were recorded."""

@@ -1,0 +1,1 @@
+"""The part of a rank without a device: its threads."""

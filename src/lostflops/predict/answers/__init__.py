@@ -1,0 +1,1 @@
+"""Questions about a run that was not: asked, answered with an interval, kept and scored."""

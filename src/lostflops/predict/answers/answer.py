@@ -1,0 +1,130 @@
+"""What changes do to the mean step: applied one after the other, each to the graph that the one before left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from lostflops.errors import UsageError
+from lostflops.graph.replay import Circular, Schedule, replay
+from lostflops.predict.answers.interval import Doubts, doubts
+from lostflops.predict.change import Change, Edited, NotApplicable
+from lostflops.predict.changes import CHANGES
+
+if TYPE_CHECKING:
+    from lostflops.predict.answers.baseline import Baseline
+
+Wanted = tuple[str, str]
+"""The name and the value of a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A change with what it did: `moved` is by how many ns the mean step moved."""
+
+    change: Change
+    value: str
+    edited: Edited
+    moved: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.change.name}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Times are at the level of the measurement: what was measured, times what the replays say of each other."""
+
+    baseline: Baseline
+    applied: tuple[Applied, ...]
+    schedule: Schedule
+    predicted: float
+    doubts: Doubts
+
+    @property
+    def gain(self) -> float:
+        """What part of the measured step would go; negative where a step would take longer."""
+        return 1 - self.predicted / self.baseline.measured
+
+    @property
+    def low(self) -> float:
+        return max(self.predicted - self.doubts.together, 0.0)
+
+    @property
+    def high(self) -> float:
+        return self.predicted + self.doubts.together
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        return 1 - self.high / self.baseline.measured, 1 - self.low / self.baseline.measured
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves no doubt that steps get shorter, or that they get longer."""
+        return not self.low <= self.baseline.measured <= self.high
+
+    @property
+    def text(self) -> str:
+        return ", ".join(one.text for one in self.applied)
+
+
+def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> Answer:
+    """Raises `NotApplicable` with the reason, and `UsageError` for names and values that it cannot read."""
+    chosen = [(named(name, known), value) for name, value in wanted]
+    schedule, applied = start.schedule, []
+    for change, value in chosen:
+        edited = edit(schedule, start, change, value)
+        after = _replayed(edited, change, value)
+        applied.append(Applied(change, value, edited, (after.mean_step - schedule.mean_step) * start.level))
+        schedule = after
+    predicted = start.measured * (schedule.mean_step / start.replayed)
+    moved = [(one.moved, one.edited.doubt) for one in applied]
+    found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
+    return Answer(start, tuple(applied), schedule, predicted, found)
+
+
+def edit(schedule: Schedule, start: Baseline, change: Change, value: str) -> Edited:
+    """What cannot be applied names its change."""
+    try:
+        return change.apply(schedule.graph, value, start.facts)
+    except NotApplicable as error:
+        raise NotApplicable(f"{change.name}={value} does not apply: {error}") from error
+
+
+def _replayed(edited: Edited, change: Change, value: str) -> Schedule:
+    try:
+        return replay(edited.graph)
+    except Circular:
+        reason = "in this run tasks would come to wait for each other, so that what it does cannot be told"
+        raise NotApplicable(f"{change.name}={value} does not apply: {reason}") from NotApplicable(reason)
+
+
+def named(name: str, known: Sequence[Change] = CHANGES) -> Change:
+    """The change of that name.
+
+    >>> named("bukket", ())
+    Traceback (most recent call last):
+    ...
+    lostflops.errors.UsageError: no change is called 'bukket'. lostflops whatif RUN --list shows all
+    """
+    by_name = {change.name: change for change in known}
+    if name in by_name:
+        return by_name[name]
+    near = get_close_matches(name, by_name, n=3, cutoff=0.5)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UsageError(f"no change is called {name!r}.{meant} lostflops whatif RUN --list shows all")
+
+
+def wanted(text: str) -> Wanted:
+    """A change as it is written.
+
+    >>> wanted("network.bandwidth=2x")
+    ('network.bandwidth', '2x')
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise UsageError(f"--change {text!r} is none: write NAME=VALUE, such as bucket_mb=50")
+    return name, value

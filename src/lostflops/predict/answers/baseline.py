@@ -1,0 +1,83 @@
+"""A run replayed as it was: what every what-if starts from, and the check of whether it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.errors import UnknownCost
+from lostflops.graph.build import build
+from lostflops.graph.replay import Schedule, replay
+from lostflops.graph.tasks import LaneKind
+from lostflops.predict.answers.facts_of import Told, facts_of
+from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS, noise
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+    from lostflops.ledger.accounts import Progress
+    from lostflops.predict.change import Facts
+    from lostflops.store.run import Run
+
+    Build = Callable[[Run, Progress | None], TaskGraph]
+
+GUESS: Final = 0.05
+"""A replay that is off by more makes guesses."""
+REFUSED: Final = 0.2
+"""And by more than this nothing that one should act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """`measured` and `replayed` are the mean step over all ranks, in ns; `noise` is as `interval.noise` tells it."""
+
+    schedule: Schedule
+    facts: Facts
+    measured: float
+    replayed: float
+    noise: float
+
+    @property
+    def graph(self) -> TaskGraph:
+        return self.schedule.graph
+
+    @property
+    def error(self) -> float:
+        """Of the replay, relative."""
+        return self.replayed / self.measured - 1
+
+    @property
+    def level(self) -> float:
+        """What a replayed time is multiplied with to be one of the measurement."""
+        return self.measured / self.replayed
+
+    @property
+    def between(self) -> float:
+        """By what part runs of the job differ, whatever is changed."""
+        streams = (self.graph.lanes.kind == LaneKind.STREAM).any()
+        return BETWEEN_RUNS if streams else BETWEEN_RUNS_ON_HOSTS
+
+    @property
+    def is_guess(self) -> bool:
+        return abs(self.error) > GUESS
+
+
+def baseline(
+    run: Run, times: Told | None = None, *, progress: Progress | None = None, build: Build = build
+) -> Baseline:
+    """Raises `UnknownCost` where the replay does not come near the measured steps."""
+    graph = build(run, progress)
+    schedule = replay(graph)
+    steps = graph.steps
+    measured, replayed = float(steps.measured.mean()) if len(steps) else 0.0, schedule.mean_step
+    if not (measured > 0 and replayed > 0):
+        raise UnknownCost("cannot tell: no step of this run took any time")
+    found = Baseline(schedule, facts_of(run, graph, times), measured, replayed, noise(steps.number, steps.measured))
+    if abs(found.error) > REFUSED:
+        raise UnknownCost(
+            f"cannot tell: replayed as it was, a step takes {format_share(abs(found.error))} "
+            f"{'more' if found.error > 0 else 'less'} than measured, so the graph lacks what decides. lostflops info "
+            "says what the traces lack; record all ranks and whole steps"
+        )
+    return found

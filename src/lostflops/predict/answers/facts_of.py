@@ -1,0 +1,83 @@
+"""What changes may know of a run beside its graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lostflops.errors import LostflopsError
+from lostflops.predict.answers.work_facts import work_facts
+from lostflops.predict.change import Facts
+from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.times import OPS, Group, Times
+from lostflops.predict.scaling.growth import Layout, layout
+from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+    from lostflops.store.run import Run
+
+Told = Callable[[OwnTimes], Times]
+"""Gets what the run's own collectives take, and gives what tells of others."""
+
+
+def learned(own: OwnTimes) -> Times:
+    return CollectiveTimes.of(learned=own)
+
+
+def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
+    """Without `times` the run's own collectives tell what others take; where it has none, nothing does."""
+    device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
+    own = own_times(graph, backend)
+    told = times(own) if times is not None else learned(own) if own.samples else None
+    work = work_facts(run)
+    return Facts(
+        times=told,
+        device=device,
+        backend=backend,
+        job=_job(run),
+        parameters=_parameters(run),
+        dtype=work.dtype,
+        recomputed=work.recomputed,
+        layout=_layout(run),
+    )
+
+
+def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
+    """From meetings of which every member, the operation and the size are known."""
+    met = graph.meetings
+    samples: dict[Key, Samples] = {}
+    known = (met.size > 0) & (met.transfer > 0) & (met.ranks > 1) & (met.hosts > 0) & (met.hosts <= met.ranks)
+    for row in np.flatnonzero(known & met.whole).tolist():
+        op, group = graph.words[met.op[row]], Group(int(met.ranks[row]), int(met.hosts[row]))
+        if op in OPS:
+            found = samples.setdefault((op, group.level, group.ranks, group.hosts), {})
+            found.setdefault(int(met.size[row]), []).append(float(met.transfer[row]))
+    return OwnTimes(backend, samples)
+
+
+def _layout(run: Run) -> Layout | None:
+    try:
+        return layout(run) if run.ranks else None
+    except LostflopsError:  # a pipeline, or ranks that nothing arranges: no replica can be added
+        return None
+
+
+def _job(run: Run) -> dict[str, Any]:
+    """The newest attempt of the lowest rank that told anything."""
+    rows = run.sql(
+        "select key, value from job where rank = (select min(rank) from job) "
+        "qualify attempt is not distinct from max(attempt) over ()"
+    ).fetchall()
+    return {key: json.loads(value) for key, value in rows if value is not None}
+
+
+def _parameters(run: Run) -> tuple[tuple[str, int, int | None], ...]:
+    rows = run.sql(
+        "select name, coalesce(bytes, 0), bucket from parameters where rank = (select min(rank) from parameters) "
+        "order by position"
+    ).fetchall()
+    return tuple((name, size, bucket) for name, size, bucket in rows)

@@ -1,0 +1,175 @@
+"""Was a prediction right? A later run measures what was predicted, and its score stays with the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lostflops.errors import UnknownCost
+from lostflops.ledger.record import records
+from lostflops.ledger.windows import WindowKind, window
+from lostflops.predict.answers import predictions
+from lostflops.predict.answers.predictions import Score, StoredPrediction
+from lostflops.results import Field, Figure, Pair, Pairs, Result, Table, Value
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+
+def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
+    """Measures `run` as the run of the prediction was measured, and records the score in `holder`, the run that holds
+    the prediction; a run that is scored again replaces its score. The run that it was made from is no score."""
+    scored = _scored(prediction, run)
+    notes = list(_notes(prediction, scored))
+    others = [old for old in prediction.scores if old.run.data != scored.run.data]
+    if scored.run.data != prediction.run.data:
+        prediction.scores = [*others, scored]
+        try:
+            predictions.save(prediction, holder)
+        except OSError as error:
+            notes.append(f"The score was not recorded: {holder}: {error.strerror}.")
+    return Result(
+        name="score",
+        title=f"Prediction {prediction.id}: {prediction.text}",
+        verdict=_verdict(prediction, scored),
+        blocks=(_figures(prediction, scored),),
+        notes=tuple(notes),
+        more=(
+            Figure("prediction_id", prediction.id),
+            Figure("interval", prediction.interval),
+            Figure("changes", tuple(f"{asked.name}={asked.value}" for asked in prediction.changes)),
+            Figure("scored_run", scored.run.path),
+            Figure("date", scored.date),
+        ),
+    )
+
+
+def step_times(run: Run) -> list[int]:
+    """Of all whole steps of all ranks, as a graph has them."""
+    chosen = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    edges = (window(record, WindowKind.STEPS) for record in records(run, chosen))
+    return [took for one in edges for took in (one.stop - one.start).tolist()]
+
+
+def _scored(prediction: StoredPrediction, run: Run) -> Score:
+    times = step_times(run)
+    if not times or not (measured := sum(times) / len(times)):
+        raise UnknownCost(f"{run.path} recorded no whole step: nothing to score the prediction with")
+    low, high = prediction.interval
+    origin = predictions.origin_of(run)
+    gain = 1 - measured / prediction.baseline.measured_ns
+    predicted = prediction.predicted_ns - prediction.baseline.measured_ns
+    return Score(
+        run=origin,
+        date=predictions.now(),
+        measured_ns=round(measured),
+        steps=len(times),
+        predicted_ns=prediction.predicted_ns,
+        error=prediction.predicted_ns / measured - 1,
+        inside=low <= measured <= high,
+        in_advance=origin.recorded >= prediction.date,
+        gain=gain,
+        sign_right=(gain > 0) == (predicted < 0) if predicted else None,
+    )
+
+
+def _verdict(prediction: StoredPrediction, scored: Score) -> str:
+    where = "inside" if scored.inside else "OUTSIDE"
+    sign = {True: "the sign of the gain was right", False: "the sign of the gain was WRONG", None: "no gain predicted"}
+    return (
+        f"Predicted {format_ns(prediction.predicted_ns)}, measured {format_ns(scored.measured_ns)}: "
+        f"{_off(scored.error)}, {where} the interval; {sign[scored.sign_right]}."
+    )
+
+
+def _off(error: float) -> str:
+    """
+    >>> _off(0.04), _off(-0.1)
+    ('4.0% too long', '10.0% too short')
+    """
+    return f"{format_share(abs(error))} too {'long' if error > 0 else 'short'}" if error else "exactly right"
+
+
+def _figures(prediction: StoredPrediction, scored: Score) -> Pairs:
+    low, high = prediction.interval
+    return Pairs(
+        "score",
+        "",
+        (
+            Pair("baseline_ns", prediction.baseline.measured_ns, "ns", "measured before"),
+            Pair("predicted_ns", prediction.predicted_ns, "ns", "predicted"),
+            Pair("low_ns", low, "ns", "from"),
+            Pair("high_ns", high, "ns", "to"),
+            Pair("measured_ns", scored.measured_ns, "ns", "measured after"),
+            Pair("error", scored.error, "share", "error of the prediction"),
+            Pair("inside", scored.inside, "", "inside the interval"),
+            Pair("predicted_gain", prediction.gain, "share", "gain predicted"),
+            Pair("gain", scored.gain, "share", "gain measured"),
+            Pair("sign_right", scored.sign_right, "", "sign of the gain right"),
+            Pair("replay_error", prediction.baseline.replay_error, "share", "error of the replay"),
+            Pair("in_advance", scored.in_advance, "", "predicted before it was recorded"),
+            Pair("predicted_on", prediction.date, "", "predicted on"),
+        ),
+    )
+
+
+def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
+    """What makes the comparison doubtful."""
+    before, after = prediction.run, scored.run
+    names = {asked.name for asked in prediction.changes}
+    if before.data == after.data:
+        yield "The run is the one that the prediction was made from: this is no score, and is not recorded."
+    elif not scored.in_advance:
+        yield f"The run was recorded ({after.recorded}) before the prediction was made ({prediction.date})."
+    if before.ranks != after.ranks and "world_size" not in names:
+        yield (
+            f"The runs differ in more than the change: {counted(before.ranks, 'rank')} before, "
+            f"{counted(after.ranks, 'rank')} after."
+        )
+    if before.device != after.device and "device" not in names:
+        yield f"The runs differ in more than the change: {before.device or 'no device'}, then {after.device or 'none'}."
+    if before.backend != after.backend:
+        yield f"The runs differ in more than the change: backend {before.backend}, then {after.backend}."
+
+
+def listed(run: Run) -> Result:
+    """All predictions of a run, with their scores."""
+    held = list(predictions.stored(run.path))
+    scores = [(one, scored) for one in held for scored in one.scores]
+    inside = sum(scored.inside for _, scored in scores)
+    found = counted(len(held), "prediction")
+    verdict = (
+        f"{found}, {counted(len(scores), 'score')}: {inside} inside the interval, mean error without sign "
+        f"{format_share(sum(abs(scored.error) for _, scored in scores) / len(scores))}."
+        if scores
+        else f"{found}, none scored yet."
+    )
+    stale = [one.id for one in held if one.run.data != predictions.data_of(run.manifest)]
+    notes = (f"Made from other traces than the run now holds: {', '.join(stale)}.",) if stale else ()
+    return Result("scores", "Predictions of the run", verdict, (_listed(held),), notes)
+
+
+def _listed(held: list[StoredPrediction]) -> Table:
+    fields = (
+        Field("prediction_id", label="id"),
+        Field("changes"),
+        Field("predicted_ns", "ns", "predicted"),
+        Field("low_ns", "ns", "from"),
+        Field("high_ns", "ns", "to"),
+        Field("date", shown=False),
+        Field("measured_ns", "ns", "measured"),
+        Field("error", "share"),
+        Field("inside"),
+        Field("sign_right", shown=False),
+        Field("scored_run", shown=False),
+    )
+    rows: list[tuple[Value, ...]] = []
+    for one in held:
+        told: list[tuple[Value, ...]] = [
+            (scored.measured_ns, scored.error, scored.inside, scored.sign_right, scored.run.path)
+            for scored in one.scores
+        ]
+        rows += [(one.id, one.text, one.predicted_ns, *one.interval, one.date, *each) for each in told or [(None,) * 5]]
+    return Table("predictions", "", fields, tuple(rows))

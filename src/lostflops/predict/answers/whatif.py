@@ -1,0 +1,161 @@
+"""What would a step take if something were changed, how sure is that, and how is it done?
+
+The run becomes a graph of tasks, which is replayed as it was and with the changes. What was measured, times the ratio
+of the two, is the prediction: the replay tells what a change does, never how long steps take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lostflops.graph.build import build
+from lostflops.graph.lines import mean_lines
+from lostflops.predict.answers import predictions
+from lostflops.predict.answers.answer import Answer, Applied, Wanted, answer
+from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.predict.answers.interval import ONE_STEP
+from lostflops.predict.changes import CHANGES
+from lostflops.results import Field, Figure, Pair, Pairs, Result, Table
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.ledger.accounts import Progress
+    from lostflops.predict.answers.baseline import Build
+    from lostflops.predict.answers.facts_of import Told
+    from lostflops.predict.change import Change
+    from lostflops.store.run import Run
+
+
+def whatif(
+    run: Run,
+    changes: Sequence[Wanted],
+    times: Told | None = None,
+    *,
+    keep: bool = True,
+    progress: Progress | None = None,
+    build: Build = build,
+    known: Sequence[Change] = CHANGES,
+) -> Result:
+    """`times` gets what the run's own collectives take and gives what tells of others. The answer is kept in the run as
+    a prediction, unless `keep` is false or the run cannot be written to."""
+    found = answer(baseline(run, times, progress=progress, build=build), changes, known)
+    prediction = predictions.made(run, found)
+    notes = list(_notes(found))
+    kept = None
+    if keep:
+        try:
+            predictions.keep(prediction)
+            kept = prediction.id
+        except OSError as error:
+            notes.append(f"The prediction was not stored, so that no run can score it: {run.path}: {error.strerror}.")
+    return Result(
+        name="whatif",
+        title="What if",
+        verdict=_verdict(found),
+        blocks=(_changes(found), _lines(found), baseline_pairs(found.baseline)),
+        notes=tuple(notes),
+        more=(
+            Figure("predicted_ns", prediction.predicted_ns),
+            Figure("gain", prediction.gain),
+            Figure("interval", prediction.interval),
+            Figure("gain_interval", found.gain_interval),
+            _doubts(found),
+            Figure("prediction_id", kept),
+        ),
+    )
+
+
+def _verdict(found: Answer) -> str:
+    measured = found.baseline.measured
+    low, high = (format_ns(round(ns)) for ns in (found.low, found.high))
+    guess = "A guess, because the replay misses the run itself by too much: w" if found.baseline.is_guess else "W"
+    return (
+        f"{guess}ith {found.text} a step takes {format_ns(round(found.predicted))} ({low} to {high}, nine times of "
+        f"ten), {compared(found.gain)} the {format_ns(round(measured))} measured"
+        + ("." if found.is_clear else "; that it makes any difference is not sure.")
+    )
+
+
+def compared(gain: float) -> str:
+    """
+    >>> compared(0.25), compared(-0.1), compared(0.0)
+    ('25.0% less than', '10.0% more than', 'the same as')
+    """
+    if not gain:
+        return "the same as"
+    return f"{format_share(abs(gain))} {'less' if gain > 0 else 'more'} than"
+
+
+def _changes(found: Answer) -> Table:
+    fields = (
+        Field("name", label="change"),
+        Field("value"),
+        Field("how", label="how to apply it"),
+        Field("cost", label="cost and risk"),
+        Field("moved_ns", "ns", shown=False),
+        Field("doubt", "share", shown=False),
+    )
+    rows = tuple(
+        (one.change.name, one.value, one.change.how(one.value), one.change.cost, round(one.moved), one.edited.doubt)
+        for one in found.applied
+    )
+    more = tuple({"notes": list(one.edited.notes), "extra": dict(one.edited.extra)} for one in found.applied)
+    return Table("changes", "Changes, in the order in which they are applied", fields, rows, more=more)
+
+
+def _lines(found: Answer) -> Table:
+    """Those that move, most first; together they are the mean step before and after."""
+    level = found.baseline.level
+    before, after = mean_lines(found.baseline.schedule), mean_lines(found.schedule)
+    rows = []
+    for name in dict.fromkeys((*before, *after)):
+        old, new = (round(told.get(name, 0.0) * level) for told in (before, after))
+        if old or new:
+            rows.append((name, old, new, new - old))
+    rows.sort(key=lambda row: -abs(row[3]))
+    moving = sum(row[3] != 0 for row in rows)
+    fields = (
+        Field("name", label="line"),
+        Field("before_ns", "ns", "before"),
+        Field("after_ns", "ns", "after"),
+        Field("delta", "ns", "change"),
+    )
+    title = "Lines of the ledger that move, per step and rank" if moving else "No line of the ledger moves"
+    return Table("lines", title, fields, tuple(rows), most_shown=max(moving, 1))
+
+
+def baseline_pairs(start: Baseline) -> Pairs:
+    items = (
+        Pair("measured_ns", round(start.measured), "ns", "measured step, mean"),
+        Pair("replayed_ns", round(start.replayed), "ns", "replayed"),
+        Pair("replay_error", start.error, "share", "error of the replay"),
+        Pair("steps", len(set(start.graph.steps.number.tolist())), "count"),
+        Pair("ranks", len(start.graph.ranks), "count"),
+    )
+    return Pairs("baseline", "The run, replayed as it was", items)
+
+
+def _doubts(found: Answer) -> Pairs:
+    named = ("replay", "changes", "steps", "runs")
+    return Pairs("doubts", "", tuple(Pair(f"{name}_ns", round(getattr(found.doubts, name)), "ns") for name in named))
+
+
+def _notes(found: Answer) -> Iterator[str]:
+    start = found.baseline
+    yield (
+        "The prediction is the measured mean step times what the replay with the changes takes to what the replay "
+        "without them does."
+    )
+    for one in found.applied:
+        yield from _noted(one)
+    if len(set(start.graph.steps.number.tolist())) == 1:
+        yield (
+            f"One step was recorded, which does not tell how much steps differ: {format_share(ONE_STEP)} is taken. "
+            "Record several."
+        )
+    yield from start.graph.notes
+
+
+def _noted(one: Applied) -> Iterator[str]:
+    yield from (f"{one.text}: {note}" for note in one.edited.notes)

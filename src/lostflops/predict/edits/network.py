@@ -1,0 +1,73 @@
+"""Transfers on another network: the part that goes with bytes, and the part that does not, each multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import Flags
+from lostflops.predict.change import Edited, Facts, NotApplicable
+from lostflops.predict.edits.reductions import called
+from lostflops.predict.edits.transfers import Floats, Latencies, Transfers, deviation, latencies
+from lostflops.units import counted
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+_KNOWN: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "send_recv")
+
+_UNKNOWN: Final = 0.5
+"""Of all transfers, between the least and the most that may be latency: then only the least is taken for it."""
+
+
+def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: float = 1.0) -> Edited:
+    """`bandwidth` and `latency` are factors of each. Where a run has groups that span hosts, only these are on the
+    network; else every transfer is."""
+    chosen = _on_network(graph)
+    told = chosen & (graph.meetings.size > 0) & called(graph, *_KNOWN)
+    if not told.any():
+        raise NotApplicable("collectives were recorded without operation or size: record with lostflops run")
+    transfers = Transfers.of(graph, facts)
+    shares = latencies(graph, told, transfers)
+    weight = np.where(told, graph.meetings.transfer, 0).astype(np.float64)
+    if float(((shares.high - shares.low) * weight).sum()) > _UNKNOWN * float(weight.sum()):
+        shares = Latencies(shares.low, shares.low, shares.high)
+    if latency != 1.0 and not shares.share.any():
+        raise NotApplicable(
+            "all collectives of the run are of about one size, or vary too much, so that its latency is not known: "
+            "give --calibration FILE (lostflops calibrate makes one)"
+        )
+    factor = np.where(told, _factor(shares.share, bandwidth, latency), 1.0)
+    ends = [_factor(end, bandwidth, latency) - 1 for end in (shares.low, shares.high)]
+    doubt = deviation(np.where(told, factor - 1, 0), (ends[0], ends[1]), weight)
+    changed = retimed(graph, transfer=np.round(graph.meetings.transfer * factor))
+    return Edited(changed, max(doubt, 0.05), tuple(_notes(graph, chosen, told, shares, transfers)))
+
+
+def _factor(share: Floats, bandwidth: float, latency: float) -> Floats:
+    factor: Floats = share * latency + (1 - share) / bandwidth
+    return factor
+
+
+def _on_network(graph: TaskGraph) -> Flags:
+    told = graph.meetings
+    if not len(told):
+        raise NotApplicable("no collective was recorded in whole steps")
+    across = told.hosts > 1
+    chosen: Flags = across if across.any() else told.ranks != 1
+    return chosen
+
+
+def _notes(graph: TaskGraph, chosen: Flags, told: Flags, shares: Latencies, transfers: Transfers) -> Iterator[str]:
+    across = bool((graph.meetings.hosts > 1).any())
+    yield (
+        "Only transfers between hosts change." if across else "No group spans hosts: every transfer counts as network."
+    )
+    whole = max(int(graph.meetings.transfer[told].sum()), 1)
+    share = float((shares.share * graph.meetings.transfer)[told].sum()) / whole
+    yield f"Latency is {share:.0%} of these transfers ({', '.join(sorted(transfers.sources))})."
+    if left := int((chosen & ~told).sum()):
+        yield f"{counted(left, 'transfer')} without a known operation and size stay as measured."

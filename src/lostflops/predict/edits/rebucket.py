@@ -1,0 +1,101 @@
+"""Gradients in other buckets: the reductions of a step cut at other sizes, each when its last gradient is ready.
+
+DDP fills buckets in the order in which gradients become ready, and closes one when it holds its size or more. Where the
+parameters are known, buckets are cut between them; elsewhere anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
+from lostflops.predict.edits.recut import Plan, recut
+from lostflops.predict.edits.reductions import Round, called, reductions, rounds, sized
+from lostflops.predict.edits.sound import sound
+from lostflops.predict.edits.transfers import Transfers
+from lostflops.units import format_bytes
+
+Rows = npt.NDArray[np.int64]
+MIB = 1024 * 1024
+_MOST_BUCKETS = 10_000
+_UNORDERED = "what the recorded reductions waited for is in another order on each lane: they cannot be cut anew"
+_SAME = 0.02
+"""By which parameters and reduced bytes may differ to be the same."""
+
+
+def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Edited:
+    """`limits` gives the sizes of the first bucket and of the others from the recorded sizes of a round."""
+    reduced = reductions(graph) & called(graph, "all_reduce")
+    if not reduced.any():
+        raise NotApplicable("gradients are reduced and scattered, not in DDP's buckets")
+    found = rounds(graph, sized(graph, reduced))
+    if not found:
+        raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
+    transfers = Transfers.of(graph, facts)
+    plans = [_plan(graph, one, facts, limits) for one in found]
+    if all(plan.same for plan in plans):
+        raise AlreadySo("the buckets stay as they are: gradients of a step fill no other number of buckets")
+    changed = sound(recut(graph, plans, transfers), _UNORDERED)
+    before, after = (np.mean([getattr(plan, what).size for plan in plans]) for what in ("old", "new"))
+    known = all(plan.known for plan in plans)
+    notes = (
+        f"{before:.3g} reductions a step become {after:.3g}.",
+        transfers.note,
+        "Buckets are cut between parameters." if known else "Parameters are not known: buckets are cut at exact sizes.",
+        "Between recorded buckets gradients are taken to become ready as evenly as the backward pass goes on.",
+    )
+    return Edited(changed, min(1.0, transfers.doubt + (0.1 if known else 0.25)), notes)
+
+
+def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Plan:
+    sizes = graph.meetings.size[one.meetings]
+    old = np.cumsum(sizes)
+    gradients = gradients_of(facts, int(old[-1]))
+    first, others = limits(sizes)
+    if old[-1] > _MOST_BUCKETS * others:
+        raise NotApplicable(f"buckets of {format_bytes(int(others))} would be more than {_MOST_BUCKETS:,} a step")
+    new = cut(gradients, first, others) if gradients.size else cut_anywhere(int(old[-1]), first, others)
+    return Plan(one, old, new, bool(gradients.size))
+
+
+def gradients_of(facts: Facts, whole: int) -> Rows:
+    """Sizes of gradients in the order in which they become ready; none where parameters are not those reduced. They
+    are counted in the bytes that are reduced, which differ where gradients have another type."""
+    rows = list(reversed(facts.parameters))
+    if any(bucket is not None for *_, bucket in rows):
+        rows = sorted((row for row in rows if row[2] is not None), key=lambda row: row[2] or 0)
+    sizes = np.array([size for _, size, _ in rows], np.int64)
+    total = int(sizes.sum())
+    for scale in (1.0, 0.5, 2.0):
+        if total and abs(total * scale / whole - 1) < _SAME:
+            ends = np.round(np.cumsum(sizes) * (whole / total)).astype(np.int64)
+            return ends - np.concatenate(([0], ends[:-1]))
+    return np.empty(0, np.int64)
+
+
+def cut(gradients: Rows, first: float, others: float) -> Rows:
+    """Ends of buckets that close when they hold their size or more.
+
+    >>> cut(np.array([4, 4, 4, 4, 4]), 3, 8).tolist()
+    [4, 12, 20]
+    """
+    ends, begin, limit = list[int](), 0, first
+    for end in np.cumsum(gradients).tolist():
+        if end - begin >= limit:
+            ends.append(end)
+            begin, limit = end, others
+    whole = int(gradients.sum())
+    return np.array(ends if ends and ends[-1] == whole else [*ends, whole], np.int64)
+
+
+def cut_anywhere(whole: int, first: float, others: float) -> Rows:
+    """
+    >>> cut_anywhere(20, 3, 8).tolist()
+    [3, 11, 19, 20]
+    """
+    ends = np.concatenate(([first], np.arange(first + others, whole + others, others)))
+    return np.unique(np.minimum(np.round(ends).astype(np.int64), whole))

@@ -1,0 +1,121 @@
+"""What a run's transfers would take at another size, in another group or by another operation.
+
+Of two answers of one source the ratio is taken, and the level is the run's own. The source is what `Facts.times` tells,
+and where that knows nothing, the curve through the transfers of the graph itself. Where all of these are of about one
+size, latency cannot be told from bandwidth: then time goes with bytes, and the interval holds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.errors import UnknownCost
+from lostflops.graph.tasks import Flags, TaskGraph
+from lostflops.predict.change import Facts, NotApplicable
+from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Times
+from lostflops.predict.edits.reductions import calls
+from lostflops.predict.scaling.own_times import OwnTimes
+
+Floats = npt.NDArray[np.float64]
+_POINT_TO_POINT: Final = ("send", "recv", "send_recv")
+
+
+@dataclass
+class Transfers:
+    """Asked for times, each source once; remembers what it answered from."""
+
+    told: Times | None
+    own: Times
+    sources: set[str] = field(default_factory=set)
+    doubts: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, graph: TaskGraph, facts: Facts) -> Transfers:
+        return cls(facts.times, CollectiveTimes.of(learned=OwnTimes(facts.backend, samples(graph))))
+
+    def __post_init__(self) -> None:
+        self.time: Callable[[str, int, int, int], CollectiveTime] = cache(self._time)
+
+    def _time(self, op: str, size: int, ranks: int, hosts: int) -> CollectiveTime:
+        name = "send_recv" if op in _POINT_TO_POINT else op
+        if name not in OPS:
+            raise NotApplicable(f"nothing tells what {op or 'an unnamed collective'} takes at another size")
+        group = Group(ranks, hosts)
+        for times in (self.told, self.own):
+            if times is not None:
+                try:
+                    found = times.time(name, max(size, 1), group)
+                except UnknownCost:
+                    continue
+                self.sources.add(found.source)
+                if found.ns > 0:
+                    self.doubts.append((found.high - found.low) / 2 / found.ns)
+                return found
+        raise NotApplicable(
+            f"nothing tells what {name} of {ranks} ranks takes: its size was not recorded, or no such collective was. "
+            "Give --calibration FILE (lostflops calibrate makes one)"
+        )
+
+    def ns(self, op: str, size: int, ranks: int, hosts: int) -> float:
+        return self.time(op, size, ranks, hosts).ns
+
+    @property
+    def doubt(self) -> float:
+        """Of a change that these answers make: half their intervals, of the middle one."""
+        return float(min(1.0, np.median(self.doubts))) if self.doubts else 0.0
+
+    @property
+    def note(self) -> str:
+        return f"Transfers at other sizes: {', '.join(sorted(self.sources))}; the level is the run's own."
+
+
+def samples(graph: TaskGraph) -> dict[tuple[str, str, int, int], dict[int, list[float]]]:
+    """Transfers whose members were all recorded, by operation, level, ranks, hosts and size."""
+    found: dict[tuple[str, str, int, int], dict[int, list[float]]] = {}
+    told = graph.meetings
+    rows, different, which = calls(graph, told.whole & (told.size > 0) & (told.transfer > 0))
+    for number, call in enumerate(different):
+        op = "send_recv" if call.op in _POINT_TO_POINT else call.op
+        if op in OPS and call.ranks > 1:
+            level = Group(call.ranks, call.hosts).level
+            own = found.setdefault((op, level, call.ranks, call.hosts), {})
+            own[call.size] = told.transfer[rows[which == number]].astype(np.float64).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Which part of each meeting's transfer is latency, with the least and most that it may be; 0 elsewhere."""
+
+    share: Floats
+    low: Floats
+    high: Floats
+
+
+def latencies(graph: TaskGraph, chosen: Flags, transfers: Transfers) -> Latencies:
+    """A transfer without a byte over that of its own size, by the same source."""
+    columns = np.zeros((3, len(graph.meetings)))
+    rows, different, which = calls(graph, chosen)
+    shares = np.zeros((3, len(different)))
+    for number, call in enumerate(different):
+        whole = transfers.time(*call).ns
+        one, two = (transfers.time(call.op, size, call.ranks, call.hosts) for size in (1, 2))
+        byte = two.ns - one.ns
+        shares[:, number] = (np.array((one.ns, one.low, one.high)) - byte) / max(whole, 1e-9)
+    columns[:, rows] = np.clip(np.round(shares, 9), 0.0, 1.0)[:, which]
+    return Latencies(*columns)
+
+
+def deviation(nominal: Floats, ends: tuple[Floats, Floats], weight: Floats) -> float:
+    """By what part of itself a sum of changes may be wrong, with what it would be at both ends."""
+    whole = float((nominal * weight).sum())
+    if whole == 0:
+        return 1.0
+    return min(1.0, max(abs(float((end * weight).sum()) / whole - 1) for end in ends))
