@@ -28,8 +28,8 @@ class Facts:
     run's own; `job` is what the collector read once (table `job`, rank 0, values decoded), empty where nothing did;
     `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model. `dtype`
     is that of most FLOPs of matrix products, as `facts.devices` names it; `recomputed` the share of the forward pass,
-    by FLOPs, that backward does again. Both are None where no shapes tell. `layout` is how ranks are arranged, None where
-    that is not known or no replicas can be added."""
+    by FLOPs, that backward does again. Both are None where no shapes tell. `layout` is how ranks are arranged, None
+    where that is not known or no replicas can be added."""
 
     times: Times | None
     device: str | None = None

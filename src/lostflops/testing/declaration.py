@@ -179,8 +179,8 @@ class LostRecords:
 @dataclass(frozen=True, slots=True)
 class Model:
     """The work of one rank (one pipeline stage): equal layers, then an optimizer. Ring all-reduce of the gradients
-    in `buckets`, the first ones overlapped with the backward pass. An optimizer that is not `fused` runs other kernels,
-    inside of an annotation."""
+    in `buckets`, the first ones overlapped with the backward pass; the first one holds `first_bucket` layers, or as
+    many as the others where that is 0. An optimizer that is not `fused` runs other kernels, inside of an annotation."""
 
     layers: int = 4
     kernels: tuple[Kernel, ...] = field(
@@ -191,11 +191,14 @@ class Model:
     gradient_bytes: int = 2_000_000
     activation_bytes: int = 1_000_000
     buckets: int = 2
+    first_bucket: int = 0
     fused: bool = True
 
     def __post_init__(self) -> None:
         _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")
         _require(self.optimizer_kernels >= 1 and self.optimizer_duration > 0, "a step ends with an optimizer kernel")
         _require(1 <= self.buckets <= self.layers, f"{self.buckets} buckets do not fit {self.layers} layers")
+        _require(0 <= self.first_bucket <= self.layers - self.buckets + 1, "a bucket holds a layer or more")
+        _require(bool(self.first_bucket < self.layers), "the first bucket leaves layers to the others")
         _require(self.gradient_bytes % 2 == 0 and self.activation_bytes % 2 == 0, "bfloat16 sizes are even")
         _require(self.gradient_bytes > 0 and self.activation_bytes > 0, "sizes are positive")

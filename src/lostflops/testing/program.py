@@ -322,7 +322,11 @@ class TrainingLoop:
     def _bucket_of(self) -> list[int]:
         """The bucket of each layer; with sharded parameters also its unit."""
         model = self._cluster.model
-        return [(model.layers - 1 - index) * model.buckets // model.layers for index in range(model.layers)]
+        first, rest = model.first_bucket, model.layers - model.first_bucket
+        return [
+            0 if place < first else bool(first) + (place - first) * (model.buckets - bool(first)) // rest
+            for place in reversed(range(model.layers))
+        ]
 
     def _gather_units(self, order: range, layer: int) -> None:
         """FSDP: where a unit begins, gather the one that is so far ahead, and wait for its own. A gathering waits for

@@ -63,6 +63,10 @@ def with_buckets(cluster, buckets):
     return replace(cluster, model=replace(cluster.model, buckets=buckets))
 
 
+def with_first(cluster, buckets, first):
+    return replace(cluster, model=Model(layers=7, buckets=buckets, first_bucket=first))
+
+
 def parameters(cluster):
     return tuple((f"layer{i}", cluster.model.gradient_bytes, None) for i in range(cluster.model.layers))
 
@@ -74,6 +78,9 @@ CASES = [
     ("bucket_mb", "3.8", with_buckets(SLOW, 4), with_buckets(SLOW, 2)),
     ("bucket_mb", "1.9", SPREAD, with_buckets(SPREAD, 4)),
     ("bucket_mb", "100", with_buckets(SLOW, 4), with_buckets(SLOW, 1)),
+    ("first_bucket_mb", "5.7", with_first(SLOW, 4, 1), with_first(SLOW, 3, 3)),
+    ("first_bucket_mb", "1.9", with_first(SLOW, 3, 3), with_first(SLOW, 4, 1)),
+    ("first_bucket_mb", "7.5", with_first(PLAIN, 3, 1), with_first(PLAIN, 2, 4)),
     ("network.bandwidth", "2x", SLOW, replace(SLOW, network=Network(gbs=10))),
     ("network.bandwidth", "0.5x", PLAIN, replace(PLAIN, network=Network(gbs=10))),
     ("network.bandwidth", "2x", SPREAD, replace(SPREAD, network=Network(gbs=100, inter_gbs=40))),
