@@ -20,7 +20,7 @@ def made(*spans):
 
 
 def waited(calls, *busy):
-    start, stop = (np.array([span[end] * MS for span in busy], np.int64) for end in (0, 1))
+    start, stop = (np.array([int(span[end] * MS) for span in busy], np.int64) for end in (0, 1))
     thread = Thread(Intervals.of(start, stop), start, start, np.array([0]), np.array([400 * MS]))
     noticed = as_noticed(calls, thread)
     return [(wait.start // MS, wait.stop // MS, wait.calls) for wait in waits(noticed, calls.start, thread)]
@@ -33,6 +33,11 @@ def test_a_thread_that_goes_on_late_waited(late):
 
 def test_a_thread_that_goes_on_before_the_end_is_recorded_waited():
     assert waited(made((10, 302), (20, 200)), (0, 100), (300, 390)) == [(100, 300, (1, 0))]
+
+
+def test_a_thread_that_waits_for_the_next_by_then_waited_for_the_first():
+    found = waited(made((10, 201), (20, 300)), (0, 100), (200, 200.5), (300, 390))
+    assert found == [(100, 200, (0,)), (200, 300, (1,))]
 
 
 def test_a_reduction_that_ends_long_after_the_thread_went_on_was_not_waited_for_there():

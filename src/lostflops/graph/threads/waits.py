@@ -71,7 +71,7 @@ def found_late(calls: Calls, handed: Ns, thread: Thread, waited: list[Wait]) -> 
 
 def as_noticed(calls: Calls, thread: Thread) -> Calls:
     """A worker tells that a reduction is done, and only then records its end: by that time the thread may have gone on.
-    Such calls end with the wait."""
+    Such calls end with the wait, also where the thread has begun to wait for another by then."""
     exposed = Intervals.of(calls.start, calls.stop) - thread.busy
     waits = exposed.stop - exposed.start >= LONG_WAIT
     start, stop = exposed.start[waits], exposed.stop[waits]
@@ -80,7 +80,8 @@ def as_noticed(calls: Calls, thread: Thread) -> Calls:
         return calls
     over = (at >= 0) & (calls.start < stop[at]) & np.isin(calls.op, LATE_USE)
     over &= calls.stop - stop[at] <= np.maximum(REACTION, SLOW_REACTION * (stop[at] - start[at]))
-    over &= np.searchsorted(start, calls.stop, "left") - 1 <= at
+    later = np.searchsorted(start, calls.stop, "left") - 1
+    over &= (later <= at) | (calls.stop - start[later] <= 2 * REACTION)
     return replace(calls, stop=np.where(over, stop[at], calls.stop))
 
 
