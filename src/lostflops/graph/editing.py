@@ -61,8 +61,8 @@ def with_edges(
     dst: Rows,
     delay: Rows | int = 0,
     *,
-    after_start: bool = False,
-    because: Because = Because.CHANGE,
+    after_start: Rows | bool = False,
+    because: Rows | Because = Because.CHANGE,
 ) -> TaskGraph:
     own = graph.edges
     count = len(src)
@@ -70,8 +70,8 @@ def with_edges(
         np.asarray(src, np.int32),
         np.asarray(dst, np.int32),
         np.broadcast_to(np.asarray(delay, np.int64), (count,)),
-        np.full(count, after_start),
-        np.full(count, because, np.int8),
+        np.broadcast_to(np.asarray(after_start, np.bool_), (count,)),
+        np.broadcast_to(np.asarray(because, np.int8), (count,)),
     )
     columns = (np.concatenate((getattr(own, field.name), getattr(more, field.name))) for field in fields(Edges))
     return replace(graph, edges=Edges(*columns))

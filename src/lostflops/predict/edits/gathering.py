@@ -138,10 +138,9 @@ def moved(graph: TaskGraph, found: Gathering, wanted: int) -> TaskGraph:
     gathers = np.concatenate([each.rows for each in found.series])
     released = np.isin(graph.edges.src, gathers) & (graph.tasks.kind[graph.edges.dst] == Kind.KERNEL)
     changed = without_edges(graph, released | np.isin(graph.edges.dst, gathers))
-    for early in (False, True):
-        some = graph.edges.after_start[like] == early
-        begins, ends = (np.array(column, np.int64)[some] for column in (src, dst))
-        changed = with_edges(changed, begins, ends, graph.edges.delay[like][some], after_start=early)
+    told = graph.edges.take(np.array(like, np.int64))
+    begins, ends = (np.array(column, np.int64) for column in (src, dst))
+    changed = with_edges(changed, begins, ends, told.delay, after_start=told.after_start, because=told.because)
     changed = with_edges(changed, *np.array(own, np.int64).reshape(-1, 2).T)
     return rearranged(changed, graph.tasks.lane, _order(graph, gathers, place))
 

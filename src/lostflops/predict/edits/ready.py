@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import NONE, TaskGraph
-from lostflops.ledger.phases import BACKWARD
+from lostflops.ledger.phases import BACKWARD, FORWARD
 
 Rows = npt.NDArray[np.int64]
 
@@ -57,10 +57,12 @@ class Inputs:
 def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> tuple[Rows, Rows]:
     """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
     recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
-    next; at 0 the backward pass begins."""
+    next; at 0 the backward pass begins, the last one where gradients of several are added up first."""
     tasks = graph.tasks
     lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
-    passes = lane[(tasks.step[lane] == step) & (tasks.phase[lane] == BACKWARD) & (lane <= held.src[0])]
+    ahead = lane[(tasks.step[lane] == step) & (lane <= held.src[0])]
+    since = int(ahead[tasks.phase[ahead] == FORWARD].max(initial=NONE))
+    passes = ahead[(tasks.phase[ahead] == BACKWARD) & (ahead > since)]
     begin = int(passes[0]) if passes.size else int(held.src[0])
     rows = np.arange(begin, int(held.src[-1]) + 1)
     spent = np.cumsum(tasks.duration[rows] + np.maximum(tasks.gap[rows], 0))

@@ -64,12 +64,14 @@ class _Edges:
         self.dst: list[int] = []
         self.delay: list[int] = []
         self.early: list[bool] = []
+        self.because: list[int] = []
 
-    def add(self, src: int, dst: int, delay: int, *, early: bool) -> None:
+    def add(self, src: int, dst: int, delay: int, *, early: bool, because: int) -> None:
         self.src.append(src)
         self.dst.append(dst)
         self.delay.append(delay)
         self.early.append(early)
+        self.because.append(because)
 
 
 def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> TaskGraph:
@@ -98,8 +100,8 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
                     told, user = graph.edges, int(graph.edges.dst[edge])
                     # Who went on before the last of these gradients was ready did not wait for it.
                     if user > needs.get((int(graph.tasks.lane[user]), new), NONE):
-                        early = bool(told.after_start[edge])
-                        edges.add(-1 - base - new, user, int(told.delay[edge]), early=early)
+                        early, because = bool(told.after_start[edge]), int(told.because[edge])
+                        edges.add(-1 - base - new, user, int(told.delay[edge]), early=early, because=because)
         count += plan.new.size
     rows = np.array(like, np.int64)
     tasks = graph.tasks.take(rows)._replace(
@@ -127,11 +129,12 @@ def _hold(graph: TaskGraph, plan: Plan, held: Held, base: int, edges: _Edges) ->
     told = graph.edges
     sources, recorded = between(graph, held, plan.round.step, plan.places)
     least = int(told.delay[held.edges].min())
-    launched = told.because[held.edges[0]] == Because.LAUNCH
+    because = int(told.because[held.edges[0]])
+    launched = because == Because.LAUNCH
     for new, (src, at) in enumerate(zip(sources.tolist(), recorded.tolist(), strict=True)):
         edge = held.edges[at]
-        delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, bool(launched))
-        edges.add(src, -1 - base - new, delay, early=early)
+        delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, launched)
+        edges.add(src, -1 - base - new, delay, early=early, because=because)
     return [int(src) for src in sources]
 
 
@@ -192,8 +195,5 @@ def _with_edges(
         placed: Rows = np.where(ends >= 0, moved[np.maximum(ends, 0)], fresh[np.maximum(-1 - ends, 0)]).astype(np.int64)
         return placed
 
-    started = np.array(edges.early, np.bool_)
-    for early in (False, True):
-        some = started == early
-        graph = with_edges(graph, places(src[some]), places(dst[some]), delay[some], after_start=early)
-    return graph
+    early, because = np.array(edges.early, np.bool_), np.array(edges.because, np.int8)
+    return with_edges(graph, places(src), places(dst), delay, after_start=early, because=because)

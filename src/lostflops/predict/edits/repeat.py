@@ -101,11 +101,7 @@ def _comes_before(graph: TaskGraph, rows: Rows, src: npt.NDArray[np.int32], dst:
 
 
 def _copied(graph: TaskGraph, like: Edges, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]) -> TaskGraph:
-    for early in (False, True):
-        some = like.after_start == early
-        if some.any():
-            graph = with_edges(graph, src[some], dst[some], like.delay[some], after_start=early)
-    return graph
+    return with_edges(graph, src, dst, like.delay, after_start=like.after_start, because=like.because)
 
 
 def _turns(graph: TaskGraph, rows: Rows, old: Rows, times: int) -> npt.NDArray[np.float64]:
