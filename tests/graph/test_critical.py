@@ -56,7 +56,14 @@ def test_lines_ranks_and_tasks_of_all_steps(done):
     assert (second["own_ns"], second["last_arrivals"]) == (26, 2)
     assert (first["own_ns"], first["collective_ns"]) == (12, 7)
     assert sum(row["ns"] for row in told["tasks"]) == told["path"]["step_ns"]
-    assert told["tasks"][0] == {"kind": "kernel", "name": "a1.4", "ns": 15, "share": 30 / 90, "count": 0.5}
+    assert told["tasks"][0] == {
+        "kind": "kernel",
+        "short": "a1.4",
+        "name": "a1.4",
+        "ns": 15,
+        "share": 30 / 90,
+        "count": 0.5,
+    }
     assert ("pause", "launch latency") in [(row["kind"], row["name"]) for row in told["tasks"]]
     assert told["verdict"] == (
         "The step time hangs on 77.8% compute and 15.6% comm.transfer; rank 1 holds 57.8% of it outside collectives, "
@@ -85,3 +92,31 @@ def test_the_top_leaves_out_and_counts(done):
 def test_a_step_that_was_not_recorded(done):
     with pytest.raises(UsageError, match="step 9 is not in the run; recorded are 4 to 5"):
         critical_of(done, step=9)
+
+
+LONG = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<" + "at::native::AdamFunctor, " * 20 + ">"
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Three ranks that meet nobody: two end the step at 1000 and 995, the third long before."""
+    lanes = [
+        L(rank, LaneKind.STREAM, [kernel(LONG if rank == 0 else str(rank), long, 0)])
+        for rank, long in ((0, 1000), (1, 995), (2, 400))
+    ]
+    return replay(graph(lanes, [], {}, [(rank, 0, "", "") for rank in range(3)]))
+
+
+def test_ranks_that_are_as_late_are_noted(alone, done):
+    (note,) = [one for one in critical_of(alone).notes if "hold up the step as much" in one]
+    assert note.startswith("In 1 of 1 step other ranks end within 1.0%")
+    assert not any("as much" in one for one in critical_of(done).notes)
+
+
+def test_names_fit_a_column_and_ranks_that_hold_nothing_are_not_shown(alone):
+    told = critical_of(alone)
+    for block in told.to_json()["tasks"], told.to_json()["stretches"]:
+        assert block[0]["name"] == LONG
+        assert len(block[0]["short"]) <= 40
+    (ranks,) = [block for block in told.blocks if block.name == "ranks"]
+    assert (len(ranks.rows), ranks.most_shown) == (3, 1)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.facts.kernel_classes import CLASSES
+from lostflops.facts.kernel_names import short
 from lostflops.ledger import windows
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.kernel_sums import KernelSum, Key, kernel_sums
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_KERNELS: Final = 20
-_LONGEST_NAME: Final = 40
 
 
 def kernels(
@@ -75,16 +75,6 @@ def _verdict(sums: dict[Key, KernelSum], total: KernelSum) -> str:
     return (
         f"{counted(total.count, 'kernel')} of {counted(len(sums), 'name')}; {short(name)} takes {share} of their time."
     )
-
-
-def short(name: str) -> str:
-    """A kernel's name, cut to what fits a column.
-
-    >>> short("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>")
-    'at::native::vectorized_elementwise_ke...'
-    """
-    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
 
 
 def _by_class(sums: dict[Key, KernelSum], total: KernelSum) -> Table:

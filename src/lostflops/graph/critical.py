@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.errors import UsageError
+from lostflops.facts.kernel_names import short
 from lostflops.graph.build import build
 from lostflops.graph.held import Held, held, stretches
 from lostflops.graph.path import Led, Path, critical_paths, step_end
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 TOP: Final = 10
 _LARGE_ERROR: Final = 0.05
 """Of the replay, relative: above it the path is that of another run."""
+_AS_LATE: Final = 0.01
+"""Of a step: ranks that end it within that of each other could change places in another run."""
+_MOST_RANKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +154,12 @@ def _ranks(found: _Found) -> Table:
         Field("collective_ns", "ns", "in collectives"),
         Field("last_arrivals", "count", "times last"),
     )
+    ranks = _by_rank(found)
     rows = tuple(
-        (rank, round(own / count), own / found.total, round(met / count), waited)
-        for rank, own, met, waited in _by_rank(found)
+        (rank, round(own / count), own / found.total, round(met / count), waited) for rank, own, met, waited in ranks
     )
-    return Table("ranks", "By rank, per step", fields, rows, most_shown=8)
+    holding = sum(own + met > 0 for _, own, met, _ in ranks)
+    return Table("ranks", "By rank, per step", fields, rows, most_shown=max(1, min(holding, _MOST_RANKS)))
 
 
 def _tasks(found: _Found, top: int) -> Table:
@@ -164,13 +169,14 @@ def _tasks(found: _Found, top: int) -> Table:
     order = [what for what in np.lexsort((np.arange(ns.size), -ns)).tolist() if ns[what]]
     fields = (
         Field("kind"),
-        Field("name"),
+        Field("short", label="name"),
+        Field("name", shown=False),
         Field("ns", "ns", "per step"),
         Field("share", "share"),
         Field("count", "rate", "times per step"),
     )
     rows = tuple(
-        (*pieces.names[what], round(ns[what] / count), ns[what] / found.total, float(times[what] / count))
+        (*_named(*pieces.names[what]), round(ns[what] / count), ns[what] / found.total, float(times[what] / count))
         for what in order[:top]
     )
     return Table("tasks", "By task", fields, rows, left_out=len(order) - len(rows))
@@ -189,16 +195,30 @@ def _stretches(found: _Found, top: int) -> Table:
         Field("rank"),
         Field("line"),
         Field("kind", shown=False),
-        Field("name", label="most of it"),
+        Field("short", label="most of it"),
+        Field("name", shown=False),
         Field("tasks", "count"),
         Field("led", shown=False),
     )
     rows = tuple(
-        (one.start - begin, one.ns, one.ns / lengths[shown], one.rank, one.line, *one.what, one.tasks, _led(one.led))
+        (
+            one.start - begin,
+            one.ns,
+            one.ns / lengths[shown],
+            one.rank,
+            one.line,
+            *_named(*one.what),
+            one.tasks,
+            _led(one.led),
+        )
         for one in longest
     )
     title = f"Longest stretches of step {found.steps[shown]}, in order"
     return Table("stretches", title, fields, rows, left_out=every - len(rows))
+
+
+def _named(kind: str, name: str) -> tuple[str, str, str]:
+    return kind, short(name), name
 
 
 def _led(led: Led) -> str:
@@ -213,8 +233,24 @@ def _notes(found: _Found) -> Iterator[str]:
         )
     if not np.isin(found.done.graph.steps.number, found.steps).all():
         yield f"Of step {_listed(found.steps)} alone."
+    if equal := _equally_late(found):
+        yield (
+            f"In {equal} of {counted(len(found.steps), 'step')} other ranks end within {format_share(_AS_LATE)} of the "
+            "one that is named, and no collective lies on the path: they hold up the step as much."
+        )
     yield "What is not on the path has slack: making it faster gains nothing before the path is shorter."
     yield from found.done.graph.notes
+
+
+def _equally_late(found: _Found) -> int:
+    """Steps whose path meets nobody and could have been that of another rank as well."""
+    steps, stop = found.done.graph.steps, found.done.step_edges[1]
+    equal = 0
+    for number, (step, path) in enumerate(zip(found.steps, found.paths, strict=True)):
+        ends = stop[steps.number == step]
+        late = ends >= ends.max() - _AS_LATE * path.length
+        equal += int(late.sum() > 1 and not found.held.met[found.held.path == number].any())
+    return equal
 
 
 def _listed(steps: Sequence[int]) -> str:

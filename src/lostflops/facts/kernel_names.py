@@ -1,0 +1,15 @@
+"""Names of kernels as people can read them in a column."""
+
+from typing import Final
+
+_LONGEST: Final = 40
+
+
+def short(name: str) -> str:
+    """A name, cut to what fits a column.
+
+    >>> short("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>")
+    'at::native::vectorized_elementwise_ke...'
+    """
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
