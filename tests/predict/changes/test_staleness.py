@@ -43,6 +43,13 @@ def test_a_bound_holds_as_the_rule_says(bound):
     assert ends.tolist() == [stop[row] for row in rows]
 
 
+def test_waiting_for_others_is_time_of_a_step():
+    found = CHANGE.apply(job(lambda rank, _: 100 + 300 * rank, steps=8), "1", Facts(None))
+    done = replay(found.graph)
+    own = found.graph.steps.rank == 0
+    assert int(done.step_times[own].sum()) == int(done.step_edges[1][own].max())
+
+
 def test_nobody_waits_without_a_bound():
     found = CHANGE.apply(job(lambda rank, _: 100 + 300 * rank, steps=6), "unbounded", Facts(None))
     times = replay(found.graph).step_times

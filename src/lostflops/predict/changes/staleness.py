@@ -134,7 +134,8 @@ def _ends(graph: TaskGraph) -> tuple[list[tuple[int, int]], list[tuple[int, int]
     """(step, task) of all first and last tasks of steps, on each stream; where there is none, as steps tell."""
     steps, tasks = graph.steps, graph.tasks
     told = steps.first >= 0
-    firsts = list(zip(steps.number[told].tolist(), steps.first[told].tolist(), strict=True))
+    # What waits stands behind the mark that begins a step: the wait is time of the step.
+    firsts = list(zip(steps.number[told].tolist(), (steps.first[told] + 1).tolist(), strict=True))
     lasts = list(zip(steps.number[told].tolist(), steps.last[told].tolist(), strict=True))
     streams = np.isin(graph.rank, steps.rank[~told]) & (graph.lanes.kind[tasks.lane] == LaneKind.STREAM)
     rows = np.flatnonzero(streams & (tasks.step >= 0))
