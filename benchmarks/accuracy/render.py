@@ -11,6 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results")
+EARLIER = Path(__file__).with_name("earlier.json")
 PAGE = ROOT / "docs" / "accuracy.md"
 CLEAR = 0.05
 """A gain or loss that is larger should have the right sign."""
@@ -21,16 +22,27 @@ HEAD = """\
 
 Each experiment is a training job over gloo, between network namespaces whose links have a limited rate. The job is
 recorded, `lostflops whatif` predicts what a change does, then the changed job is recorded and `lostflops score`
-compares. A trial is one such round with a baseline of its own. All trials of the last run are shown, none is left out.
+compares. A trial is one such round with a baseline of its own. All trials are shown: those of the code as it is, and
+below them those that were made before something was changed that earlier trials had shown to be wrong.
 
 ```sh
 sudo python -m benchmarks.accuracy && python benchmarks/accuracy/render.py
 ```
+
+What limits them: ranks share few cores with whatever else runs, so that the same job differs by some percent from run
+to run. DDP that becomes a parameter server is predicted with the transfer of its all-reduce; gradients that go to a
+server and parameters that come back take longer.
 """
 
 
-def page(results: Sequence[dict[str, Any]]) -> str:
-    parts = [HEAD, *_machine(results), _summary(results), _experiments(results), _trials(results)]
+_COLUMNS = """\
+| experiment | id | predicted on | measured on | before | replay | predicted | interval | measured | error |
+|---|---|---|---|--:|--:|--:|--:|--:|--:|
+"""
+
+
+def page(results: Sequence[dict[str, Any]], earlier: Sequence[dict[str, Any]] = ()) -> str:
+    parts = [HEAD, *_machine(results), _summary(results), _experiments(results), _trials(results), *_earlier(earlier)]
     return "\n".join(parts)
 
 
@@ -98,10 +110,21 @@ def _row(one: dict[str, Any]) -> str:
 def _trials(results: Sequence[dict[str, Any]]) -> str:
     rows = "\n".join(_trial(one, trial) for one in results for trial in one["trials"])
     return (
-        "## Trials\n\nIn ms. The prediction was stored under its id before the changed job ran.\n\n"
-        "| experiment | id | predicted on | measured on | before | replay | predicted | interval | measured | error |\n"
-        f"|---|---|---|---|--:|--:|--:|--:|--:|--:|\n{rows}\n"
+        f"## Trials\n\nIn ms. The prediction was stored under its id before the changed job ran.\n\n{_COLUMNS}{rows}\n"
     )
+
+
+def _earlier(trials: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if not trials:
+        return
+    errors, inside = [abs(trial["error"]) for trial in trials], sum(trial["inside"] for trial in trials)
+    yield (
+        f"## Earlier trials\n\n{len(trials)}, not in the summary: their mean error without sign is {mean(errors):.1%}, and "
+        f"{inside} were inside the interval.\n"
+    )
+    for why in dict.fromkeys(trial["why"] for trial in trials):
+        rows = "\n".join(_trial(trial, trial) for trial in trials if trial["why"] == why)
+        yield f"{why[0].upper()}{why[1:]}:\n\n{_COLUMNS}{rows}\n"
 
 
 def _trial(one: dict[str, Any], trial: dict[str, Any]) -> str:
@@ -130,7 +153,8 @@ def _ms(ns: float) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    text = page([json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))])
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    text = page(results, json.loads(EARLIER.read_text(encoding="utf-8")))
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
         return 0
     if "--check" in arguments:
