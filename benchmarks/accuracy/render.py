@@ -22,9 +22,10 @@ HEAD = """\
 
 Each experiment is a training job over gloo, between network namespaces whose links have a limited rate. The job is
 recorded, `lostflops whatif` predicts what a change does, then the changed job is recorded and `lostflops score`
-compares. A trial is one such round with a baseline of its own. All trials are shown: the last ones, and below them those
-that were made before code or jobs were changed for what they had shown. So the last ones are no test on unseen jobs:
-waits of the builder were corrected on these, and the rule for ZeRO-1 over gloo was written after timings of this one.
+compares. A trial is one such round with a baseline of its own. All trials are shown: the last ones, and below them
+those that were made before code or jobs were changed for what they had shown. So the last ones are no test on unseen
+jobs: waits of the builder were corrected on these, and the rule for ZeRO-1 over gloo was written after timings of this
+one.
 
 ```sh
 sudo python -m benchmarks.accuracy && python benchmarks/accuracy/render.py
