@@ -68,8 +68,12 @@ def test_a_synthetic_cluster_replays_as_it_ran(name: str, tmp_path: Path) -> Non
     assert np.abs(done.start - graph.measured.start).max() <= 1e-3 * graph.steps.measured.mean()
 
 
+CLOSE = Network(12_000, 200)
+"""With it a reduction ends between two kernels of another stream, 0.3 us before the second starts."""
+
+
 def slower_network(cluster: SyntheticCluster) -> SyntheticCluster:
-    return replace(cluster, network=Network(120_000, 10, 250_000, 2))
+    return replace(cluster, network=Network(120_000, cluster.network.gbs // 10, 250_000, 2))
 
 
 def slower_transfers(graph: TaskGraph) -> TaskGraph:
@@ -115,6 +119,12 @@ ASKED = {
         quicker_kernels,
     ),
     "sync, slower host": (SyntheticCluster(ranks=2, steps=2, losses=Losses(sync=True)), slower_host, slower_calls),
+    "two compute streams, slower network": (
+        SyntheticCluster(ranks=2, steps=2, compute_streams=2, kernel_gap=1_500, network=CLOSE),
+        slower_network,
+        slower_transfers,
+    ),
+    "full queues, quicker kernels": (SyntheticCluster(ranks=2, steps=3), quicker_model, quicker_kernels),
 }
 
 

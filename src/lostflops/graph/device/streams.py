@@ -99,8 +99,9 @@ def _latencies(made: Streams) -> tuple[Ns, Ns]:
             continue
         least = min(int(np.quantile(took[own], 0.01, method="lower")), SOON)
         prompt = took[own & free & (took < least + 2 * SOON)]
-        low[made.kind == kind] = least
-        usual[made.kind == kind] = max(least, int(np.median(prompt))) if prompt.size else least
+        typical = int(np.quantile(prompt, 0.5, method="lower")) if prompt.size else least
+        low[made.kind == kind] = min(least, typical)
+        usual[made.kind == kind] = typical
     return low, usual
 
 

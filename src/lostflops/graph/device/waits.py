@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lostflops.graph.device.streams import SOON, Streams
+from lostflops.graph.device.streams import SOON, Streams, usual_gap
 from lostflops.ledger.phases import BACKWARD
 from lostflops.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
 
@@ -76,10 +76,12 @@ class Latest:
 
 
 def _exposed(made: Streams, latest: Latest, callers: tuple[Codes, Codes]) -> Codes:
-    """For each place what held it on another stream, -1 for nothing."""
+    """For each place what held it on another stream, -1 for nothing: not where it followed its own stream as closely as
+    always, though something else ended in between."""
     free = np.where(made.before >= 0, made.stop[made.before], np.iinfo(np.int64).min)
     prompt = (made.launch >= 0) & (made.start - made.called <= made.latency + SOON // 2)
-    asked = np.flatnonzero(~prompt & (made.start > free))
+    own = made.queued & (made.start - free <= 2 * usual_gap(made))
+    asked = np.flatnonzero(~prompt & ~own & (made.start > free))
     soon = np.where(made.kind == COMM, _COLLECTIVE, SOON)
     source, ended = np.full(made.row.size, -1, np.int64), free.copy()
     for stream, lane in enumerate(latest.lanes):
