@@ -16,7 +16,7 @@ from tests.graph.tiny import L, T, graph
 MS = 1_000_000
 
 
-def on_hosts(*names: str) -> SimpleNamespace:
+def on_hosts(*names: str | None) -> SimpleNamespace:
     return SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=lambda: [(name,) for name in names]))
 
 
@@ -51,9 +51,10 @@ def test_ranks_that_end_together_wait_for_the_last():
         ([10, 10, 10], [22, 22, 22], ["a"]),
         ([10, 20], [22, 22], ["a"]),
         ([10, 20, 15], [22, 22, 22], ["a", "b"]),
+        ([10, 20, 15], [22, 22, 22], [None]),
     ],
-    ids=["ends apart", "begun together", "two ranks", "two clocks"],
+    ids=["ends apart", "begun together", "two ranks", "two clocks", "hosts not recorded"],
 )
-def test_what_may_be_chance_is_left(begins: list[int], ends: list[int], hosts: list[str]):
+def test_what_may_be_chance_is_left(begins: list[int], ends: list[int], hosts: list[str | None]):
     made = ranks([MS * time for time in begins], [MS * time for time in ends])
     assert host_meetings(on_hosts(*hosts), made) is made

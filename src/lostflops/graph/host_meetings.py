@@ -31,10 +31,10 @@ FEWEST: Final = 3
 
 
 def host_meetings(run: Run, graph: TaskGraph) -> TaskGraph:
-    """With these stretches as meetings; only ranks of one host, whose clocks agree."""
+    """With these stretches as meetings; only ranks that are known to be of one host, whose clocks agree."""
     hosts = {host for (host,) in run.sql("select distinct host from ranks").fetchall()}
     ranks = len(graph.ranks)
-    if len(hosts) != 1 or ranks < FEWEST:
+    if len(hosts) != 1 or None in hosts or ranks < FEWEST:
         return graph
     python = (graph.tasks.line == LINES.index("idle.python")) & (graph.tasks.kind == Kind.HOST)
     rows = np.flatnonzero(python & (graph.tasks.duration >= LONG) & (graph.measured.start >= 0))
