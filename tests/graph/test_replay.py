@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.graph.longest import Network, longest
+from lostflops.graph.longest import Network, _compiled, longest
 from lostflops.graph.replay import Circular, replay
 from lostflops.graph.tasks import Kind, LaneKind
 from tests.graph.tiny import L, M, T, graph, starts
@@ -113,11 +115,22 @@ def relaxed(net):
             return start, ends, met
 
 
+def test_nowhere_to_keep_what_was_compiled_is_no_reason_to_fail(monkeypatch):
+    """As in a container that is read-only."""
+    caching = pytest.importorskip("numba.core.caching")
+
+    def refuse(_):
+        raise OSError("read-only")
+
+    for locator in caching.FunctionCache._impl_class._locator_classes:
+        monkeypatch.setattr(locator, "ensure_cache_path", refuse)
+    assert _compiled.__wrapped__() is not None
+
+
 @given(networks())
 def test_both_paths_equal_a_naive_one(net):
     start, stop, met = relaxed(net)
-    pytest.importorskip("numba")
-    for compiled in (False, True):
+    for compiled in (False, True) if find_spec("numba") else (False,):
         found = longest(net, compiled=compiled)
         assert not found.waiting.size
         assert found.start.tolist() == start.tolist()

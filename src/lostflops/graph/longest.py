@@ -99,7 +99,11 @@ def _compiled() -> Callable[..., Any] | None:
         from numba import njit  # noqa: PLC0415  an extra, asked for when it is needed
     except ImportError:
         return None
-    compiled: Callable[..., Any] = njit(cache=True, nogil=True)(work_off)
+    compiled: Callable[..., Any]
+    try:
+        compiled = njit(cache=True, nogil=True)(work_off)
+    except RuntimeError:  # neither this folder nor the user's cache can be written to
+        compiled = njit(nogil=True)(work_off)
     return compiled
 
 
