@@ -60,7 +60,7 @@ def _never(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 def change(name: str, apply: Any, *tried: str) -> Change:
     return Change(
-        name, f"{name}=2x", f"a faster {name}", f"buy a {name}", lambda value: f"{name} {value}", apply, tried
+        name, f"{name}=2x", f"a faster {name}", f"buy a {name}", lambda value: f"{name} {value}", apply, tried, True
     )
 
 

@@ -45,18 +45,22 @@ class Facts:
 class Edited:
     """A changed graph. `doubt` is by what part of itself the change in step time may be wrong, for all that replaying
     cannot know (0.2: a gain of 10 ms is 8 to 12). `notes` say what was assumed. `extra` are figures of this change
-    alone, such as a distribution of staleness."""
+    alone, such as a distribution of staleness. `facts` are what later changes may know, where the change makes them
+    others. `off` is by how many ns a step may be off however far the change moves it."""
 
     graph: TaskGraph
     doubt: float
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts | None = None
+    off: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """`form` is how to write it, such as `bucket_mb=MB`; `tried` are values that are tried when all changes are ranked
-    (none: it is not asked, because its value is the user's to know). `cost` says what it costs or risks, `how` how to
+    (none: it is not asked, because its value is the user's to know); `again` says that several values can be asked for
+    at once. `cost` says what it costs or risks, `how` how to
     apply a value: the code or the flag. `apply` raises `NotApplicable`, or `UsageError` for a value it cannot read."""
 
     name: str
@@ -66,3 +70,4 @@ class Change:
     how: Callable[[str], str]
     apply: Callable[[TaskGraph, str, Facts], Edited]
     tried: tuple[str, ...] = ()
+    again: bool = False

@@ -8,7 +8,7 @@ import pytest
 
 from lostflops.graph.build import build
 from lostflops.graph.replay import replay
-from lostflops.predict.change import Facts
+from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes import CHANGES
 from lostflops.store.run import Run
 from lostflops.testing import Losses, Network, SyntheticCluster, store
@@ -68,3 +68,48 @@ def test_buckets_of_a_run_that_accumulates(graphs):
         graph = graphs(cluster)
         gains.append(step(graph) - step(graph, "bucket_mb=1"))
     assert gains[1] == pytest.approx(gains[0], rel=0.01)
+
+
+def answered(graph, facts, *asked):
+    """As `answer` does: later changes know what earlier ones made of the facts."""
+    for text in asked:
+        name, value = text.split("=")
+        edited = BY_NAME[name].apply(graph, value, facts)
+        graph, facts = edited.graph, edited.facts or facts
+    return replay(graph).mean_step
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("network.bandwidth=4x", "bucket_mb=100"),
+        ("network.latency=4x", "bucket_mb=100"),
+        ("network.bandwidth=4x", "zero=1"),
+        ("network.bandwidth=4x", "compression=0.5x"),
+        ("world_size=16", "bucket_mb=100"),
+    ],
+)
+def test_later_changes_know_of_the_earlier(graphs, one, other):
+    graph, facts = graphs(CLUSTER), Facts(of_network(CLUSTER.network))
+    assert answered(graph, facts, one, other) == pytest.approx(answered(graph, facts, other, one), rel=0.002)
+
+
+def test_on_another_device_its_own_peaks_count(graphs):
+    graph, facts = graphs(CLUSTER), Facts(None, device="NVIDIA H100 80GB HBM3", dtype="bf16")
+    there = answered(graph, facts, "device=A100-SXM4-80GB")
+    assert answered(graph, facts, "device=A100-SXM4-80GB", "device=H100-SXM5") == pytest.approx(step(graph), rel=0.02)
+    assert there > 1.1 * step(graph)
+
+
+def test_what_is_sharded_is_not_sharded_again(graphs):
+    with pytest.raises(NotApplicable, match="gathered behind the optimizer already"):
+        step(graphs(replace(CLUSTER, sharding=1)), "zero=1")
+    with pytest.raises(NotApplicable, match="gathered behind the optimizer already"):
+        step(graphs(CLUSTER), "zero=1", "zero=2")
+
+
+def test_unknown_latency_is_in_the_interval(graphs):
+    """One size was recorded: time goes with bytes, and eighty small buckets may cost far more than is told."""
+    unknown = BY_NAME["bucket_mb"].apply(graphs(CLUSTER), "0.1", Facts(None))
+    told = replay(unknown.graph).mean_step
+    assert told + unknown.off > step(graphs(CLUSTER), "bucket_mb=0.1") > told * 1.5

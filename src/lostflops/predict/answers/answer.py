@@ -14,7 +14,9 @@ from lostflops.predict.change import Change, Edited, NotApplicable
 from lostflops.predict.changes import CHANGES
 
 if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
     from lostflops.predict.answers.baseline import Baseline
+    from lostflops.predict.change import Facts
 
 Wanted = tuple[str, str]
 """The name and the value of a change."""
@@ -74,22 +76,31 @@ class Answer:
 def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> Answer:
     """Raises `NotApplicable` with the reason, and `UsageError` for names and values that it cannot read."""
     chosen = [(named(name, known), value) for name, value in wanted]
-    schedule, applied = start.schedule, []
+    _check_once(chosen)
+    schedule, facts, applied = start.schedule, start.facts, []
     for change, value in chosen:
-        edited = edit(schedule, start, change, value)
+        edited = edit(schedule.graph, facts, change, value)
+        facts = edited.facts or facts
         after = _replayed(edited, change, value)
         applied.append(Applied(change, value, edited, (after.mean_step - schedule.mean_step) * start.level))
         schedule = after
     predicted = start.measured * (schedule.mean_step / start.replayed)
     moved = [(one.moved, one.edited.doubt) for one in applied]
+    moved += [(one.edited.off * start.level, 1.0) for one in applied]
     found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
     return Answer(start, tuple(applied), schedule, predicted, found)
 
 
-def edit(schedule: Schedule, start: Baseline, change: Change, value: str) -> Edited:
+def _check_once(chosen: Sequence[tuple[Change, str]]) -> None:
+    names = [change.name for change, _ in chosen if not change.again]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{twice} is asked for twice: give one value")
+
+
+def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
     """What cannot be applied names its change."""
     try:
-        return change.apply(schedule.graph, value, start.facts)
+        return change.apply(graph, value, facts)
     except NotApplicable as error:
         raise NotApplicable(f"{change.name}={value} does not apply: {error}") from error
 

@@ -147,7 +147,7 @@ def _applies(start: Baseline | None, reason: str, change: Change) -> tuple[bool 
     why = ""
     for value in change.tried:
         try:
-            edit(start.schedule, start, change, value)
+            edit(start.graph, start.facts, change, value)
         except (UsageError, UnknownCost) as error:
             why = _reason(error)
         else:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.facts.devices import find_device
+from lostflops.errors import UsageError
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Because, LaneKind
 from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.edits.kernel_times import device_called
 from lostflops.predict.edits.reductions import calls, members, reductions, sized
 from lostflops.predict.edits.transfers import Transfers
 from lostflops.predict.edits.values import times
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
 
 _HALF: Final = ("fp16", "bf16")
 _CPU_GBS: Final = 5.0
@@ -25,6 +28,8 @@ _DEVICE_GBS: Final = 1000.0
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     share = 0.5 if value in _HALF else times(value, "compression")
+    if share >= 1:
+        raise UsageError(f"compression={value}: give what part of the bytes is left, such as 0.5x")
     chosen = sized(graph, reductions(graph))
     transfers = Transfers.of(graph, facts)
     rows, kinds, which = calls(graph, chosen)
@@ -54,14 +59,31 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         if value in _HALF
         else "What decides what to send, as top-k does, is not in it.",
     )
-    return Edited(retimed(graph, duration=duration, transfer=transfer), min(1.0, 0.2 + transfers.doubt), notes)
+    if facts.times is not None:
+        alike = frozenset((k.op, k.ranks, k.hosts) for k in kinds)
+        facts = replace(facts, times=_Smaller(facts.times, share, alike))
+    changed = retimed(graph, duration=duration, transfer=transfer)
+    return Edited(changed, min(1.0, 0.2 + transfers.doubt), notes, facts=facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Smaller:
+    """What `told` tells, with collectives of these operations, ranks and hosts compressed."""
+
+    told: Times
+    share: float
+    alike: frozenset[tuple[str, int, int]]
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        sent = max(round(size * self.share), 1) if (op, group.ranks, group.hosts) in self.alike else size
+        return self.told.time(op, sent, group, algorithm)
 
 
 def _rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
     """Bytes read and written in a ns, and in words."""
     if not (graph.lanes.kind == LaneKind.STREAM).any():
         return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
-    known = find_device(facts.device) if facts.device else None
+    known = device_called(facts.device) if facts.device else None
     rate = known.memory_gbs if known is not None and known.memory_gbs else _DEVICE_GBS
     return rate, f"{rate:g} GB/s of device memory"
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from lostflops.errors import UsageError
-from lostflops.facts.devices import DEVICES, Device, find_device
+from lostflops.facts.devices import DEVICES, Device
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Kind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.edits.kernel_times import COMPUTE_BOUND, MEMORY_BOUND, device_now, dtype_now, peak, rescaled
+from lostflops.predict.edits.kernel_times import (
+    COMPUTE_BOUND,
+    MEMORY_BOUND,
+    device_called,
+    device_now,
+    dtype_now,
+    peak,
+    rescaled,
+)
 from lostflops.predict.edits.selecting import names_with
 
 _DOUBT: Final = 0.3
@@ -36,11 +45,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         ),
         "The host and the network stay as they are, and so do shapes and the size of a batch.",
     )
-    return Edited(changed, _DOUBT, notes)
+    return Edited(changed, _DOUBT, notes, facts=replace(facts, device=other.name))
 
 
 def _asked(name: str) -> Device:
-    found = next((device for device in DEVICES if device.name.casefold() == name.casefold()), None) or find_device(name)
+    found = device_called(name)
     if found is None:
         raise UsageError(f"device={name} is not known: give one of {', '.join(device.name for device in DEVICES)}")
     return found

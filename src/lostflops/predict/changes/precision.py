@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
@@ -38,7 +39,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             "are not counted."
         ),
     )
-    return Edited(rescaled(graph, factors), _FAR_DOUBT if quicker > _FAR else _DOUBT, notes)
+    doubt = _FAR_DOUBT if quicker > _FAR else _DOUBT
+    return Edited(rescaled(graph, factors), doubt, notes, facts=replace(facts, dtype=wanted))
 
 
 def _how(value: str) -> str:

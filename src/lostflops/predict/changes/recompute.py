@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -46,7 +47,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed[host] = (duration * factor)[host]
     gap = np.where(around & (gap > 0), gap * factor, gap)
     made = retimed(graph, duration=np.round(changed).astype(np.int64), gap=np.round(gap).astype(np.int64))
-    return Edited(made, _DOUBT, _notes(value, share))
+    return Edited(made, _DOUBT, _notes(value, share), facts=replace(facts, recomputed=float(value == "on")))
 
 
 def _grown(graph: TaskGraph, times: npt.NDArray[np.float64], rows: Flags, share: float) -> npt.NDArray[np.float64]:

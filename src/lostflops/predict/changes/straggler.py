@@ -98,4 +98,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=(_REMOVED,),
+    again=True,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -49,10 +50,19 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if not rows.size:
         raise NotApplicable("groups that grow have no collective with a known operation and size")
     later = _later(graph, ranks)
-    change = abs(float((transfer - graph.meetings.transfer).sum())) / max(len(graph.steps) / len(graph.ranks), 1)
-    doubt = min(2.0, max(transfers.doubt, 0.5 if near else 0.1) + later / max(change, 1.0))
+    doubt = max(transfers.doubt, 0.5 if near else 0.1)
     notes = (*_notes(graph, ranks, transfers, later), *((_NEAR,) if near else ()))
-    return Edited(retimed(graph, transfer=transfer), doubt, notes, {"later_ns": round(later)})
+    changed = _grown(retimed(graph, transfer=transfer), grown)
+    return Edited(changed, doubt, notes, {"later_ns": round(later)}, replace(facts, layout=None), later)
+
+
+def _grown(graph: TaskGraph, groups: dict[int, Group]) -> TaskGraph:
+    """Groups with as many ranks and hosts as they have then."""
+    ranks, hosts = graph.meetings.ranks.copy(), graph.meetings.hosts.copy()
+    for group, then in groups.items():
+        own = graph.meetings.group == group
+        ranks[own], hosts[own] = then.ranks, then.hosts
+    return replace(graph, meetings=replace(graph.meetings, ranks=ranks, hosts=hosts))
 
 
 def _wanted(transfers: Transfers, kind: Call, then: Group) -> tuple[float, bool]:

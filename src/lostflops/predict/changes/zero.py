@@ -16,19 +16,21 @@ import numpy as np
 
 from lostflops.graph.editing import retimed, scaled, with_words
 from lostflops.graph.tasks import LaneKind
+from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.more_collectives import Extra, with_collectives
 from lostflops.predict.edits.ready import Inputs
-from lostflops.predict.edits.reductions import called, calls, reductions, rounds, sized
+from lostflops.predict.edits.reductions import called, calls, in_phase, reductions, rounds, sized
 from lostflops.predict.edits.sharding import Kernels, after_step, gathers, ranks_of
 from lostflops.predict.edits.sound import sound
-from lostflops.predict.edits.transfers import Transfers
+from lostflops.predict.edits.transfers import Transfers, apart
 from lostflops.predict.edits.values import one_of
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
     from lostflops.predict.edits.reductions import Call, Round
 
+_DOUBT: Final = 0.25
 _UNORDERED: Final = (
     "passes of the recorded steps are interleaved with other work: parameters cannot be gathered for each"
 )
@@ -39,6 +41,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     chosen = sized(graph, reductions(graph))
     if called(graph, "reduce_scatter")[chosen].any():
         raise NotApplicable("gradients are reduced and scattered already: the run is sharded")
+    gathered = called(graph, "all_gather", "broadcast") & ~in_phase(graph, FORWARD) & ~in_phase(graph, BACKWARD)
+    gathered &= np.isin(graph.meetings.group, graph.meetings.group[chosen])
+    if graph.meetings.size[gathered].sum() > graph.meetings.size[chosen].sum() / 2:
+        raise NotApplicable("parameters are gathered behind the optimizer already: its states are sharded")
     found = rounds(graph, chosen)
     if not found:
         raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
@@ -64,7 +70,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             extras.append(after_step(graph, one, own, whole, price))
     changed = _updated(replace(graph, meetings=replace(graph.meetings, op=op)), updates, transfer)
     changed = sound(with_collectives(changed, extras), _UNORDERED)
-    return Edited(changed, min(1.0, prices.doubt), _notes(graph, stage, prices))
+    told = np.where(called(changed, "all_gather", "reduce_scatter"), prices.doubt, 0.0)
+    off = apart(changed, 1.0 - told, 1.0 + told)
+    return Edited(changed, _DOUBT, _notes(graph, stage, prices), off=off)
 
 
 class _Prices:
@@ -109,7 +117,8 @@ class _Prices:
 
     @property
     def doubt(self) -> float:
-        return 0.25 + self._transfers.doubt + (0.1 if self.halved or self.in_turn else 0.0)
+        """Of a transfer."""
+        return self._transfers.doubt + (0.1 if self.halved or self.in_turn else 0.0)
 
     @property
     def note(self) -> str:

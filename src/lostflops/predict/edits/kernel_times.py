@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.facts.devices import Device, find_device
+from lostflops.facts.devices import DEVICES, Device, find_device
 from lostflops.facts.kernel_classes import CLASSES, rounds_to_tf32
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Kind, TaskGraph
@@ -19,11 +19,16 @@ MEMORY_BOUND: Final = tuple(name for name in CLASSES if name not in MATMUL_CLASS
 _MOST: Final = 0.5
 
 
+def device_called(name: str) -> Device | None:
+    """By its name in the table, or as a driver has it."""
+    return next((device for device in DEVICES if device.name.casefold() == name.casefold()), None) or find_device(name)
+
+
 def device_now(graph: TaskGraph, facts: Facts) -> Device:
     """Raises `NotApplicable` where it is not known."""
     if not ranks_with_device(graph).size:
         raise NotApplicable("no accelerator was recorded: its peaks are what this is reckoned with")
-    found = find_device(facts.device) if facts.device else None
+    found = device_called(facts.device) if facts.device else None
     if found is None:
         raise NotApplicable(f"the peaks of {facts.device or 'the device of this run'} are not known")
     return found

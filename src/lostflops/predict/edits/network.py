@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from lostflops.units import counted
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
 
 _KNOWN: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "send_recv")
 
@@ -33,7 +35,8 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
     transfers = Transfers.of(graph, facts)
     shares = latencies(graph, told, transfers)
     weight = np.where(told, graph.meetings.transfer, 0).astype(np.float64)
-    if float(((shares.high - shares.low) * weight).sum()) > _UNKNOWN * float(weight.sum()):
+    least = float(((shares.high - shares.low) * weight).sum()) > _UNKNOWN * float(weight.sum())
+    if least:
         shares = Latencies(shares.low, shares.low, shares.high)
     if latency != 1.0 and not shares.share.any():
         raise NotApplicable(
@@ -44,7 +47,32 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
     ends = [_factor(end, bandwidth, latency) - 1 for end in (shares.low, shares.high)]
     doubt = deviation(np.where(told, factor - 1, 0), (ends[0], ends[1]), weight)
     changed = retimed(graph, transfer=np.round(graph.meetings.transfer * factor))
-    return Edited(changed, max(doubt, 0.05), tuple(_notes(graph, chosen, told, shares, transfers)))
+    notes = tuple(_notes(graph, chosen, told, shares, transfers))
+    if facts.times is not None:
+        across = bool((graph.meetings.hosts > 1).any())
+        facts = replace(facts, times=_Faster(facts.times, bandwidth, latency, across, least))
+    return Edited(changed, max(doubt, 0.05), notes, facts=facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Faster:
+    """What `told` tells, on the other network; `across`: of groups that span hosts alone, `least`: with the least
+    latency that there may be."""
+
+    told: Times
+    bandwidth: float
+    latency: float
+    across: bool
+    least: bool
+
+    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+        found, one, two = (self.told.time(op, each, group, algorithm) for each in (size, 1, 2))
+        if self.across and group.hosts == 1:
+            return found
+        first = (one.low if self.least else one.ns) - (two.ns - one.ns)
+        share = np.clip(np.array([first / max(found.ns, 1e-9)]), 0.0, 1.0)
+        factor = float(_factor(share, self.bandwidth, self.latency)[0])
+        return replace(found, ns=found.ns * factor, low=found.low * factor, high=found.high * factor)
 
 
 def _factor(share: Floats, bandwidth: float, latency: float) -> Floats:

@@ -7,6 +7,7 @@ next are so much of the time of the lane between the two tasks that were waited 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from lostflops.graph.tasks import NONE, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 
 Rows = npt.NDArray[np.int64]
+_SHORT: Final = 0.25
+"""Of the longest stretch of a forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,17 @@ class Inputs:
         return [Held(lane, graph.edges.src[edges].astype(np.int64), edges) for lane, edges in found]
 
 
+def _last_forward(graph: TaskGraph, rows: Rows) -> int:
+    """The last of these tasks of a lane that is of a forward pass, NONE where none is. What stands between nodes of a
+    backward pass counts as forward too: such a stretch is short beside that of a pass."""
+    tasks = graph.tasks
+    rows = rows[np.isin(tasks.phase[rows], (FORWARD, BACKWARD))]
+    forward = tasks.phase[rows] == FORWARD
+    stretch = np.cumsum(np.append(False, forward[1:] != forward[:-1]))[: rows.size]
+    took = np.bincount(stretch, np.where(forward, tasks.duration[rows] + np.maximum(tasks.gap[rows], 0), 0))
+    return int(rows[forward & (took[stretch] > _SHORT * took.max(initial=0))].max(initial=NONE))
+
+
 def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float64]) -> tuple[Rows, Rows]:
     """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
     recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
@@ -61,8 +75,7 @@ def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float
     tasks = graph.tasks
     lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
     ahead = lane[(tasks.step[lane] == step) & (lane <= held.src[0])]
-    since = int(ahead[tasks.phase[ahead] == FORWARD].max(initial=NONE))
-    passes = ahead[(tasks.phase[ahead] == BACKWARD) & (ahead > since)]
+    passes = ahead[(tasks.phase[ahead] == BACKWARD) & (ahead > _last_forward(graph, ahead))]
     begin = int(passes[0]) if passes.size else int(held.src[0])
     rows = np.arange(begin, int(held.src[-1]) + 1)
     spent = np.cumsum(tasks.duration[rows] + np.maximum(tasks.gap[rows], 0))

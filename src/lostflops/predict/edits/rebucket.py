@@ -14,9 +14,9 @@ import numpy.typing as npt
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import AlreadySo, Edited, Facts, NotApplicable
 from lostflops.predict.edits.recut import Plan, recut
-from lostflops.predict.edits.reductions import Round, called, reductions, rounds, sized
+from lostflops.predict.edits.reductions import Round, called, calls, reductions, rounds, sized
 from lostflops.predict.edits.sound import sound
-from lostflops.predict.edits.transfers import Transfers
+from lostflops.predict.edits.transfers import Transfers, apart
 from lostflops.units import format_bytes
 
 Rows = npt.NDArray[np.int64]
@@ -48,7 +48,19 @@ def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[fl
         "Buckets are cut between parameters." if known else "Parameters are not known: buckets are cut at exact sizes.",
         "Between recorded buckets gradients are taken to become ready as evenly as the backward pass goes on.",
     )
-    return Edited(changed, min(1.0, transfers.doubt + (0.1 if known else 0.25)), notes)
+    return Edited(changed, 0.1 if known else 0.25, notes, off=_off(graph, changed, transfers))
+
+
+def _off(graph: TaskGraph, changed: TaskGraph, transfers: Transfers) -> float:
+    """What transfers of sizes that were not recorded may do to the step, by their intervals."""
+    fresh = called(changed, "all_reduce") & ~np.isin(changed.meetings.size, graph.meetings.size)
+    rows, kinds, which = calls(changed, fresh & (changed.meetings.size > 0))
+    if not rows.size:
+        return 0.0
+    told = [transfers.time(*kind) for kind in kinds]
+    factors = np.ones((2, len(changed.meetings)))
+    factors[:, rows] = np.array([(one.low, one.high) / np.maximum(one.ns, 1e-9) for one in told]).T[:, which]
+    return apart(changed, *factors)
 
 
 def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Plan:

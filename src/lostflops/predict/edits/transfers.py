@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.errors import UnknownCost
+from lostflops.graph.editing import retimed
+from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Flags, TaskGraph
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.costs.collective_times import CollectiveTimes
@@ -111,6 +113,13 @@ def latencies(graph: TaskGraph, chosen: Flags, transfers: Transfers) -> Latencie
         shares[:, number] = (np.array((one.ns, one.low, one.high)) - byte) / max(whole, 1e-9)
     columns[:, rows] = np.clip(np.round(shares, 9), 0.0, 1.0)[:, which]
     return Latencies(*columns)
+
+
+def apart(graph: TaskGraph, *factors: Floats) -> float:
+    """By how many ns the mean step differs at most where transfers take these times what is told, all at once."""
+    told, nominal = graph.meetings.transfer, replay(graph).mean_step
+    ends = (replay(retimed(graph, transfer=np.round(told * np.maximum(factor, 0)))) for factor in factors)
+    return max(abs(end.mean_step - nominal) for end in ends)
 
 
 def deviation(nominal: Floats, ends: tuple[Floats, Floats], weight: Floats) -> float:
