@@ -153,3 +153,8 @@ def test_the_list_says_what_applies(start: Start) -> None:
         "untried": None,
     }
     assert rows["never"]["here"] == "no: no loader was recorded"
+
+
+def test_a_change_has_one_value(start: Start) -> None:
+    with pytest.raises(UsageError, match="bucket_mb is asked for twice"):
+        answer(start(), [("bucket_mb", "5"), ("bucket_mb", "25")])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lostflops.errors import UsageError
 from lostflops.graph.replay import replay
 from lostflops.predict.changes.compression import CHANGE
 from predict.changes.linear import facts
@@ -20,3 +23,9 @@ def test_bytes_shrink_and_casting_costs():
 def test_others_stay():
     before = job(lambda *_: 50)
     assert CHANGE.apply(before, "0.25x", facts()).graph.meetings.size.tolist() == before.meetings.size.tolist()
+
+
+@pytest.mark.parametrize("value", ["1x", "2x"])
+def test_as_many_bytes_or_more_are_no_compression(value):
+    with pytest.raises(UsageError, match="what part of the bytes is left"):
+        CHANGE.apply(job(lambda *_: 50), value, facts())

@@ -25,8 +25,9 @@ CHANGE: Final = Change(
     "the first bucket of gradients closes at so many MiB; the others as recorded",
     "a larger one starts later; a smaller one pays latency once more",
     lambda value: (
-        f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int({value} * 2**20) before DistributedDataParallel(model), "
-        "with bucket_cap_mb left out"
+        f"DistributedDataParallel(model, bucket_cap_mb_list=[{value}, 25]) where torch has it (2.13 does), with the "
+        f"size of the others for 25; else torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int({value} * 2**20) before "
+        "it, with bucket_cap_mb left out"
     ),
     _apply,
     ("0.25", "4"),
