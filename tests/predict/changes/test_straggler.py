@@ -11,6 +11,7 @@ from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.straggler import CHANGE
 from lostflops.predict.edits.cohorts import cohorts
+from predict.changes.steps import job
 
 FACTS = Facts(times=None)
 
@@ -97,3 +98,12 @@ def test_stages_of_a_pipeline_are_no_kind():
         },
     )
     assert cohorts(made) == [[0, 1], [2, 3]]
+
+
+def test_what_ranks_that_are_not_late_gain_is_in_the_interval():
+    """Each rank is the later one in every other step: to make one like the other gains, though nobody is late."""
+    alternating = job(lambda rank, step: 400 if step % 2 == rank else 100, steps=8)
+    found = CHANGE.apply(alternating, "0", Facts(None))
+    gained = replay(alternating).mean_step - replay(found.graph).mean_step
+    assert gained > 0
+    assert found.off == pytest.approx(gained, rel=0.3)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.errors import UsageError
 from lostflops.predict.answers.answer import Answer, answer, named
-from lostflops.predict.answers.interval import BETWEEN_RUNS
 from lostflops.predict.answers.whatif import baseline_pairs, compared
 from lostflops.predict.change import AlreadySo, NotApplicable
 from lostflops.predict.changes import CHANGES
@@ -50,7 +49,7 @@ class _Swept:
     @property
     def as_good(self) -> tuple[int, int]:
         """First and last of the sizes around the best that runs could not tell from it."""
-        limit = self.answers[self.best].predicted * (1 + BETWEEN_RUNS)
+        limit = self.answers[self.best].predicted * (1 + self.start.between)
         first = last = self.best
         while first > 0 and self.answers[first - 1].predicted <= limit:
             first -= 1
@@ -103,9 +102,10 @@ def _answer(start: Baseline, size: str, known: Sequence[Change]) -> Answer:
 def _verdict(swept: _Swept) -> str:
     best = swept.answers[swept.best]
     of_all = f" of the {len(swept.sizes)} that can be told" if swept.missing else ""
-    if best.gain <= BETWEEN_RUNS:
+    differ = swept.start.between
+    if best.gain <= differ:
         return (
-            f"Leave the buckets as they are: no size{of_all} makes steps {format_share(BETWEEN_RUNS)} shorter than "
+            f"Leave the buckets as they are: no size{of_all} makes steps {format_share(differ)} shorter than "
             f"the {format_ns(round(best.baseline.measured))} measured, and runs of one job differ by as much."
         )
     low, high = (format_ns(round(ns)) for ns in (best.low, best.high))
@@ -172,7 +172,8 @@ def _plot(swept: _Swept) -> Plot:
 
 
 def _notes(swept: _Swept) -> Iterator[str]:
-    yield f"Sizes within {format_share(BETWEEN_RUNS)} of the best count as good: two runs of one job differ by as much."
+    differ = format_share(swept.start.between)
+    yield f"Sizes within {differ} of the best count as good: two runs of one job differ by as much."
     for reason in dict.fromkeys(reason for _, reason in swept.missing):
         sizes = ", ".join(size for size, own in swept.missing if own == reason)
         yield f"Cannot tell {sizes} MiB: {reason}."

@@ -23,6 +23,8 @@ _ABOVE_OTHERS: Final = 3.0
 _FEW: Final = 4
 """One rank of so many may be late in single steps."""
 _DOUBT: Final = 0.1
+_TRIED: Final = 3
+"""Ranks that are not late, by which chance is told."""
 _REMOVED: Final = "removed"
 
 
@@ -42,7 +44,17 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         f"Every task of rank {said} takes what it takes on the other ranks of its kind (median); what only it does is "
         "gone."
     )
-    return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)})
+    return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)}, off=_chance(graph, kinds, chosen))
+
+
+def _chance(graph: TaskGraph, kinds: list[list[int]], late: set[int]) -> float:
+    """What making like others gains of ranks that are not late: so much of the answer may be how steps differ."""
+    step = replay(graph).mean_step
+    tried = [(rank, kind) for kind in kinds if late & set(kind) for rank in kind if rank not in late][:_TRIED]
+    gains = [
+        step - replay(likened(graph, [rank], [one for one in kind if one != rank])).mean_step for rank, kind in tried
+    ]
+    return max(sum(gains) / max(len(gains), 1), 0.0)
 
 
 def _named(graph: TaskGraph, kinds: list[list[int]], value: str) -> set[int]:
