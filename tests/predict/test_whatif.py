@@ -1,6 +1,7 @@
 """Answers on a graph of two ranks: each step computes 80, then exchanges for 20."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,16 +133,63 @@ def test_all_changes_by_gain(start: Start) -> None:
     told = result.to_json()
     assert [row["change"] for row in told["changes"]] == ["compute=2x", "network=2x", "network=1x"]
     assert [row["gain"] for row in told["changes"]] == pytest.approx([0.4, 0.1, 0])
-    assert told["not_applicable"] == [{"name": "never", "value": "on", "reason": "no loader was recorded"}]
+    assert told["not_applicable"] == [
+        {"change": "never", "reason": "no loader was recorded", "changes": [{"name": "never", "value": "on"}]}
+    ]
     assert best == "compute=2x"
     assert "2 changes of 3 tried gain more than chance" in told["verdict"]
 
 
 def test_larger_steps_are_not_taken_for_slower_ones(start: Start) -> None:
     """A step computes 160 instead of 80, and exchanges once."""
-    result, best = ranking(start(), LARGER_STEPS)
-    assert "With twice=on a step does the work of 2 recorded ones: 90 ns for each." in result.notes
+    result, best = ranking(start(), (*LARGER_STEPS, *CHANGES))
+    assert any(
+        "With twice=on a step does the work of 2 recorded ones: 90 ns for each." in note for note in result.notes
+    )
+    rows = {row["change"]: row for row in result.to_json()["changes"]}
+    assert rows["twice=on"]["gain"] == pytest.approx(0.1)
+    assert (rows["twice=on"]["predicted_ns"], rows["twice=on"]["work"]) == (180, 2)
+    assert best == "compute=2x"
+    assert ranking(start(), LARGER_STEPS)[1] == ""
+
+
+def test_larger_steps_are_compared_by_their_work(folder: Path) -> None:
+    with Run.open(folder) as run:
+        told = whatif(run, [("twice", "on")], build=of(made()), known=LARGER_STEPS, keep=False)
+    assert told.verdict.endswith("It does the work of 2 recorded steps: 90 ns for each, 10.0% less than one took.")
+    assert told.to_json()["gain"] == pytest.approx(-0.8)
+
+
+def test_a_bound_is_not_what_to_do(start: Start) -> None:
+    network, compute, *_ = CHANGES
+    result, best = ranking(start(), (network, replace(compute, is_bound=True)))
+    assert result.to_json()["changes"][0]["change"] == "compute=2x"
+    assert best == "network=2x"
+    assert result.verdict.startswith("Beside bounds and larger batches, network=2x gains most")
+    assert "1 change of 2 tried gains more than chance" in result.verdict
+    assert any(note.startswith("compute=2x is a bound") for note in result.notes)
+    alone, best = ranking(start(), (replace(compute, is_bound=True),))
     assert best == ""
+    assert "none gains more than chance" in alone.verdict
+
+
+def test_what_one_reason_holds_for_stands_together(start: Start) -> None:
+    network, _, never, _ = CHANGES
+    partly = replace(network, tried=("nonsense", "2x"))
+    result, _ = ranking(start(), (never, partly, replace(never, name="neither", tried=("on", "off"))))
+    rows = result.to_json()["not_applicable"]
+    assert [row["change"] for row in rows] == ["never, neither", "network=nonsense"]
+    assert len(rows[0]["changes"]) == 3
+
+
+def test_what_limits_the_run_is_noted_once_for_all(start: Start) -> None:
+    assert any("One step was recorded" in note for note in ranking(start(STEP), CHANGES)[0].notes)
+
+
+def test_a_run_that_cannot_be_asked_says_why_once() -> None:
+    told = listing(None, "no whole step", CHANGES).to_json()
+    assert told["verdict"] == "None of 4 changes applies to this run: no whole step."
+    assert {(row["applies"], row["here"]) for row in told["changes"]} == {(False, "no")}
 
 
 def test_the_list_says_what_applies(start: Start) -> None:

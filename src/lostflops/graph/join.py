@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.facts.groups import members
+from lostflops.graph.notes import noted
 from lostflops.graph.parts import Part
 from lostflops.graph.tasks import (
     NONE,
@@ -43,7 +44,7 @@ def join(run: Run, parts: Sequence[Part]) -> TaskGraph:
     tasks, edges, steps = _laid(parts, codes)
     measured = Measured(np.concatenate(began) - zero, np.concatenate(ended) - zero)
     lanes = _lanes(parts, words, clocks, zero)
-    graph = TaskGraph(tasks, edges, _no_meetings(), lanes, steps, measured, (), _noted(parts))
+    graph = TaskGraph(tasks, edges, _no_meetings(), lanes, steps, measured, (), noted(parts))
     tasks, meetings = _met(run, graph, words, _late(parts), _agreed(parts))
     made = TaskGraph(tasks, edges, meetings, lanes, steps, measured, words.all, graph.notes)
     made.self_check()
@@ -74,10 +75,6 @@ class _Clocks:
         grown = drift * 1e-6 * (times + correction - (instant or 0)) if drift else np.zeros(times.size)
         told: Ns = times + correction + np.round(grown).astype(np.int64)
         return told
-
-
-def _noted(parts: Sequence[Part]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for part in parts for note in part.notes))
 
 
 def _laid(parts: Sequence[Part], codes: Sequence[Index]) -> tuple[Tasks, Edges, StepEdges]:

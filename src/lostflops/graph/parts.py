@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.graph.notes import RankNote
 from lostflops.graph.tasks import Edges, LaneKind, Ns, Tasks
 
 
@@ -37,7 +38,7 @@ class Part:
     are joined, by `event`. `start` and `stop` are the recorded ones, on the rank's own clock. A COMM task's `duration`
     is 0: what it took is read off `start` and `stop` of all members. `late` are COMM tasks that may have stopped
     earlier: the program found them done when it asked. `meets` has a key for each COMM task that no table knows: those
-    of equal keys meet."""
+    of equal keys meet. `notes` hold for the run, `rank_notes` for this rank."""
 
     rank: int
     lanes: tuple[Lane, ...]
@@ -50,6 +51,7 @@ class Part:
     notes: tuple[str, ...] = ()
     late: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     meets: Mapping[int, Hashable] = field(default_factory=dict)
+    rank_notes: tuple[RankNote, ...] = ()
 
 
 def no_edges() -> Edges:

@@ -60,8 +60,9 @@ class Edited:
 class Change:
     """`form` is how to write it, such as `bucket_mb=MB`; `tried` are values that are tried when all changes are ranked
     (none: it is not asked, because its value is the user's to know); `again` says that several values can be asked for
-    at once. `cost` says what it costs or risks, `how` how to
-    apply a value: the code or the flag. `apply` raises `NotApplicable`, or `UsageError` for a value it cannot read."""
+    at once. `cost` says what it costs or risks, `how` how to apply a value: the code or the flag. `apply` raises
+    `NotApplicable`, or `UsageError` for a value it cannot read. What `is_bound` tells what is to be gained at most, and
+    can be set nowhere."""
 
     name: str
     form: str
@@ -71,3 +72,4 @@ class Change:
     apply: Callable[[TaskGraph, str, Facts], Edited]
     tried: tuple[str, ...] = ()
     again: bool = False
+    is_bound: bool = False

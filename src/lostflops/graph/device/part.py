@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,10 +12,12 @@ from lostflops.graph.device.streams import Needs, Streams, needs, streams
 from lostflops.graph.device.syncs import Syncs, with_syncs
 from lostflops.graph.device.tasks import laid_out, tasks_of
 from lostflops.graph.device.waits import waits
+from lostflops.graph.notes import RankNote
 from lostflops.graph.parts import Lane, Part, PartSteps
 from lostflops.graph.tasks import NONE, Because, Edges, LaneKind
 from lostflops.ledger.phases import phases_at
 from lostflops.ledger.record import Codes, Flags, Ns, Record
+from lostflops.units import format_share
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import Window
@@ -47,7 +50,7 @@ def device_part(run: Run, record: Record, edges: Window) -> Part:
         np.concatenate((syncs.tasks.start, laid.start)),
         np.concatenate((syncs.tasks.stop, laid.stop)),
         words,
-        _notes(record, made, int(needed.hold.sum()), edges.wall),
+        rank_notes=tuple(_notes(made, int(needed.hold.sum()), edges.wall)),
     )
 
 
@@ -117,19 +120,16 @@ def _steps(record: Record, edges: Window) -> PartSteps:
     return PartSteps(number, none, none, joined[told], (edges.stop - edges.start)[told])
 
 
-def _notes(record: Record, made: Streams, still: int, wall: int) -> tuple[str, ...]:
-    found = []
+def _notes(made: Streams, still: int, wall: int) -> Iterator[RankNote]:
     if still > _WORTH_TELLING * wall:
-        found.append(
-            f"rank {record.rank}: queued work waited {still / 1e6:.1f} ms on its device for something that was not "
-            "recorded; the replay keeps that time"
-        )
+        said = "queued work waited {} on its device for something that was not recorded; the replay keeps that time"
+        yield RankNote(said, still, f"{still / 1e6:.1f} ms")
     if lost := _lost_launches(made):
-        found.append(
-            f"rank {record.rank}: {lost:,} of {made.row.size:,} device events have no recorded launch though earlier "
-            "ones do; the replay keeps the time before them"
+        share = lost / made.row.size
+        said = (
+            "{} of device events have no recorded launch though earlier ones do; the replay keeps the time before them"
         )
-    return tuple(found)
+        yield RankNote(said, share, format_share(share))
 
 
 def _lost_launches(made: Streams) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import prod
 from typing import TYPE_CHECKING
 
 from lostflops.errors import UsageError
@@ -71,6 +72,11 @@ class Answer:
     @property
     def text(self) -> str:
         return ", ".join(one.text for one in self.applied)
+
+    @property
+    def work(self) -> int:
+        """How many recorded steps one step does the work of."""
+        return prod(one.edited.extra.get("microbatches", 1) for one in self.applied)
 
 
 def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> Answer:

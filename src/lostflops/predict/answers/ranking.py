@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.predict.answers.answer import Answer, answer, edit
-from lostflops.predict.answers.whatif import baseline_pairs
+from lostflops.predict.answers.whatif import baseline_pairs, notes_of_run
 from lostflops.predict.changes import CHANGES
 from lostflops.results import Field, Result, Table, Value
 from lostflops.units import counted, format_ns, format_share
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from lostflops.predict.answers.baseline import Baseline
     from lostflops.predict.change import Change
 
-MOST_SHOWN = 12
-
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """An answer without its graph: there are many, and graphs are large."""
+    """An answer without its graph: there are many, and graphs are large. The gain is that of the same work: `work` is
+    how many recorded steps a step stands for."""
 
     text: str
+    name: str
     gain: float
     gain_interval: tuple[float, float]
     step: tuple[int, int, int]
-    is_clear: bool
+    work: int
+    is_bound: bool
     cost: str
     how: str
     notes: tuple[str, ...]
@@ -38,18 +39,29 @@ class _Tried:
     def of(cls, found: Answer) -> _Tried:
         (one,) = found.applied
         step = round(found.predicted), round(found.low), round(found.high)
-        told = found.text, found.gain, found.gain_interval, step, found.is_clear
+        whole = found.baseline.measured * found.work
+        gain, low, high = (1 - ns / whole for ns in (found.predicted, found.high, found.low))
+        told = found.text, one.change.name, gain, (low, high), step, found.work, one.change.is_bound
         return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra)
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether one can set it and the job stays the same: no bound, and no other batch."""
+        return not self.is_bound and self.work == 1
+
+    @property
+    def gains(self) -> bool:
+        return self.gain_interval[0] > 0
 
 
 def ranking(
     start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Result, str]:
-    """Every value that a change is tried with, each alone; the largest gain first; and the one that gains most, if any.
+    """Every value that a change is tried with, each alone; the largest gain first; and the one to ask for, if any.
     None of it is kept as a prediction: nobody decided on it yet."""
     asked = [(change, value) for change in known for value in change.tried]
     found: list[_Tried] = []
-    refused: list[tuple[Value, ...]] = []
+    refused: list[tuple[str, str, str]] = []
     for done, (change, value) in enumerate(asked):
         if progress is not None:
             progress(done, len(asked))
@@ -62,33 +74,41 @@ def ranking(
         name="whatif_all",
         title="What if: every change that can be tried, each alone",
         verdict=_verdict(start, found),
-        blocks=(_gains(found), _refused(refused), baseline_pairs(start)),
-        notes=tuple(_notes(found)),
+        blocks=(_gains(found), _refused(refused, {one.name for one in found}), baseline_pairs(start)),
+        notes=(*_notes(found), *notes_of_run(start)),
     )
-    return result, found[0].text if found and found[0].gain > 0 else ""
+    return result, next((one.text for one in found if one.is_setting and one.gain > 0), "")
 
 
 def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
     guess = "These are guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
-    clear = [one for one in found if one.is_clear and one.gain > 0]
+    settings = [one for one in found if one.is_setting]
+    clear = [one for one in settings if one.gains]
     if not clear:
-        return f"{guess}Of {counted(len(found), 'change')} tried none gains more than chance would."
+        return f"{guess}Of {counted(len(settings), 'change')} tried none gains more than chance would."
     best = clear[0]
     low, high = best.gain_interval
+    above = "" if found[0].is_setting else "Beside bounds and larger batches, "
     return (
-        f"{guess}{best.text} gains most: a step of {format_ns(round(start.measured))} takes "
+        f"{guess}{above}{best.text} gains most: a step of {format_ns(round(start.measured))} takes "
         f"{format_ns(best.step[0])}, {format_share(best.gain)} less ({format_share(low)} to "
-        f"{format_share(high)}, nine times of ten); {counted(len(clear), 'change')} of {len(found)} tried "
+        f"{format_share(high)}, nine times of ten); {counted(len(clear), 'change')} of {len(settings)} tried "
         f"{'gains' if len(clear) == 1 else 'gain'} more than chance."
     )
 
 
 def _notes(found: Sequence[_Tried]) -> Iterator[str]:
     yield "Gains of several changes do not add up: ask for them together, with several --change."
+    yield "What a change costs, and how it is made, is told with --change."
     for one in found:
-        if batches := one.extra.get("microbatches"):
-            each = format_ns(round(one.step[0] / batches))
-            yield f"With {one.text} a step does the work of {batches} recorded ones: {each} for each."
+        if one.is_bound:
+            yield f"{one.text} is a bound, which no setting gives: at most that much is to be gained so."
+        if one.work > 1:
+            each = format_ns(round(one.step[0] / one.work))
+            yield (
+                f"With {one.text} a step does the work of {one.work} recorded ones: {each} for each. "
+                "Its gain is that of the same work, in larger batches."
+            )
 
 
 def _gains(found: Sequence[_Tried]) -> Table:
@@ -100,18 +120,30 @@ def _gains(found: Sequence[_Tried]) -> Table:
         Field("predicted_ns", "ns", "step"),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
-        Field("cost", label="cost and risk"),
+        Field("work", shown=False),
+        Field("bound", shown=False),
+        Field("cost", shown=False),
         Field("how", shown=False),
     )
-    rows = tuple((one.text, one.gain, *one.gain_interval, *one.step, one.cost, one.how) for one in found)
+    rows = tuple(
+        (one.text, one.gain, *one.gain_interval, *one.step, one.work, one.is_bound, one.cost, one.how) for one in found
+    )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
-    return Table("changes", "By gain", fields, rows, most_shown=MOST_SHOWN, more=more)
+    return Table("changes", "By gain", fields, rows, more=more)
 
 
-def _refused(rows: Sequence[tuple[Value, ...]]) -> Table:
-    fields = (Field("name", label="change"), Field("value", shown=False), Field("reason"))
-    told = {(name, reason): (name, value, reason) for name, value, reason in reversed(rows)}
-    return Table("not_applicable", "What does not apply to this run", fields, tuple(reversed(told.values())))
+def _refused(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> Table:
+    """Changes that one reason holds for stand together; with the value where another one of it applies."""
+    by_reason: dict[str, list[tuple[str, str]]] = {}
+    for name, value, reason in rows:
+        by_reason.setdefault(reason, []).append((name, value))
+    shown: list[tuple[Value, ...]] = []
+    for reason, own in by_reason.items():
+        names = (f"{name}={value}" if name in answered else name for name, value in own)
+        shown.append((", ".join(dict.fromkeys(names)), reason))
+    more = tuple({"changes": [{"name": name, "value": value} for name, value in own]} for own in by_reason.values())
+    fields = (Field("change"), Field("reason"))
+    return Table("not_applicable", "What does not apply to this run", fields, tuple(shown), more=more)
 
 
 def _reason(error: Exception) -> str:
@@ -129,8 +161,12 @@ def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = 
         Field("tried", shown=False),
         Field("applies", shown=False),
     )
-    rows = tuple(_listed(change, *_applies(start, reason, change)) for change in known)
-    verdict = f"{counted(len(known), 'change')} can be asked for; {sum(row[-1] is True for row in rows)} surely apply."
+    rows = tuple(_listed(change, *_applies(start, change)) for change in known)
+    verdict = (
+        f"None of {counted(len(known), 'change')} applies to this run: {reason}."
+        if start is None
+        else f"{counted(len(known), 'change')} can be asked for; {sum(row[-1] is True for row in rows)} surely apply."
+    )
     return Result("whatif_list", "Changes", verdict, (Table("changes", "", fields, rows),))
 
 
@@ -138,10 +174,10 @@ def _listed(change: Change, applies: bool | None, here: str) -> tuple[Value, ...
     return change.form, change.about, change.cost, here, change.name, ", ".join(change.tried), applies
 
 
-def _applies(start: Baseline | None, reason: str, change: Change) -> tuple[bool | None, str]:
+def _applies(start: Baseline | None, change: Change) -> tuple[bool | None, str]:
     """Whether any value that it is tried with can be applied, None where only the user knows one; and why not."""
     if start is None:
-        return False, f"no: {reason}"
+        return False, "no"
     if not change.tried:
         return None, "give a value to see"
     why = ""

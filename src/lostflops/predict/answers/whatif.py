@@ -74,7 +74,16 @@ def _verdict(found: Answer) -> str:
         f"{guess}ith {found.text} a step takes {format_ns(round(found.predicted))} ({low} to {high}, nine times of "
         f"ten), {compared(found.gain)} the {format_ns(round(measured))} measured"
         + ("." if found.is_clear else "; that it makes any difference is not sure.")
+        + _for_each(found)
     )
+
+
+def _for_each(found: Answer) -> str:
+    if found.work == 1:
+        return ""
+    each = found.predicted / found.work
+    than = compared(1 - each / found.baseline.measured)
+    return f" It does the work of {found.work} recorded steps: {format_ns(round(each))} for each, {than} one took."
 
 
 def compared(gain: float) -> str:
@@ -149,6 +158,10 @@ def _notes(found: Answer) -> Iterator[str]:
     )
     for one in found.applied:
         yield from _noted(one)
+    yield from notes_of_run(start)
+
+
+def notes_of_run(start: Baseline) -> Iterator[str]:
     if len(set(start.graph.steps.number.tolist())) == 1:
         yield (
             f"One step was recorded, which does not tell how much steps differ: {format_share(ONE_STEP)} is taken. "

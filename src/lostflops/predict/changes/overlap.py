@@ -97,4 +97,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=("perfect",),
+    is_bound=True,
 )

@@ -1,0 +1,25 @@
+"""What ranks say alike is said once."""
+
+from types import SimpleNamespace
+
+from lostflops.graph.notes import RankNote, noted
+
+
+def part(rank, *own, notes=()):
+    return SimpleNamespace(rank=rank, notes=notes, rank_notes=own)
+
+
+def waited(amount):
+    return RankNote("work waited {}", amount, f"{amount} ms")
+
+
+def test_ranks_are_named_together_with_the_largest_amount():
+    lost = RankNote("{} of events are lost", 0.1, "10.0%")
+    parts = [part(0, waited(3)), part(1, notes=("so it is",)), part(6, waited(12), lost, notes=("so it is",))]
+    assert noted(parts) == ("so it is", "Ranks 0, 6: work waited up to 12 ms.", "Rank 6: 10.0% of events are lost.")
+
+
+def test_many_ranks_are_counted():
+    assert noted([part(rank, waited(rank)) for rank in range(64)]) == (
+        "64 ranks, such as 0, 1, 2: work waited up to 63 ms.",
+    )
