@@ -110,3 +110,10 @@ def test_an_unknown_prediction(runs: Path, lostflops) -> None:
     told = lostflops("score", "p-00000000", "--with", runs / "even")
     assert told.code == 2
     assert "--from RUN" in told.err
+
+
+def test_the_list_of_predictions_leads_to_the_next_one(runs: Path, lostflops) -> None:
+    assert f"Next: lostflops whatif {runs / 'slow'} --all" in lostflops("score", "--list", runs / "slow").out
+    asked = json.loads(lostflops("whatif", runs / "slow", "--change", "straggler=removed", "--json").out)
+    kept = asked["prediction_id"]
+    assert f"Next: lostflops score {kept} --with NEW_RUN" in lostflops("score", "--list", runs / "slow").out

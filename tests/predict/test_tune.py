@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lostflops.errors import UsageError
 from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import LaneKind
 from lostflops.predict.answers.baseline import Baseline, baseline
 from lostflops.predict.answers.tune import tune_bucket
 from lostflops.predict.change import AlreadySo, Change, Edited, NotApplicable
@@ -82,3 +84,25 @@ def test_sizes_that_do_not_apply_are_said(start: Baseline) -> None:
 def test_a_size_that_is_none(start: Baseline) -> None:
     with pytest.raises(UsageError, match="bucket_mb=x: give a positive number"):
         tune_bucket(start, ("5", "x"), known=bucket({"5": 4}))
+
+
+def test_reductions_are_told_by_size_and_not_as_notes(start: Baseline) -> None:
+    (plain,) = bucket({"5": 4, "25": 9})
+
+    def apply(graph, value, facts) -> Edited:
+        said = (f"2 reductions a step become {25 / float(value):g}.", "as told")
+        extra = {"reductions_before": 2.0, "reductions": 25 / float(value)}
+        return replace(plain.apply(graph, value, facts), notes=said, extra=extra)
+
+    told = tune_bucket(start, ("5", "25"), known=(replace(plain, apply=apply),)).to_json()
+    assert [row["reductions"] for row in told["sizes"]] == [5, 1]
+    assert told["notes"][1:] == ["The run makes 2 reductions a step.", "as told"]
+
+
+def test_sizes_on_hosts_differ_by_more_before_they_count(start: Baseline) -> None:
+    """Runs on cores differ by 5%: 88 is as good as 84 there, and not on a device."""
+    lanes = replace(start.graph.lanes, kind=np.full_like(start.graph.lanes.kind, LaneKind.HOST))
+    on_hosts = replace(start, schedule=replace(start.schedule, graph=replace(start.graph, lanes=lanes)))
+    took = bucket({"5": 8, "25": 4})
+    assert tune_bucket(start, ("5", "25"), known=took).to_json()["best"]["as_good"] == [25, 25]
+    assert tune_bucket(on_hosts, ("5", "25"), known=took).to_json()["best"]["as_good"] == [5, 25]

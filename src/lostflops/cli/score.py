@@ -48,7 +48,10 @@ def score(
 
     if listed is not None and prediction is None and measured is None:
         with Run.open(listed) as run:
-            show(replace(scores.listed(run), next_command=command("whatif", listed, "--list")), as_json)
+            result = scores.listed(run)
+        open_ones = [row["prediction_id"] for row in result.to_json()["predictions"] if row["measured_ns"] is None]
+        following = ("score", open_ones[0], "--with", "NEW_RUN") if open_ones else ("whatif", listed, "--all")
+        show(replace(result, next_command=command(*following)), as_json)
         return
     if prediction is None or measured is None or listed is not None:
         raise UsageError("give the id of a prediction and --with RUN, or --list RUN alone")

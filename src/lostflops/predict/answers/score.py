@@ -76,6 +76,10 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
 
 
 def _verdict(prediction: StoredPrediction, scored: Score) -> str:
+    if scored.run.data == prediction.run.data:
+        return (
+            "No score: this is the run that the prediction was made from. Give the one that was made with the changes."
+        )
     where = "inside" if scored.inside else "OUTSIDE"
     sign = {True: "the sign of the gain was right", False: "the sign of the gain was WRONG", None: "no gain predicted"}
     return (
@@ -120,8 +124,8 @@ def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
     before, after = prediction.run, scored.run
     names = {asked.name for asked in prediction.changes}
     if before.data == after.data:
-        yield "The run is the one that the prediction was made from: this is no score, and is not recorded."
-    elif not scored.in_advance:
+        return
+    if not scored.in_advance:
         yield f"The run was recorded ({after.recorded}) before the prediction was made ({prediction.date})."
     if before.ranks != after.ranks and "world_size" not in names:
         yield (
@@ -156,8 +160,8 @@ def _listed(held: list[StoredPrediction]) -> Table:
         Field("prediction_id", label="id"),
         Field("changes"),
         Field("predicted_ns", "ns", "predicted"),
-        Field("low_ns", "ns", "from"),
-        Field("high_ns", "ns", "to"),
+        Field("low_ns", "ns", shown=False),
+        Field("high_ns", "ns", shown=False),
         Field("date", shown=False),
         Field("measured_ns", "ns", "measured"),
         Field("error", "share"),

@@ -6,9 +6,9 @@ with each other than any does with a later run; sizes that runs could not tell a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.errors import UsageError
 from lostflops.predict.answers.answer import Answer, answer, named
@@ -139,6 +139,7 @@ def _best(swept: _Swept) -> Pairs:
 def _table(swept: _Swept) -> Table:
     fields = (
         Field("bucket_mb", label="MiB"),
+        Field("reductions", "rate"),
         Field("predicted_ns", "ns", "step"),
         Field("low_ns", "ns", "from"),
         Field("high_ns", "ns", "to"),
@@ -146,9 +147,11 @@ def _table(swept: _Swept) -> Table:
         Field("as_good", label="as good as the best"),
     )
     first, last = swept.as_good
+    reductions = {size: extra["reductions"] for size, extra in _extras(swept) if "reductions" in extra}
     rows = tuple(
         (
             float(size),
+            reductions.get(size),
             *(round(ns) for ns in (one.predicted, one.low, one.high)),
             one.gain,
             first <= at <= last,
@@ -156,6 +159,12 @@ def _table(swept: _Swept) -> Table:
         for at, (size, one) in enumerate(zip(swept.sizes, swept.answers, strict=True))
     )
     return Table("sizes", "By size of buckets", fields, rows)
+
+
+def _extras(swept: _Swept) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """By size, where it changes anything."""
+    for size, one in zip(swept.sizes, swept.answers, strict=True):
+        yield from ((size, own.edited.extra) for own in one.applied)
 
 
 def _plot(swept: _Swept) -> Plot:
@@ -177,5 +186,8 @@ def _notes(swept: _Swept) -> Iterator[str]:
     for reason in dict.fromkeys(reason for _, reason in swept.missing):
         sizes = ", ".join(size for size, own in swept.missing if own == reason)
         yield f"Cannot tell {sizes} MiB: {reason}."
-    yield from dict.fromkeys(note for one in swept.answers for own in one.applied for note in own.edited.notes)
+    before = {f"{extra['reductions_before']:.3g}" for _, extra in _extras(swept) if "reductions_before" in extra}
+    yield from (f"The run makes {one} reductions a step." for one in sorted(before))
+    notes = (note for one in swept.answers for own in one.applied for note in own.edited.notes)
+    yield from dict.fromkeys(note for note in notes if " reductions a step become " not in note)
     yield from swept.start.graph.notes

@@ -48,7 +48,8 @@ def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[fl
         "Buckets are cut between parameters." if known else "Parameters are not known: buckets are cut at exact sizes.",
         "Between recorded buckets gradients are taken to become ready as evenly as the backward pass goes on.",
     )
-    return Edited(changed, 0.1 if known else 0.25, notes, off=_off(graph, changed, transfers))
+    extra = {"reductions_before": float(before), "reductions": float(after)}
+    return Edited(changed, 0.1 if known else 0.25, notes, extra, off=_off(graph, changed, transfers))
 
 
 def _off(graph: TaskGraph, changed: TaskGraph, transfers: Transfers) -> float:
