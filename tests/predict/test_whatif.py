@@ -16,7 +16,7 @@ from lostflops.predict.answers.interval import BETWEEN_RUNS
 from lostflops.predict.answers.predictions import stored
 from lostflops.predict.answers.ranking import listing, ranking
 from lostflops.predict.answers.whatif import whatif
-from lostflops.predict.change import NotApplicable
+from lostflops.predict.change import Change, Edited, NotApplicable
 from lostflops.store.run import Run
 from made_whatif import CHANGES, LARGER_STEPS, STEP, disk_run, made, of
 from memory_run import MemoryRun
@@ -68,6 +68,14 @@ def test_the_interval_holds_all_that_can_be_wrong(start: Start) -> None:
     assert (found.low, found.high) == pytest.approx((90 - half, 90 + half))
     assert found.is_clear
     assert not answer(start(), [("network", "1.1x")], CHANGES).is_clear
+
+
+def test_the_interval_holds_what_a_change_doubts_beside_its_effect(start: Start) -> None:
+    """A change that moves nothing and may be off by 30 ns."""
+    off = Change("off", "off=on", "", "", str, lambda graph, value, facts: Edited(graph, 0.5, doubt_ns=30.0))
+    found = answer(start(104, 104, 104), [("off", "on")], (off,))
+    assert found.doubts.changes == pytest.approx(30 * 1.04)
+    assert found.predicted == 104
 
 
 @settings(max_examples=50, deadline=None)

@@ -30,6 +30,12 @@ def test_ranks_that_vary_widen_the_answer():
     assert even.off == 0 < varied.off
 
 
+def test_what_all_ranks_of_a_step_have_in_common_makes_none_later():
+    """Every second step waits for its data, on every rank."""
+    found = CHANGE.apply(job(lambda _, step: 50 + 40 * (step % 2), steps=6), "8", facts(0.0, 1.0))
+    assert found.extra["later_ns"] == 0
+
+
 def test_other_groups_do_not_tell():
     with pytest.raises(NotApplicable, match="no group spans"):
         CHANGE.apply(_halves(), "8", facts())

@@ -110,7 +110,8 @@ def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, Group]:
 
 def _later(graph: TaskGraph, ranks: int) -> float:
     """By how much the latest of so many ranks comes after the latest of those recorded, in each step: their own times
-    vary from step to step about each rank's mean, and the largest of n normal deviates lies at about sqrt(2 ln n)."""
+    vary about each rank's mean and what all ranks of a step have in common, and the largest of n normal deviates lies
+    at about sqrt(2 ln n)."""
     tasks, steps = graph.tasks, graph.steps
     busy = np.flatnonzero(np.isin(tasks.kind, (Kind.KERNEL, Kind.HOST, Kind.DATA)) & (tasks.step >= 0))
     if len(graph.ranks) < 2 or np.unique(steps.number).size < 2:
@@ -119,7 +120,8 @@ def _later(graph: TaskGraph, ranks: int) -> float:
     known = busy[tasks.step[busy] <= steps.number.max()]
     np.add.at(table, (graph.rank[known], tasks.step[known]), tasks.duration[known])
     own = table[np.ix_(np.unique(steps.rank), np.unique(steps.number))]
-    sigma = float((own - own.mean(1, keepdims=True)).std())
+    apart = own - own.mean(1, keepdims=True) - own.mean(0) + own.mean()
+    sigma = math.sqrt(float((apart**2).sum()) / ((own.shape[0] - 1) * (own.shape[1] - 1)))
 
     def latest(n: int) -> float:
         return math.sqrt(2 * math.log(n)) if n > 1 else 0.0
