@@ -193,3 +193,10 @@ def test_a_read_only_run(folder: Path) -> None:
         assert ask(folder / "old").to_json()["prediction_id"] is None
     finally:
         (folder / "old").chmod(0o755)
+
+
+def test_a_run_without_steps_says_how_to_get_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = asked(folder / "old")
+    monkeypatch.setattr("lostflops.predict.answers.score.step_times", lambda run: [])
+    with pytest.raises(UsageError, match=r"recorded no whole step.*profiler\.step\(\)"):
+        scored(*find(kept, []), folder / "new")

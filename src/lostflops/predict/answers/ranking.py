@@ -99,7 +99,7 @@ def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
 
 def _notes(found: Sequence[_Tried]) -> Iterator[str]:
     yield "Gains of several changes do not add up: ask for them together, with several --change."
-    yield "What a change costs, and how it is made, is told with --change."
+    yield "What each costs or risks is told with --list, and with --change also how it is made."
     for one in found:
         if one.is_bound:
             yield f"{one.text} is a bound, which no setting gives: at most that much is to be gained so."

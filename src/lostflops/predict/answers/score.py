@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lostflops.errors import UnknownCost
+from lostflops.errors import UsageError
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
 from lostflops.predict.answers import predictions
@@ -56,7 +56,10 @@ def step_times(run: Run) -> list[int]:
 def _scored(prediction: StoredPrediction, run: Run) -> Score:
     times = step_times(run)
     if not times or not (measured := sum(times) / len(times)):
-        raise UnknownCost(f"{run.path} recorded no whole step: nothing to score the prediction with")
+        raise UsageError(
+            f"{run.path} recorded no whole step, so that nothing scores the prediction: call profiler.step() in the "
+            "loop, or use lostflops run"
+        )
     low, high = prediction.interval
     origin = predictions.origin_of(run)
     gain = 1 - measured / prediction.baseline.measured_ns

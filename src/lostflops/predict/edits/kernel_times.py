@@ -50,7 +50,8 @@ def dtype_now(graph: TaskGraph, facts: Facts) -> str:
 
 def peak(device: Device, dtype: str) -> float:
     if dtype not in device.peaks:
-        raise NotApplicable(f"no confirmed {dtype} peak of {device.name} is known")
+        known = ", ".join(device.peaks) or "none"
+        raise NotApplicable(f"no confirmed {dtype} peak of {device.name} is known; known are {known}")
     return device.peaks[dtype]
 
 
