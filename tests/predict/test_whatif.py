@@ -72,7 +72,7 @@ def test_the_interval_holds_all_that_can_be_wrong(start: Start) -> None:
 
 def test_the_interval_holds_what_a_change_doubts_beside_its_effect(start: Start) -> None:
     """A change that moves nothing and may be off by 30 ns."""
-    off = Change("off", "off=on", "", "", str, lambda graph, value, facts: Edited(graph, 0.5, doubt_ns=30.0))
+    off = Change("off", "off=on", "", "", str, lambda graph, value, facts: Edited(graph, 0.5, off=30.0))
     found = answer(start(104, 104, 104), [("off", "on")], (off,))
     assert found.doubts.changes == pytest.approx(30 * 1.04)
     assert found.predicted == 104
