@@ -26,3 +26,8 @@ def test_as_if_recorded_so(batches):
 def test_once_is_what_was_recorded():
     with pytest.raises(NotApplicable):
         CHANGE.apply(job(forward), "1", Facts(None))
+
+
+def test_more_than_can_be_replayed_is_refused():
+    with pytest.raises(NotApplicable, match="too many to replay"):
+        CHANGE.apply(job(forward, steps=100), "1000000", Facts(None))

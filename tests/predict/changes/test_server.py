@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from tests.graph.tiny import L, M, T, graph
 
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.ledger.phases import BACKWARD
-from lostflops.predict.change import Facts
+from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.staleness import CHANGE
 
 
@@ -31,3 +32,5 @@ def test_only_the_shortest_transfer_is_paid():
     found = CHANGE.apply(alone, "unbounded", Facts(None))
     assert replay(found.graph).step_times.tolist() == [150] * 4
     assert any("server" in note for note in found.notes)
+    with pytest.raises(NotApplicable):
+        CHANGE.apply(alone, "0", Facts(None))

@@ -33,6 +33,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if len(graph.ranks) < 2:
         raise NotApplicable("one rank was recorded: it waits for nobody")
     bound = None if value == "unbounded" else 0 if value == "0" else count(value, "staleness")
+    if bound == 0:
+        reductions(graph)  # Refused without any: ranks that exchange through a server may run apart already.
     changed, by_server = (graph, False) if bound == 0 else _alone(graph)
     if bound:
         changed = _bounded(changed, bound)

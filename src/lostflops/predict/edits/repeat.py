@@ -6,6 +6,8 @@ enqueues those, and nobody waits for them. Repeated collectives of other groups 
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,7 @@ from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.reductions import members, phases
 
 Rows = npt.NDArray[np.int64]
+_MOST_TASKS: Final = 50_000_000
 
 
 def repeated(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
@@ -25,6 +28,8 @@ def repeated(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
     rows = _block(graph, reduces)
     if not rows.size:
         raise NotApplicable("no forward or backward pass was recognised in the recorded steps")
+    if rows.size * times > _MOST_TASKS:
+        raise NotApplicable(f"{times + 1:,} passes of {rows.size:,} tasks are too many to replay")
     calls = np.zeros(len(graph.tasks), np.bool_)
     enqueues = reduces[graph.edges.dst] & np.isin(graph.edges.because, (Because.LAUNCH, Because.THREAD))
     calls[graph.edges.src[enqueues]] = np.isin(graph.tasks.kind[graph.edges.src[enqueues]], (Kind.HOST, Kind.LAUNCH))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lostflops.errors import UsageError
+
+_MOST: Final = 1_000_000
 
 
 def number(text: str, what: str) -> float:
@@ -27,8 +31,8 @@ def count(text: str, what: str) -> int:
     4
     """
     value = number(text, what)
-    if value != int(value):
-        raise UsageError(f"{what}={text}: give a whole number")
+    if value != int(value) or value > _MOST:
+        raise UsageError(f"{what}={text}: give a whole number" + (f" up to {_MOST:,}" if value > _MOST else ""))
     return int(value)
 
 
@@ -40,7 +44,10 @@ def times(text: str, what: str) -> float:
     """
     if not text.endswith("x"):
         raise UsageError(f"{what}={text}: give a factor such as 2x or 0.5x")
-    return number(text[:-1], what)
+    factor = number(text[:-1], what)
+    if not 1 / _MOST <= factor <= _MOST:
+        raise UsageError(f"{what}={text}: give a factor from {1 / _MOST:g}x to {_MOST:,}x")
+    return factor
 
 
 def one_of(text: str, choices: tuple[str, ...], what: str) -> str:
