@@ -127,3 +127,11 @@ def test_sharded_gradients_have_no_buckets():
     op = np.full(len(made.meetings), sharded.word("reduce_scatter"), np.int32)
     with pytest.raises(NotApplicable, match="scattered"):
         CHANGE.apply(replace(sharded, meetings=replace(made.meetings, op=op)), "1", COSTS)
+
+
+def test_what_ranks_take_beyond_transfers_is_shared_out():
+    before = job((1, 3))
+    comm = before.tasks.kind == Kind.COMM
+    slow = replace(before, tasks=before.tasks._replace(duration=before.tasks.duration + 40 * comm))
+    found = CHANGE.apply(slow, "1", COSTS).graph
+    assert found.tasks.duration[found.tasks.kind == Kind.COMM].tolist() == [20] * 8

@@ -81,6 +81,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
     after: list[int] = []
     like: list[int] = []
     meeting: list[int] = []
+    took: list[int] = []
     duration, count = graph.tasks.duration.copy(), len(graph.meetings)
     enqueuing = _enqueuing(graph)
     for plan in plans:
@@ -90,6 +91,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
             like += copied.tolist()
             after += _behind(graph, plan, own, copied)
             meeting += range(count, count + plan.new.size)
+            took += _shared_out(int(graph.tasks.duration[own].sum()), plan.new)
             needs: dict[tuple[int, int], int] = {}
             for held in inputs.of(own):
                 needs |= {(held.lane, new): src for new, src in enumerate(_hold(graph, plan, held, base, edges))}
@@ -105,7 +107,9 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
         count += plan.new.size
     rows = np.array(like, np.int64)
     tasks = graph.tasks.take(rows)._replace(
-        meeting=np.array(meeting, np.int32), event=np.full(rows.size, NONE, np.int64)
+        meeting=np.array(meeting, np.int32),
+        duration=np.array(took, np.int64),
+        event=np.full(rows.size, NONE, np.int64),
     )
     old = np.concatenate([plan.round.tasks.ravel() for plan in plans])
     changed, key = _with_meetings(retimed(graph, duration=duration), plans, transfers)
@@ -114,6 +118,16 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: Transfers) -> Task
     left = np.ones(len(changed.meetings), np.bool_)
     left[np.concatenate([plan.round.meetings for plan in plans])] = False
     return in_order(dropped(changed, moved[old]), key[left])
+
+
+def _shared_out(ns: int, ends: Rows) -> list[int]:
+    """What a rank's reductions took beyond their transfers, by bytes.
+
+    >>> _shared_out(10, np.array([3, 10]))
+    [3, 7]
+    """
+    shares: list[int] = np.diff(np.round(ns * (ends / ends[-1])).astype(np.int64), prepend=0).tolist()
+    return shares
 
 
 def _enqueuing(graph: TaskGraph) -> Flags:
