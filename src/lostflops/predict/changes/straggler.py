@@ -41,7 +41,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             changed = likened(changed, late, [rank for rank in kind if rank not in late])
     said = ", ".join(map(str, sorted(chosen)))
     note = (
-        f"No task of rank {said} takes longer than on the other ranks of its kind (median), and what is quicker stays; "
+        f"Between two collectives, tasks of rank {said} take no longer than on the other ranks of its kind (median); "
         "what only it does is gone."
     )
     return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)}, off=_chance(graph, kinds, chosen))

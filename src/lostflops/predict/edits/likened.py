@@ -19,8 +19,9 @@ Rows = npt.NDArray[Any]
 
 def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
     """Tasks of `late`, and gaps behind them, take no longer than the median of what they take on `others`; what fewer
-    than half of the others do is gone. Between two collectives, what others do and a late rank does not is given back
-    of what was taken away: it did the same in another way."""
+    than half of the others do is gone. Between two collectives, what others do and a late rank does not, or does
+    quicker, is given back of what was taken away: it did the same in another way, or by chance, and is not to end up
+    quicker than they are."""
     rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.meeting < 0))
     group = _groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
@@ -35,7 +36,10 @@ def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> Tas
         for rank in late:
             own = np.flatnonzero(graph.rank[rows] == rank)
             least = np.minimum(column[rows[own]], typical[key[own]])
-            kept = _given_back(group[own], column[rows[own]] - least, _lacking(typical, key, group, own))
+            lacking = _lacking(typical, key, group, own)
+            quicker = np.maximum(typical[key[own]] - column[rows[own]], 0)
+            lacking += np.bincount(group[own], quicker, minlength=lacking.size)
+            kept = _given_back(group[own], column[rows[own]] - least, lacking)
             changed[rows[own]] = np.round(least + (column[rows[own]] - least) * kept)
             gone[own] |= ~common[key[own]] & (kept < _HALF)
         columns.append(changed)
