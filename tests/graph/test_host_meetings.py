@@ -58,3 +58,15 @@ def test_ranks_that_end_together_wait_for_the_last():
 def test_what_may_be_chance_is_left(begins: list[int], ends: list[int], hosts: list[str | None]):
     made = ranks([MS * time for time in begins], [MS * time for time in ends])
     assert host_meetings(on_hosts(*hosts), made) is made
+
+
+def test_a_stretch_is_of_one_meeting_alone():
+    """Rank 2 has two threads: either could have waited with the others, but not both."""
+    lanes = [
+        L(rank, LaneKind.HOST, [T(f"op {at}", begin), T(f"python {at}", 2 * MS, line="idle.python")])
+        for at, (rank, begin) in enumerate([(0, MS), (1, 2 * MS), (2, 20 * MS), (2, 20 * MS)])
+    ]
+    start, stop = [0, MS, 0, 2 * MS, 0, 20 * MS, 0, 20 * MS], [0, 22.01, 0, 22.02, 0, 22, 0, 22.03]
+    recorded = Measured(np.array(start), np.array([int(MS * time) for time in stop]))
+    made = host_meetings(on_hosts("a"), replace(graph(lanes), measured=recorded))
+    assert np.bincount(made.tasks.meeting[made.tasks.meeting >= 0]).tolist() == [3]

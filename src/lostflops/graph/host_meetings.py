@@ -46,13 +46,19 @@ def _together(graph: TaskGraph, rows: npt.NDArray[np.int64], ranks: int) -> npt.
     """Rows of tasks by meeting and rank: of as many neighbours in the order of ends as there are ranks."""
     if rows.size < ranks:
         return np.empty((0, ranks), np.int64)
-    beside = np.lib.stride_tricks.sliding_window_view(rows, ranks)
-    rank = np.sort(graph.rank[beside], axis=1)
-    each = (np.diff(rank, axis=1) > 0).all(axis=1)
-    ends, begins = np.ptp(graph.measured.stop[beside], axis=1), np.ptp(graph.measured.start[beside], axis=1)
-    found: npt.NDArray[np.int64] = beside[each & (ends <= TOGETHER) & (begins >= np.maximum(LONG, 10 * ends))]
-    _, first = np.unique(found.max(axis=1), return_index=True)
-    return found[np.sort(first)]
+    ended = graph.measured.stop[rows]
+    apart = ended[ranks - 1 :] - ended[: ended.size - ranks + 1]
+    near = np.flatnonzero(apart <= TOGETHER)
+    beside = np.lib.stride_tricks.sliding_window_view(rows, ranks)[near]
+    each = (np.diff(np.sort(graph.rank[beside], axis=1), axis=1) > 0).all(axis=1)
+    begins = np.ptp(graph.measured.start[beside], axis=1)
+    found = np.flatnonzero(each & (begins >= np.maximum(LONG, 10 * apart[near])))
+    met, free = [], 0
+    for window in found.tolist():
+        if near[window] >= free:  # shares no stretch with the one before
+            met.append(window)
+            free = int(near[window]) + ranks
+    return np.array(beside[met], np.int64).reshape(-1, ranks)
 
 
 def _meeting(graph: TaskGraph, met: npt.NDArray[np.int64]) -> TaskGraph:
