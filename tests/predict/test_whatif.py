@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.errors import UnknownCost, UsageError
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.answers.answer import answer
 from lostflops.predict.answers.baseline import Baseline, baseline
 from lostflops.predict.answers.interval import BETWEEN_RUNS
@@ -18,7 +20,7 @@ from lostflops.predict.answers.ranking import listing, ranking
 from lostflops.predict.answers.whatif import whatif
 from lostflops.predict.change import Change, Edited, NotApplicable
 from lostflops.store.run import Run
-from made_whatif import CHANGES, LARGER_STEPS, STEP, disk_run, made, of
+from made_whatif import CHANGES, LARGER_STEPS, STEP, change, disk_run, made, of
 from memory_run import MemoryRun
 
 Start = Callable[..., Baseline]
@@ -104,6 +106,14 @@ def test_a_replay_that_misses_makes_guesses_or_nothing(folder: Path) -> None:
 def test_what_does_not_apply_says_why(start: Start) -> None:
     with pytest.raises(NotApplicable, match="never=on does not apply: no loader was recorded"):
         answer(start(), [("never", "on")], CHANGES)
+
+
+def test_a_change_that_makes_nonsense_gives_no_number(start: Start) -> None:
+    def apply(graph: TaskGraph, *_: object) -> Edited:
+        return Edited(retimed(graph, duration=-graph.tasks.duration), 0)
+
+    with pytest.raises(AssertionError, match="no negative time"):
+        answer(start(), [("bad", "on")], (change("bad", apply),))
 
 
 def test_names_that_are_nearly_right(start: Start) -> None:

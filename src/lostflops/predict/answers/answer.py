@@ -112,6 +112,7 @@ def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
 
 
 def _replayed(edited: Edited, change: Change, value: str) -> Schedule:
+    edited.graph.self_check()
     try:
         return replay(edited.graph)
     except Circular:
