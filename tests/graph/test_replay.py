@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.graph.longest import Network, _compiled, longest
@@ -127,6 +127,7 @@ def test_nowhere_to_keep_what_was_compiled_is_no_reason_to_fail(monkeypatch):
     assert _compiled.__wrapped__() is not None
 
 
+@settings(deadline=None)  # the first one is compiled
 @given(networks())
 def test_both_paths_equal_a_naive_one(net):
     start, stop, met = relaxed(net)

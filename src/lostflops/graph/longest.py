@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ import numpy.typing as npt
 Ns = npt.NDArray[np.int64]
 Index = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
+
+WORTH_LOADING: Final = 20_000
+"""Tasks: fewer are worked off before numba is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Longest(NamedTuple):
 
 
 def longest(network: Network, *, compiled: bool | None = None) -> Longest:
-    """`compiled` says which way, None the best there is."""
+    """`compiled` says which way, None the quicker one."""
     n, m = network.origin.size, network.transfer.size
     start = network.origin.copy()
     stop = np.zeros(n, np.int64)
@@ -73,7 +76,7 @@ def longest(network: Network, *, compiled: bool | None = None) -> Longest:
         members,
         opens,
     )
-    run = _compiled() if compiled is not False else None
+    run = _compiled() if compiled or (compiled is None and n > WORTH_LOADING) else None
     if run is None:
         assert not compiled, "numba is not installed"
         lists = [array.tolist() for array in arrays]

@@ -43,6 +43,15 @@ def test_a_bound_holds_as_the_rule_says(bound):
     assert ends.tolist() == [stop[row] for row in rows]
 
 
+@pytest.mark.parametrize("bound", [1, 2])
+def test_nobody_computes_further_ahead_than_the_bound_and_a_long_run_waits_more(bound):
+    found = CHANGE.apply(job(lambda rank, _: 100 + 300 * rank, steps=8), str(bound), Facts(None))
+    assert found.extra["staleness"]["max"] == bound
+    short = replay(found.graph).mean_step
+    assert short + found.off == pytest.approx(400 + OWN)
+    assert found.off > 0
+
+
 def test_waiting_for_others_is_time_of_a_step():
     found = CHANGE.apply(job(lambda rank, _: 100 + 300 * rank, steps=8), "1", Facts(None))
     done = replay(found.graph)
