@@ -141,15 +141,15 @@ def _of_rank(record: Record, mesh: Mesh, event: Codes, peer: Codes, sends: Flags
             f"rank {record.rank} of the first stage sends {sent:,} times in {forward:,} forward passes, so its "
             "schedule is not one of a single model chunk per rank"
         )
-    number = _ordinal(step * 2 + backward)
+    number = ordinal(step * 2 + backward)
     same = np.full(start.size, 1, np.int64)
     return same * record.rank, step, number, same * 0, same * stage, backward, start, stop
 
 
-def _ordinal(keys: Codes) -> Codes:
+def ordinal(keys: Codes) -> Codes:
     """How many equal keys came before each.
 
-    >>> _ordinal(np.array([7, 5, 7, 7])).tolist()
+    >>> ordinal(np.array([7, 5, 7, 7])).tolist()
     [0, 0, 1, 2]
     """
     order = np.argsort(keys, kind="stable")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lostflops.facts.groups import members
 from lostflops.graph.notes import noted
-from lostflops.graph.parts import Part
+from lostflops.graph.parts import Part, no_meetings
 from lostflops.graph.tasks import (
     NONE,
     Edges,
@@ -44,7 +44,7 @@ def join(run: Run, parts: Sequence[Part]) -> TaskGraph:
     tasks, edges, steps = _laid(parts, codes)
     measured = Measured(np.concatenate(began) - zero, np.concatenate(ended) - zero)
     lanes = _lanes(parts, words, clocks, zero)
-    graph = TaskGraph(tasks, edges, _no_meetings(), lanes, steps, measured, (), noted(parts))
+    graph = TaskGraph(tasks, edges, no_meetings(), lanes, steps, measured, (), noted(parts))
     tasks, meetings = _met(run, graph, words, _late(parts), _agreed(parts))
     made = TaskGraph(tasks, edges, meetings, lanes, steps, measured, words.all, graph.notes)
     made.self_check()
@@ -125,12 +125,6 @@ def _lanes(parts: Sequence[Part], words: _Words, clocks: _Clocks, zero: int) -> 
     )
 
 
-def _no_meetings() -> Meetings:
-    index = np.empty(0, np.int32)
-    ns = np.empty(0, np.int64)
-    return Meetings(ns, ns, index, index, index, index, index, np.empty(0, np.bool_))
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What the run tells of a rank's part in a meeting."""
@@ -140,13 +134,12 @@ class _Call:
     size: int | None
     group: str
     ranks: int | None
-    seen: int
     expected: int | None
     peer: int | None
 
 
 _CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, '')), any_value({SIZE}),
-    any_value(coalesce(group_id, '')), any_value(group_size), any_value(seen), any_value(expected), any_value(peer)
+    any_value(coalesce(group_id, '')), any_value(group_size), any_value(expected), any_value(peer)
     from collectives left join arrivals using (rank, event) where event is not null group by rank, event"""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.notes import RankNote
-from lostflops.graph.tasks import Edges, LaneKind, Ns, Tasks
+from lostflops.graph.tasks import Edges, LaneKind, Meetings, Ns, Tasks
 
 
 class Lane(NamedTuple):
@@ -57,3 +57,8 @@ class Part:
 def no_edges() -> Edges:
     none = np.empty(0, np.int32)
     return Edges(none, none, np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int8))
+
+
+def no_meetings() -> Meetings:
+    index, ns = np.empty(0, np.int32), np.empty(0, np.int64)
+    return Meetings(ns, ns, index, index, index, index, index, np.empty(0, np.bool_))

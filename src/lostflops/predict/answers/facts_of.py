@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lostflops.errors import LostflopsError
 from lostflops.predict.answers.work_facts import work_facts
 from lostflops.predict.change import Facts
 from lostflops.predict.costs.collective_times import CollectiveTimes
-from lostflops.predict.costs.times import OPS, Group, Times
+from lostflops.predict.costs.times import Times
+from lostflops.predict.edits.transfers import samples
 from lostflops.predict.scaling.growth import Layout, layout
-from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
+from lostflops.predict.scaling.own_times import OwnTimes
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -47,16 +46,9 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
-    """From meetings of which every member, the operation and the size are known."""
+    """From meetings of which every member, the operation, the size and the hosts are known."""
     met = graph.meetings
-    samples: dict[Key, Samples] = {}
-    known = (met.size > 0) & (met.transfer > 0) & (met.ranks > 1) & (met.hosts > 0) & (met.hosts <= met.ranks)
-    for row in np.flatnonzero(known & met.whole).tolist():
-        op, group = graph.words[met.op[row]], Group(int(met.ranks[row]), int(met.hosts[row]))
-        if op in OPS:
-            found = samples.setdefault((op, group.level, group.ranks, group.hosts), {})
-            found.setdefault(int(met.size[row]), []).append(float(met.transfer[row]))
-    return OwnTimes(backend, samples)
+    return OwnTimes(backend, samples(graph, (met.ranks > 1) & (met.hosts > 0) & (met.hosts <= met.ranks)))
 
 
 def _layout(run: Run) -> Layout | None:

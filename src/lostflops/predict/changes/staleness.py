@@ -19,14 +19,13 @@ from lostflops.ledger.phases import OTHER
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.long_run import long_run
 from lostflops.predict.edits.reductions import called, calls, members, reductions
+from lostflops.predict.edits.selecting import POINT_TO_POINT
 from lostflops.predict.edits.values import count
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lostflops.graph.tasks import Flags, Index, TaskGraph
-
-_TRANSFERS: Final = ("send", "recv", "send_recv")
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -73,7 +72,7 @@ def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
     try:
         chosen, by_server = reductions(graph), False
     except NotApplicable:
-        chosen, by_server = called(graph, *_TRANSFERS) & ~graph.meetings.whole, True
+        chosen, by_server = called(graph, *POINT_TO_POINT) & ~graph.meetings.whole, True
         if not chosen.any():
             raise
         graph = _shortest(graph, chosen)

@@ -72,7 +72,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed = sound(with_collectives(changed, extras), _UNORDERED)
     told = np.where(called(changed, "all_gather", "reduce_scatter"), prices.doubt, 0.0)
     off = apart(changed, 1.0 - told, 1.0 + told)
-    return Edited(changed, _DOUBT, _notes(graph, stage, prices), off=off)
+    return Edited(changed, _DOUBT, _notes(stage, prices), off=off)
 
 
 class _Prices:
@@ -137,8 +137,7 @@ def _updated(graph: TaskGraph, updates: list[tuple[np.ndarray, int]], transfer: 
     return retimed(graph, duration=scaled(graph.tasks.duration, rows, parts), gap=gap, transfer=transfer)
 
 
-def _notes(graph: TaskGraph, stage: int, prices: _Prices) -> tuple[str, ...]:
-    del graph
+def _notes(stage: int, prices: _Prices) -> tuple[str, ...]:
     where = {
         1: "Parameters are gathered after the optimizer, and nothing hides it.",
         2: "Parameters are gathered after the optimizer, and nothing hides it; reductions stay in their buckets.",

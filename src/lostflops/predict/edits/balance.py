@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.align.passes import ordinal
 from lostflops.graph.editing import retimed
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Flags, Kind, LaneKind, Ns, TaskGraph
@@ -58,19 +59,12 @@ def _like(graph: TaskGraph, rows: Ns) -> Codes:
     if not has_host(graph):
         return name
     turn = np.unique(np.stack((graph.rank[rows], tasks.step[rows])), axis=1, return_inverse=True)[1].ravel()
-    place = _ordinal(name * (turn.max(initial=0) + 1) + turn)
+    place = ordinal(name * (turn.max(initial=0) + 1) + turn)
     count = np.zeros((int(name.max(initial=0)) + 1, int(turn.max(initial=0)) + 1), np.int64)
     np.add.at(count, (name, turn), 1)
     even = count.min(axis=1) == count.max(axis=1)
     alike = np.unique(np.stack((name, place)), axis=1, return_inverse=True)[1].ravel()
     return np.where(even[name], alike, alike.max(initial=0) + 1 + np.arange(rows.size))
-
-
-def _ordinal(keys: Codes) -> Codes:
-    order = np.argsort(keys, kind="stable")
-    found = np.empty_like(keys)
-    found[order] = np.arange(keys.size) - np.searchsorted(keys[order], keys[order])
-    return found
 
 
 def _means(like: Codes, values: Ns) -> Ns:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lostflops.facts.groups import members
 from lostflops.facts.kernel_classes import CLASSES
-from lostflops.graph.parts import no_edges
+from lostflops.graph.parts import no_edges, no_meetings
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import (
     DEVICE_KINDS,
@@ -25,7 +25,6 @@ from lostflops.graph.tasks import (
     LaneKind,
     Lanes,
     Measured,
-    Meetings,
     Ns,
     TaskGraph,
     Tasks,
@@ -33,8 +32,8 @@ from lostflops.graph.tasks import (
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import BACKWARD, FORWARD, OTHER
 from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.selecting import POINT_TO_POINT
 
-_TRANSFERS: Final = ("send", "recv", "send_recv")
 _WORDS: Final = ("forward-compute", "backward-compute", "step", "before passes", "after passes")
 _STEP, _BEFORE, _AFTER = 2, 3, 4
 
@@ -60,7 +59,7 @@ class _Found(NamedTuple):
 
 def reduced(graph: TaskGraph) -> Reduced:
     """One lane a rank; raises `NotApplicable` where no transfers tell passes apart."""
-    ops = [graph.word(op) for op in _TRANSFERS]
+    ops = [graph.word(op) for op in POINT_TO_POINT]
     meets = graph.tasks.meeting
     between = np.flatnonzero(np.isin(graph.meetings.op, [op for op in ops if op >= 0]))
     transfers = (meets >= 0) & np.isin(meets, between)
@@ -158,7 +157,7 @@ def _graph(done: Schedule, found: _Found, stages: dict[int, int], ended: dict[tu
     return TaskGraph(
         _tasks(lane, what, step, stage, stop - start),
         no_edges(),
-        _no_meetings(),
+        no_meetings(),
         lanes,
         replace(graph.steps, first=first, last=last),
         Measured(start, stop),
@@ -184,8 +183,3 @@ def _tasks(lane: Ns, what: Ns, step: Ns, stage: Ns, duration: Ns) -> Tasks:
         np.where(stage >= 0, stage + len(_WORDS), NONE).astype(np.int32),
         np.full(count, NONE, np.int64),
     )
-
-
-def _no_meetings() -> Meetings:
-    index, ns = np.empty(0, np.int32), np.empty(0, np.int64)
-    return Meetings(ns, ns, index, index, index, index, index, np.empty(0, np.bool_))

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.align.passes import ordinal
 from lostflops.graph.tasks import Flags, Index, Kind, Ns, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import NotApplicable
@@ -71,7 +72,7 @@ def pipeline(graph: TaskGraph) -> Pipeline:
     counts = np.bincount(key, minlength=int(np.prod(sizes)))
     if sizes[4] < 2 or counts.min() != counts.max():
         raise NotApplicable("steps or stages differ in their number of passes, so there is no one schedule to change")
-    batch = _ordinal(key)
+    batch = ordinal(key)
     time = np.zeros((*sizes, int(counts.max())))
     time[(*axes, batch)] = tasks.duration[rows]
     shape = Shape(sizes[2], sizes[3], int(counts.max()))
@@ -105,13 +106,6 @@ def _replicas(rank: Index, stage: Codes) -> Codes:
     if len({len(ranks) for ranks in by_stage}) != 1:
         raise NotApplicable("not every stage was recorded by as many ranks: ingest the files of all stages")
     return np.array(by_stage, np.int64).T
-
-
-def _ordinal(keys: Codes) -> Codes:
-    order = np.argsort(keys, kind="stable")
-    found = np.empty_like(keys)
-    found[order] = np.arange(keys.size) - np.searchsorted(keys[order], keys[order])
-    return found
 
 
 def _median(graph: TaskGraph, rows: Flags) -> int:

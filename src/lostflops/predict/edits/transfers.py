@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +22,10 @@ from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Times
 from lostflops.predict.edits.reductions import calls
-from lostflops.predict.scaling.own_times import OwnTimes
+from lostflops.predict.edits.selecting import POINT_TO_POINT
+from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
 
 Floats = npt.NDArray[np.float64]
-_POINT_TO_POINT: Final = ("send", "recv", "send_recv")
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Transfers:
         self.time: Callable[[str, int, int, int], CollectiveTime] = cache(self._time)
 
     def _time(self, op: str, size: int, ranks: int, hosts: int) -> CollectiveTime:
-        name = "send_recv" if op in _POINT_TO_POINT else op
+        name = "send_recv" if op in POINT_TO_POINT else op
         if name not in OPS:
             raise NotApplicable(f"nothing tells what {op or 'an unnamed collective'} takes at another size")
         group = Group(ranks, hosts)
@@ -78,13 +77,15 @@ class Transfers:
         return f"Transfers at other sizes: {', '.join(sorted(self.sources))}; the level is the run's own."
 
 
-def samples(graph: TaskGraph) -> dict[tuple[str, str, int, int], dict[int, list[float]]]:
-    """Transfers whose members were all recorded, by operation, level, ranks, hosts and size."""
-    found: dict[tuple[str, str, int, int], dict[int, list[float]]] = {}
+def samples(graph: TaskGraph, among: Flags | None = None) -> dict[Key, Samples]:
+    """Transfers whose members were all recorded, by operation, level, ranks, hosts and size; of all meetings, or of
+    some."""
+    found: dict[Key, Samples] = {}
     told = graph.meetings
-    rows, different, which = calls(graph, told.whole & (told.size > 0) & (told.transfer > 0))
+    known = told.whole & (told.size > 0) & (told.transfer > 0)
+    rows, different, which = calls(graph, known if among is None else known & among)
     for number, call in enumerate(different):
-        op = "send_recv" if call.op in _POINT_TO_POINT else call.op
+        op = "send_recv" if call.op in POINT_TO_POINT else call.op
         if op in OPS and call.ranks > 1:
             level = Group(call.ranks, call.hosts).level
             own = found.setdefault((op, level, call.ranks, call.hosts), {})

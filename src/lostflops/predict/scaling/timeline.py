@@ -19,11 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.links import shares
+from lostflops.graph.threads.waits import LATE_USE
 from lostflops.ledger.partition import Partition
 from lostflops.store.intervals import Intervals
-
-LATE_USE: Final = ("all_reduce", "reduce_scatter")
-"""Operations whose result is used when the step ends, not when they do."""
 
 
 class Call(NamedTuple):
