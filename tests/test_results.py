@@ -5,12 +5,14 @@ import pytest
 
 from lostflops.results import Evidence, Field, Finding, Findings, Line, Lines, Pair, Pairs, Prediction, Result, Table
 
-PREDICTION = Prediction("p1", "remove_sync", 90, 80, 95, 0.02, "2024-01-31", "run")
+PREDICTION = Prediction(0.1, 0.05, 0.2, "replaying the run", "p1", "sync=removed", 90, 80, 95, 0.02)
 FINDING = Finding(
     cause="sync",
     what="The host waits for the device",
     lost_ns=10,
     lost_share=0.1,
+    rank_hours=4.8,
+    usd=None,
     ranks=(0, 1),
     evidence=(Evidence("12 calls", events=((0, 7),), sources=("train.py(3): step",)),),
     confidence=0.9,
@@ -63,7 +65,7 @@ def test_results_cannot_be_changed(kind: type) -> None:
         lambda: Result("x", "", "", (Pairs("same", "", ()), Pairs("same", "", ()))),
         lambda: Result("x", "", "", (Pairs("verdict", "", ()),)),
         lambda: dataclasses.replace(FINDING, confidence=1.5),
-        lambda: dataclasses.replace(PREDICTION, low_ns=91),
+        lambda: dataclasses.replace(PREDICTION, gain_low=0.11),
     ],
 )
 def test_invariants(broken) -> None:

@@ -224,19 +224,23 @@ class Waterfall:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a change would do to the step time, kept so that a later run can score it."""
+    """What a fix would do to the step time: `gain` is the part of a step that it saves, for the same work. `id` is that
+    of the what-if which a later run can score, with its change; None where the gain rests on something else, which
+    `basis` says. Times are None where no step was told apart."""
 
-    id: str
-    change: str
-    predicted_ns: int
-    low_ns: int
-    high_ns: int
-    replay_error: float
-    date: str
-    run: str
+    gain: float
+    gain_low: float
+    gain_high: float
+    basis: str
+    id: str | None = None
+    change: str = ""
+    predicted_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+    replay_error: float | None = None
 
     def __post_init__(self) -> None:
-        assert self.low_ns <= self.predicted_ns <= self.high_ns, f"interval of {self.id} excludes its own value"
+        assert self.gain_low <= self.gain <= self.gain_high, f"interval of {self.change} excludes its own value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +256,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause of lost time: what it costs, why we think so, what would settle it, and the fix."""
+    """A cause of lost time: what it costs, why we think so, what would settle it, and the fix. `rank_hours` are what
+    a day of training loses by it on all ranks, `usd` what these cost where a price is known."""
 
     cause: str
     what: str
     lost_ns: int
     lost_share: float
+    rank_hours: float
+    usd: float | None
     ranks: tuple[int, ...]
     evidence: tuple[Evidence, ...]
     confidence: float

@@ -28,8 +28,8 @@ from lostflops.results import (
 HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
 LINES = Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40)
 FINDING = Finding(
-    "sync", "The host waits", 10_000, 0.1, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
-    Prediction("p", "c", 90_000, 80_000, 95_000, 0.02, "2024-01-31", "run"),
+    "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
+    Prediction(0.1, 0.05, 0.2, "replaying the run", "p", "c", 90_000, 80_000, 95_000, 0.02),
 )  # fmt: skip
 
 
@@ -123,7 +123,9 @@ def test_values_are_shown_with_their_units() -> None:
     assert "... and 7 more" in text
     assert "kernel[bold red]<4>\\x1b[31m\\nnext :smile:" in text.replace("\n", "")
     assert "idle.data" in render("terminal", RESULTS["lines"])
-    assert "step of 90.0 us (80.0 us to 95.0 us)" in render("terminal", RESULTS["findings"])
+    told = render("terminal", RESULTS["findings"])
+    assert "10.0% of the step (5.0% to 20.0%, a step of 90.0 us)" in told
+    assert "2.4 rank-hours a day, $6" in told
 
 
 def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

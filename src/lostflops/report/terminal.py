@@ -27,6 +27,7 @@ from lostflops.results import (
     Lines,
     Pairs,
     Plot,
+    Prediction,
     Result,
     Section,
     Stacks,
@@ -293,15 +294,20 @@ def _write_findings(block: Findings, console: Console) -> None:
 
 def _write_finding(number: int, finding: Finding, console: Console) -> None:
     console.print(Text(f"{number}. {_clean(finding.what)}", style="bold"))
+    a_day = f"{finding.rank_hours:,.1f} rank-hours a day" + ("" if finding.usd is None else f", ${finding.usd:,.0f}")
     cells = [
         ["cause", finding.cause],
-        ["lost", f"{format_ns(finding.lost_ns)} ({format_share(finding.lost_share)})"],
+        ["lost", f"{format_share(finding.lost_share)} of all time: {a_day}"],
+        *([["gain", _gain(finding.prediction)]] if finding.prediction is not None else []),
+        ["fix", _clean(finding.fix)],
+        *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
         ["confidence", format_share(finding.confidence)],
         ["certain if", _clean(finding.certain_if)],
-        *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
-        ["fix", _clean(finding.fix)],
     ]
-    if (expected := finding.prediction) is not None:
-        interval = f"{format_ns(expected.low_ns)} to {format_ns(expected.high_ns)}"
-        cells.append(["predicted", f"step of {format_ns(expected.predicted_ns)} ({interval})"])
     console.print(_pairs(cells))
+
+
+def _gain(expected: Prediction) -> str:
+    low, high = format_share(expected.gain_low), format_share(expected.gain_high)
+    step = "" if expected.predicted_ns is None else f", a step of {format_ns(expected.predicted_ns)}"
+    return f"{format_share(expected.gain)} of the step ({low} to {high}{step}); by {_clean(expected.basis)}"

@@ -1,0 +1,1 @@
+"""Why a run is slow, what to do about it, and what that would gain."""

@@ -1,0 +1,66 @@
+"""What a rule says: a cause, the time that it claims, and how that would be won back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lostflops.ledger.lines import LINES
+from lostflops.results import Evidence
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+Place = tuple[int, str]
+"""A rank and a line of its ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What part of the step a fix saves, for the same work, and between what it should lie in nine of ten cases;
+    `basis` says what that rests on. Of a cause that costs no time yet, such as growing memory, it is nothing."""
+
+    share: float
+    low: float
+    high: float
+    basis: str
+
+    def __post_init__(self) -> None:
+        assert self.low <= self.share <= self.high <= 1, f"gain of {self.share} is not from {self.low} to {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`taken` is the time that it claims of the ledger, in ns over the whole window; of `compute` only what exceeds
+    what the work needs. `ranks` are those where the cause is, empty where it is everywhere. `changes` are what-ifs,
+    such as `bucket_mb=25`, that together do what the fix does, and price it; `gain` is the rule's own price where no
+    what-if says it. `confidence` is how often a claim with this evidence is right; `certain_if` what would
+    settle it."""
+
+    cause: str
+    what: str
+    taken: Mapping[Place, int]
+    evidence: tuple[Evidence, ...]
+    confidence: float
+    certain_if: str
+    fix: str
+    changes: tuple[str, ...] = ()
+    gain: Gain | None = None
+    ranks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.evidence, f"{self.cause} is claimed without evidence"
+        assert 0 <= self.confidence <= 1, f"confidence of {self.cause} is {self.confidence}"
+        assert all(line in LINES and ns >= 0 for (_, line), ns in self.taken.items()), f"{self.cause} claims no line"
+        assert bool(self.changes) != (self.gain is not None), f"{self.cause} has no price, or two"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One cause. `find` raises `UnknownCost` or `UsageError` where the run does not tell; `about` says what the cause
+    is, in words for somebody who meets it for the first time."""
+
+    cause: str
+    about: str
+    find: Callable[[Case], Iterable[Claim]]

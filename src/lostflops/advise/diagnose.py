@@ -1,0 +1,141 @@
+"""Why is the run slow, what would fix it, and what would each fix gain?
+
+Rules look at the run one by one, each for one cause. What they claim of the ledger is shared out so that no nanosecond
+is claimed twice; each fix is priced by a what-if on the replayed run; the largest gain comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.case import Case
+from lostflops.advise.findings import Priced, finding, priced
+from lostflops.advise.rules import RULES
+from lostflops.advise.sharing import shared
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.results import Field, Figure, Finding, Findings, Result, Table
+from lostflops.units import counted, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.claim import Claim, Rule
+    from lostflops.ledger.accounts import Progress
+    from lostflops.predict.answers.facts_of import Told
+    from lostflops.store.run import Run
+
+FOUND: Final = "found"
+NOTHING: Final = "nothing"
+SMALL: Final = "too small"
+CANNOT_TELL: Final = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What came of one rule."""
+
+    cause: str
+    outcome: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Findings, the largest gain first, each with what it was made from."""
+
+    case: Case
+    items: tuple[tuple[Finding, Priced], ...]
+    looked: tuple[Looked, ...]
+    excess: int
+    """What findings claim of compute, in ns."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(found for found, _ in self.items)
+
+
+def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Rule] = RULES) -> Diagnosis:
+    looked: list[Looked] = []
+    offered: list[Priced] = []
+    for rule in rules:
+        own, why = _claims(case, rule)
+        seen = [priced(case, claim) for claim in own]
+        worth = [one for one in seen if one.is_worth_it]
+        offered += worth
+        outcome = FOUND if worth else SMALL if seen else CANNOT_TELL if why else NOTHING
+        looked.append(Looked(rule.cause, outcome, why or "; ".join(one.says for one in seen if not one.is_worth_it)))
+    offered.sort(key=lambda one: -one.prediction.gain)
+    got = shared([one.claim for one in offered], case.lines)
+    made = [finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)]
+    excess = sum(ns for part in got for (_, line), ns in part.items() if line == "compute")
+    return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(looked), excess)
+
+
+def _claims(case: Case, rule: Rule) -> tuple[list[Claim], str]:
+    """And why the run does not tell, where it does not."""
+    try:
+        return list(rule.find(case)), ""
+    except (UnknownCost, UsageError) as error:
+        return [], str(error)
+
+
+def diagnose(
+    run: Run,
+    times: Told | None = None,
+    *,
+    usd_per_hour: float | None = None,
+    most: int | None = None,
+    progress: Progress | None = None,
+    rules: Sequence[Rule] = RULES,
+) -> Result:
+    """`most` are the findings that people see."""
+    case = Case(run, times, progress)
+    found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
+    shown, rest = found.findings[:most], found.findings[most:] if most is not None else ()
+    return Result(
+        name="diagnosis",
+        title="Diagnosis",
+        verdict=_verdict(found),
+        blocks=(Findings("shown" if rest else "findings", "Findings", shown),) if shown else (),
+        notes=tuple(_notes(found)),
+        more=(
+            *([Findings("findings", "Findings", found.findings)] if rest or not shown else []),
+            _looked(found.looked),
+            Figure("lost_ns", lost_ns(found)),
+            Figure("wall_ns", case.wall),
+        ),
+    )
+
+
+def lost_ns(found: Diagnosis) -> int:
+    """All that is not compute, and what of compute a finding shows to be in excess."""
+    case = found.case
+    return case.wall - case.total.lines["compute"] + found.excess
+
+
+def _verdict(found: Diagnosis) -> str:
+    if not found.case.wall:
+        return "Cannot tell: no rank recorded any time."
+    if not found.items:
+        compute = format_share(found.case.total.share("compute"))
+        return f"Nothing stands out: the ranks compute for {compute} of the time, and no rule found a cause worth 3%."
+    first = found.findings[0]
+    others = f" {counted(len(found.items) - 1, 'other cause')} found." if len(found.items) > 1 else ""
+    gain = first.prediction
+    assert gain is not None
+    return f"{first.what} Fixing it gains about {format_share(gain.gain)} of the step.{others}"
+
+
+def _notes(found: Diagnosis) -> Iterator[str]:
+    if found.case.why_unpriced:
+        yield f"Gains are bounds by the ledger, because the run cannot be replayed: {found.case.why_unpriced}"
+    if len(found.items) > 1:
+        yield "Gains are of each fix alone, and do not add up."
+    unsure = [one.cause for one in found.looked if one.outcome == CANNOT_TELL]
+    if unsure:
+        yield f"Not looked for, because the run does not tell: {', '.join(unsure)}."
+
+
+def _looked(rows: Sequence[Looked]) -> Table:
+    fields = (Field("cause"), Field("outcome"), Field("why"))
+    return Table("looked", "Looked for", fields, tuple((one.cause, one.outcome, one.why) for one in rows))

@@ -1,0 +1,90 @@
+"""From a claim to a finding: its price, whether it is worth naming, and what it costs a day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.results import Finding, Prediction
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.claim import Claim, Place
+    from lostflops.predict.answers.predictions import StoredPrediction
+
+SMALLEST: Final = 0.03
+"""Part of the step that a fix must gain to be named."""
+_HOURS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A claim with what its fix gains; `stored` is the what-if that says so, where one does."""
+
+    claim: Claim
+    prediction: Prediction
+    doubt: float
+    stored: StoredPrediction | None = None
+
+    @property
+    def is_worth_it(self) -> bool:
+        """What costs no time, and is claimed all the same, is a warning that stands for itself."""
+        gain = self.prediction.gain
+        return not self.claim.taken or (gain >= SMALLEST and gain > self.doubt)
+
+    @property
+    def says(self) -> str:
+        return f"{self.claim.what} (a gain of {format_share(self.prediction.gain)})"
+
+
+def priced(case: Case, claim: Claim) -> Priced:
+    if claim.gain is not None:
+        own = claim.gain
+        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis), (own.high - own.low) / 2)
+    found = case.price(*claim.changes)
+    if found is None:
+        return _by_ledger(case, claim)
+    stored = found.prediction
+    predicted = Prediction(
+        gain=found.gain,
+        gain_low=found.low,
+        gain_high=found.high,
+        basis=f"replaying the run with {stored.text}",
+        id=stored.id,
+        change=stored.text,
+        predicted_ns=stored.predicted_ns,
+        low_ns=stored.interval[0],
+        high_ns=stored.interval[1],
+        replay_error=stored.baseline.replay_error,
+    )
+    return Priced(claim, predicted, found.doubt, stored)
+
+
+def _by_ledger(case: Case, claim: Claim) -> Priced:
+    """Where nothing can be replayed: all that is claimed, at most."""
+    share = sum(claim.taken.values()) / (case.wall or 1)
+    why = case.refused.get(claim.changes, "")
+    basis = "its share of the ledger, which is the most that can be gained" + (f" ({why})" if why else "")
+    return Priced(claim, Prediction(share, 0.0, share, basis), 0.0)
+
+
+def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: float | None) -> Finding:
+    claim, lost = one.claim, sum(taken.values())
+    share = lost / (case.wall or 1)
+    hours = share * len(case.total.ranks) * _HOURS
+    return Finding(
+        cause=claim.cause,
+        what=claim.what,
+        lost_ns=lost,
+        lost_share=share,
+        rank_hours=hours,
+        usd=None if usd_per_hour is None else hours * usd_per_hour,
+        ranks=claim.ranks,
+        evidence=claim.evidence,
+        confidence=claim.confidence,
+        certain_if=claim.certain_if,
+        fix=claim.fix,
+        prediction=one.prediction,
+    )
