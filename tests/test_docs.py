@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lostflops.advise.rules import RULES
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES
 from lostflops.facts.devices import DEVICES
@@ -42,6 +43,12 @@ def test_every_verb_says_what_it_does_and_shows_an_example() -> None:
     for module, function in COMMANDS:
         assert function.__doc__
         assert module.EXAMPLE.startswith(f"lostflops {function.__name__} ")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.cause)
+def test_every_cause_is_documented(rule) -> None:
+    assert f"\n## `{rule.cause}`\n" in read("docs/explanation/causes.md")
+    assert rule.about.endswith(".")
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -278,9 +278,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
+    """The largest gain first; people see the first `most_shown`."""
+
     name: str
     title: str
     items: tuple[Finding, ...]
+    most_shown: int | None = None
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lostflops.report import RENDERERS, renderer
-from lostflops.report.terminal import format_value
+from lostflops.report.values import format_value
 from lostflops.results import (
     Evidence,
     Field,

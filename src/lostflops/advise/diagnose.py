@@ -15,6 +15,7 @@ from lostflops.advise.findings import Priced, finding, priced
 from lostflops.advise.rules import RULES
 from lostflops.advise.sharing import shared
 from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.answers import predictions
 from lostflops.results import Field, Figure, Finding, Findings, Result, Table
 from lostflops.units import counted, format_share
 
@@ -85,26 +86,36 @@ def diagnose(
     *,
     usd_per_hour: float | None = None,
     most: int | None = None,
+    keep: bool = False,
     progress: Progress | None = None,
     rules: Sequence[Rule] = RULES,
 ) -> Result:
-    """`most` are the findings that people see."""
+    """`most` are the findings that people see; their what-ifs are kept in the run where it says so, for a later run to
+    score."""
     case = Case(run, times, progress)
     found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
-    shown, rest = found.findings[:most], found.findings[most:] if most is not None else ()
     return Result(
         name="diagnosis",
         title="Diagnosis",
         verdict=_verdict(found),
-        blocks=(Findings("shown" if rest else "findings", "Findings", shown),) if shown else (),
-        notes=tuple(_notes(found)),
+        blocks=(Findings("findings", "Findings", found.findings, most),),
+        notes=(*_notes(found), *(kept(run, found, most) if keep else ())),
         more=(
-            *([Findings("findings", "Findings", found.findings)] if rest or not shown else []),
             _looked(found.looked),
             Figure("lost_ns", lost_ns(found)),
             Figure("wall_ns", case.wall),
         ),
     )
+
+
+def kept(run: Run, found: Diagnosis, most: int | None = None) -> Iterator[str]:
+    """What is advised is held to: the what-ifs of findings become predictions of the run. Says where that fails."""
+    try:
+        for _, one in found.items[:most]:
+            if one.stored is not None:
+                predictions.keep(one.stored)
+    except OSError as error:
+        yield f"The predictions were not stored, so that no run can score them: {run.path}: {error.strerror}."
 
 
 def lost_ns(found: Diagnosis) -> int:

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print Markdown instead of text, for pull requests and chat.")
+]
 
 
-def show(result: "Result", as_json: bool, stream: TextIO | None = None) -> None:
+def show(result: "Result", as_json: bool, stream: TextIO | None = None, *, as_markdown: bool = False) -> None:
     from lostflops.report import renderer
 
-    renderer("json" if as_json else "terminal").write(result, stream or sys.stdout)
+    name = "json" if as_json else "markdown" if as_markdown else "terminal"
+    renderer(name).write(result, stream or sys.stdout)
 
 
 def free(path: Path) -> Path:

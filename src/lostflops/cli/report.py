@@ -3,6 +3,7 @@
 from dataclasses import astuple, replace
 from enum import StrEnum
 from math import isfinite
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +55,9 @@ def report(
             show_default=False,
         ),
     ] = None,
+    findings: Annotated[
+        bool, typer.Option("--findings/--no-findings", help="Say what to do about it: the first of lostflops diagnose.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the time of a run went.
@@ -62,6 +66,7 @@ def report(
     model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on. A run without a deep window
     shows what all its steps tell.
     """
+    from lostflops.advise.summary import with_findings
     from lostflops.analyze.report import report as analyse
     from lostflops.errors import UsageError
     from lostflops.ledger.mfu import Claims
@@ -80,7 +85,14 @@ def report(
             said=said,
             progress=progress,
         )
-    show(replace(result, next_command=command(_next_verb(result.to_json()), run)), as_json)
+        # Some ranks or steps alone do not tell causes.
+        if findings and not (rank or step or window):
+            result = with_findings(result, opened)
+    show(replace(result, next_command=command(*_next(result.to_json(), run))), as_json)
+
+
+def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:
+    return ("explain", run, "1") if found.get("findings") else (_next_verb(found), run)
 
 
 def _next_verb(found: dict[str, Any]) -> str:

@@ -129,13 +129,14 @@ def _ingest(capture: Path, folder: Path) -> None:
 
 def _report(folder: Path, as_json: bool) -> None:
     """The ledger, the steps, and who is the slowest; as JSON the report alone, which holds all three."""
+    from lostflops.advise.summary import with_findings
     from lostflops.analyze.ranks import ranks
     from lostflops.analyze.report import report
     from lostflops.analyze.steps import steps
     from lostflops.store.run import Run
 
     with Run.open(folder) as opened:
-        ledger = report(opened)
+        ledger = with_findings(report(opened), opened)
         if as_json:
             show(ledger, True, sys.stderr)
             return

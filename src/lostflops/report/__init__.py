@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from lostflops.report import plain, svg, terminal
+from lostflops.report import markdown, plain, svg, terminal
 from lostflops.results import Result
 
 
@@ -18,6 +18,7 @@ RENDERERS = (
     Renderer("terminal", terminal.write),
     Renderer("json", plain.write),
     Renderer("svg", svg.write),
+    Renderer("markdown", markdown.write),
 )
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from lostflops.report.bars import floating_bar, shade
 from lostflops.report.plot import plotted
 from lostflops.report.printable import printable as _clean
+from lostflops.report.values import format_gain, format_lost, format_value, format_values
 from lostflops.results import (
     Block,
     Field,
@@ -27,16 +28,13 @@ from lostflops.results import (
     Lines,
     Pairs,
     Plot,
-    Prediction,
     Result,
     Section,
     Stacks,
     Table,
-    Unit,
-    Value,
     Waterfall,
 )
-from lostflops.units import format_bytes, format_flop, format_ns, format_share, format_time
+from lostflops.units import format_ns, format_share
 
 WIDTH = 80
 NARROWEST_TEXT = 12
@@ -45,18 +43,7 @@ NARROWEST_TEXT = 12
 NARROWEST_BARS = 20
 MOST_PARTS = 4
 """Parts shown below a line of the ledger; the rest is summed."""
-MOST_VALUES = 8
 MOST_STACKS = 5
-SMALLEST_RATE = 0.001
-
-_INTEGER_FORMATS = {
-    "ns": format_ns,
-    "bytes": format_bytes,
-    "flop": format_flop,
-    "time": format_time,
-    "count": "{:,}".format,
-}
-_RATES = ("rate", "gbs")
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -72,59 +59,6 @@ def write(result: Result, stream: TextIO) -> None:
     if result.next_command:
         console.print()
         console.print(Text(f"Next: {_clean(result.next_command)}", style="cyan"), soft_wrap=True)
-
-
-def format_value(value: Value, unit: Unit) -> str:
-    """One value as people read it.
-
-    >>> format_value(1_500_000, "ns"), format_value(0.25, "share"), format_value(None, "bytes"), format_value(12345, "")
-    ('1.50 ms', '25.0%', '-', '12345')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) and unit in _INTEGER_FORMATS:
-        return _INTEGER_FORMATS[unit](value)
-    if isinstance(value, int | float) and unit == "share":
-        return format_share(value)
-    if isinstance(value, int | float) and unit in _RATES:
-        return _format_rate(value)
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    return _clean(str(value))
-
-
-def _format_rate(value: float) -> str:
-    """
-    >>> _format_rate(1234567.8), _format_rate(23.789), _format_rate(0.00002), _format_rate(0)
-    ('1,234,568', '23.8', '<0.001', '0')
-    """
-    if 0 < value < SMALLEST_RATE:
-        return f"<{SMALLEST_RATE:g}"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def format_values(values: Sequence[Value], unit: Unit) -> str:
-    """Several values; numbers that follow each other are drawn together.
-
-    >>> format_values((0, 1, 2, 3, 8), ""), format_values(("a", "b"), ""), format_values((), "")
-    ('0-3, 8', 'a, b', '-')
-    """
-    runs: list[list[Value]] = []
-    for value in values:
-        last = runs[-1][-1] if runs else None
-        if isinstance(value, int) and isinstance(last, int) and value == last + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    texts = [
-        f"{format_value(run[0], unit)}-{format_value(run[-1], unit)}" if len(run) > 1 else format_value(run[0], unit)
-        for run in runs
-    ]
-    if len(texts) > MOST_VALUES:
-        texts = [*texts[:MOST_VALUES], f"... {len(values):,} in all"]
-    return ", ".join(texts) or "-"
 
 
 def _write_pairs(block: Pairs, console: Console) -> None:
@@ -288,26 +222,21 @@ def _ledger(block: Lines) -> Grid:
 
 
 def _write_findings(block: Findings, console: Console) -> None:
-    for number, finding in enumerate(block.items, 1):
+    for number, finding in enumerate(block.items[: block.most_shown], 1):
         _write_finding(number, finding, console)
+    if block.most_shown is not None and len(block.items) > block.most_shown:
+        console.print(Text(f"{len(block.items) - block.most_shown:,} more gain less."))
 
 
 def _write_finding(number: int, finding: Finding, console: Console) -> None:
     console.print(Text(f"{number}. {_clean(finding.what)}", style="bold"))
-    a_day = f"{finding.rank_hours:,.1f} rank-hours a day" + ("" if finding.usd is None else f", ${finding.usd:,.0f}")
     cells = [
         ["cause", finding.cause],
-        ["lost", f"{format_share(finding.lost_share)} of all time: {a_day}"],
-        *([["gain", _gain(finding.prediction)]] if finding.prediction is not None else []),
+        ["lost", format_lost(finding)],
+        *([["gain", format_gain(finding.prediction)]] if finding.prediction is not None else []),
         ["fix", _clean(finding.fix)],
         *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
         ["confidence", format_share(finding.confidence)],
         ["certain if", _clean(finding.certain_if)],
     ]
     console.print(_pairs(cells))
-
-
-def _gain(expected: Prediction) -> str:
-    low, high = format_share(expected.gain_low), format_share(expected.gain_high)
-    step = "" if expected.predicted_ns is None else f", a step of {format_ns(expected.predicted_ns)}"
-    return f"{format_share(expected.gain)} of the step ({low} to {high}{step}); by {_clean(expected.basis)}"

@@ -53,7 +53,7 @@ def whatif(
         name="whatif",
         title="What if",
         verdict=_verdict(found),
-        blocks=(_changes(found), _lines(found), baseline_pairs(found.baseline)),
+        blocks=told(found),
         notes=tuple(notes),
         more=(
             Figure("predicted_ns", prediction.predicted_ns),
@@ -64,6 +64,11 @@ def whatif(
             Figure("prediction_id", kept),
         ),
     )
+
+
+def told(found: Answer) -> tuple[Table, Table, Pairs]:
+    """The changes, which lines they move, and what they start from."""
+    return _changes(found), _lines(found), baseline_pairs(found.baseline)
 
 
 def _verdict(found: Answer) -> str:

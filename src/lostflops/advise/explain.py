@@ -1,0 +1,91 @@
+"""One finding in full: what it rests on, event by event, what the fix moves, and how to prove it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.case import Case
+from lostflops.advise.diagnose import diagnosis, kept
+from lostflops.advise.rules import RULES
+from lostflops.errors import UsageError
+from lostflops.predict.answers.answer import answer, wanted
+from lostflops.predict.answers.whatif import told
+from lostflops.results import Block, Field, Findings, Result, Table
+from lostflops.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lostflops.advise.claim import Rule
+    from lostflops.advise.findings import Priced
+    from lostflops.ledger.accounts import Progress
+    from lostflops.predict.answers.facts_of import Told
+    from lostflops.results import Evidence
+    from lostflops.store.run import Run
+
+MOST_EVENTS: Final = 5
+
+
+def explain(
+    run: Run,
+    number: int,
+    times: Told | None = None,
+    *,
+    usd_per_hour: float | None = None,
+    progress: Progress | None = None,
+    rules: Sequence[Rule] = RULES,
+) -> Result:
+    """Finding `number` of the diagnosis, counted from 1."""
+    case = Case(run, times, progress)
+    found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
+    if not 1 <= number <= len(found.items):
+        there = f"the run has {counted(len(found.items), 'finding')}" if found.items else "nothing was found"
+        raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.path} lists them")
+    chosen, one = found.items[number - 1]
+    about = next(rule.about for rule in rules if rule.cause == chosen.cause)
+    return Result(
+        name="explanation",
+        title=f"Finding {number} of {len(found.items)}: {chosen.cause}",
+        verdict=about,
+        blocks=(
+            Findings("findings", "", (chosen,)),
+            _taken(one, case),
+            _events(run, chosen.evidence),
+            *_moved(case, one),
+        ),
+        notes=tuple(kept(run, found, number)),
+    )
+
+
+def _taken(one: Priced, case: Case) -> Table:
+    """By line, what is claimed, beside what the line holds."""
+    claimed: dict[str, int] = {}
+    for (_, line), ns in one.claim.taken.items():
+        claimed[line] = claimed.get(line, 0) + ns
+    rows = tuple((line, ns, case.total.lines[line], ns / (case.wall or 1)) for line, ns in claimed.items())
+    fields = (
+        Field("line"),
+        Field("claimed_ns", "ns", "claimed"),
+        Field("line_ns", "ns", "of"),
+        Field("share", "share", "of all time"),
+    )
+    return Table("claimed", "What it claims of the ledger, before others are served", fields, rows)
+
+
+def _events(run: Run, evidence: Sequence[Evidence]) -> Table:
+    """The first events that evidence names, as the trace has them."""
+    rows = []
+    for item in evidence:
+        for rank, event in item.events[:MOST_EVENTS]:
+            found = run.sql(
+                f"select step, name, dur, source from events where rank = {rank} and event = {event}"
+            ).fetchall()
+            rows += [(rank, event, *row) for row in found]
+    fields = (Field("rank"), Field("event"), Field("step"), Field("name"), Field("dur", "ns"), Field("source"))
+    return Table("events", "Events", fields, tuple(rows))
+
+
+def _moved(case: Case, one: Priced) -> tuple[Block, ...]:
+    if one.stored is None or case.baseline is None:
+        return ()
+    return told(answer(case.baseline, [wanted(text) for text in one.claim.changes]))

@@ -1,0 +1,44 @@
+"""`lostflops diagnose`: why a run is slow, and what to do about it."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
+from lostflops.cli.scope import rank_bar
+
+EXAMPLE = "lostflops diagnose run --usd-per-hour 2.5"
+
+PriceOption = Annotated[
+    float | None,
+    typer.Option("--usd-per-hour", min=0, metavar="USD", help="What one rank costs an hour.", show_default=False),
+]
+
+
+def diagnose(
+    run: RunArgument,
+    *,
+    usd_per_hour: PriceOption = None,
+    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Findings to show; JSON holds all.")] = 5,
+    calibration: CalibrationOption = None,
+    topology: TopologyOption = None,
+    as_markdown: MarkdownOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Name the causes of lost time, what each costs, its fix, and what that would gain.
+
+    Every cause is looked for by a rule of its own; its fix is priced by replaying the run with it. Findings are ranked
+    by that gain, and never claim the same time twice. What-ifs are kept in the run, so that lostflops score can hold
+    them against a run with the fix.
+    """
+    from lostflops.advise.diagnose import diagnose as find
+    from lostflops.store.run import Run
+
+    cluster = described(calibration, topology)
+    times = times_of(calibration, cluster) if calibration or cluster else None
+    with Run.open(run) as opened, rank_bar() as progress:
+        result = find(opened, times, usd_per_hour=usd_per_hour, most=top, keep=True, progress=progress)
+    following = command("explain", run, "1") if result.to_json()["findings"] else command("whatif", run, "--all")
+    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)

@@ -1,0 +1,118 @@
+"""Renders any Result as Markdown, for pull requests and chat: the verdict, what can be said in tables and lists, notes.
+
+Text from traces is data: it cannot become markup.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from lostflops.report.printable import printable
+from lostflops.report.values import format_gain, format_lost, format_value, format_values
+from lostflops.results import Block, Finding, Findings, Lines, Pairs, Result, Section, Table, Waterfall
+from lostflops.units import format_ns, format_share
+
+_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
+
+
+def write(result: Result, stream: TextIO) -> None:
+    stream.write(f"## {_text(result.title)}\n\n{_text(result.verdict)}\n")
+    for block in result.blocks:
+        stream.writelines(line + "\n" for line in _block(block))
+    if result.notes:
+        stream.write("\n" + "\n".join(f"- Note: {_text(note)}" for note in result.notes) + "\n")
+    if result.next_command:
+        stream.write(f"\nNext: {_code(result.next_command)}\n")
+
+
+def _text(words: str) -> str:
+    r"""
+    >>> _text("a|b <script> *x*")
+    'a\\|b \\<script\\> \\*x\\*'
+    """
+    return printable(words).translate(_SPECIAL)
+
+
+def _code(words: str) -> str:
+    """Code in as many backticks as it needs.
+
+    >>> _code("a `b` c")
+    '`` a `b` c ``'
+    """
+    clean = printable(words)
+    return f"`` {clean} ``" if "`" in clean else f"`{clean}`"
+
+
+def _block(block: Block) -> Iterator[str]:
+    """Pictures are left out: a program that draws them reads JSON."""
+    match block:
+        case Table():
+            yield from _table(block)
+        case Pairs():
+            yield from _titled(block.title)
+            yield from _pairs(block)
+        case Section():
+            yield from _titled(block.title)
+            yield from _pairs(Pairs(block.name, "", block.items))
+            yield from _table(block.table)
+        case Lines():
+            rows = [(line.name, format_ns(line.ns), format_share(line.share)) for line in block.items if line.ns]
+            yield from _titled(block.title)
+            yield from _grid(("line", "time", "share"), rows)
+        case Waterfall():
+            yield from _titled(block.title)
+            yield from _grid(("line", "points"), [(bar.name, f"{bar.points:.1f}") for bar in block.bars])
+        case Findings():
+            shown = block.items[: block.most_shown]
+            for number, finding in enumerate(shown, 1):
+                yield from _finding(number, finding)
+            if len(block.items) > len(shown):
+                yield from ("", f"{len(block.items) - len(shown):,} more gain less.")
+        case _:
+            return
+
+
+def _titled(title: str) -> Iterator[str]:
+    if title:
+        yield from ("", f"### {_text(title)}")
+
+
+def _pairs(block: Pairs) -> Iterator[str]:
+    yield ""
+    for pair in block.items:
+        if pair.shown:
+            value = pair.value
+            shown = format_values(value, pair.unit) if isinstance(value, tuple) else format_value(value, pair.unit)
+            yield f"- {_text(pair.label or pair.name)}: {_text(shown)}"
+
+
+def _table(block: Table) -> Iterator[str]:
+    kept = [at for at, field in enumerate(block.fields) if field.shown]
+    if not block.rows:
+        return
+    yield from _titled(block.title)
+    heads = [block.fields[at].label or block.fields[at].name for at in kept]
+    shown = block.rows[: block.most_shown]
+    yield from _grid(heads, [[format_value(row[at], block.fields[at].unit) for at in kept] for row in shown])
+    if left := block.left_out + len(block.rows) - len(shown):
+        yield from ("", f"{left:,} more rows.")
+
+
+def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield ""
+    yield "| " + " | ".join(map(_text, heads)) + " |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(map(_text, row)) + " |"
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    yield from ("", f"### {number}. {_text(finding.what)}", "")
+    yield f"- **Cause:** {_code(finding.cause)}, confidence {format_share(finding.confidence)}"
+    yield f"- **Lost:** {_text(format_lost(finding))}"
+    if finding.prediction is not None:
+        yield f"- **Gain:** {_text(format_gain(finding.prediction))}"
+    yield f"- **Fix:** {_code(finding.fix)}"
+    for evidence in finding.evidence:
+        places = f" ({', '.join(map(_code, evidence.sources))})" if evidence.sources else ""
+        yield f"- **Evidence:** {_text(evidence.what)}{places}"
+    yield f"- **Certain if:** {_text(finding.certain_if)}"

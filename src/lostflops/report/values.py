@@ -1,0 +1,84 @@
+"""Values as people read them, by their units; what every renderer for people shares."""
+
+from collections.abc import Sequence
+
+from lostflops.report.printable import printable as _clean
+from lostflops.results import Finding, Prediction, Unit, Value
+from lostflops.units import format_bytes, format_flop, format_ns, format_share, format_time
+
+MOST_VALUES = 8
+SMALLEST_RATE = 0.001
+
+_INTEGER_FORMATS = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "flop": format_flop,
+    "time": format_time,
+    "count": "{:,}".format,
+}
+_RATES = ("rate", "gbs")
+
+
+def format_value(value: Value, unit: Unit) -> str:
+    """One value as people read it.
+
+    >>> format_value(1_500_000, "ns"), format_value(0.25, "share"), format_value(None, "bytes"), format_value(12345, "")
+    ('1.50 ms', '25.0%', '-', '12345')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and unit in _INTEGER_FORMATS:
+        return _INTEGER_FORMATS[unit](value)
+    if isinstance(value, int | float) and unit == "share":
+        return format_share(value)
+    if isinstance(value, int | float) and unit in _RATES:
+        return _format_rate(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return _clean(str(value))
+
+
+def _format_rate(value: float) -> str:
+    """
+    >>> _format_rate(1234567.8), _format_rate(23.789), _format_rate(0.00002), _format_rate(0)
+    ('1,234,568', '23.8', '<0.001', '0')
+    """
+    if 0 < value < SMALLEST_RATE:
+        return f"<{SMALLEST_RATE:g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def format_values(values: Sequence[Value], unit: Unit) -> str:
+    """Several values; numbers that follow each other are drawn together.
+
+    >>> format_values((0, 1, 2, 3, 8), ""), format_values(("a", "b"), ""), format_values((), "")
+    ('0-3, 8', 'a, b', '-')
+    """
+    runs: list[list[Value]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if isinstance(value, int) and isinstance(last, int) and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    texts = [
+        f"{format_value(run[0], unit)}-{format_value(run[-1], unit)}" if len(run) > 1 else format_value(run[0], unit)
+        for run in runs
+    ]
+    if len(texts) > MOST_VALUES:
+        texts = [*texts[:MOST_VALUES], f"... {len(values):,} in all"]
+    return ", ".join(texts) or "-"
+
+
+def format_lost(finding: Finding) -> str:
+    """What a finding costs: a share of the time of all ranks, and what that is a day."""
+    money = "" if finding.usd is None else f", ${finding.usd:,.0f}"
+    return f"{format_share(finding.lost_share)} of all time: {finding.rank_hours:,.1f} rank-hours a day{money}"
+
+
+def format_gain(expected: Prediction) -> str:
+    low, high = format_share(expected.gain_low), format_share(expected.gain_high)
+    step = "" if expected.predicted_ns is None else f", a step of {format_ns(expected.predicted_ns)}"
+    return f"{format_share(expected.gain)} of the step ({low} to {high}{step}); by {_clean(expected.basis)}"

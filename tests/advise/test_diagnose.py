@@ -1,0 +1,118 @@
+"""From rules to findings, with rules whose truth is plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from lostflops.advise.case import Case
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.diagnose import diagnose, diagnosis
+from lostflops.advise.explain import explain
+from lostflops.errors import UnknownCost, UsageError
+from lostflops.predict.answers.predictions import stored
+from lostflops.report import renderer
+from lostflops.results import Evidence
+from lostflops.store.run import Run
+from lostflops.testing import Straggler, SyntheticCluster, store
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    late = Straggler(rank=2, cause="slow_kernels", factor=1.5)
+    return store(
+        SyntheticCluster(ranks=4, steps=4, stragglers=(late,)).generate(), tmp_path_factory.mktemp("slow") / "run"
+    )
+
+
+@pytest.fixture
+def run(path: Path) -> Iterator[Run]:
+    with Run.open(path) as opened:
+        yield opened
+
+
+def waits(case: Case, rank: int | None = None) -> dict[tuple[int, str], int]:
+    return {(one, "comm.wait"): lines["comm.wait"] for one, lines in case.lines.items() if rank in (None, one)}
+
+
+def rule(cause: str, gain: float | None = None, changes: tuple[str, ...] = (), confidence: float = 0.8) -> Rule:
+    def find(case: Case) -> Iterator[Claim]:
+        own = None if gain is None else Gain(gain, gain / 2, min(gain * 1.5, 1), "a rule of thumb")
+        evidence = (Evidence("seen", events=((0, 0),), sources=("train.py(7): step",)),)
+        yield Claim(cause, f"{cause} is there.", waits(case), evidence, confidence, "more", "less", changes, own)
+
+    return Rule(cause, f"All about {cause}.", find)
+
+
+def failing(case: Case) -> Iterator[Claim]:
+    raise UnknownCost("shapes were not recorded")
+    yield
+
+
+def test_the_largest_gain_comes_first_and_no_time_is_claimed_twice(run: Run) -> None:
+    rules = (rule("small", 0.1), rule("large", 0.3, confidence=0.4), rule("sure", 0.05, confidence=0.9))
+    case = Case(run)
+    found = diagnosis(case, rules=rules)
+    assert [one.cause for one in found.findings] == ["large", "small", "sure"]
+    assert [one.lost_ns for one in found.findings] == [0, 0, case.total.lines["comm.wait"]]
+    assert sum(one.lost_ns for one in found.findings) <= case.wall - case.total.lines["compute"]
+
+
+def test_what_a_finding_costs(run: Run) -> None:
+    (found,) = diagnosis(Case(run), usd_per_hour=2.0, rules=(rule("late", 0.2),)).findings
+    assert found.lost_share == found.lost_ns / Case(run).wall
+    assert found.rank_hours == pytest.approx(found.lost_share * 4 * 24)
+    assert found.usd == pytest.approx(2 * found.rank_hours)
+
+
+def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:
+    result = diagnose(run, keep=True, rules=(rule("straggler", changes=("straggler=removed",)),))
+    (found,) = result.to_json()["findings"]
+    predicted = found["prediction"]
+    assert predicted["change"] == "straggler=removed"
+    assert predicted["gain"] > 0.1
+    assert predicted["gain_low"] < predicted["gain"] < predicted["gain_high"]
+    assert predicted["id"] in {one.id for one in stored(run.path)}
+
+
+def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:
+    case = Case(run)
+    (found,) = diagnosis(case, rules=(rule("loader", changes=("data=2x",)),)).findings
+    assert found.prediction is not None
+    assert found.prediction.id is None
+    assert found.prediction.gain == found.prediction.gain_high == found.lost_share
+    assert "no wait for a batch" in found.prediction.basis or "workers" in found.prediction.basis
+
+
+def test_what_gains_too_little_or_less_than_its_doubt_is_no_finding(run: Run) -> None:
+    found = diagnosis(Case(run), rules=(rule("tiny", 0.02), Rule("blind", "It cannot see.", failing)))
+    assert not found.findings
+    assert [(one.cause, one.outcome) for one in found.looked] == [("tiny", "too small"), ("blind", "cannot tell")]
+    assert found.looked[1].why == "shapes were not recorded"
+
+
+def test_one_finding_in_full(run: Run) -> None:
+    rules = (rule("late", changes=("straggler=removed",)), rule("other", 0.05))
+    result = explain(run, 1, rules=rules)
+    told = result.to_json()
+    assert told["verdict"] == "All about late."
+    assert told["findings"][0]["cause"] == "late"
+    assert told["events"][0]["rank"] == 0
+    assert {row["line"] for row in told["claimed"]} == {"comm.wait"}
+    assert any(row["name"] == "comm.wait" and row["delta"] < 0 for row in told["lines"])
+    with pytest.raises(UsageError, match="no finding 3: the run has 2 findings"):
+        explain(run, 3, rules=rules)
+
+
+def test_markdown_of_a_diagnosis(run: Run) -> None:
+    stream = StringIO()
+    renderer("markdown").write(diagnose(run, rules=(rule("late", 0.2),)), stream)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "## Diagnosis"
+    assert "### 1. late is there." in lines
+    assert any(line.startswith("- **Gain:** 20.0% of the step (10.0% to 30.0%)") for line in lines)
+    assert "- **Fix:** `less`" in lines
+    assert "- **Evidence:** seen (`train.py(7): step`)" in lines
