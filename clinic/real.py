@@ -1,0 +1,135 @@
+"""The real patients: torchrun over gloo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from clinic.patients import Patient
+from clinic.record import Job, record
+
+
+def sick(name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = False) -> Patient:
+    """`cure` are flags behind those of the job; the last of a kind holds."""
+    cured = Job(job.script, f"{job.flags} {cure}", job.ranks)
+
+    def make(folder: Path, is_cured: bool) -> Path:
+        return record(cured if is_cured else job, folder)
+
+    return Patient(name, tuple(causes.split()), is_real=True, make=make, is_per_sample=is_per_sample)
+
+
+def healthy(name: str, job: Job) -> Patient:
+    return Patient(name, (), is_real=True, make=lambda folder, _: record(job, folder))
+
+
+def train(flags: str, ranks: int = 2) -> Job:
+    return Job("train.py", flags, ranks)
+
+
+def text(flags: str, ranks: int = 2) -> Job:
+    return Job("text.py", flags, ranks)
+
+
+def pipeline(flags: str, ranks: int = 3) -> Job:
+    return Job("pipeline.py", flags, ranks)
+
+
+DDP: Final = "--reduce ddp"
+FUSED: Final = "--optimizer fused"
+TINY: Final = "--layers 200 --width 100 --bucket-mb 0.01"
+EVEN: Final = "--layers 5,5,5,5"
+ENOUGH: Final = "--microbatches 12"
+DEEP: Final = "--layers 24 --batch 4 --length 16"
+MANY: Final = "--layers 20 --width 500 --batch 2 --accumulate 4"
+
+_LOADING: Final = (
+    sick("loader_without_workers", "input_pipeline", train("--workers 0 --read-ms 8"), "--workers 2"),
+    sick("loader_too_few_workers", "input_pipeline", train("--workers 1 --read-ms 20"), "--workers 3"),
+)
+_LATE: Final = (
+    sick("slow_device", "straggler", train("--slow 1:1.6", 3), "--slow 1:1"),
+    sick("slow_disk_of_a_rank", "straggler", train("--far-disk 1:7 --workers 0", 3), "--far-disk 1:0.2"),
+    sick("host_stall_of_a_rank", "straggler", train("--preview 1:4000", 3), "--preview 1:0"),
+    sick("thermal", "straggler", train("--slow 1:1:1.025", 3), "--slow 1:1"),
+)
+_UNEVEN: Final = (
+    sick("uneven_batches", "work_imbalance", train("--rank-batch random:2:14", 3), "--rank-batch 8,8,8"),
+    sick("one_rank_more_samples", "work_imbalance", train("--rank-batch 6,6,12", 3), "--rank-batch 8,8,8"),
+)
+_COMMUNICATION: Final = (
+    sick("tiny_buckets", "bucket_size", train(TINY), "--bucket-mb 25"),
+    sick("one_huge_bucket", "bucket_size", train("--layers 60 --width 500 --bucket-mb 1000"), "--bucket-mb 25"),
+    sick("reduced_by_hand_each", "small_messages", Job("by_hand.py", "--reduce each --layers 300 --width 100"), DDP),
+    sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", "--reduce flat"), DDP),
+    sick("sharded_as_one_unit", "exposed_comm", Job("sharded.py", "--units whole --layers 24"), "--units blocks"),
+    sick("sync_each_step", "sync", train("--metrics 8 --barrier"), "--metrics-every 20"),
+    sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
+)
+_HOST: Final = (
+    sick("heavy_logging", "host_python", train("--log-every 1 --log-values 20000"), "--log-every 50"),
+    sick("checkpoint_each_step", "checkpoint", train("--width 500 --layers 16 --save-every 1"), "--save-every 50"),
+    sick("collects_each_step", "gc", text("--index --collect-every 1"), "--collect-every 0"),
+    sick("collects_each_step_alone", "gc", text("--index --collect-every 1", 1), "--collect-every 0"),
+)
+_PIPELINES: Final = (
+    sick("uneven_stages", "stage_imbalance", pipeline("--layers 3,3,6"), "--layers 4,4,4"),
+    sick("uneven_stages_gpipe", "stage_imbalance", pipeline("--layers 7,4,4,5 --schedule gpipe", 4), EVEN),
+    sick("too_few_microbatches", "few_microbatches", pipeline("--microbatches 3"), ENOUGH),
+    sick("two_microbatches_gpipe", "few_microbatches", pipeline("--microbatches 2 --schedule gpipe"), ENOUGH),
+)
+_COMPUTE: Final = (
+    sick("optimizer_loop", "optimizer", text(f"--optimizer loop {DEEP}", 1), FUSED),
+    sick("optimizer_loop_ddp", "optimizer", text(f"--optimizer loop {DEEP}"), FUSED),
+    sick("keeps_graphs", "memory_growth", text("--keep-losses tensors", 1), "--keep-losses numbers"),
+    sick("recomputes", "recompute", text("--checkpoint"), "--no-checkpoint"),
+    sick("small_batch", "small_batch", train("--layers 20 --width 500 --batch 2"), "--batch 12", is_per_sample=True),
+)
+_TWO: Final = (
+    sick(
+        "slow_loader_and_device",
+        "input_pipeline straggler",
+        train("--workers 0 --read-ms 6 --slow 1:1.5", 3),
+        "--workers 2 --slow 1:1",
+    ),
+    sick(
+        "tiny_buckets_and_logging",
+        "host_python bucket_size",
+        train(f"{TINY} --log-every 1"),
+        "--bucket-mb 25 --log-every 50",
+    ),
+    sick(
+        "checkpoint_and_no_sync",
+        "checkpoint missing_no_sync",
+        train(f"{MANY} --save-every 1"),
+        "--no-sync --save-every 50",
+    ),
+    sick(
+        "sync_and_uneven",
+        "work_imbalance sync",
+        train("--metrics 12 --rank-batch 6,6,12", 3),
+        "--metrics-every 20 --rank-batch 8,8,8",
+    ),
+)
+_HEALTHY: Final = (
+    healthy("healthy_alone", text("--batch 32", 1)),
+    healthy("healthy_ddp_2", train("--layers 40 --width 400")),
+    healthy("healthy_ddp_4", train("--layers 40 --width 300", 4)),
+    healthy("healthy_loader", train("--workers 2 --read-ms 5")),
+    healthy("healthy_sharded", Job("sharded.py")),
+    healthy("healthy_pipeline", pipeline("--microbatches 24 --batch 48 --layer-ms 0.15")),
+    healthy("healthy_accumulation", train("--layers 20 --width 300 --batch 2 --accumulate 4 --no-sync")),
+    healthy("healthy_jitter", train("--layers 20 --width 200 --jitter 0.08", 3)),
+)
+
+REAL: Final = (
+    *_LOADING,
+    *_LATE,
+    *_UNEVEN,
+    *_COMMUNICATION,
+    *_HOST,
+    *_PIPELINES,
+    *_COMPUTE,
+    *_TWO,
+    *_HEALTHY,
+)

@@ -1,0 +1,58 @@
+"""A real job is started with torchrun and recorded by `lostflops run`, as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+JOBS = Path(__file__).with_name("jobs")
+SETTLED, DEEP, LAST = 26, 6, 2
+"""Steps before those that are profiled, which are timed undisturbed; profiled ones; and those behind them."""
+PATIENCE = 120
+NICE = -10
+"""Where root runs the clinic: what else the machine does should not hold ranks up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A script of `jobs/`, with flags, on so many ranks."""
+
+    script: str
+    flags: str = ""
+    ranks: int = 2
+
+    @property
+    def words(self) -> list[str]:
+        return [str(JOBS / self.script), *self.flags.split(), "--steps", str(SETTLED + DEEP + LAST)]
+
+
+def record(job: Job, folder: Path) -> Path:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(job.ranks)]
+    run([*recorder(folder), *(torchrun if job.ranks > 1 else [sys.executable]), *job.words], folder)
+    return folder
+
+
+def recorder(folder: Path) -> list[str]:
+    window = f"{SETTLED}:{DEEP}"
+    return [sys.executable, "-m", "lostflops", "run", "-o", str(folder), "--steps", window, "--"]
+
+
+def run(words: list[str], folder: Path) -> None:
+    """What the job and the recorder print is kept beside the run."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log = folder.with_name(f"{folder.name}.log")
+    first = ["nice", "-n", str(NICE)] if os.geteuid() == 0 else []
+    with log.open("wb") as told:
+        done = subprocess.run(
+            [*first, *words],
+            stdout=told,
+            stderr=told,
+            check=False,
+            timeout=PATIENCE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+    if done.returncode or not (folder / "run.json").exists():
+        raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}\n{log.read_text(errors='replace')[-2000:]}")
