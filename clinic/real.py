@@ -37,11 +37,11 @@ def pipeline(flags: str, ranks: int = 3) -> Job:
 
 DDP: Final = "--reduce ddp"
 FUSED: Final = "--optimizer fused"
-TINY: Final = "--layers 200 --width 100 --bucket-mb 0.01"
+TINY: Final = "--layers 12 --width 256 --heads 16 --bucket-mb 0.01"
 EVEN: Final = "--layers 5,5,5,5"
 ENOUGH: Final = "--microbatches 12"
 DEEP: Final = "--layers 24 --batch 4 --length 16"
-MANY: Final = "--layers 20 --width 500 --batch 2 --accumulate 4"
+MANY: Final = "--layers 10 --width 700 --batch 2 --accumulate 4"
 
 _LOADING: Final = (
     sick("loader_without_workers", "input_pipeline", train("--workers 0 --read-ms 8"), "--workers 2"),
@@ -59,10 +59,20 @@ _UNEVEN: Final = (
 )
 _COMMUNICATION: Final = (
     sick("tiny_buckets", "bucket_size", train(TINY), "--bucket-mb 25"),
-    sick("one_huge_bucket", "bucket_size", train("--layers 60 --width 500 --bucket-mb 1000"), "--bucket-mb 25"),
-    sick("reduced_by_hand_each", "small_messages", Job("by_hand.py", "--reduce each --layers 300 --width 100"), DDP),
-    sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", "--reduce flat"), DDP),
-    sick("sharded_as_one_unit", "exposed_comm", Job("sharded.py", "--units whole --layers 24"), "--units blocks"),
+    sick("one_huge_bucket", "bucket_size", train("--layers 12 --width 1200 --bucket-mb 1000"), "--bucket-mb 25"),
+    sick(
+        "reduced_by_hand_each",
+        "small_messages",
+        Job("by_hand.py", "--reduce each --layers 12 --width 256 --heads 16"),
+        DDP,
+    ),
+    sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", "--reduce flat --layers 12 --width 1200"), DDP),
+    sick(
+        "sharded_as_one_unit",
+        "exposed_comm",
+        Job("sharded.py", "--units whole --layers 12 --width 700"),
+        "--units blocks",
+    ),
     sick("sync_each_step", "sync", train("--metrics 8 --barrier"), "--metrics-every 20"),
     sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
 )
@@ -83,7 +93,7 @@ _COMPUTE: Final = (
     sick("optimizer_loop_ddp", "optimizer", text(f"--optimizer loop {DEEP}"), FUSED),
     sick("keeps_graphs", "memory_growth", text("--keep-losses tensors", 1), "--keep-losses numbers"),
     sick("recomputes", "recompute", text("--checkpoint"), "--no-checkpoint"),
-    sick("small_batch", "small_batch", train("--layers 20 --width 500 --batch 2"), "--batch 12", is_per_sample=True),
+    sick("small_batch", "small_batch", train("--layers 10 --width 700 --batch 2"), "--batch 12", is_per_sample=True),
 )
 _TWO: Final = (
     sick(
@@ -113,13 +123,13 @@ _TWO: Final = (
 )
 _HEALTHY: Final = (
     healthy("healthy_alone", text("--batch 32", 1)),
-    healthy("healthy_ddp_2", train("--layers 40 --width 400")),
-    healthy("healthy_ddp_4", train("--layers 40 --width 300", 4)),
+    healthy("healthy_ddp_2", train("--layers 16 --width 700")),
+    healthy("healthy_ddp_4", train("--layers 16 --width 500", 4)),
     healthy("healthy_loader", train("--workers 2 --read-ms 5")),
     healthy("healthy_sharded", Job("sharded.py")),
     healthy("healthy_pipeline", pipeline("--microbatches 24 --batch 48 --layer-ms 0.15")),
-    healthy("healthy_accumulation", train("--layers 20 --width 300 --batch 2 --accumulate 4 --no-sync")),
-    healthy("healthy_jitter", train("--layers 20 --width 200 --jitter 0.08", 3)),
+    healthy("healthy_accumulation", train("--layers 10 --width 400 --batch 2 --accumulate 4 --no-sync")),
+    healthy("healthy_jitter", train("--jitter 0.08", 3)),
 )
 
 REAL: Final = (

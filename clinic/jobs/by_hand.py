@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=34)
     parser.add_argument("--layers", type=int, default=60)
     parser.add_argument("--width", type=int, default=500)
+    parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--sample-ms", type=float, default=4)
     parser.add_argument("--reduce", choices=("each", "flat", "ddp"), default="ddp")
@@ -44,7 +45,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo")
-    model: nn.Module = Network(asked.layers, asked.width, asked.sample_ms)
+    model: nn.Module = Network(asked.layers, asked.width, asked.sample_ms, asked.heads)
     if asked.reduce == "ddp":
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

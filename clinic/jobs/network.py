@@ -29,21 +29,22 @@ class _Far(torch.autograd.Function):
 
 
 class Block(nn.Module):
-    """`sample_ms` is what a sample takes forward; backward takes twice that."""
+    """`sample_ms` is what a sample takes forward; backward takes twice that. Each head has a share of the output."""
 
-    def __init__(self, width: int, sample_ms: float) -> None:
+    def __init__(self, width: int, heads: int, sample_ms: float) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, width, bias=False)
+        self.heads = nn.ModuleList(nn.Linear(width, width // heads, bias=False) for _ in range(heads))
         self.seconds = 1e-3 * sample_ms
 
     def forward(self, value: Tensor) -> Tensor:
         seconds = self.seconds * len(value)
-        return self.linear(_Far.apply(value, seconds, 2 * seconds))
+        value = _Far.apply(value, seconds, 2 * seconds)
+        return torch.cat([head(value) for head in self.heads], 1)
 
 
 class Network(nn.Sequential):
-    def __init__(self, layers: int, width: int, sample_ms: float) -> None:
-        super().__init__(*(Block(width, sample_ms / layers) for _ in range(layers)))
+    def __init__(self, layers: int, width: int, sample_ms: float, heads: int = 1) -> None:
+        super().__init__(*(Block(width, heads, sample_ms / layers) for _ in range(layers)))
 
     def slow_down(self, factor: float) -> None:
         for block in self:

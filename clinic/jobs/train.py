@@ -58,6 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=34)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=160, help="of a layer; 500 is a megabyte")
+    parser.add_argument("--heads", type=int, default=1, help="parameters of a layer")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rank-batch", help="batch of each rank, as 8,8,14; or random:LOW:HIGH")
     parser.add_argument("--sample-ms", type=float, default=3.5, help="of a forward pass; backward takes twice that")
@@ -98,7 +99,7 @@ def loader(asked: argparse.Namespace) -> DataLoader[Tensor]:
 class Training:
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self._asked, self._folder, self._rank = asked, folder, dist.get_rank()
-        self._network = Network(asked.layers, asked.width, asked.sample_ms)
+        self._network = Network(asked.layers, asked.width, asked.sample_ms, asked.heads)
         self._aging = 1.0
         if asked.slow:
             rank, factor, *aging = asked.slow.split(":")
@@ -153,7 +154,7 @@ class Training:
 
     def _log(self, number: int, loss: Tensor) -> None:
         """Loss and what the weights look like, as a line of JSON."""
-        weights = torch.cat([block.linear.weight.flatten()[:2000] for block in self._network])
+        weights = torch.cat([block.heads[0].weight.flatten()[:2000] for block in self._network])
         values = weights[: self._asked.log_values].tolist()
         told = {"step": number, "loss": loss.item(), "weights": {f"w{i}": f"{w:.6e}" for i, w in enumerate(values)}}
         with (self._folder / f"log-{self._rank}.jsonl").open("a") as log:

@@ -1,0 +1,79 @@
+"""Outcomes as text: what the clinic prints, and the tables of docs/diagnosis-accuracy.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from clinic.scoring import HEALTHY, NEAR, NOTHING, Outcome, Score, confusion
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Of Markdown, padded so that it reads as text too; columns in `right` are flush right."""
+    widths = [max(3, *(len(row[i]) for row in (heads, *rows))) for i in range(len(heads))]
+    edges = [f"{'-' * (width - 1)}:" if i in right else "-" * width for i, width in enumerate(widths)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return f"| {' | '.join(padded)} |"
+
+    return "\n".join([line(heads), line(edges), *(line(row) for row in rows)])
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    score = Score.of(outcomes)
+    rows = (
+        ("first finding is the cause", str(score.top_1)),
+        ("all causes in the first three", str(score.top_3)),
+        ("false alarms in healthy jobs", str(score.false_alarms)),
+        (f"predicted gain within {100 * NEAR:.0f} points of the measured", str(score.near)),
+        ("not run here", str(score.skipped)),
+    )
+    return table(("", ""), rows, right=(1,))
+
+
+def patients(outcomes: Sequence[Outcome]) -> str:
+    heads = ("patient", "causes", "found", "right", "predicted", "measured")
+    return table(heads, [_patient(one) for one in outcomes], right=(4, 5))
+
+
+def _patient(one: Outcome) -> tuple[str, ...]:
+    if one.skipped or one.failed:
+        return (one.name, _named(one.causes, HEALTHY), one.skipped or f"failed: {one.failed}", "", "", "")
+    found = _named([cause for cause, _ in one.found[:3]], NOTHING)
+    return (one.name, _named(one.causes, HEALTHY), found, _verdict(one), _share(one.predicted), _share(one.measured))
+
+
+def _verdict(one: Outcome) -> str:
+    if not one.causes:
+        return "false alarm" if one.is_false_alarm else "yes"
+    return "yes" if one.is_top_1 and one.is_top_3 else "first" if one.is_top_1 else "in three" if one.is_top_3 else "NO"
+
+
+def matrix(outcomes: Sequence[Outcome]) -> str:
+    """The confusion matrix, without the columns that are empty: what was first, by what was true."""
+    counts = confusion(outcomes)
+    rows = sorted(counts, key=lambda cause: (cause == HEALTHY, cause))
+    said = sorted({cause for row in counts.values() for cause in row if cause not in (*rows, NOTHING)})
+    columns = [*(row for row in rows if row != HEALTHY), *said, NOTHING]
+    letters = {cause: str(number + 1) for number, cause in enumerate(columns)}
+    heads = ("true", "", *letters.values())
+    lines = [(row, letters.get(row, ""), *(str(counts[row][each] or ".") for each in columns)) for row in rows]
+    legend = ", ".join(f"{letters[cause]} {cause}" for cause in (*said, NOTHING))
+    return f"{table(heads, lines, right=range(1, len(heads)))}\n\nFirst findings by number of the row; {legend}."
+
+
+def text(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    yield patients(outcomes)
+    yield matrix(outcomes)
+    yield summary(outcomes)
+
+
+def _named(causes: Sequence[str], otherwise: str) -> str:
+    return ", ".join(causes) or otherwise
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
