@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from clinic.linked import record_linked
 from clinic.patients import Patient
 from clinic.record import Job, record
 
@@ -17,6 +18,15 @@ def sick(name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = F
         return record(cured if is_cured else job, folder)
 
     return Patient(name, tuple(causes.split()), is_real=True, make=make, is_per_sample=is_per_sample)
+
+
+def linked(name: str, job: Job, sick: tuple[float, float | None], cured: float) -> Patient:
+    """Hosts whose links have so many Mbit/s: all, and the last one's where it is another."""
+
+    def make(folder: Path, is_cured: bool) -> Path:
+        return record_linked(job, folder, *((cured, None) if is_cured else sick))
+
+    return Patient(name, ("slow_link",), is_real=True, make=make)
 
 
 def healthy(name: str, job: Job) -> Patient:
@@ -41,6 +51,7 @@ TINY: Final = "--layers 12 --width 256 --heads 16 --bucket-mb 0.01"
 EVEN: Final = "--layers 5,5,5,5"
 ENOUGH: Final = "--microbatches 12"
 DEEP: Final = "--layers 24 --batch 4 --length 16"
+OVERLAPPED: Final = "--layers 12 --width 280 --bucket-mb 1"
 MANY: Final = "--layers 10 --width 700 --batch 2 --accumulate 4"
 
 _LOADING: Final = (
@@ -73,6 +84,8 @@ _COMMUNICATION: Final = (
         Job("sharded.py", "--units whole --layers 12 --width 700"),
         "--units blocks",
     ),
+    linked("slow_links", train(OVERLAPPED), (250, None), 4000),
+    linked("slow_link_of_a_host", train(OVERLAPPED, 3), (4000, 250), 4000),
     sick("sync_each_step", "sync", train("--metrics 8 --barrier"), "--metrics-every 20"),
     sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
 )

@@ -1,0 +1,130 @@
+"""What the clinic counts as right, on outcomes made up."""
+
+from collections import Counter
+
+import pytest
+from clinic.scoring import Count, Outcome, Score, confusion
+from clinic.tables import matrix, patients, summary
+
+
+def outcome(causes: str, found: dict[str, float | None], measured: float | None = None, **more: str) -> Outcome:
+    return Outcome("one", tuple(causes.split()), True, tuple(found.items()), measured, **more)
+
+
+@pytest.mark.parametrize(
+    ("causes", "found", "top_1", "top_3"),
+    [
+        ("gc", "gc", True, True),
+        ("gc", "sync gc", False, True),
+        ("gc", "sync optimizer copies gc", False, False),
+        ("gc", "", False, False),
+        ("gc sync", "sync", True, False),
+        ("gc sync", "sync copies gc", True, True),
+        ("gc sync", "copies sync gc", False, True),
+        ("gc sync", "sync copies optimizer gc", True, False),
+    ],
+)
+def test_one_of_the_causes_is_first_and_all_are_in_three(causes: str, found: str, top_1: bool, top_3: bool) -> None:
+    one = outcome(causes, dict.fromkeys(found.split(), 0.1))
+    assert (one.is_top_1, one.is_top_3) == (top_1, top_3)
+
+
+def test_a_finding_in_a_healthy_job_is_a_false_alarm() -> None:
+    assert outcome("", {"gc": 0.1}).is_false_alarm
+    assert not outcome("", {}).is_false_alarm
+    assert not outcome("sync", {"gc": 0.1}).is_false_alarm
+
+
+def test_a_gain_is_that_of_the_true_cause_wherever_it_stands() -> None:
+    one = outcome("gc", {"sync": 0.5, "gc": 0.2}, measured=0.25)
+    assert one.predicted == pytest.approx(0.2)
+    assert one.error == pytest.approx(-0.05)
+
+
+def test_the_first_finding_of_a_cause_counts() -> None:
+    one = Outcome("one", ("straggler",), True, (("straggler", 0.3), ("straggler", 0.1)))
+    assert one.predicted == pytest.approx(0.3)
+
+
+def test_two_cures_gain_of_what_the_other_leaves() -> None:
+    assert outcome("gc sync", {"gc": 0.5, "sync": 0.2}).predicted == pytest.approx(0.6)
+    assert outcome("gc sync", {"gc": 0.5}).predicted is None
+    assert outcome("gc sync", {"gc": 0.5, "sync": None}).predicted is None
+
+
+def test_a_score_counts_what_was_seen() -> None:
+    score = Score.of(
+        [
+            outcome("gc", {"gc": 0.2}, measured=0.29),
+            outcome("gc", {"gc": 0.2}, measured=0.31),
+            outcome("gc", {"sync": 0.2, "gc": 0.2}, measured=None),
+            outcome("sync", {}, measured=0.3),
+            outcome("sync", {}, failed="cannot be read"),
+            outcome("slow_link", {}, skipped="needs root"),
+            outcome("", {}),
+            outcome("", {"gc": 0.1}),
+        ]
+    )
+    assert score == Score(top_1=Count(2, 5), top_3=Count(3, 5), false_alarms=Count(1, 2), near=Count(1, 3), skipped=1)
+
+
+def test_nobody_seen_is_no_share() -> None:
+    assert Score.of([]).top_1.share is None
+    assert str(Count(0, 0)) == "0 of 0"
+    assert str(Count(3, 4)) == "3 of 4 (75%)"
+
+
+def test_the_confusion_is_of_first_findings() -> None:
+    seen = [
+        outcome("gc", {"gc": 0.1}),
+        outcome("gc", {"sync": 0.1, "gc": 0.1}),
+        outcome("gc sync", {"sync": 0.1}),
+        outcome("sync gc", {}),
+        outcome("", {"copies": 0.1}),
+        outcome("", {}),
+        outcome("slow_link", {}, skipped="needs root"),
+    ]
+    assert confusion(seen) == {
+        "gc": Counter(gc=1, sync=1),
+        "sync": Counter(sync=1, nothing=1),
+        "healthy": Counter(copies=1, nothing=1),
+    }
+    assert matrix(seen).splitlines()[2:] == [
+        "| gc      |   1 |   1 |   1 |   . |   . |",
+        "| sync    |   2 |   . |   1 |   . |   1 |",
+        "| healthy |     |   . |   . |   1 |   1 |",
+        "",
+        "First findings by number of the row; 3 copies, 4 nothing.",
+    ]
+
+
+def test_outcomes_survive_json() -> None:
+    for one in (outcome("gc sync", {"gc": 0.5, "sync": None}, 0.4), outcome("", {}, skipped="needs root")):
+        assert Outcome.from_json(one.to_json()) == one
+
+
+def test_the_list_of_patients_says_how_each_went() -> None:
+    rows = patients(
+        [
+            outcome("gc", {"gc": 0.21}, measured=0.3),
+            outcome("gc sync", {"gc": 0.5}),
+            outcome("gc", {"sync": 0.1, "gc": 0.3}),
+            outcome("gc", {"sync": 0.1}),
+            outcome("", {}),
+            outcome("", {"sync": 0.1}),
+            outcome("gc", {}, skipped="needs root"),
+            outcome("gc", {}, failed="torn"),
+        ]
+    )
+    cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows.splitlines()[2:]]
+    assert cells == [
+        ["gc", "gc", "yes", "21%", "30%"],
+        ["gc, sync", "gc", "first", "", ""],
+        ["gc", "sync, gc", "in three", "30%", ""],
+        ["gc", "sync", "NO", "", ""],
+        ["healthy", "nothing", "yes", "", ""],
+        ["healthy", "sync", "false alarm", "", ""],
+        ["gc", "needs root", "", "", ""],
+        ["gc", "failed: torn", "", "", ""],
+    ]
+    assert "| 1 of 2 (50%) |" in summary([outcome("gc", {"gc": 0.1}), outcome("gc", {})])
