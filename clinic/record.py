@@ -12,7 +12,7 @@ JOBS = Path(__file__).with_name("jobs")
 SETTLED, DEEP, LAST = 26, 6, 2
 """Steps before those that are profiled, which are timed undisturbed; profiled ones; and those behind them."""
 PATIENCE = 120
-NICE = -20
+NICE = -10
 """Where root runs the clinic: what else the machine does should not hold ranks up."""
 
 
