@@ -50,7 +50,7 @@ def one_rank(*records, name="a", **more):
 
 
 def test_a_rank(folder, ask):
-    first = [session(0, 2, wall=1), step(0, 10, PHASES, samples=8, tokens=4096, own=7, compiled=True)]
+    first = [session(0, 2, wall=1), step(0, 10, PHASES, samples=8, tokens=4096, own=7, gc=3, gc_count=2, compiled=True)]
     second = [
         step(1, 15 * MS + 10, PHASES, peak_memory=99),
         {"kind": "device_step", "step": 0, "time": 123, "forward": 40, "backward": 60, "optimizer": 5},
@@ -58,7 +58,26 @@ def test_a_rank(folder, ask):
     ]
     write(folder, 0, frames(0, "a", first, second, dropped=3))
     assert ask("select * exclude (rank) from timings order by step") == [
-        (0, 0, BASE + 10, BASE + 10 + 15 * MS, *PHASES, 123, None, 40, 60, 5, 1, 8, 4096, None, 7, False, True, False),
+        (
+            0,
+            0,
+            BASE + 10,
+            BASE + 10 + 15 * MS,
+            *PHASES,
+            123,
+            None,
+            40,
+            60,
+            5,
+            1,
+            8,
+            4096,
+            None,
+            7,
+            3,
+            2,
+            *[False, True, False],
+        ),
         (
             0,
             1,
@@ -71,6 +90,8 @@ def test_a_rank(folder, ask):
             None,
             99,
             0,
+            None,
+            None,
             False,
             False,
             False,

@@ -61,6 +61,7 @@ class Recorder:
         self._offset = time.time_ns() - time.monotonic_ns()
         self._hidden: Any = None
         self._forward: Any = None
+        self._garbage: Any = None
         self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
         self._compilations = 0
@@ -207,6 +208,7 @@ class Recorder:
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
         from lostflops.collect.forward_calls import ForwardCalls
+        from lostflops.collect.garbage import Garbage
         from lostflops.collect.hidden_updates import HiddenUpdates
         from lostflops.collect.hooks import GRAPHS
         from lostflops.collect.identity import identity
@@ -219,6 +221,9 @@ class Recorder:
         self._ring = FlightRing(self.settings.overhead)
         self._device = device_time(self.captures) if GRAPHS not in self.unseen else None
         self._hidden, self._forward = HiddenUpdates(), ForwardCalls(self)
+        self._garbage = Garbage(self._thread)
+        self._garbage.watch()
+        self.hooks.append(self._garbage.leave)
         if self._device is not None:
             self.clock.watchers.append(self._device)
         self.clock.loss_is_forward = "torch.distributed.pipelining" not in sys.modules
@@ -295,6 +300,7 @@ class Recorder:
         self._poll_device()
 
     def _step_record(self, step: Step, compiled: bool) -> dict[str, Any]:
+        pauses, collections = self._garbage.taken()
         return {
             "kind": "step",
             "step": step.number,
@@ -306,6 +312,8 @@ class Recorder:
             "tokens": step.tokens if step.is_counted else None,
             "peak_memory": self._peak_memory(),
             "own": step.own,
+            "gc": pauses,
+            "gc_count": collections,
             "skipped": step.skipped,
             "compiled": compiled,
             "profiled": self._is_disturbed,

@@ -35,7 +35,8 @@ _MOST_AWAITED: Final = 8_192
 """Steps that are held back for the time of their device, which comes later."""
 _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forward", "backward", "optimizer")}
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
-_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "skipped", "compiled", "profiled")
+_MARKS: Final = ("skipped", "compiled", "profiled")
+_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_MARKS)
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
 
 

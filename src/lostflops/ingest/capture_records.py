@@ -41,6 +41,8 @@ class Step(msgspec.Struct):
     tokens: Count | None = None
     peak_memory: Count | None = None
     own: Time | None = None
+    gc: Time | None = None
+    gc_count: Small | None = None
     skipped: bool = False
     compiled: bool = False
     profiled: bool = False

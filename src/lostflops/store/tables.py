@@ -382,6 +382,10 @@ TIMINGS = Table(
             "bytes",
         ),
         Column("own", "BIGINT", "Time that the collector took on the training thread.", "ns"),
+        Column(
+            "gc", "BIGINT", "In Python's garbage collector on that thread; null where the collector is older.", "ns"
+        ),
+        Column("gc_count", "INTEGER", "Collections of garbage in the step."),
         Column("skipped", "BOOLEAN", "The update was skipped because gradients were not finite."),
         Column("compiled", "BOOLEAN", "Something was compiled in it."),
         Column("profiled", "BOOLEAN", "A deep window was recorded over it, or being prepared or ended in it."),
