@@ -1,0 +1,79 @@
+"""Where in the program the host was while a line of the ledger was lost, by stack samples of the training threads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.facts.source_code import PROGRAM, code_of, function_of, place_of
+from lostflops.ledger.samples import FEWEST
+
+if TYPE_CHECKING:
+    from lostflops.ledger.total import RunLedger
+
+MOST_PLACES: Final = 3
+
+Stack = tuple[str, ...]
+"""Frames such as `step train.py:12`, the outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Stacks of a line that are of one sort: their `share` of its sampled time, how many samples that rests on and of
+    how many, and the program's own lines in them with the share of each, the largest first."""
+
+    share: float
+    samples: int
+    of: int
+    places: tuple[tuple[str, float], ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(place for place, _ in self.places[:MOST_PLACES])
+
+
+def seen(total: RunLedger, line: str, is_of: Callable[[Stack], bool]) -> Seen | None:
+    """None where too few samples were taken on the line to tell."""
+    counts, times = total.samples.get(line, Counter()), total.sampled_ns.get(line, Counter())
+    of = counts.total()
+    if of < FEWEST:
+        return None
+    whole, own, samples = times.total() or 1, 0, 0
+    places: Counter[str] = Counter()
+    for stack, ns in times.items():
+        frames = tuple(stack.split(";"))
+        if is_of(frames):
+            own += ns
+            samples += counts[stack]
+            places[named(frames)] += ns
+    return Seen(own / whole, samples, of, tuple((place, ns / whole) for place, ns in places.most_common()))
+
+
+def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
+    """Whether a frame matches, from its beginning."""
+    return lambda frames: any(pattern.match(frame) for frame in frames)
+
+
+def is_own(frames: Stack) -> bool:
+    """Whether the program itself ran, or what it called of libraries that are not PyTorch.
+
+    >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
+    True
+    >>> is_own(("main train.py:3", "Module.__call__ torch/nn/module.py:9"))
+    False
+    """
+    codes = [code_of(frame) for frame in frames]
+    return PROGRAM in codes and "torch" not in codes[len(codes) - codes[::-1].index(PROGRAM) :]
+
+
+def named(frames: Stack) -> str:
+    """The innermost frame of the program's own, else the innermost.
+
+    >>> named(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
+    'metrics.py:9: log'
+    """
+    frame = next((frame for frame in reversed(frames) if code_of(frame) == PROGRAM), frames[-1])
+    return f"{place_of(frame)}: {function_of(frame)}"
