@@ -3,5 +3,10 @@
 from typing import Final
 
 from lostflops.advise.claim import Rule
+from lostflops.advise.rules import host_bound, host_python, input_pipeline
 
-RULES: Final[tuple[Rule, ...]] = ()
+RULES: Final[tuple[Rule, ...]] = (
+    input_pipeline.RULE,
+    host_bound.RULE,
+    host_python.RULE,
+)

@@ -1,0 +1,82 @@
+"""What single causes take of Python between ops, and the what-if that prices them.
+
+Saving and garbage collection have rules of their own: what is theirs is not the training loop's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.series import Series, series
+from lostflops.advise.spread import typical
+from lostflops.errors import UnknownCost
+from lostflops.facts.source_code import PROGRAM, code_of, function_of
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.where import Stack
+
+LINE: Final = "idle.python"
+FEW: Final = 0.03
+"""Of a rank's time below which no cause is worth a look."""
+_STAYS: Final = 0.001
+"""The least factor that is asked for: some Python always stays."""
+_SAVING: Final = re.compile(
+    r"_?(?:legacy_)?save \S*torch/serialization\.py|\S+ \S*torch/distributed/checkpoint/|\S+ (?:\S*/)?safetensors/"
+)
+_NAMED_SO: Final = re.compile(r"(?:save|write|dump|store)\w*(?:checkpoint|ckpt|state|model|weights)", re.IGNORECASE)
+
+
+def change(part: float) -> str:
+    """The what-if in which this part of it is gone.
+
+    >>> change(0.6), change(1)
+    ('python=0.4x', 'python=0.001x')
+    """
+    return f"python={max(round(1 - part, 3), _STAYS):g}x"
+
+
+def is_saving(frames: Stack) -> bool:
+    """Whether a stack is inside of saving a model, by PyTorch's functions or by the name of the program's own.
+
+    >>> is_saving(("main train.py:3", "save torch/serialization.py:967")), is_saving(("save_checkpoint train.py:9",))
+    (True, True)
+    >>> is_saving(("checkpoint torch/utils/checkpoint.py:9", "save_for_backward model.py:3"))
+    False
+    """
+    return any(
+        _SAVING.match(frame) or (code_of(frame) == PROGRAM and _NAMED_SO.search(function_of(frame))) for frame in frames
+    )
+
+
+def collecting(case: Case) -> float | None:
+    """Part of it that a typical rank spends in the garbage collector; None where the collector did not count that."""
+    try:
+        timed = series(case)
+    except UnknownCost:
+        return None
+    pauses = in_window(case, timed)
+    if not np.isfinite(pauses).any():
+        return None
+    own = {one.rank: one.lines[LINE] / one.steps for one in case.total.ranks if one.steps}
+    parts = [
+        float(ns) / own[rank]
+        for rank, ns in zip(timed.ranks, pauses, strict=True)
+        if np.isfinite(ns) and own.get(rank, 0)
+    ]
+    return min(typical(parts), 1.0)
+
+
+def in_window(case: Case, timed: Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Of each rank the time that garbage collection takes in a step of the window, else in a settled one; NaN where
+    nothing tells."""
+    pauses = timed.column("gc")
+    shown = np.isin(timed.step, sorted(case.total.steps))
+    rows = shown if np.isfinite(pauses[shown]).any() else timed.settled
+    told = np.isfinite(pauses[rows])
+    sums = np.where(told, pauses[rows], 0).sum(axis=0)
+    count = told.sum(axis=0)
+    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)

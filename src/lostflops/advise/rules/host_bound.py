@@ -1,0 +1,95 @@
+"""Devices idle because hosts dispatch ops and launch kernels too slowly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.results import Evidence
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LINE: Final = "idle.host"
+_SMALLEST: Final = 0.05
+_SHORT: Final = 20_000
+"""A kernel in ns below which the host, which takes about as long to launch one, cannot run ahead."""
+_CHANGE: Final = "launch=free"
+_MOST: Final = 1.5
+"""Times what is lost that the what-if may gain."""
+_OWN_COMMUNICATION: Final = "host communication"
+_KERNELS: Final = "select coalesce(median(dur), 0)::bigint, count(*) from events where kind = 'kernel' and rank in ({})"
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    ranks = [rank for rank in case.lines if rank not in case.total.on_thread]
+    share = spread.share(case, _LINE)
+    parts = case.total.parts.get(_LINE, Counter())
+    dispatch = 1 - parts.get(_OWN_COMMUNICATION, 0) / (case.total.lines[_LINE] or 1)
+    if len(ranks) < len(case.lines) or share * dispatch < _SMALLEST:
+        return
+    ((typical, kernels),) = case.run.sql(_KERNELS.format(", ".join(map(str, ranks)))).fetchall()
+    taken = spread.taken(case, _LINE, dispatch)
+    capped = _capped(case, sum(taken.values()) / case.wall)
+    is_short = typical <= _SHORT
+    yield Claim(
+        cause="host_bound",
+        what=f"Devices idle for {format_share(share * dispatch)} of the time while hosts dispatch ops.",
+        taken=taken,
+        evidence=tuple(_evidence(case, typical, kernels)),
+        confidence=0.9 if is_short else 0.7,
+        certain_if="a larger batch per device takes hardly longer per step: then kernels, and not the host, wait",
+        fix=(
+            'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
+            "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"
+        ),
+        changes=() if capped is not None else (_CHANGE,),
+        gain=capped,
+    )
+
+
+def _capped(case: Case, lost: float) -> Gain | None:
+    """Where the what-if gains far more than hosts lose: a host that launches for nothing has time for what else holds
+    the device up, such as loading. That is the gain of another cause."""
+    found = case.price(_CHANGE)
+    if found is None or found.gain <= _MOST * lost:
+        return None
+    basis = (
+        f"what dispatching takes; with {_CHANGE} a replay gains {format_share(found.gain)}, the rest of it elsewhere"
+    )
+    return Gain(lost, max(lost - found.doubt, 0.0), min(lost + found.doubt, 1.0), basis)
+
+
+def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:
+    total = case.total
+    ns, rank, event = total.longest.get(_LINE, (0, -1, -1))
+    made_of = ", ".join(
+        f"{name} {format_share(part / total.lines[_LINE])}"
+        for name, part in total.parts.get(_LINE, Counter()).items()
+        if part / total.lines[_LINE] >= 0.01
+    )
+    shares = [one.lines[_LINE] / (one.wall or 1) for one in total.ranks]
+    yield Evidence(
+        f"idle.host is {format_share(min(shares))} to {format_share(max(shares))} of a rank's time ({made_of}); the "
+        f"longest stretch is {format_ns(ns)} on rank {rank}",
+        events=((rank, event),) if event >= 0 else (),
+        ranks=tuple(case.lines),
+        steps=tuple(sorted(total.steps)),
+    )
+    per_step = f", {total.kernels / total.step_count:,.0f} a step" if total.step_count else ""
+    yield Evidence(f"half of {counted(kernels, 'kernel')} take {format_ns(typical)} or less{per_step}")
+
+
+RULE: Final = Rule(
+    cause="host_bound",
+    about=(
+        "A device runs what its host launches, one kernel after the other. Where kernels are so short that the host "
+        "needs longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops "
+        "do that: small batches, small layers, optimizers that loop over parameters."
+    ),
+    find=_find,
+)

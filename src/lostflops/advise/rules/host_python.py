@@ -1,0 +1,105 @@
+"""Python of the training loop between ops, on most ranks: logging, metrics, string work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.python_share import FEW, LINE, change, collecting, is_saving
+from lostflops.advise.where import Seen, is_own, seen
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_UNSAMPLED: Final = 0.1
+"""Without samples nothing tells the program's Python from what every training loop needs: much of it must be."""
+_OTHERS: Final = ("Optimizer.", "DistributedDataParallel", "enumerate(DataLoader)", "FSDP")
+"""Annotations of PyTorch around Python of its own."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    share = spread.share(case, LINE)
+    if share < FEW:
+        return
+    found = seen(case.total, LINE, lambda frames: is_own(frames) and not is_saving(frames))
+    yield from _sampled(case, share, found) if found is not None else _annotated(case, share)
+
+
+def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
+    part = max(found.share - (collecting(case) or 0.0), 0.0)
+    if share * part < FEW:
+        return
+    place, largest = found.places[0]
+    yield Claim(
+        cause="host_python",
+        what=f"Python of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
+        taken=spread.taken(case, LINE, part),
+        evidence=(
+            _line(case, share),
+            Evidence(
+                f"of {found.of:,} stack samples in it {found.samples:,} are in the program's own code, which stand for "
+                f"{format_share(found.share)} of the time; {place} alone for {format_share(largest)}",
+                sources=found.sources,
+            ),
+        ),
+        confidence=0.85,
+        certain_if=f"the step is faster by the predicted gain without what {place} does",
+        fix=_fix(found),
+        changes=(change(part),),
+    )
+
+
+def _fix(found: Seen) -> str:
+    return (
+        f"do what {' and '.join(found.sources[:2])} does every n steps (if step % n == 0: ...), hand it to a thread or "
+        "process of its own, or make it cheaper: no text of values that nobody prints, no work per element in Python"
+    )
+
+
+def _annotated(case: Case, share: float) -> Iterator[Claim]:
+    parts = case.total.parts.get(LINE, Counter())
+    own = {name: ns for name, ns in parts.items() if not name.startswith(_OTHERS)}
+    part = sum(own.values()) / (case.total.lines[LINE] or 1)
+    if share * part < _UNSAMPLED:
+        return
+    named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in list(own.items())[:3])
+    yield Claim(
+        cause="host_python",
+        what=f"Hosts run Python without any op for {format_share(share * part)} of the time.",
+        taken=spread.taken(case, LINE, part),
+        evidence=(_line(case, share), Evidence(f"by annotation around it: {named}")),
+        confidence=0.5,
+        certain_if="stack samples name what runs: record with lostflops run",
+        fix=(
+            "find out which lines run: lostflops run -- python train.py, then lostflops diagnose; logging, metrics and "
+            "checks belong into every n-th step, or onto a thread of their own"
+        ),
+        changes=(change(part),),
+    )
+
+
+def _line(case: Case, share: float) -> Evidence:
+    ns, rank, event = case.total.longest.get(LINE, (0, -1, -1))
+    return Evidence(
+        f"idle.python is {format_share(share)} of a typical rank's time; the longest stretch is {format_ns(ns)} on "
+        f"rank {rank}",
+        events=((rank, event),) if event >= 0 else (),
+        ranks=tuple(case.lines),
+        steps=tuple(sorted(case.total.steps)),
+    )
+
+
+RULE: Final = Rule(
+    cause="host_python",
+    about=(
+        "Between ops the training loop runs Python: it logs, computes metrics, formats text, checks values. While it "
+        "does, it launches nothing, and once the device has worked off what was queued it idles. On a CPU nothing is "
+        "queued, and every moment of it is lost."
+    ),
+    find=_find,
+)

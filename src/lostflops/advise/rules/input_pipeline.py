@@ -1,0 +1,105 @@
+"""Most ranks wait for the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.where import Seen, seen
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LINE: Final = "idle.data"
+_SMALLEST: Final = 0.02
+"""Share of a typical rank's time below which a batch was there in time."""
+_WORKERS: Final = "_MultiProcessingDataLoaderIter"
+_TRIED: Final = ("1", "2", "4", "8")
+_TIMES: Final = ("2x", "4x")
+_NEAR: Final = 0.01
+"""Of a step: what more workers must gain to be asked for."""
+_LOADERS: Final = "select distinct name from events where kind in ('op', 'annotation') and starts_with(name, '{start}')"
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    share = spread.share(case, _LINE)
+    if share < _SMALLEST:
+        return
+    found = case.run.sql(_LOADERS.format(start="enumerate(DataLoader)#")).fetchall()
+    has_workers = any(_WORKERS in name for (name,) in found)
+    where = seen(case.total, _LINE, lambda _: True)
+    change = _change(case, has_workers)
+    yield Claim(
+        cause="input_pipeline",
+        what=f"Ranks wait for the next batch for {format_share(share)} of their time.",
+        taken=spread.taken(case, _LINE),
+        evidence=tuple(_evidence(case, where, has_workers)),
+        confidence=0.95,
+        certain_if="the same job on one cached batch, repeated, runs faster by the predicted gain",
+        fix=_fix(change, where, has_workers),
+        changes=(f"data={change}",),
+    )
+
+
+def _change(case: Case, has_workers: bool) -> str:
+    """The fewest workers that gain about what ready batches would; that they are ready where nothing tells."""
+    best = case.price("data=fixed")
+    if best is None:
+        return "fixed"
+    for value in _TIMES if has_workers else _TRIED:
+        found = case.price(f"data={value}")
+        if found is not None and found.gain >= best.gain - _NEAR:
+            return value
+    return "fixed"
+
+
+def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evidence]:
+    ns, rank, event = case.total.longest.get(_LINE, (0, -1, -1))
+    own = sorted((one.lines[_LINE] / (one.wall or 1) for one in case.total.ranks), reverse=True)
+    kind = "a loader with workers" if has_workers else "a loader without workers, on the training thread itself"
+    yield Evidence(
+        f"idle.data is {format_share(own[-1])} to {format_share(own[0])} of a rank's time; the longest wait is "
+        f"{format_ns(ns)} on rank {rank}, in {kind}",
+        events=((rank, event),) if event >= 0 else (),
+        ranks=tuple(case.lines),
+        steps=tuple(sorted(case.total.steps)),
+    )
+    if where is not None and where.places:
+        place, part = where.places[0]
+        yield Evidence(
+            f"meanwhile the training thread was in {place} for {format_share(part)} of it ({where.samples:,} samples)",
+            sources=where.sources,
+        )
+    pace = case.told.pace if case.told is not None else None
+    waited = pace.share("data") if pace is not None else None
+    if pace is not None and waited is not None:
+        yield Evidence(
+            f"of all {pace.settled:,} settled steps, profiled or not, waits for batches take {format_share(waited)}"
+        )
+
+
+def _fix(change: str, where: Seen | None, has_workers: bool) -> str:
+    more = "prefetch_factor=2, persistent_workers=True, pin_memory=True)"
+    if has_workers:
+        times = f"{change[:-1]} times as many as now" if change.endswith("x") else "more than now"
+        return (
+            f"DataLoader(..., num_workers=<{times}>, {more}, with a core for each worker; where there are none left, "
+            "prepare the data ahead of training or make what workers do for a sample cheaper"
+        )
+    workers = change if change.isdecimal() else "8"
+    place = f" {where.places[0][0]} then runs in workers." if where is not None and where.places else ""
+    return f"DataLoader(..., num_workers={workers}, {more}, with a core for each worker.{place}"
+
+
+RULE: Final = Rule(
+    cause="input_pipeline",
+    about=(
+        "The model is ready for the next batch, and the batch is not: reading, decoding and collating samples takes "
+        "longer than a training step, or is done on the training thread itself. A faster device would only wait longer."
+    ),
+    find=_find,
+)
