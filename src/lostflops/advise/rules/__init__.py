@@ -3,10 +3,14 @@
 from typing import Final
 
 from lostflops.advise.claim import Rule
-from lostflops.advise.rules import host_bound, host_python, input_pipeline
+from lostflops.advise.rules import (
+    host_bound,
+    host_python,
+    input_pipeline,
+)
 
 RULES: Final[tuple[Rule, ...]] = (
-    input_pipeline.RULE,
     host_bound.RULE,
     host_python.RULE,
+    input_pipeline.RULE,
 )
