@@ -1,6 +1,8 @@
 """Synthetic clusters: declare a training job with its faults, get its traces and the truth about them."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -14,10 +16,14 @@ from .truth import StragglerTruth, Truth, collective_truth, lost_records, rank_t
 
 @dataclass(frozen=True)
 class Generated:
-    """What a cluster did: `traces` as a profiler would have recorded them, and the `truth`."""
+    """What a cluster did: `traces` as a profiler would have recorded them, and the `truth`, found when asked for."""
 
     traces: Traces
-    truth: Truth
+    find_truth: Callable[[], Truth] = field(repr=False)
+
+    @cached_property
+    def truth(self) -> Truth:
+        return self.find_truth()
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ class SyntheticCluster(Job):
         simulation = simulate(self)
         for record in simulation.records:
             _lose(record, self.lost, self.seed)
-        return Generated(Traces(tuple(self._trace(record) for record in simulation.records)), self._truth(simulation))
+        traces = Traces(tuple(self._trace(record) for record in simulation.records))
+        return Generated(traces, partial(self._truth, simulation))
 
     def _trace(self, record: RankRecord) -> Trace:
         host = self.host_of(record.rank)

@@ -4,11 +4,15 @@ Times are integer nanoseconds, sizes bytes, rates GB/s (bytes per nanosecond). T
 knows nothing about how the cluster runs.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
-Cause = Literal["slow_kernels", "more_work", "late_data", "host_stall", "allocation"]
-CAUSES: tuple[Cause, ...] = ("slow_kernels", "more_work", "late_data", "host_stall", "allocation")
+Cause = Literal["slow_kernels", "more_work", "larger_batch", "late_data", "host_stall", "allocation"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+_BY_FACTOR = ("slow_kernels", "more_work", "larger_batch")
+
+
+Dtype = Literal["bfloat16", "float32"]
 
 
 def _require(holds: bool, message: str) -> None:
@@ -21,11 +25,16 @@ class Kernel:
     """One forward op of a layer and the kernel it launches.
 
     With `dims` = (m, k, n) it is a matmul: its backward is two matmuls (input and weight gradient) of the
-    same duration and FLOPs. Without, it is elementwise and its backward is one kernel.
+    same duration and FLOPs. Without, it is elementwise and its backward is one kernel; its `shape`, where there is
+    one, is recorded with the op. `name` is the kernel's, where it is not the usual one.
     """
 
     duration: int
     dims: tuple[int, int, int] | None = None
+    op: str = ""
+    name: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: Dtype = "bfloat16"
 
     def __post_init__(self) -> None:
         _require(self.duration > 0, f"a kernel needs a positive duration, not {self.duration}")
@@ -37,12 +46,24 @@ class Kernel:
         m, k, n = self.dims
         return 2 * m * k * n
 
+    @property
+    def forward_op(self) -> str:
+        """As in `aten::mm`, without the namespace."""
+        return self.op or ("mm" if self.dims else "mul")
+
+    def scaled(self, factor: float) -> "Kernel":
+        """The same kernel on so many times the rows."""
+        dims = None if self.dims is None else (round(self.dims[0] * factor), *self.dims[1:])
+        shape = (round(self.shape[0] * factor), *self.shape[1:]) if self.shape else ()
+        return replace(self, duration=max(1, round(self.duration * factor)), dims=dims, shape=shape)
+
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
     """What the host pays: each op is dispatch, then the launch call, then a tail; then Python before the next op.
 
-    A phase whose kernels are shorter than the sum is launch-bound.
+    A phase whose kernels are shorter than the sum is launch-bound. `jitter` is how dispatch and stalls
+    vary: the standard deviation of their logarithm.
     """
 
     dispatch: int = 2_000
@@ -52,6 +73,7 @@ class HostCosts:
     between_steps: int = 1_000
     launch_latency: int = 4_000
     sync_return: int = 2_000
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         _require(
@@ -64,13 +86,14 @@ class HostCosts:
 class Network:
     """T(S) = alpha + factor * S / gbs, with factor 2(n-1)/n for a ring all-reduce and 1 for send/recv.
 
-    A group that spans hosts pays the `inter_` values.
+    A group that spans hosts pays the `inter_` values. `jitter` is the standard deviation of the logarithm of T.
     """
 
     alpha: int = 12_000
     gbs: int = 100
     inter_alpha: int = 25_000
     inter_gbs: int = 25
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         _require(min(self.alpha, self.inter_alpha) > 0 and min(self.gbs, self.inter_gbs) > 0, "a network needs time")
@@ -101,8 +124,10 @@ class Losses:
 
     data           the training thread waits this long for its batch, at the start of the step
     copy_bytes     host-to-device copy of the batch on the compute stream, before the first layer
+    pageable       it is of memory that is not pinned: slower, and the host waits for it
     memset_bytes   a memset on the compute stream after it
-    sync           `.item()` in the middle of the forward pass
+    sync           `.item()` this many times in the forward pass, at equal distances; once is in the middle
+    compile        the first forward pass is compiled for this long before it runs
     alloc          allocator retry in the middle of the backward pass: drains the device, then takes this long
     python         no op on the training thread for this long, before the last forward layer
     launch_factor  forward ops cost the host this many times more
@@ -111,15 +136,17 @@ class Losses:
     data: int = 0
     copy_bytes: int = 0
     memset_bytes: int = 0
-    sync: bool = False
+    sync: int = 0
     alloc: int = 0
     python: int = 0
     launch_factor: int = 1
     steps: tuple[int, ...] | None = None
     ranks: tuple[int, ...] | None = None
+    pageable: bool = False
+    compile: int = 0
 
     def __post_init__(self) -> None:
-        amounts = (self.data, self.copy_bytes, self.memset_bytes, self.alloc, self.python)
+        amounts = (self.data, self.copy_bytes, self.memset_bytes, self.alloc, self.python, self.sync, self.compile)
         _require(min(amounts) >= 0, "a planted loss is not negative")
         _require(self.launch_factor >= 1, "launch_factor is at least 1")
 
@@ -129,7 +156,8 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """One slow rank. `factor` drives slow_kernels and more_work, `delay` the other causes."""
+    """One slow rank. `factor` drives slow_kernels, more_work (more kernels) and larger_batch (larger ones), `delay` the
+    other causes."""
 
     rank: int
     cause: Cause
@@ -139,7 +167,7 @@ class Straggler:
 
     def __post_init__(self) -> None:
         _require(self.cause in CAUSES, f"unknown cause {self.cause!r}; use one of {', '.join(CAUSES)}")
-        if self.cause in ("slow_kernels", "more_work"):
+        if self.cause in _BY_FACTOR:
             _require(self.factor > 1.0, f"{self.cause} needs factor > 1")
         else:
             _require(self.delay > 0, f"{self.cause} needs delay > 0")
@@ -180,7 +208,8 @@ class LostRecords:
 class Model:
     """The work of one rank (one pipeline stage): equal layers, then an optimizer. Ring all-reduce of the gradients
     in `buckets`, the first ones overlapped with the backward pass; the first one holds `first_bucket` layers, or as
-    many as the others where that is 0. An optimizer that is not `fused` runs other kernels, inside of an annotation."""
+    many as the others where that is 0. A bucket is reduced in `pieces`. An optimizer that is not `fused` runs other
+    kernels, inside of an annotation: over lists of tensors, or without `foreach` one tensor after the other."""
 
     layers: int = 4
     kernels: tuple[Kernel, ...] = field(
@@ -193,12 +222,15 @@ class Model:
     buckets: int = 2
     first_bucket: int = 0
     fused: bool = True
+    foreach: bool = True
+    pieces: int = 1
 
     def __post_init__(self) -> None:
         _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")
         _require(self.optimizer_kernels >= 1 and self.optimizer_duration > 0, "a step ends with an optimizer kernel")
         _require(1 <= self.buckets <= self.layers, f"{self.buckets} buckets do not fit {self.layers} layers")
         _require(0 <= self.first_bucket <= self.layers - self.buckets + 1, "a bucket holds a layer or more")
+        _require(self.pieces >= 1 and self.gradient_bytes // self.pieces > 0, "a bucket has a piece or more")
         _require(bool(self.first_bucket < self.layers), "the first bucket leaves layers to the others")
         _require(self.gradient_bytes % 2 == 0 and self.activation_bytes % 2 == 0, "bfloat16 sizes are even")
         _require(self.gradient_bytes > 0 and self.activation_bytes > 0, "sizes are positive")

@@ -3,31 +3,38 @@
 Backward runs on the autograd thread while the main thread waits for it, so the host never does two things at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from .declaration import HostCosts
+from .declaration import Dtype
+from .job import Job
 from .records import MAIN, Collective, DeviceEvent, HostEvent, RankRecord, Role
 
 
 class Host:
-    def __init__(self, rank: int, costs: HostCosts, kernel_gap: int, runnable: list[DeviceEvent]) -> None:
+    def __init__(self, rank: int, job: Job, runnable: list[DeviceEvent]) -> None:
         self.record = RankRecord(rank)
         self.now = 0
         self.thread = MAIN
         self.step = 0
         self.last_on: dict[int, DeviceEvent] = {}
-        self._costs = costs
-        self._kernel_gap = kernel_gap
+        self._costs = job.host
+        self._kernel_gap = job.kernel_gap
+        self._stacks = job.stacks
         self._runnable = runnable
         self._open_ops: list[HostEvent] = []
         self._external_id = 0
         self._correlation = 0
+        self._frame_id = 0
+        self._open_frames: list[int] = []
 
     def begin(
         self,
         name: str,
         *,
         dims: tuple[int, int, int] | None = None,
+        shape: tuple[int, ...] = (),
+        dtype: Dtype = "bfloat16",
         sequence: int = -1,
         backward: bool = False,
         collective: Collective | None = None,
@@ -41,6 +48,8 @@ class Host:
             self.now,
             external_id=self._external_id,
             dims=dims,
+            shape=shape,
+            dtype=dtype,
             sequence=sequence,
             backward=backward,
             collective=collective,
@@ -54,6 +63,21 @@ class Host:
         if not self._open_ops:
             self.record.op_spans[self.thread].append((event.start, event.stop))
             self.now += self._costs.between_ops
+
+    @contextmanager
+    def frame(self, name: str) -> Iterator[None]:
+        """A function of Python, where stacks are recorded: `file.py(line): function`."""
+        if not self._stacks:
+            yield
+            return
+        self._frame_id += 1
+        parent = self._open_frames[-1] if self._open_frames else 0
+        event = HostEvent("python_function", name, self.thread, self.now, external_id=self._frame_id, parent=parent)
+        self.record.host_events.append(event)
+        self._open_frames.append(self._frame_id)
+        yield
+        self._open_frames.pop()
+        event.stop = self.now
 
     def annotate(self, name: str, start: int) -> None:
         self._external_id += 1

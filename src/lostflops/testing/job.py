@@ -14,7 +14,9 @@ Schedule = Literal["1f1b", "gpipe"]
 @dataclass(frozen=True)
 class Job:
     """Ranks, model, costs and faults; `SyntheticCluster` runs it. With `recompute` forward ops of each layer run once
-    more before its backward ones."""
+    more before its backward ones. Stages have `stage_layers`, or all as many as the model. Gradients are reduced in the
+    backward pass of the last microbatch, with `reduce_always` of each, without `overlap` by the main thread after it.
+    `stacks` are Python's functions, `annotations` what PyTorch writes around passes by itself."""
 
     ranks: int = 8
     ranks_per_host: int = 8
@@ -35,6 +37,11 @@ class Job:
     kernel_gap: int = 0
     noise: float = 0.01
     recompute: bool = False
+    stage_layers: tuple[int, ...] = ()
+    overlap: bool = True
+    reduce_always: bool = False
+    stacks: bool = False
+    annotations: bool = False
     losses: Losses = field(default_factory=Losses)
     stragglers: tuple[Straggler, ...] = ()
     clocks: Mapping[int, Clock] = field(default_factory=dict)
@@ -57,6 +64,8 @@ class Job:
             raise ValueError("comm_streams is at least 1, prefetch not negative, sharding 0 to 3")
         if any(not 0 <= straggler.rank < self.ranks for straggler in self.stragglers):
             raise ValueError("a straggler is not a rank of the cluster")
+        if self.stage_layers and (len(self.stage_layers) != self.pipeline_parallel or min(self.stage_layers) < 1):
+            raise ValueError("stage_layers has a positive number for each stage")
         if any(not 0 <= host < self.hosts for host in self.clocks):
             raise ValueError(f"a clock names a host outside 0..{self.hosts - 1}")
 

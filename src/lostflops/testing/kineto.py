@@ -1,6 +1,6 @@
 """Write a simulated rank as the Kineto JSON that `torch.profiler` exports, in its layout and on the rank's clock.
 
-Times go from integer nanoseconds to decimal microseconds without a float. Not written: Python stacks, memory
+Times go from integer nanoseconds to decimal microseconds without a float. Not written: memory
 events, `cudaStreamWaitEvent` and event records, `gpu_user_annotation`, strides of real tensors.
 """
 
@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import overload
 
-from .declaration import Clock
+from .declaration import Clock, Dtype
 from .records import AUTOGRAD, MAIN, Collective, DeviceEvent, HostEvent, RankRecord
 from .topology import Group
 
@@ -32,6 +33,9 @@ _CALLBACK_IDS = {
     "cudaMalloc": 20,
     "cudaFree": 22,
 }
+
+
+_SCALAR_TYPES: dict[Dtype, str] = {"bfloat16": "c10::BFloat16", "float32": "float"}
 
 
 def microseconds(ns: int) -> str:
@@ -142,7 +146,7 @@ class _EventWriter:
         yield (
             f'  {{\n    "ph": "X", "cat": "{event.category}", "name": "{event.name}", {thread},\n'
             f'    "ts": {ts}, "dur": {microseconds(self._trace.stamp(event.stop) - start)},\n'
-            f'    "args": {{\n      "External id": {event.external_id},{self._host_args(event, index)}\n    }}\n  }}'
+            f'    "args": {{\n      {self._host_args(event, index)}\n    }}\n  }}'
         )
         if event.launches:
             yield (
@@ -157,15 +161,18 @@ class _EventWriter:
             )
 
     def _host_args(self, event: HostEvent, index: int) -> str:
+        if event.category == "python_function":
+            return f'"Python parent id": {event.parent or "null"}, "Python id": {event.external_id}, "Ev Idx": {index}'
+        identity = f'"External id": {event.external_id},'
         if event.category == "cuda_runtime":
-            return f'      "cbid": {_CALLBACK_IDS[event.name]}, "correlation": {event.correlation}'
+            return f'{identity}      "cbid": {_CALLBACK_IDS[event.name]}, "correlation": {event.correlation}'
         if event.collective is not None:
             details = _record_param_comms_args(event.collective, self._trace)
         else:
-            details = _matmul_args(event.dims) if event.dims else ""
+            details = _input_args(event.dims, event.shape, event.dtype)
         if event.sequence >= 0:
             details += f'"Sequence number": {event.sequence}, "Fwd thread id": {1 if event.backward else 0}, '
-        return f'"Record function id": 0, {details}"Ev Idx": {index}'
+        return f'{identity}"Record function id": 0, {details}"Ev Idx": {index}'
 
     def device(self, event: DeviceEvent) -> Iterator[str]:
         start, device = self._trace.stamp(event.start), self._trace.device
@@ -203,11 +210,16 @@ class _EventWriter:
 
 
 @lru_cache(maxsize=1024)
-def _matmul_args(dims: tuple[int, int, int]) -> str:
-    m, k, n = dims
+def _input_args(dims: tuple[int, int, int] | None, shape: tuple[int, ...], dtype: Dtype) -> str:
+    """Of two operands: those of a matmul, or two of one shape."""
+    if dims is None and not shape:
+        return ""
+    shapes = [list(shape)] * 2 if dims is None else [[dims[0], dims[1]], [dims[1], dims[2]]]
+    strides = [[prod(sizes[place + 1 :]) for place in range(len(sizes))] for sizes in shapes]
+    name = _SCALAR_TYPES[dtype]
     return (
-        '"Concrete Inputs": ["", ""], "Input type": ["c10::BFloat16", "c10::BFloat16"], '
-        f'"Input Strides": [[{k}, 1], [{n}, 1]], "Input Dims": [[{m}, {k}], [{k}, {n}]], '
+        f'"Concrete Inputs": ["", ""], "Input type": ["{name}", "{name}"], '
+        f'"Input Strides": {strides}, "Input Dims": {shapes}, '
     )
 
 

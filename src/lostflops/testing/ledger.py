@@ -4,8 +4,8 @@ The rules are those of the time ledger, applied to what the simulator knows: bus
 gap by the event that ends it, that event's launch, and what the launching thread did before the launch.
 
 A blocking call explains a gap when it was entered before the gap began: a call made on a device that is already
-idle has not emptied it. Lines that the simulator cannot produce stay zero: `idle.compile`, `idle.bubble` (a stage
-that waits always has a receive on the device: `comm.bubble`) and `unexplained` (it knows every launch).
+idle has not emptied it. Lines that the simulator cannot produce stay zero: `idle.bubble` (a stage that
+waits always has a receive on the device: `comm.bubble`) and `unexplained` (it knows every launch).
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .records import DeviceEvent, RankRecord
+from .records import MAIN, DeviceEvent, RankRecord
 
 LINES = (
     "compute",
@@ -124,6 +124,7 @@ def _explain(record: RankRecord, start: int, stop: int, ender: DeviceEvent, late
         ("idle.data", _within(record.data_spans, start, launch)),
         ("idle.sync", _refill(record, start, launch)),
         ("idle.alloc", _within(record.alloc_spans[thread], start, launch)),
+        ("idle.compile", _within(record.compile_spans, start, launch) if thread == MAIN else []),
         ("idle.host", _within(record.op_spans[thread], start, launch)),
     )
     result = _paint(start, launch, layers)

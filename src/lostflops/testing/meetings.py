@@ -1,5 +1,9 @@
 """How the members of a group find the collective that they share."""
 
+from math import exp
+
+import numpy as np
+
 from .job import Job
 from .records import Collective, CollectiveOp
 from .topology import Group
@@ -22,11 +26,12 @@ class Meetings:
         collective = self._open.get((group.name, members, ordinal))
         if collective is None:
             sharers = members if op == "send_recv" else group.ranks
-            collective = Collective(group, op, size, members, ordinal, self._duration(op, size, sharers))
+            collective = Collective(group, op, size, members, ordinal, 0)
+            collective.duration = self._duration(collective, sharers)
             self._open[group.name, members, ordinal] = collective
             if self._cluster.comm_streams > 1:
                 collective.before = self._last.get(group.name)
-                collective.busy = collective.duration - self._cluster.network.latency(self._across(sharers))
+                collective.busy = max(0, collective.duration - self._cluster.network.latency(self._across(sharers)))
                 self._last[group.name] = collective
             self.all.append(collective)
         assert (collective.op, collective.bytes) == (op, size), "members disagree on their collective"
@@ -35,7 +40,16 @@ class Meetings:
         self._seqs[rank, group.name] = collective.seqs[rank] = seq
         return collective
 
-    def _duration(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
+    def _duration(self, collective: Collective, members: tuple[int, ...]) -> int:
+        duration, jitter = self._planned(collective.op, collective.bytes, members), self._cluster.network.jitter
+        if not jitter:
+            return duration
+        # Drawn for each collective by itself, whoever comes first.
+        identity = (int(collective.group.name), collective.ordinal, *members)
+        draw = np.random.default_rng([self._cluster.seed, 3, *identity]).standard_normal()
+        return max(1, round(duration * exp(jitter * draw)))
+
+    def _planned(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
         across_hosts = self._across(members)
         if op in {"all_gather", "reduce_scatter"}:
             return self._cluster.network.gather(size, len(members), across_hosts)

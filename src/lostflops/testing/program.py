@@ -4,6 +4,7 @@ A program is a generator. It yields a device event where the host blocks on the 
 """
 
 from collections.abc import Generator, Iterator
+from math import exp
 
 import numpy as np
 
@@ -11,35 +12,33 @@ from .declaration import Kernel
 from .host import Host
 from .job import Job, Schedule
 from .meetings import Meetings
+from .recorded_names import (
+    ALL_REDUCE_KERNEL,
+    COLLECTIVES,
+    COMPILING,
+    DATALOADER,
+    DUMPS,
+    ELEMENTWISE_KERNEL,
+    FOREACH_KERNELS,
+    FORMAT_METRICS,
+    ITEM,
+    LOG_LOSS,
+    LOOP_UPDATE,
+    MATMUL_KERNEL,
+    OPTIMIZER_KERNEL,
+    SEND_RECV_KERNEL,
+    TRAIN,
+    TRAIN_STEP,
+)
 from .records import AUTOGRAD, MAIN, Collective, CollectiveOp, DeviceEvent, HostEvent
 from .topology import Group
 
 Program = Generator[DeviceEvent, int, None]
 
+PAGEABLE_GBS = 6
 COMPUTE, WEIGHT_GRADIENTS, TENSOR, DATA = 7, 11, 20, 24
 # One stream per direction of each pipeline edge: on a shared one, sends facing each other would block for ever.
 RECV_FORWARD, SEND_FORWARD, RECV_BACKWARD, SEND_BACKWARD = 28, 32, 36, 40
-
-DATALOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-ALL_REDUCE_KERNEL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-SEND_RECV_KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-MATMUL_KERNEL = "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT"
-ELEMENTWISE_KERNEL = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16> >(int, std::array)"
-)
-FOREACH_KERNELS = tuple(
-    f"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<{functor}<float> >()"
-    for functor in ("BinaryOpScalarFunctor_", "TernaryOpScalarFunctor_", "PointwiseOpScalarFunctor_", "UnaryOpFunctor_")
-)
-OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
-
-_CALLS = {
-    "all_gather": ("c10d::_allgather_base_", "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
-    "reduce_scatter": (
-        "c10d::_reduce_scatter_base_",
-        "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    ),
-}
 
 PCIE_GBS = 25
 MEMSET_GBS = 1_000
@@ -59,8 +58,8 @@ def microbatch_order(schedule: Schedule, stage: int, stages: int, microbatches: 
     return order + [("B", batch) for batch in range(microbatches - warm_up, microbatches)]
 
 
-def _normals(seed: int, rank: int) -> Iterator[float]:
-    generator = np.random.default_rng([seed, rank])
+def _normals(*seed: int) -> Iterator[float]:
+    generator = np.random.default_rng(seed)
     while True:
         yield from generator.standard_normal(1024).tolist()
 
@@ -73,9 +72,12 @@ class TrainingLoop:
         self._place = cluster.topology.places[self._rank]
         self._meetings = meetings
         self._normals = _normals(cluster.seed, self._rank)
+        self._host_normals = _normals(cluster.seed, self._rank, 2)
+        self._layers = cluster.stage_layers[self._place.stage] if cluster.stage_layers else cluster.model.layers
         self._order = microbatch_order(
             cluster.schedule, self._place.stage, cluster.pipeline_parallel, cluster.microbatches
         )
+        self._is_ddp = self._place.data is not None and cluster.overlap and not cluster.sharding
         self._awaited: list[DeviceEvent] = []
         self._buckets: list[DeviceEvent] = []
         self._units: dict[int, DeviceEvent] = {}
@@ -84,28 +86,38 @@ class TrainingLoop:
         self._launch_factor = 1
 
     def run(self) -> Program:
-        for step in range(self._cluster.first_step, self._cluster.first_step + self._cluster.steps):
-            self._host.step = step
-            self._host.record.flops[step] = 0
-            started = self._host.now
-            self._fetch()
-            for phase, batch in self._order:
-                yield from self._forward(batch) if phase == "F" else self._backward(batch)
-            self._optimize()
-            self._host.annotate(f"ProfilerStep#{step}", started)
-            self._host.now += self._cluster.host.between_steps
+        with self._host.frame(TRAIN):
+            for step in range(self._cluster.first_step, self._cluster.first_step + self._cluster.steps):
+                self._host.step = step
+                self._host.record.flops[step] = 0
+                started = self._host.now
+                with self._host.frame(TRAIN_STEP):
+                    yield from self._step()
+                self._host.annotate(f"ProfilerStep#{step}", started)
+                self._host.now += self._cluster.host.between_steps
+
+    def _step(self) -> Program:
+        yield from self._fetch()
+        for phase, batch in self._order:
+            yield from self._forward(batch) if phase == "F" else self._backward(batch)
+        self._optimize()
 
     def _delay(self, cause: str, planted: int) -> int:
         """Nanoseconds of a loss in this step: what the whole cluster suffers, and what a straggler adds."""
         rank, step = self._rank, self._host.step
         total = planted if self._cluster.losses.hit(rank, step) else 0
-        return total + sum(s.delay for s in self._cluster.stragglers if s.cause == cause and s.hit(rank, step))
+        total += sum(s.delay for s in self._cluster.stragglers if s.cause == cause and s.hit(rank, step))
+        return self._jittered(total)
+
+    def _jittered(self, duration: int) -> int:
+        jitter = self._cluster.host.jitter
+        return round(duration * exp(jitter * next(self._host_normals))) if jitter and duration else duration
 
     def _factor(self, cause: str) -> float:
         hits = (s for s in self._cluster.stragglers if s.cause == cause and s.hit(self._rank, self._host.step))
         return max((s.factor for s in hits), default=1.0)
 
-    def _fetch(self) -> None:
+    def _fetch(self) -> Program:
         host, losses = self._host, self._cluster.losses
         wait = self._delay("late_data", losses.data)
         if wait:
@@ -115,7 +127,9 @@ class TrainingLoop:
             host.record.data_spans.append((start, host.now))
         if not losses.hit(self._rank, host.step):
             return
-        if losses.copy_bytes:
+        if losses.copy_bytes and losses.pageable:
+            yield from self._copy_pageable(losses.copy_bytes)
+        elif losses.copy_bytes:
             duration = max(1, losses.copy_bytes // PCIE_GBS)
             self._copy("aten::copy_", "Memcpy HtoD (Pinned -> Device)", losses.copy_bytes, duration)
         if losses.memset_bytes:
@@ -123,16 +137,19 @@ class TrainingLoop:
             self._copy("aten::zero_", "Memset (Device)", losses.memset_bytes, duration)
 
     def _forward(self, batch: int) -> Program:
-        host, model = self._host, self._cluster.model
+        host = self._host
         hit = self._cluster.losses.hit(self._rank, host.step)
         self._launch_factor = self._cluster.losses.launch_factor if hit else 1
+        started, layers, syncs = host.now, self._layers, self._cluster.losses.sync if hit and batch == 0 else 0
+        synced = [(2 * number + 1) * layers // (2 * syncs) for number in range(syncs)]
+        self._compile(self._cluster.losses.compile if hit and batch == 0 else 0)
         self._receive(RECV_FORWARD, self._place.stage - 1)
-        for layer in range(model.layers):
-            self._gather_units(range(model.layers), layer)
-            if hit and self._cluster.losses.sync and batch == 0 and layer == model.layers // 2:
+        for layer in range(layers):
+            self._gather_units(range(layers), layer)
+            for _ in range(synced.count(layer)):
                 yield from self._item()
-            if batch == self._cluster.microbatches - 1 and layer == model.layers - 1:
-                host.now += self._delay("host_stall", self._cluster.losses.python)
+            if batch == self._cluster.microbatches - 1 and layer == layers - 1:
+                self._stall(self._delay("host_stall", self._cluster.losses.python))
             for position, kernel in enumerate(self._layer_kernels()):
                 self._next_sequence += 1
                 self._sequences[batch, layer, position] = self._next_sequence
@@ -140,24 +157,32 @@ class TrainingLoop:
             self._reduce_tensor_parallel()
         self._send(SEND_FORWARD, self._place.stage + 1)
         self._launch_factor = 1
+        if self._cluster.annotations and self._is_ddp:
+            host.annotate("DistributedDataParallel.forward", started)
 
     def _backward(self, batch: int) -> Program:
-        model = self._cluster.model
         self._receive(RECV_BACKWARD, self._place.stage + 1)
         self._host.thread = AUTOGRAD
         first, last = batch == 0, batch == self._cluster.microbatches - 1
-        for layer in reversed(range(model.layers)):
-            self._gather_units(range(model.layers - 1, -1, -1), layer)
-            if first and layer == model.layers // 2:
+        reduces = last or self._cluster.reduce_always
+        for layer in reversed(range(self._layers)):
+            self._gather_units(range(self._layers - 1, -1, -1), layer)
+            if first and layer == self._layers // 2:
                 yield from self._allocate(self._delay("allocation", self._cluster.losses.alloc))
             if self._cluster.recompute:
                 self._forward_again(batch, layer)
             for position, kernel in reversed(list(enumerate(self._layer_kernels()))):
                 self._backward_op(kernel, position, self._sequences.pop((batch, layer, position)))
             self._reduce_tensor_parallel()
-            if last:
+            if reduces and self._cluster.overlap:
                 self._reduce_bucket(layer)
         self._host.thread = MAIN
+        if reduces and not self._cluster.overlap:
+            for layer in reversed(range(self._layers)):
+                self._reduce_bucket(layer)
+        if not last:
+            # The next pass adds to gradients that have been reduced.
+            self._awaited, self._buckets = self._awaited + self._buckets, []
         self._send(SEND_BACKWARD, self._place.stage - 1)
 
     def _forward_again(self, batch: int, layer: int) -> None:
@@ -182,17 +207,22 @@ class TrainingLoop:
         parts = len(group.ranks) if group is not None and sharding else 1
         for number in range(model.optimizer_kernels):
             op, kernel = "aten::_fused_adamw_", OPTIMIZER_KERNEL
-            if not model.fused:
+            if not model.fused and not model.foreach:
+                op, kernel = LOOP_UPDATE[number % len(LOOP_UPDATE)]
+            elif not model.fused:
                 op, kernel = "aten::_foreach_add_", FOREACH_KERNELS[number % len(FOREACH_KERNELS)]
             self._launch(op, kernel, self._noisy(model.optimizer_duration // parts), None)
-        if not model.fused:
+        if not model.fused or self._cluster.annotations:
             self._host.annotate("Optimizer.step#AdamW.step", started)
         if group is not None and sharding in {1, 2}:
-            self._awaited.append(self._gather(group, model.gradient_bytes * model.layers))
+            self._awaited.append(self._gather(group, model.gradient_bytes * self._layers))
 
     def _layer_kernels(self) -> list[Kernel]:
         """The layer's kernels; a straggler with more work repeats some of them, without drawing noise."""
         kernels = self._cluster.model.kernels
+        rows = self._factor("larger_batch")
+        if rows > 1:
+            kernels = tuple(kernel.scaled(rows) for kernel in kernels)
         factor = self._factor("more_work")
         extra = max(1, round((factor - 1) * len(kernels))) if factor > 1 else 0
         return [*kernels, *(kernels[index % len(kernels)] for index in range(extra))]
@@ -203,13 +233,13 @@ class TrainingLoop:
         return max(1, int(duration * self._factor("slow_kernels")))
 
     def _compute(self, kernel: Kernel, dims: tuple[int, int, int] | None, position: int, sequence: int = -1) -> None:
-        op, name = ("aten::mm", MATMUL_KERNEL) if dims else ("aten::mul", ELEMENTWISE_KERNEL)
-        self._launch(op, name, self._noisy(kernel.duration, position), dims, sequence=sequence)
+        duration = self._noisy(kernel.duration, position)
+        self._launch(f"aten::{kernel.forward_op}", kernel, duration, dims, sequence=sequence)
         self._host.record.flops[self._host.step] += kernel.flops
 
     def _backward_op(self, kernel: Kernel, position: int, sequence: int) -> None:
         host = self._host
-        host.begin("MmBackward0" if kernel.dims else "MulBackward0", sequence=sequence, backward=True)
+        host.begin(f"{kernel.forward_op.capitalize()}Backward0", sequence=sequence, backward=True)
         if kernel.dims is None:
             self._compute(kernel, None, position)
         else:
@@ -226,13 +256,13 @@ class TrainingLoop:
         self, kernel: Kernel, dims: tuple[int, int, int], position: int, inputs_ready: list[DeviceEvent]
     ) -> None:
         duration = self._noisy(kernel.duration, position)
-        self._launch("aten::mm", MATMUL_KERNEL, duration, dims, stream=WEIGHT_GRADIENTS, needs=inputs_ready)
+        self._launch("aten::mm", kernel, duration, dims, stream=WEIGHT_GRADIENTS, needs=inputs_ready)
         self._host.record.flops[self._host.step] += kernel.flops
 
     def _launch(
         self,
         op: str,
-        kernel: str,
+        kernel: Kernel | str,
         duration: int,
         dims: tuple[int, int, int] | None,
         *,
@@ -241,15 +271,20 @@ class TrainingLoop:
         needs: list[DeviceEvent] | None = None,
     ) -> None:
         host, costs = self._host, self._cluster.host
-        host.begin(op, dims=dims, sequence=sequence)
-        host.now += costs.dispatch * self._launch_factor
+        if isinstance(kernel, str):
+            name = kernel
+            host.begin(op, sequence=sequence)
+        else:
+            name = kernel.name or (MATMUL_KERNEL if dims else ELEMENTWISE_KERNEL)
+            host.begin(op, dims=dims, shape=kernel.shape, dtype=kernel.dtype, sequence=sequence)
+        host.now += self._jittered(costs.dispatch) * self._launch_factor
         call = host.call("cudaLaunchKernel", costs.launch_call * self._launch_factor)
         host.enqueue(
             call,
             self._take_awaited() if needs is None else needs,
             role="compute",
             category="kernel",
-            name=kernel,
+            name=name,
             stream=stream,
             duration=duration,
         )
@@ -271,6 +306,43 @@ class TrainingLoop:
         host.now += costs.tail
         host.end()
 
+    def _copy_pageable(self, size: int) -> Program:
+        """`batch.to(device)`: not from pinned memory, so that the call waits until all is copied."""
+        host, costs = self._host, self._cluster.host
+        for op in ("aten::to", "aten::_to_copy", "aten::copy_"):
+            host.begin(op)
+        host.now += costs.dispatch
+        call = host.call("cudaMemcpyAsync", costs.launch_call)
+        duration = max(1, self._jittered(size // PAGEABLE_GBS))
+        copy = self._enqueue_copy(call, "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", duration, size)
+        yield from self._synchronize(copy)
+        for _ in range(3):
+            host.end()
+
+    def _synchronize(self, awaited: DeviceEvent) -> Program:
+        host, costs = self._host, self._cluster.host
+        call = host.call("cudaStreamSynchronize", costs.launch_call)
+        done = yield awaited
+        host.extend(call, max(call.stop, done + costs.sync_return))
+        host.record.sync_spans.append((call.start, call.stop))
+        host.now += costs.tail
+
+    def _stall(self, duration: int) -> None:
+        if duration:
+            with self._host.frame(FORMAT_METRICS), self._host.frame(DUMPS):
+                self._host.now += duration
+
+    def _compile(self, duration: int) -> None:
+        if not duration:
+            return
+        host, start = self._host, self._host.now
+        for name in COMPILING:
+            host.begin(name)
+        host.now += self._jittered(duration)
+        host.record.compile_spans.append((start, host.now))
+        for _ in COMPILING:
+            host.end()
+
     def _enqueue_copy(self, call: HostEvent, category: str, name: str, duration: int, size: int) -> DeviceEvent:
         return self._host.enqueue(
             call,
@@ -285,18 +357,15 @@ class TrainingLoop:
 
     def _item(self) -> Program:
         host, costs = self._host, self._cluster.host
-        host.begin("aten::item")
-        host.begin("aten::_local_scalar_dense")
-        host.now += costs.dispatch
-        copy_call = host.call("cudaMemcpyAsync", costs.launch_call)
-        copy = self._enqueue_copy(copy_call, "gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", ITEM_COPY, 2)
-        call = host.call("cudaStreamSynchronize", costs.launch_call)
-        done = yield copy
-        host.extend(call, max(call.stop, done + costs.sync_return))
-        host.record.sync_spans.append((call.start, call.stop))
-        host.now += costs.tail
-        host.end()
-        host.end()
+        with host.frame(LOG_LOSS), host.frame(ITEM):
+            host.begin("aten::item")
+            host.begin("aten::_local_scalar_dense")
+            host.now += costs.dispatch
+            copy_call = host.call("cudaMemcpyAsync", costs.launch_call)
+            copy = self._enqueue_copy(copy_call, "gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", ITEM_COPY, 2)
+            yield from self._synchronize(copy)
+            host.end()
+            host.end()
 
     def _allocate(self, delay: int) -> Program:
         """The caching allocator gives its blocks back (cudaFree waits for the compute stream), then asks for more."""
@@ -321,11 +390,11 @@ class TrainingLoop:
 
     def _bucket_of(self) -> list[int]:
         """The bucket of each layer; with sharded parameters also its unit."""
-        model = self._cluster.model
-        first, rest = model.first_bucket, model.layers - model.first_bucket
+        model, layers = self._cluster.model, self._layers
+        first, rest = model.first_bucket, max(1, layers - model.first_bucket)
         return [
             0 if place < first else bool(first) + (place - first) * (model.buckets - bool(first)) // rest
-            for place in reversed(range(model.layers))
+            for place in reversed(range(layers))
         ]
 
     def _gather_units(self, order: range, layer: int) -> None:
@@ -365,7 +434,10 @@ class TrainingLoop:
         op: CollectiveOp = "reduce_scatter" if self._cluster.sharding > 1 else "all_reduce"
         stream = DATA + 100 * (len(self._buckets) % self._cluster.comm_streams)
         members = group.ranks if self._cluster.synchronous else (self._rank,)
-        self._buckets.append(self._communicate(group, op, size, members, stream=stream, needs=needs))
+        for piece in range(model.pieces):
+            share = 2 * (size // 2 // model.pieces)
+            part = share if piece else size - share * (model.pieces - 1)
+            self._buckets.append(self._communicate(group, op, part, members, stream=stream, needs=needs))
 
     def _receive(self, stream: int, stage: int) -> None:
         group = self._place.pipeline
@@ -395,12 +467,12 @@ class TrainingLoop:
     ) -> DeviceEvent:
         host, costs = self._host, self._cluster.host
         collective: Collective = self._meetings.join(self._rank, group, op, size, members)
-        name, kernel = _CALLS.get(op, ("c10d::allreduce_", ALL_REDUCE_KERNEL))
+        name, kernel = COLLECTIVES.get(op, ("c10d::allreduce_", ALL_REDUCE_KERNEL))
         if op == "send_recv":
             name, kernel = ("c10d::send" if members[0] == self._rank else "c10d::recv_"), SEND_RECV_KERNEL
         host.begin(name)
         host.begin("record_param_comms", collective=collective)
-        host.now += costs.dispatch
+        host.now += self._jittered(costs.dispatch)
         call = host.call("cudaLaunchKernelExC", costs.launch_call)
         event = host.enqueue(
             call,

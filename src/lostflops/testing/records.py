@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .declaration import Dtype
 from .topology import Group
 
 MAIN = 0
@@ -52,11 +53,15 @@ class HostEvent:
     external_id: int = 0
     correlation: int = 0
     dims: tuple[int, int, int] | None = None
+    shape: tuple[int, ...] = ()
+    dtype: Dtype = "bfloat16"
     sequence: int = -1
     backward: bool = False
     launches: bool = False
     collective: Collective | None = None
     lost: bool = False
+    parent: int = 0
+    """The function that called this one; both are known by their `external_id`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +95,7 @@ class RankRecord:
     op_spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = field(default_factory=lambda: ([], []))
     alloc_spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = field(default_factory=lambda: ([], []))
     sync_spans: list[tuple[int, int]] = field(default_factory=list)
+    compile_spans: list[tuple[int, int]] = field(default_factory=list)
     data_spans: list[tuple[int, int]] = field(default_factory=list)
     launch_starts: list[int] = field(default_factory=list)
     flops: dict[int, int] = field(default_factory=dict)

@@ -89,7 +89,7 @@ class _Engine:
 def simulate(cluster: Job) -> Simulation:
     runnable: list[DeviceEvent] = []
     meetings = Meetings(cluster)
-    hosts = [Host(r, cluster.host, cluster.kernel_gap, runnable) for r in range(cluster.ranks)]
+    hosts = [Host(rank, cluster, runnable) for rank in range(cluster.ranks)]
     programs = [TrainingLoop(cluster, host, meetings).run() for host in hosts]
     _Engine(cluster.kernel_gap, runnable).run(programs)
     return Simulation(tuple(host.record for host in hosts), tuple(meetings.all))

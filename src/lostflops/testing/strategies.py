@@ -43,7 +43,9 @@ def clocks() -> SearchStrategy[Clock]:
 
 
 def models() -> SearchStrategy[Model]:
-    kernels = st.builds(Kernel, st.integers(1, 30_000), st.sampled_from((None, (64, 32, 16))))
+    kernels = st.builds(
+        Kernel, st.integers(1, 30_000), st.sampled_from((None, (64, 32, 16))), shape=st.sampled_from(((), (64, 8)))
+    )
     return st.integers(1, 3).flatmap(
         lambda layers: st.builds(
             Model,
@@ -51,9 +53,12 @@ def models() -> SearchStrategy[Model]:
             kernels=st.lists(kernels, min_size=1, max_size=3).map(tuple),
             optimizer_kernels=st.integers(1, 2),
             optimizer_duration=st.integers(1, 20_000),
-            gradient_bytes=st.integers(1, 1_000_000).map(lambda half: 2 * half),
+            gradient_bytes=st.integers(4, 1_000_000).map(lambda half: 2 * half),
             activation_bytes=st.integers(1, 500_000).map(lambda half: 2 * half),
             buckets=st.integers(1, layers),
+            fused=st.booleans(),
+            foreach=st.booleans(),
+            pieces=st.integers(1, 2),
         )
     )
 
@@ -68,6 +73,7 @@ def host_costs() -> SearchStrategy[HostCosts]:
         between_steps=st.integers(0, 2_000),
         launch_latency=st.integers(1, 6_000),
         sync_return=st.integers(1, 3_000),
+        jitter=st.sampled_from((0.0, 0.1)),
     )
 
 
@@ -78,7 +84,9 @@ def losses() -> SearchStrategy[Losses]:
         data=stall,
         copy_bytes=st.sampled_from((0, 1, 1_000_000)),
         memset_bytes=st.sampled_from((0, 1_000_000)),
-        sync=st.booleans(),
+        sync=st.integers(0, 3),
+        pageable=st.booleans(),
+        compile=stall,
         alloc=stall,
         python=stall,
         launch_factor=st.integers(1, 4),
@@ -107,10 +115,16 @@ def small_clusters(draw: st.DrawFn, *, lost: bool = False) -> SyntheticCluster:
         first_step=draw(st.integers(0, 20)),
         model=draw(models()),
         host=draw(host_costs()),
-        network=draw(st.builds(Network, st.integers(1, 30_000), st.integers(1, 300))),
+        network=draw(
+            st.builds(Network, st.integers(1, 30_000), st.integers(1, 300), jitter=st.sampled_from((0.0, 0.05)))
+        ),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         microbatches=draw(st.integers(1, 3)),
+        overlap=draw(st.booleans()),
+        reduce_always=draw(st.booleans()),
+        stacks=draw(st.booleans()),
+        annotations=draw(st.booleans()),
         schedule=draw(st.sampled_from(("1f1b", "gpipe"))),
         compute_streams=draw(st.integers(1, 2)),
         kernel_gap=draw(st.sampled_from((0, 700))),
