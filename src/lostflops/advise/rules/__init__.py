@@ -7,10 +7,14 @@ from lostflops.advise.rules import (
     host_bound,
     host_python,
     input_pipeline,
+    straggler,
+    work_imbalance,
 )
 
 RULES: Final[tuple[Rule, ...]] = (
     host_bound.RULE,
     host_python.RULE,
     input_pipeline.RULE,
+    straggler.RULE,
+    work_imbalance.RULE,
 )

@@ -22,6 +22,9 @@ AHEAD: Final = 2
 _WAITED: Final = 3
 """A wait takes so many times what the quickest one did, which found its batch ready."""
 _SHORTEST_WAIT: Final = 1_000_000
+_LEAST_OF_STEP: Final = 0.05
+"""And so much of the time from one batch to the next: taking a batch that is there may take milliseconds where cores
+are shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ def batches(record: Record, first: int) -> Batches:
     rows = rows[np.argsort(host.start[rows], kind="stable")]
     asked, got = host.start[rows], host.stop[rows]
     ready = int((got - asked).min(initial=np.iinfo(np.int64).max))
-    waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT)
+    apart = float(np.median(np.diff(got))) if got.size > 1 else 0.0
+    waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT, _LEAST_OF_STEP * apart)
     usual = _usual(got, waited)
     if usual is None:
         none = np.empty(0, np.int64)

@@ -25,9 +25,11 @@ from lostflops.predict.changes import (
     python,
     recompute,
     schedule,
+    stages,
     staleness,
     straggler,
     sync,
+    work,
     world_size,
     zero,
 )
@@ -61,6 +63,8 @@ _PIPELINE: Final[tuple[Change, ...]] = (
     microbatches.CHANGE,
     schedule.CHANGE,
     imbalance.CHANGE,
+    stages.CHANGE,
+    work.CHANGE,
 )
 
 CHANGES: Final[tuple[Change, ...]] = (*_COMPUTE, *_COMMUNICATION, *_PIPELINE)

@@ -9,6 +9,7 @@ import numpy as np
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.balance import balanced, has_host, op_types, slowdowns
+from lostflops.predict.edits.delays import without_waits
 from lostflops.predict.edits.values import one_of
 
 _DOUBT: Final = 0.2
@@ -26,12 +27,14 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, ("removed",), "imbalance")
     if len(graph.ranks) < 2:
         raise NotApplicable("one rank alone was recorded: there is nobody to be balanced with")
-    changed = balanced(graph)
+    base, shorter = without_waits(graph)
+    changed = balanced(base)
     if has_host(graph):
         note = "Each kernel takes the mean of those of its name at its place in the step, over all ranks and steps"
         return Edited(changed, _DOUBT, (f"{note}; what the host does stays as it was.",))
     note = "Ops of one type take their mean, transfers the median of their type, over all ranks, microbatches and steps"
-    return Edited(changed, _DOUBT, (f"{note}; launch delays stay.",), {"slowdown_by_op": _by_op(graph)})
+    by_op = {"slowdown_by_op": _by_op(base)}
+    return Edited(changed, _DOUBT, (f"{note}; short launch delays stay.",), by_op, off=shorter)
 
 
 def _by_op(graph: TaskGraph) -> dict[str, float]:

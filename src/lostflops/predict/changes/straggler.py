@@ -12,6 +12,7 @@ from lostflops.graph.replay import replay
 from lostflops.graph.tasks import TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.cohorts import cohorts, own_times
+from lostflops.predict.edits.delays import without_waits
 from lostflops.predict.edits.likened import likened
 
 SMALLEST: Final = 0.03
@@ -34,7 +35,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if not kinds:
         raise NotApplicable("no two ranks were recorded that do the same work in one collective: nothing to compare")
     chosen = _late(graph, kinds) if value == _REMOVED else _named(graph, kinds, value)
-    changed = graph
+    base, shorter = without_waits(graph)
+    changed = base
     for kind in kinds:
         late = [rank for rank in kind if rank in chosen]
         if late:
@@ -44,7 +46,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         f"Between two collectives, tasks of rank {said} take no longer than on the other ranks of its kind (median); "
         "what only it does is gone."
     )
-    return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)}, off=_chance(graph, kinds, chosen))
+    return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)}, off=_chance(base, kinds, chosen) + shorter)
 
 
 def _chance(graph: TaskGraph, kinds: list[list[int]], late: set[int]) -> float:

@@ -23,7 +23,7 @@ def likened(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> Tas
     quicker, is given back of what was taken away: it did the same in another way, or by chance, and is not to end up
     quicker than they are."""
     rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.meeting < 0))
-    group = _groups(graph, rows, [*late, *others])
+    group = groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
     is_late = np.isin(graph.rank[rows], late)
     theirs = rows[~is_late]
@@ -98,7 +98,7 @@ class _Table:
         return found
 
 
-def _groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
+def groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
     """Tasks of one step on lanes of one name between the same two collectives, over all ranks."""
     lane = graph.tasks.lane[rows]
     role = np.where(graph.lanes.kind[lane] == LaneKind.HOST, NONE, graph.lanes.name[lane])

@@ -1,0 +1,78 @@
+"""Ranks that get slower over the steps of a run while the others do not, by the timings of all steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import erfc, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_FEWEST: Final = 12
+"""Steps; in fewer no trend is told."""
+_SLOWER: Final = 1.1
+"""Times what the rank took at first, relative to the others: devices vary by some percent as they warm up."""
+_SIGNIFICANT: Final = 1e-3
+_QUARTER: Final = 4
+_FORWARD: Final = """
+    select rank, step, coalesce(device_forward, forward) as ns from timings
+    where attempt = {attempt} and coalesce(device_forward, forward) is not null and not coalesce(compiled, false)
+      and not coalesce(profiled, false) and step > (select min(step) from timings where attempt = {attempt})
+    order by rank, step"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """`first` and `last` are times what other ranks take, in the first and last quarter of `steps`."""
+
+    rank: int
+    first: float
+    last: float
+    p_value: float
+    steps: tuple[int, int]
+
+
+def drifts(case: Case) -> list[Drift]:
+    """By the forward pass, in which ranks wait for nobody; most slowed down first."""
+    if case.told is None:
+        return []
+    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
+    rank, step, ns = (np.asarray(column) for column in columns)
+    ranks, row = np.unique(rank, return_inverse=True)
+    steps, column = np.unique(step, return_inverse=True)
+    took = np.full((ranks.size, steps.size), np.nan)
+    took[row, column] = ns
+    whole = ~np.isnan(took).any(axis=0)
+    took, steps = took[:, whole], steps[whole]
+    if ranks.size < 2 or steps.size < _FEWEST:
+        return []
+    found = [_drift(int(one), took[at], np.delete(took, at, axis=0), steps) for at, one in enumerate(ranks.tolist())]
+    return sorted((one for one in found if one is not None), key=lambda one: -one.last / one.first)
+
+
+def _drift(
+    rank: int, own: npt.NDArray[np.float64], others: npt.NDArray[np.float64], steps: npt.NDArray[np.int64]
+) -> Drift | None:
+    ratio = own / np.median(others, axis=0)
+    part = max(steps.size // _QUARTER, 1)
+    first, last = float(np.median(ratio[:part])), float(np.median(ratio[-part:]))
+    chance = _trend(ratio)
+    if last < _SLOWER * first or last < _SLOWER or chance > _SIGNIFICANT:
+        return None
+    return Drift(rank, first, last, chance, (int(steps[0]), int(steps[-1])))
+
+
+def _trend(values: npt.NDArray[np.float64]) -> float:
+    """How likely values rise as much in order by chance (Mann-Kendall, one-sided, normal approximation).
+
+    >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
+    (True, 0.4)
+    """
+    count = values.size
+    signs = float(np.sign(values[np.newaxis, :] - values[:, np.newaxis])[np.triu_indices(count, 1)].sum())
+    spread = sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return erfc((signs - np.sign(signs)) / spread / sqrt(2)) / 2

@@ -1,0 +1,82 @@
+"""Ranks that are late, and whether they do more than others: each wait has one cause.
+
+A rank that is late while it does the same work is a straggler. One that does more is badly balanced, and so are ranks
+that take turns in being late as their work changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.work_done import Done, work_done
+from lostflops.blame.stragglers import in_steps
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.blame.stragglers import Straggler
+
+_PROVEN: Final = 0.01
+"""Chance of being the last so often, below which it is none."""
+_LIKELY: Final = 0.05
+_ENOUGH: Final = 3
+"""Steps from which on habit can be told from chance."""
+_SPREADS: Final = 4.0
+"""Standard errors of the mean excess over steps; steps that follow each other are not independent, so that three,
+which would do for chance alone, alarm in jobs whose ranks share cores."""
+_EXPLAINS: Final = 0.4
+"""Part of what a rank computes longer that its additional work must explain."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """`more` is by which share it did more than its cohort, in what `done` counts; 0 where it did the same."""
+
+    found: Straggler
+    confidence: float
+    more: float = 0.0
+    done: Done | None = None
+
+
+def late_ranks(case: Case) -> list[LateRank]:
+    """Those that are late by habit; most waited for first."""
+    found = []
+    for one in case.judgement.stragglers:
+        sure = _confidence(case, one)
+        if sure is not None:
+            more, done = _more(case, one)
+            found.append(LateRank(one, sure, more, done))
+    return found
+
+
+def _confidence(case: Case, one: Straggler) -> float | None:
+    """None where it may be chance."""
+    comparison = case.judgement.comparison
+    by_step = comparison.by_step[comparison.place(one.rank)]
+    known = by_step[~np.isnan(by_step)]
+    proven = one.p_value <= _PROVEN
+    if known.size < _ENOUGH or not in_steps(comparison):
+        return 0.85 if proven else 0.6 if one.p_value <= _LIKELY else None
+    spread = float(known.std(ddof=1)) / float(np.sqrt(known.size))
+    steady = float(known.mean()) >= _SPREADS * spread
+    if not steady or one.kind != "persistent":
+        return 0.5 if proven and one.kind == "persistent" else None
+    return 0.95 if proven else 0.85
+
+
+def _more(case: Case, one: Straggler) -> tuple[float, Done | None]:
+    """By which share it did more, where that explains most of what it computes longer."""
+    if one.line != "compute":
+        return 0.0, None
+    comparison = case.judgement.comparison
+    place = comparison.place(one.rank)
+    longer = one.line_excess / max(one.steps, 1)
+    needed = longer / max(float(comparison.computed[place]) - longer, 1.0)
+    cohort = [rank for rank in case.mesh.cohort(one.rank) if rank != one.rank]
+    for done in work_done(case):
+        more = done.beyond(one.rank, cohort)
+        if more is not None and more >= _EXPLAINS * needed:
+            return more, done
+    return (needed, None) if one.cause == "more_work" else (0.0, None)

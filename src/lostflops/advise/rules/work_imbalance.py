@@ -1,0 +1,146 @@
+"""Some ranks do more work than others: for good, or changing from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.changing import Changing, changing
+from lostflops.advise.claim import Claim, Place, Rule
+from lostflops.advise.late import LateRank, late_ranks
+from lostflops.advise.waiting import taken
+from lostflops.blame.sayings import cost_of
+from lostflops.ledger.lines import WAIT_LINES
+from lostflops.results import Evidence
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+ABOUT: Final = (
+    "Every step takes as long as the rank with most work in it. Ranks get unequal work where batches differ in samples "
+    "or sequences in length, where experts or embedding tables are popular to different degrees, or where the last "
+    "batch is short. If it is always the same rank, its share is too large; if it changes from step to step, batches "
+    "are put together by chance. No device is at fault: the time that ranks compute follows what they were given."
+)
+_MOST_STEPS: Final = 5
+_EVEN: Final = "work=even"
+
+
+def find(case: Case) -> Iterator[Claim]:
+    loaded = [one for one in late_ranks(case) if one.more]
+    changes = changing(case)
+    if loaded and not _take_turns(case, [one.found.rank for one in loaded]):
+        yield _for_good(case, loaded)
+    elif changes is not None:
+        yield _by_turns(case, changes)
+
+
+def _take_turns(case: Case, ranks: Sequence[int]) -> bool:
+    """Whether those that are late on average are so in less than half of the steps."""
+    comparison = case.judgement.comparison
+    known = np.nan_to_num(comparison.by_step, nan=-np.inf)
+    most = comparison.ranks[known.argmax(axis=0)]
+    return bool(np.isin(most, ranks).mean() < 0.5)
+
+
+def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
+    ranks = tuple(sorted(one.found.rank for one in loaded))
+    first = loaded[0]
+    named = f"Rank {ranks[0]} does" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))} do"
+    unit = first.done.unit if first.done is not None else "work"
+    lost = taken(case, ranks)
+    waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
+    return Claim(
+        cause="work_imbalance",
+        what=(
+            f"{named} {format_share(first.more)} more {unit} than the others in every step, and they wait "
+            f"{format_share(waited / (case.wall or 1))} of all time for that."
+        ),
+        taken=lost,
+        evidence=tuple(_loaded(case, one) for one in loaded),
+        confidence=first.confidence,
+        certain_if=f"the {unit} of each rank, counted in the training loop",
+        fix=(
+            "give every rank the same: DistributedSampler(..., drop_last=True) with one batch_size on all ranks; "
+            "experts: --moe-router-load-balancing-type aux_loss; embedding tables: shard the hot ones by rows"
+        ),
+        changes=(_EVEN,),
+        ranks=ranks,
+    )
+
+
+def _loaded(case: Case, one: LateRank) -> Evidence:
+    found = one.found
+    unit = one.done.unit if one.done is not None else "kernels or FLOPs"
+    return Evidence(
+        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its cohort, and computed "
+        f"{format_ns(round(found.line_excess / found.steps))} longer in {found.slow_steps} of "
+        f"{counted(found.steps, 'step')} (last in {found.last.times:,} of "
+        f"{counted(found.last.of, 'collective')}, p = {found.p_value:.2g}).",
+        ranks=(found.rank,),
+        steps=tuple(sorted(case.total.steps)),
+    )
+
+
+def _by_turns(case: Case, found: Changing) -> Claim:
+    comparison = case.judgement.comparison
+    share, often, rank = cost_of(comparison)
+    assert share is not None
+    assert often is not None
+    excess = np.nan_to_num(comparison.by_step)
+    worst = comparison.steps[np.argsort(-excess.max(axis=0))][:_MOST_STEPS]
+    slow = [f"rank {comparison.ranks[excess[:, at].argmax()]}" for at in np.searchsorted(comparison.steps, worst)]
+    return Claim(
+        cause="work_imbalance",
+        what=(
+            f"Ranks get unequal work, and not always the same one most: {found.unit} of a step differ by "
+            f"{format_share(found.apart)} between ranks, and the slowest of each step computes {format_share(share)} "
+            "of it longer than the others."
+        ),
+        taken=_turns(case),
+        evidence=(
+            Evidence(
+                f"The time that ranks compute follows their {found.unit}: correlation {found.alike:.2f} over "
+                f"{counted(found.pairs, 'pair')} of a rank and a step."
+                if found.unit != "microbatches"
+                else f"Microbatches that take long forward take long backward, on all stages: correlation "
+                f"{found.alike:.2f} over {found.pairs:,} passes.",
+                ranks=tuple(comparison.ranks.tolist()),
+            ),
+            Evidence(
+                f"Most often it is rank {rank}, in {format_share(often)} of {counted(comparison.steps.size, 'step')}; "
+                f"worst: {', '.join(f'step {step} ({who})' for step, who in zip(worst.tolist(), slow, strict=True))}.",
+                steps=tuple(worst.tolist()),
+            ),
+        ),
+        confidence=0.9,
+        certain_if="the tokens of each rank and step, logged in the training loop, beside its forward time",
+        fix=(
+            "put batches together by length: a batch sampler that sorts a window of samples by length and deals them "
+            "out to all ranks, or sequences packed to a fixed number of tokens (Megatron: --reset-position-ids with "
+            "packed samples; Hugging Face: group_by_length=True, DataCollatorWithFlattening)"
+        ),
+        changes=(_EVEN,),
+    )
+
+
+def _turns(case: Case) -> dict[Place, int]:
+    """Waits that the slowest ranks of the steps explain, and what these take longer than others."""
+    comparison, lines = case.judgement.comparison, case.lines
+    excess = np.maximum(np.nan_to_num(comparison.by_step), 0.0)
+    most = float(excess.max(axis=0).sum())
+    found: dict[Place, int] = {}
+    for at, rank in enumerate(comparison.ranks.tolist()):
+        found[rank, "compute"] = round(float(excess[at].sum()))
+        room = max(most - float(excess[at].sum()), 0.0)
+        for line in WAIT_LINES:
+            ns = min(lines[rank][line], round(room))
+            found[rank, line] = ns
+            room -= ns
+    return found
+
+
+RULE: Final = Rule("work_imbalance", ABOUT, find)

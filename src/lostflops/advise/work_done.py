@@ -1,0 +1,94 @@
+"""How much each rank did in each step: tokens and samples as the collector counted them, FLOPs as shapes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ledger.record import records
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.ledger.record import Record
+
+Floats = npt.NDArray[np.float64]
+
+_COUNTED: Final = """
+    select rank, step, {unit} from timings where attempt = {attempt} and {unit} is not null order by rank, step"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """`amount` by rank and step, not-a-number where it is not known."""
+
+    unit: str
+    ranks: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    amount: Floats
+
+    def beyond(self, rank: int, cohort: Sequence[int]) -> float | None:
+        """By which share a rank did more than the median of others, in steps that all have; None without such."""
+        own, others = self._rows([rank]), self._rows(cohort)
+        if not own.size or not others.size:
+            return None
+        usual = np.median(others, axis=0)
+        known = ~np.isnan(own[0]) & ~np.isnan(usual) & (usual > 0)
+        return float(own[0][known].sum() / usual[known].sum()) - 1 if known.any() else None
+
+    def of(self, ranks: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Floats:
+        """Of these ranks and steps."""
+        found = np.full((ranks.size, steps.size), np.nan)
+        _, row, own_row = np.intersect1d(ranks, self.ranks, return_indices=True)
+        _, column, own_column = np.intersect1d(steps, self.steps, return_indices=True)
+        found[np.ix_(row, column)] = self.amount[np.ix_(own_row, own_column)]
+        return found
+
+    def _rows(self, ranks: Sequence[int]) -> Floats:
+        return self.amount[np.isin(self.ranks, ranks)]
+
+
+def work_done(case: Case) -> list[Done]:
+    """What tells most first; a unit that nothing counts is left out."""
+    counted = [_counted(case, unit) for unit in ("tokens", "samples")]
+    return [done for done in (*counted, _flops(case)) if done is not None and bool((done.amount > 0).any())]
+
+
+def _counted(case: Case, unit: str) -> Done | None:
+    if case.told is None:
+        return None
+    query = _COUNTED.format(unit=unit, attempt=case.told.pace.attempt)
+    rank, step, amount = (np.asarray(column) for column in case.run.sql(query).fetchnumpy().values())
+    return _done(unit, rank.astype(np.int64), step.astype(np.int64), amount.astype(np.float64))
+
+
+def _flops(case: Case) -> Done | None:
+    parts = [(one.rank, *_flops_of(one)) for one in records(case.run, case.asked.ranks)]
+    rank = np.concatenate([np.empty(0, np.int64), *(np.full(steps.size, number) for number, steps, _ in parts)])
+    step = np.concatenate([np.empty(0, np.int64), *(steps for _, steps, _ in parts)])
+    return _done("FLOPs", rank, step, np.concatenate([np.empty(0), *(amount for *_, amount in parts)]))
+
+
+def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Of each step of a rank, by where its ops were called; of ops that call each other the larger ones count twice on
+    all ranks alike."""
+    steps, formulas = record.steps, record.formulas
+    worth = np.array([work.model + work.recompute if work is not None else 0 for _, work in formulas.efforts] or [0])
+    at = np.searchsorted(steps.start, formulas.start, "right") - 1
+    inside = at >= 0
+    amount = np.zeros(steps.start.size)
+    np.add.at(amount, at[inside], worth[formulas.effort[inside]].astype(np.float64))
+    return steps.number.astype(np.int64), amount
+
+
+def _done(unit: str, rank: npt.NDArray[np.int64], step: npt.NDArray[np.int64], amount: Floats) -> Done | None:
+    if not rank.size:
+        return None
+    ranks, row = np.unique(rank, return_inverse=True)
+    steps, column = np.unique(step, return_inverse=True)
+    table = np.full((ranks.size, steps.size), np.nan)
+    table[row, column] = amount
+    return Done(unit, ranks, steps, table)

@@ -1,0 +1,46 @@
+"""What if all stages of the pipeline took equally long?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lostflops.graph.tasks import TaskGraph
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.edits.cohorts import cohorts
+from lostflops.predict.edits.delays import without_waits
+from lostflops.predict.edits.evened import even_stages
+from lostflops.predict.edits.selecting import between_ranks
+from lostflops.predict.edits.values import one_of
+
+_DOUBT: Final = 0.2
+"""Layers are moved whole, so that stages stay uneven by up to half a layer."""
+
+
+def _how(_value: str) -> str:
+    return (
+        "move layers from long stages to short ones; Megatron: --decoder-first-pipeline-num-layers and "
+        "--decoder-last-pipeline-num-layers; torch.distributed.pipelining: other split points"
+    )
+
+
+def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+    one_of(value, ("even",), "stages")
+    if not between_ranks(graph).any():
+        raise NotApplicable("no rank sends to another: there are no stages")
+    found = cohorts(graph)
+    if len(found) < 2:
+        raise NotApplicable("one stage alone was recorded")
+    base, shorter = without_waits(graph)
+    note = "Every stage computes as long as the mean of all stages, each pass by as much shorter or longer"
+    return Edited(even_stages(base, found), _DOUBT, (f"{note}; transfers stay.",), off=shorter)
+
+
+CHANGE: Final = Change(
+    name="stages",
+    form="stages=even",
+    about="all stages of the pipeline compute equally long",
+    cost="layers have to be moved between stages",
+    how=_how,
+    apply=_apply,
+    tried=("even",),
+)
