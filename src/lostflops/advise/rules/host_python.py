@@ -10,16 +10,17 @@ from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.python_share import FEW, LINE, change, collecting, is_saving
 from lostflops.advise.where import Seen, is_own, seen
+from lostflops.graph.tasks import LaneKind
+from lostflops.predict.edits.selecting import on_lanes, on_line
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
-_UNSAMPLED: Final = 0.1
-"""Without samples nothing tells the program's Python from what every training loop needs: much of it must be."""
-_OTHERS: Final = ("Optimizer.", "DistributedDataParallel", "enumerate(DataLoader)", "FSDP")
-"""Annotations of PyTorch around Python of its own."""
+_UNSAMPLED: Final = 0.05
+"""Without samples only long stretches tell the program's Python from what every training loop needs."""
+_LONG: Final = 1_000_000
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -27,7 +28,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if share < FEW:
         return
     found = seen(case.total, LINE, lambda frames: is_own(frames) and not is_saving(frames))
-    yield from _sampled(case, share, found) if found is not None else _annotated(case, share)
+    yield from _sampled(case, share, found) if found is not None else _unsampled(case, share)
 
 
 def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
@@ -61,19 +62,24 @@ def _fix(found: Seen) -> str:
     )
 
 
-def _annotated(case: Case, share: float) -> Iterator[Claim]:
-    parts = case.total.parts.get(LINE, Counter())
-    own = {name: ns for name, ns in parts.items() if not name.startswith(_OTHERS)}
-    part = sum(own.values()) / (case.total.lines[LINE] or 1)
+def _unsampled(case: Case, share: float) -> Iterator[Claim]:
+    part = _long(case)
     if share * part < _UNSAMPLED:
         return
-    named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in list(own.items())[:3])
+    parts = case.total.parts.get(LINE, Counter())
+    named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in parts.most_common(3))
     yield Claim(
         cause="host_python",
         what=f"Hosts run Python without any op for {format_share(share * part)} of the time.",
         taken=spread.taken(case, LINE, part),
-        evidence=(_line(case, share), Evidence(f"by annotation around it: {named}")),
-        confidence=0.5,
+        evidence=(
+            _line(case, share),
+            Evidence(
+                f"{format_share(part)} of such time is in stretches of more than {format_ns(_LONG)}, which is no "
+                f"dispatch of ops; by annotation around it: {named}"
+            ),
+        ),
+        confidence=0.6,
         certain_if="stack samples name what runs: record with lostflops run",
         fix=(
             "find out which lines run: lostflops run -- python train.py, then lostflops diagnose; logging, metrics and "
@@ -81,6 +87,15 @@ def _annotated(case: Case, share: float) -> Iterator[Claim]:
         ),
         changes=(change(part),),
     )
+
+
+def _long(case: Case) -> float:
+    """Part of Python in stretches that are too long to be the way from one op to the next."""
+    if case.baseline is None:
+        return float(case.total.longest.get(LINE, (0, 0, 0))[0] >= _LONG)
+    graph = case.baseline.graph
+    python = graph.tasks.duration[on_line(graph, LINE) & on_lanes(graph, LaneKind.HOST)]
+    return float(python[python >= _LONG].sum() / max(int(python.sum()), 1))
 
 
 def _line(case: Case, share: float) -> Evidence:

@@ -1,0 +1,74 @@
+"""Saving checkpoints inside steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.python_share import FEW, LINE, change, is_saving
+from lostflops.advise.where import Seen, seen
+from lostflops.ledger.lines import HOST_LINES
+from lostflops.ledger.samples import FEWEST
+from lostflops.results import Evidence
+from lostflops.units import counted, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = {line: one for line in (*HOST_LINES, "copy") if (one := seen(case.total, line, is_saving)) is not None}
+    held = {line: one for line, one in found.items() if one.samples}
+    if sum(one.samples for one in held.values()) < FEWEST:
+        return
+    taken: dict[Place, int] = {
+        (one.rank, line): int(one.lines[line] * held[line].share)
+        for one in case.total.ranks
+        for line in held
+        if one.lines[line]
+    }
+    share = sum(taken.values()) / (case.wall or 1)
+    if share < FEW:
+        return
+    python = held[LINE].share if LINE in held else 0.0
+    is_python = python * case.total.lines[LINE] > 0.8 * share * case.wall
+    place = next(iter(max(held.values(), key=lambda one: one.samples).sources))
+    yield Claim(
+        cause="checkpoint",
+        what=f"Saving checkpoints inside steps takes {format_share(share)} of the time, at {place}.",
+        taken=taken,
+        evidence=tuple(_evidence(case, held)),
+        confidence=0.9,
+        certain_if=f"steps in which {place} saves nothing are faster by the predicted gain",
+        fix=(
+            f"save less often at {place}, by time (every 30 minutes) and not by step, and in the background: "
+            "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path), which copies to memory and "
+            "writes while training goes on; with replicas let one rank save"
+        ),
+        changes=(change(python),) if is_python else (),
+        gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the ledger"),
+    )
+
+
+def _evidence(case: Case, held: dict[str, Seen]) -> Iterator[Evidence]:
+    for line, one in held.items():
+        listed = ", ".join(f"{place} {format_share(part)}" for place, part in one.places[:2])
+        yield Evidence(
+            f"{format_share(one.share)} of {line} is spent saving (by {counted(one.samples, 'stack sample')} of "
+            f"{one.of:,}): {listed}",
+            ranks=tuple(case.lines),
+            steps=tuple(sorted(case.total.steps)),
+            sources=one.sources,
+        )
+
+
+RULE: Final = Rule(
+    cause="checkpoint",
+    about=(
+        "A checkpoint is written while everything else stands still: weights are copied to the host, pickled and "
+        "written to a disk that others use as well. All ranks wait for the one that saves, in the next collective at "
+        "the latest."
+    ),
+    find=_find,
+)

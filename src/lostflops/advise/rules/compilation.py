@@ -1,0 +1,95 @@
+"""Compilation or recompilation inside steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.series import series
+from lostflops.advise.where import seen
+from lostflops.results import Evidence
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LINE: Final = "idle.compile"
+_FEW: Final = 0.03
+_EXPECTED: Final = 3
+"""Steps from the first on in which whatever is compiled once is compiled."""
+_AGAIN: Final = 2
+"""Steps behind them with a compilation that make a habit."""
+_FIX: Final = (
+    "find what changes with TORCH_LOGS=recompiles, then mark it: torch._dynamo.mark_dynamic(batch, 1) or "
+    "torch.compile(model, dynamic=True) where shapes do; pad batches to a few lengths; keep Python numbers that change "
+    "from step to step out of the compiled function. Keep compiled code between runs with TORCHINDUCTOR_CACHE_DIR"
+)
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    again = _again(case) if case.told is not None else None
+    share = spread.share(case, _LINE)
+    evidence = [*_seen(case, share), *([again[1]] if again is not None else [])]
+    if share >= _FEW:
+        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "what compiling takes in the recorded window")
+    elif again is not None and again[0] >= _FEW:
+        gain = Gain(
+            again[0], again[0] * 0.5, again[0], "what steps that compile take beyond settled ones, of all steps"
+        )
+    else:
+        return
+    yield Claim(
+        cause="compile",
+        what=f"Compiling inside steps takes {format_share(gain.share)} of the time.",
+        taken=spread.taken(case, _LINE),
+        evidence=tuple(evidence),
+        confidence=0.9 if again is not None else 0.75,
+        certain_if="TORCH_LOGS=recompiles names a guard that fails in these steps",
+        fix=_FIX,
+        gain=gain,
+    )
+
+
+def _seen(case: Case, share: float) -> Iterator[Evidence]:
+    if share < _FEW:
+        return
+    ns, rank, event = case.total.longest.get(_LINE, (0, -1, -1))
+    where = seen(case.total, _LINE, lambda _: True)
+    yield Evidence(
+        f"idle.compile is {format_share(share)} of a typical rank's time, the longest {format_ns(ns)} on rank {rank}",
+        events=((rank, event),) if event >= 0 else (),
+        ranks=tuple(case.lines),
+        steps=tuple(sorted(case.total.steps)),
+        sources=where.sources if where is not None else (),
+    )
+
+
+def _again(case: Case) -> tuple[float, Evidence] | None:
+    """What compiling costs of all steps where it goes on behind the first ones."""
+    timed = series(case)
+    late = timed.compiled & (timed.step >= timed.step.min(initial=0) + _EXPECTED)
+    if late.sum() < _AGAIN or not timed.settled.any():
+        return None
+    usual = float(np.median(timed.ns[timed.settled]))
+    beyond = float(np.maximum(timed.ns[late] - usual, 0).sum())
+    steps = timed.step[late]
+    return beyond / float(timed.ns[~timed.first].sum()), Evidence(
+        f"{counted(int(late.sum()), 'step')} behind the first {_EXPECTED} compiled again, and took "
+        f"{format_ns(round(float(np.median(timed.ns[late]))))} where others take {format_ns(round(usual))}",
+        ranks=timed.ranks,
+        steps=tuple(steps[:10].tolist()),
+    )
+
+
+RULE: Final = Rule(
+    cause="compile",
+    about=(
+        "torch.compile makes code for the shapes and values that it has seen. Where others come, it compiles again, "
+        "for seconds, while devices idle. After the first few steps nothing should be compiled any more."
+    ),
+    find=_find,
+)

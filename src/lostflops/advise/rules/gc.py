@@ -1,0 +1,75 @@
+"""Pauses of Python's garbage collector, on most ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.python_share import FEW, LINE, change, collecting
+from lostflops.advise.series import Series, series
+from lostflops.errors import UnknownCost
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_MOST_STEPS: Final = 5
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    timed = series(case)
+    pauses = timed.column("gc")
+    if not np.isfinite(pauses).any():
+        raise UnknownCost("pauses of the garbage collector were not recorded: record with this version of Lostflops")
+    own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
+    share = spread.typical(np.nanmean(own, axis=0).tolist()) if np.isfinite(own).any() else 0.0
+    part = collecting(case) or 0.0
+    shown = part * spread.share(case, LINE)
+    if max(share, shown) < FEW:
+        return
+    is_shown = shown > share / 2
+    yield Claim(
+        cause="gc",
+        what=f"Python's garbage collector takes {format_share(max(share, shown))} of the time of steps.",
+        taken=spread.taken(case, LINE, part),
+        evidence=(_evidence(timed, share),),
+        confidence=0.95,
+        certain_if="with gc.disable() before the loop steps are faster by the predicted gain",
+        fix=(
+            "import gc; gc.collect(); gc.freeze(); gc.disable() before the training loop, and gc.collect() every few "
+            "hundred steps, on all ranks in the same step; take away gc.collect() from the loop itself, and keep fewer "
+            "Python objects alive: each collection looks at all of them"
+        ),
+        changes=(change(part),) if is_shown else (),
+        gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of settled steps"),
+    )
+
+
+def _evidence(timed: Series, share: float) -> Evidence:
+    pauses, counts = timed.column("gc"), timed.column("gc_count")
+    settled = np.flatnonzero(timed.settled)
+    by_step = np.nan_to_num(pauses[settled]).max(axis=1)
+    largest = settled[np.argsort(-by_step, kind="stable")[:_MOST_STEPS]]
+    often = float(np.nanmean(counts[settled])) if np.isfinite(counts[settled]).any() else 0.0
+    return Evidence(
+        f"{often:.3g} collections a step take {format_share(share)} of it on a typical rank, counted in "
+        f"{settled.size:,} settled steps; the longest pauses of a step are {format_ns(int(by_step.max(initial=0)))}",
+        ranks=timed.ranks,
+        steps=tuple(sorted(timed.step[largest].tolist())),
+    )
+
+
+RULE: Final = Rule(
+    cause="gc",
+    about=(
+        "Python stops now and then to look for objects that only refer to each other. It looks at every container that "
+        "is alive, so that a program with millions of them pauses for long; ranks pause at different steps, and "
+        "everybody waits for each."
+    ),
+    find=_find,
+)
