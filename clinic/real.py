@@ -86,7 +86,7 @@ _COMMUNICATION: Final = (
     ),
     linked("slow_links", train(OVERLAPPED), (250, None), 4000),
     linked("slow_link_of_a_host", train(OVERLAPPED, 3), (4000, 250), 4000),
-    sick("sync_each_step", "sync", train("--metrics 8 --barrier"), "--metrics-every 20"),
+    sick("sync_each_step", "sync", train("--metrics 60 --barrier"), "--metrics-every 20"),
     sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
 )
 _HOST: Final = (
@@ -130,7 +130,7 @@ _TWO: Final = (
     sick(
         "sync_and_uneven",
         "work_imbalance sync",
-        train("--metrics 12 --rank-batch 6,6,12", 3),
+        train("--metrics 60 --rank-batch 6,6,12", 3),
         "--metrics-every 20 --rank-batch 8,8,8",
     ),
 )
