@@ -33,6 +33,8 @@ def record_linked(job: Job, folder: Path, mbit: float, slow: float | None = None
             run([(place, command, {**common, "RANK": str(rank)}) for rank, place in enumerate(places)], PATIENCE)
     except Unavailable as error:
         raise NotHere(str(error)) from None
+    if not (folder / "run.json").exists():
+        raise RuntimeError(f"nothing was recorded; {log} has what was printed")
     return folder
 
 

@@ -55,4 +55,4 @@ def run(words: list[str], folder: Path) -> None:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
     if done.returncode or not (folder / "run.json").exists():
-        raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}\n{log.read_text(errors='replace')[-2000:]}")
+        raise RuntimeError(f"exit code {done.returncode}; {log} has what it printed")

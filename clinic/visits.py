@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ def visit(patient: Patient, folder: Path, *, runs: bool = True, diagnose: Diagno
             make(patient, folder)
     except NotHere as error:
         return Outcome(**told, skipped=str(error))
+    except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as error:
+        return Outcome(**told, skipped=f"did not run: {str(error).splitlines()[0]}")
     sick = place(folder, patient, cured=False)
     if not (sick / "run.json").exists():
         return Outcome(**told, skipped="no run of it is there")
