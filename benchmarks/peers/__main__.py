@@ -63,7 +63,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where runs stay; else they are removed")
     asked = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    peers = [(peer, installed(peer, asked.environments)) for peer in PEERS if not asked.peers or peer.name in asked.peers]
+    peers = [
+        (peer, installed(peer, asked.environments)) for peer in PEERS if not asked.peers or peer.name in asked.peers
+    ]
     with tempfile.TemporaryDirectory() as removed:
         folder = (asked.keep or Path(removed)).absolute()
         for patient in (one for one in REAL if not asked.only or one.name in asked.only):

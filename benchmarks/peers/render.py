@@ -1,7 +1,7 @@
 """Writes docs/explanation/compared.md from benchmarks/peers/results.
 
-    python -m benchmarks.peers.render --ours clinic.json     # what `python -m clinic --json` printed; kept in the results
-    python -m benchmarks.peers.render --check                # only tells whether the page is stale
+python -m benchmarks.peers.render --ours clinic.json     # what `python -m clinic --json` printed; kept in the results
+python -m benchmarks.peers.render --check                # only tells whether the page is stale
 """
 
 from __future__ import annotations
