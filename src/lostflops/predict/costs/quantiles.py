@@ -20,7 +20,7 @@ def f_tail(ratio: float, above: float, below: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(confidence: float, freedom: int) -> float:
+def t_quantile(confidence: float, freedom: float) -> float:
     """The t within which this share of all draws lies, on both sides; infinite without a degree of freedom.
 
     >>> round(t_quantile(0.99, 10), 3), round(t_quantile(0.95, 1), 2)
@@ -31,7 +31,7 @@ def t_quantile(confidence: float, freedom: int) -> float:
     low, high = 0.0, 1.0
     while f_tail(high * high, 1, freedom) > 1 - confidence:
         high *= 2
-    for _ in range(80):
+    for _ in range(48):
         middle = (low + high) / 2
         if f_tail(middle * middle, 1, freedom) > 1 - confidence:
             low = middle

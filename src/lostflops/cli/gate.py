@@ -1,0 +1,50 @@
+"""`lostflops gate`: an exit code for continuous integration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.run_lists import AnywayOption, part, runs_of
+from lostflops.cli.scope import bar_of
+
+EXAMPLE = "lostflops gate --baseline 'main-*' --candidate 'branch-*' --max-regress 3%"
+
+
+def gate(
+    *,
+    baseline: Annotated[
+        str,
+        typer.Option(
+            "--baseline",
+            metavar="RUNS",
+            help="Run, or several with commas between them; patterns and folders of runs do.",
+            show_default=False,
+        ),
+    ],
+    candidate: Annotated[
+        str, typer.Option("--candidate", metavar="RUNS", help="The same, of what is to go in.", show_default=False)
+    ],
+    max_regress: Annotated[
+        str, typer.Option("--max-regress", metavar="PART", help="How much slower a step may be, such as 3%.")
+    ] = "3%",
+    anyway: AnywayOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Exit with 0 if the candidate is shown to be within the limit, with 1 if it regressed, else with 3.
+
+    Inconclusive, 3, says how many runs or steps would be needed: a limit below the noise of the runs is refused, unless
+    the candidate is slower by more than both. 2 and above 3 are errors.
+    """
+    from lostflops.compare.gate import gate as judged
+    from lostflops.compare.sides import read
+
+    before, after, limit = runs_of(baseline), runs_of(candidate), part(max_regress, "--max-regress")
+    with bar_of("runs") as progress:
+        pair = read(before, after, anyway=anyway, progress=progress)
+    result, found = judged(pair, limit)
+    show(replace(result, next_command=command("diff", baseline, candidate)), as_json)
+    raise typer.Exit(found.exit_code)

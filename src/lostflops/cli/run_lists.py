@@ -1,0 +1,51 @@
+"""Several runs as one argument, and parts of a step, as `diff` and `gate` take them."""
+
+from __future__ import annotations
+
+import re
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lostflops.errors import UsageError
+
+AnywayOption = Annotated[
+    bool, typer.Option("--anyway", help="Compare runs of another device, world size or model too.")
+]
+_PART: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*")
+
+
+def runs_of(text: str) -> list[Path]:
+    """Runs with commas between them; each may be a pattern, or a folder that holds runs."""
+    found: list[Path] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        places = sorted(map(Path, glob(word))) if has_magic(word) else [Path(word)]  # noqa: PTH207 - absolute ones too
+        if not places:
+            raise UsageError(f"nothing is called {word}")
+        found += [run for place in places for run in _inside(place)]
+    if not found:
+        raise UsageError(f"{text!r} names no run")
+    return list(dict.fromkeys(found))
+
+
+def _inside(place: Path) -> list[Path]:
+    from lostflops.store.manifest import is_run
+
+    if is_run(place):
+        return [place]
+    return sorted(inner for inner in place.glob("*/") if is_run(inner)) or [place]
+
+
+def part(text: str, option: str) -> float:
+    """A part of a step, from percent or a number.
+
+    >>> part("3%", "--margin"), part("0.03", "--margin")
+    (0.03, 0.03)
+    """
+    match = _PART.fullmatch(text)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"{option} {text!r} is no part of a step: write it as 3% or 0.03")
+    return value

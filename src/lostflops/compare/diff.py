@@ -1,0 +1,126 @@
+"""Is B faster than A, by how much, and where?
+
+Steps are not independent, and runs differ by more than steps do: `compare.change` says how that is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lostflops.compare import comparable, where
+from lostflops.compare.change import MARGIN, MEAN, TYPICAL, Verdict, verdict
+from lostflops.compare.sides import Pair
+from lostflops.compare.wording import advice, asked, interval, notes, profiled_apart, signed
+from lostflops.results import Block, Figure, Pairs, Result
+from lostflops.results import Pair as Item
+from lostflops.units import format_ns, format_share
+
+_WORDS = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
+
+
+def diff(pair: Pair, margin: float = MARGIN) -> Result:
+    found = verdict(pair.typical, pair.average, margin)
+    accounts = pair.accounts()
+    blocks: list[Block] = [figures(pair)]
+    told, jobs = list(notes(pair)), comparable.differing(pair.comparison)
+    if accounts is not None:
+        blocks += [where.lines(*accounts), where.kernels(*accounts)]
+        blocks += [where.collectives(*accounts)] if accounts[0].collectives or accounts[1].collectives else []
+        apart = profiled_apart(pair, accounts[1].step_ns / accounts[0].step_ns - 1)
+        told += [apart] if apart else []
+    else:
+        told.append("Where the difference is cannot be told: a side has no trace of whole steps.")
+    return Result(
+        name="diff",
+        title="B against A",
+        verdict=" ".join(_sentences(pair, found, margin)),
+        blocks=(*blocks, *([jobs] if jobs.rows else [])),
+        notes=tuple(told),
+        more=(
+            *([] if jobs.rows else [jobs]),
+            comparable.same(pair.comparison),
+            Figure("answer", str(found)),
+            *needs(pair, margin),
+            *sources(pair),
+        ),
+    )
+
+
+def figures(pair: Pair) -> Pairs:
+    """What both sides take, and how they differ."""
+    middle, average, noise = pair.typical, pair.average, pair.typical.noise
+    return Pairs(
+        "step",
+        f"Time of a {pair.unit}",
+        (
+            Item("unit", pair.unit, shown=False),
+            Item("before_ns", _ns(pair.typical_ns[0]), "ns", "A, typical"),
+            Item("after_ns", _ns(pair.typical_ns[1]), "ns", "B, typical"),
+            Item("change", middle.value, "share", "difference"),
+            Item("low", middle.low, "share", f"from ({TYPICAL:.0%})"),
+            Item("high", middle.high, "share", "to"),
+            Item("confidence", TYPICAL, "share", shown=False),
+            Item("mean_before_ns", _ns(pair.average_ns[0]), "ns", "A, mean"),
+            Item("mean_after_ns", _ns(pair.average_ns[1]), "ns", "B, mean"),
+            Item("mean_change", average.value, "share", "difference of means"),
+            Item("mean_low", average.low, "share", f"from ({MEAN:.0%})"),
+            Item("mean_high", average.high, "share", "to"),
+            Item("mean_confidence", MEAN, "share", shown=False),
+            Item("runs", (len(pair.before), len(pair.after)), "count", "runs of A, of B"),
+            Item("steps", _steps(pair), "count", "steps of A, of B"),
+            Item("between_runs", noise.runs, "share", "a run is off by"),
+            Item("between_runs_is_measured", noise.is_measured, shown=False),
+            Item("between_steps", noise.steps, "share", "of that by its steps"),
+        ),
+    )
+
+
+def needs(pair: Pair, effect: float) -> Iterator[Figure]:
+    found = asked(pair, effect)
+    yield Figure("needed_effect", effect)
+    yield Figure("needed_runs", found.runs)
+    yield Figure("needed_steps", found.steps)
+
+
+def sources(pair: Pair) -> Iterator[Figure]:
+    yield Figure("before", tuple(str(run.path) for run in pair.before))
+    yield Figure("after", tuple(str(run.path) for run in pair.after))
+    yield Figure("steps_from", "timings" if pair.is_timed else "trace")
+
+
+def _ns(time: float) -> float | int:
+    """Whole ones, but where a token takes only a few."""
+    return round(time) if time >= 1000 else time
+
+
+def _steps(pair: Pair) -> tuple[int, int]:
+    before, after = (sum(run.steps.times.size for run in side) for side in (pair.before, pair.after))
+    return before, after
+
+
+def _sentences(pair: Pair, found: Verdict, margin: float) -> Iterator[str]:
+    middle, average = pair.typical, pair.average
+    took = f"a typical {pair.unit} takes {_shown(pair.typical_ns[1])} instead of {_shown(pair.typical_ns[0])}"
+    if found in _WORDS and middle.sign:
+        yield f"B is {_WORDS[found]}: {took}, {signed(middle.value)} ({interval(middle)})."
+    elif found in _WORDS:
+        yield (
+            f"B is {_WORDS[found]} by its long steps: the mean differs by {signed(average.value)} "
+            f"({interval(average)}), a typical {pair.unit} by {signed(middle.value)} ({interval(middle)})."
+        )
+    elif found is Verdict.SAME:
+        yield (
+            f"No difference: {took}, {signed(middle.value)} ({interval(middle)}), and up to ±{format_share(margin)} "
+            "counts as none."
+        )
+    elif middle.sign:
+        yield (
+            f"Cannot tell: a typical {pair.unit} differs by {signed(middle.value)} ({interval(middle)}), the mean by "
+            f"{signed(average.value)} ({interval(average)})."
+        )
+    else:
+        yield f"Cannot tell: {took}, {signed(middle.value)}, but that may be {interval(middle)}. {advice(pair, margin)}"
+
+
+def _shown(ns: float) -> str:
+    return format_ns(round(ns)) if ns >= 1000 else f"{ns:.3g} ns"

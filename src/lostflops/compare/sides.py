@@ -1,0 +1,163 @@
+"""Runs of both sides, read once: what their steps took, what they say of their jobs, and their accounts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, Final
+
+from lostflops.compare.account import Account, account, averaged
+from lostflops.compare.blocks import Location, mean, typical
+from lostflops.compare.change import MEAN, TYPICAL, Change, change
+from lostflops.compare.comparable import Comparison, Facts, compare, facts
+from lostflops.compare.series import Steps, profiled, timed
+from lostflops.errors import UsageError
+from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS
+from lostflops.predict.answers.predictions import data_of
+from lostflops.store.run import Run
+
+if TYPE_CHECKING:
+    from lostflops.ledger.accounts import Progress
+
+_FEWEST: Final = 2
+"""Settled steps of a run below which its trace is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run. `began` is when its first step did, in ns of Unix time."""
+
+    path: Path
+    data: str
+    steps: Steps
+    facts: Facts
+    began: int
+    account: Account | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`unit` is what times are of: a `step`, or a `sample` or `token` where batches differ."""
+
+    before: tuple[Measured, ...]
+    after: tuple[Measured, ...]
+    is_timed: bool
+    comparison: Comparison
+    unit: str
+    typical: Change
+    average: Change
+    typical_ns: tuple[float, float]
+    """Of A and of B: the geometric mean of their runs."""
+    average_ns: tuple[float, float]
+
+    @property
+    def steps_per_run(self) -> int:
+        """The fewest of any run."""
+        return min(run.steps.times.size for run in (*self.before, *self.after))
+
+    @property
+    def runs_per_side(self) -> int:
+        return min(len(self.before), len(self.after))
+
+    def accounts(self) -> tuple[Account, Account] | None:
+        """Those of runs that have one; None where a side has none."""
+        sides = [[run.account for run in side if run.account is not None] for side in (self.before, self.after)]
+        return (averaged(sides[0]), averaged(sides[1])) if all(sides) else None
+
+
+def read(
+    before: Sequence[Path],
+    after: Sequence[Path],
+    *,
+    anyway: bool = False,
+    accounted: bool = False,
+    progress: Progress | None = None,
+) -> Pair:
+    """Raises UsageError where they cannot be compared."""
+    paths = [*before, *after]
+    is_timed = True
+    runs = _measured(paths, timed, accounted, progress)
+    if any(run.steps.times.size < _FEWEST for run in runs):
+        is_timed, runs = False, _measured(paths, profiled, accounted, progress)
+    _checked(runs)
+    sides = tuple(runs[: len(before)]), tuple(runs[len(before) :])
+    comparison = compare(*([run.facts for run in side] for side in sides))
+    if comparison.refused and not anyway:
+        told = "; ".join(map(str, comparison.refused))
+        raise UsageError(f"these are different jobs: {told}. Compare them all the same with --anyway")
+    return _compared(sides[0], sides[1], is_timed, comparison)
+
+
+def _compared(
+    before: tuple[Measured, ...], after: tuple[Measured, ...], is_timed: bool, comparison: Comparison
+) -> Pair:
+    unit = _unit(before, after, comparison)
+    between = BETWEEN_RUNS_ON_HOSTS if _on_hosts(before + after) else BETWEEN_RUNS
+    middle = [[typical(run.steps.per(unit)) for run in side] for side in (before, after)]
+    average = [[mean(run.steps.per(unit)) for run in side] for side in (before, after)]
+    return Pair(
+        before,
+        after,
+        is_timed,
+        comparison,
+        unit,
+        change(middle[0], middle[1], confidence=TYPICAL, between=between),
+        change(average[0], average[1], confidence=MEAN, between=between),
+        _middles(middle),
+        _middles(average),
+    )
+
+
+def _middles(sides: Sequence[Sequence[Location]]) -> tuple[float, float]:
+    before, after = (geometric_mean(run.value for run in side) for side in sides)
+    return before, after
+
+
+def _measured(
+    paths: Sequence[Path], series: Callable[[Run], Steps], accounted: bool, progress: Progress | None
+) -> list[Measured]:
+    found = []
+    for done, path in enumerate(paths):
+        if progress is not None:
+            progress(done, len(paths))
+        with Run.open(path) as run:
+            steps = series(run)
+            told = facts(run, steps.samples, steps.tokens)
+            made = account(run) if accounted else None
+            found.append(Measured(path, data_of(run.manifest), steps, told, _began(run), made))
+    return found
+
+
+def _began(run: Run) -> int:
+    query = "select coalesce((select min(start) from timings), (select min(start) from steps), 0)"
+    ((began,),) = run.sql(query).fetchall()
+    return int(began)
+
+
+def _checked(runs: Sequence[Measured]) -> None:
+    for run in runs:
+        if not run.steps.times.size:
+            raise UsageError(
+                f"{run.path} recorded no whole step: record it with lostflops run, or call profiler.step() in the loop"
+            )
+    often = Counter(run.data for run in runs)
+    if twice := [str(run.path) for run in runs if often[run.data] > 1]:
+        raise UsageError(f"{' and '.join(twice[:2])} hold the same recording: it tells nothing twice")
+
+
+def _on_hosts(runs: Sequence[Measured]) -> bool:
+    return any(run.facts.told.get("device") == "no accelerator" for run in runs)
+
+
+def _unit(before: Sequence[Measured], after: Sequence[Measured], comparison: Comparison) -> str:
+    """Tokens before samples, where either differs and all runs tell."""
+    differing = {one.fact for one in comparison.differing}
+    runs = (*before, *after)
+    if not differing & {"tokens per step", "samples per step"}:
+        return "step"
+    if all(run.steps.tokens for run in runs):
+        return "token"
+    return "sample" if all(run.steps.samples for run in runs) else "step"

@@ -1,0 +1,111 @@
+"""Where a difference is: on which lines of the ledger, in which kernels and collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lostflops.compare.account import Account, Use
+from lostflops.facts.kernel_names import short
+from lostflops.ledger.lines import LINES
+from lostflops.results import Field, Table, Value
+
+MOST_KERNELS: Final = 10
+_ALIKE: Final = 0.05
+"""Part by which calls, or the time of a call, must differ to be named."""
+_SEEN: Final = 0.0005
+"""Part of a step that a difference must make to be listed."""
+
+
+def lines(before: Account, after: Account) -> Table:
+    """In whole ns, so that differences sum to that of the step."""
+    old, new = ({line: round(side.lines[line]) for line in LINES} for side in (before, after))
+    whole = sum(old.values()) or 1
+    told = [(line, old[line], new[line], new[line] - old[line], (new[line] - old[line]) / whole) for line in LINES]
+    held = sorted((row for row in told if row[1] or row[2]), key=lambda row: -abs(row[3]))
+    last = (
+        "step",
+        sum(old.values()),
+        sum(new.values()),
+        sum(row[3] for row in told),
+        sum(row[3] for row in told) / whole,
+    )
+    fields = (
+        Field("line"),
+        Field("before_ns", "ns", "A"),
+        Field("after_ns", "ns", "B"),
+        Field("delta_ns", "ns", "difference"),
+        Field("share", "share", "of a step of A"),
+    )
+    return Table("lines", "Where the difference is, per profiled step of a rank", fields, (*held, last))
+
+
+def kernels(before: Account, after: Account) -> Table:
+    rows = _changed(before.kernels, after.kernels, before.step_ns)
+    fields = (
+        Field("short", label="kernel or op"),
+        Field("name", shown=False),
+        *_FIELDS,
+    )
+    shown = tuple((short(str(name)), name, *rest) for name, *rest in rows[:MOST_KERNELS])
+    return Table("kernels", "Kernels and ops that changed", fields, shown, len(rows) - len(shown))
+
+
+def collectives(before: Account, after: Account) -> Table:
+    rows = _changed(before.collectives, after.collectives, before.step_ns)
+    fields = (
+        Field("collective"),
+        *_FIELDS,
+        Field("before_bytes", "bytes", shown=False),
+        Field("after_bytes", "bytes", shown=False),
+    )
+    sizes = [_sizes(str(name), before, after) for name, *_ in rows]
+    full = tuple((name, *rest, *size) for (name, *rest), size in zip(rows, sizes, strict=True))
+    return Table("collectives", "Collectives that changed", fields, full)
+
+
+_FIELDS: Final = (
+    Field("change"),
+    Field("before_calls", "rate", "calls A"),
+    Field("after_calls", "rate", "calls B"),
+    Field("before_ns", "ns", "A"),
+    Field("after_ns", "ns", "B"),
+    Field("delta_ns", "ns", "difference"),
+)
+
+
+def _sizes(name: str, before: Account, after: Account) -> tuple[int, int]:
+    old, new = (side.collectives.get(name, Use()).size for side in (before, after))
+    return round(old), round(new)
+
+
+def _changed(before: Mapping[str, Use], after: Mapping[str, Use], step_ns: float) -> list[tuple[Value, ...]]:
+    """The largest difference first, without what makes no part of a step."""
+    found: list[tuple[Value, ...]] = []
+    for name in before.keys() | after.keys():
+        old, new = before.get(name, Use()), after.get(name, Use())
+        if abs(new.ns - old.ns) >= _SEEN * step_ns:
+            delta = round(new.ns) - round(old.ns)
+            found.append((name, changed(old, new), old.calls, new.calls, round(old.ns), round(new.ns), delta))
+    return sorted(found, key=lambda row: (-abs(int(row[6] or 0)), str(row[0])))
+
+
+def changed(old: Use, new: Use) -> str:
+    """What happened to it, in a word.
+
+    >>> changed(Use(), Use(1, 5)), changed(Use(2, 10), Use(4, 20)), changed(Use(2, 10), Use(2, 12))
+    ('new', 'more calls', 'longer')
+    >>> changed(Use(2, 10), Use(1, 8))
+    'fewer calls, longer'
+    """
+    if not old.calls:
+        return "new"
+    if not new.calls:
+        return "gone"
+    words = []
+    if abs(new.calls / old.calls - 1) > _ALIKE:
+        words.append("more calls" if new.calls > old.calls else "fewer calls")
+    took = (new.ns / new.calls) / (old.ns / old.calls) if old.ns else 1.0
+    if abs(took - 1) > _ALIKE:
+        words.append("longer" if took > 1 else "shorter")
+    return ", ".join(words) or "about the same"

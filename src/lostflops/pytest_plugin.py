@@ -1,0 +1,45 @@
+"""A fixture that gates a test suite on the speed of a job: `pytest_plugins = ["lostflops.pytest_plugin"]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Runs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@pytest.fixture
+def lostflops_gate() -> Callable[..., dict[str, Any]]:
+    """Fails the test where the candidate regressed, and skips it where that cannot be told, or fails with `strict`.
+
+    def test_speed(lostflops_gate):
+        lostflops_gate(baseline=["main-1", "main-2"], candidate=["new-1", "new-2"], max_regress=0.03)
+
+    Returns what `lostflops gate --json` prints.
+    """
+    return _gated
+
+
+def _gated(
+    *, baseline: Runs, candidate: Runs, max_regress: float = 0.03, anyway: bool = False, strict: bool = False
+) -> dict[str, Any]:
+    from lostflops.compare.gate import Outcome, gate  # noqa: PLC0415 - only where a test asks
+    from lostflops.compare.sides import read  # noqa: PLC0415
+    from lostflops.errors import UsageError  # noqa: PLC0415
+
+    if not 0 < max_regress < 1:
+        raise UsageError(f"max_regress {max_regress!r} is no part of a step, such as 0.03")
+    result, found = gate(read(_paths(baseline), _paths(candidate), anyway=anyway), max_regress)
+    if found is Outcome.REGRESSED or (strict and found is Outcome.INCONCLUSIVE):
+        pytest.fail(result.verdict, pytrace=False)
+    if found is Outcome.INCONCLUSIVE:
+        pytest.skip(result.verdict)
+    return result.to_json()
+
+
+def _paths(runs: Runs) -> list[Path]:
+    return [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(run) for run in runs]

@@ -1,0 +1,49 @@
+"""`lostflops diff` as people and programs see it."""
+
+import json
+
+import pytest
+
+from made_timed_runs import noisy, recorded
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    for number in range(6):
+        name, level = (("old", 10), ("new", 12))[number % 2]
+        recorded(folder / name / f"run-{number}", noisy(number, level=level), start=number * 10_000_000_000)
+    return folder
+
+
+def test_patterns_lists_and_folders_name_the_same_runs(made, lostflops):
+    old = ",".join(map(str, sorted((made / "old").iterdir())))
+    answers = [
+        json.loads(lostflops("diff", side, made / "new", "--json").out)
+        for side in (made / "old", made / "old" / "*", old, f"{made}/old/run-[04],{made}/old/run-2")
+    ]
+    assert answers[0]["schema"] == "lostflops.diff/1"
+    assert answers[0]["answer"] == "slower"
+    assert len(answers[0]["before"]) == 3
+    assert all(sorted(one["before"]) == sorted(answers[0]["before"]) for one in answers)
+
+
+def test_people_read_a_sentence(made, lostflops):
+    done = lostflops("diff", made / "old", made / "new")
+    text = " ".join(done.out.split())
+    assert done.code == 0
+    assert "B is slower: a typical step takes 12" in text
+    assert "Next: lostflops gate --baseline" in text
+
+
+@pytest.mark.parametrize("margin", ["nothing", "0", "-2%", "200%"])
+def test_a_margin_is_a_part_of_a_step(made, lostflops, margin):
+    done = lostflops("diff", made / "old", made / "new", f"--margin={margin}")
+    assert done.code == 2
+    assert "3% or 0.03" in done.err
+
+
+def test_no_run(made, lostflops):
+    assert lostflops("diff", made / "gone-*", made / "new").code == 2
+    assert lostflops("diff", made / "gone", made / "new").code == 5
+    assert lostflops("diff", ",", made / "new").code == 2

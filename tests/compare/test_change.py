@@ -1,0 +1,129 @@
+"""How often differences are called that are none, and whether those are found that are there."""
+
+import numpy as np
+import pytest
+
+from lostflops.compare.blocks import Location, block_length, mean, typical
+from lostflops.compare.change import MEAN, TYPICAL, Noise, Verdict, change, verdict
+from lostflops.compare.power import needed
+
+
+def located(*values, error=0.0):
+    return [Location(value, error, 50) for value in values]
+
+
+def judged(before, after, between=0.05, margin=0.02):
+    middle = change(before, after, confidence=TYPICAL, between=between)
+    return verdict(middle, change(before, after, confidence=MEAN, between=between), margin)
+
+
+def called(chance, runs, between_runs, trials, slower=0.0):
+    """How often two sides of so many runs are called different, by their locations alone."""
+    count = 0
+    for _ in range(trials):
+        before, after = (located(*np.exp(between_runs * chance.normal(size=count_of))) for count_of in runs)
+        after = [Location(run.value * (1 + slower), 0.0, 50) for run in after]
+        count += judged(before, after) in (Verdict.FASTER, Verdict.SLOWER)
+    return count / trials
+
+
+@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (3, 3), (5, 5), (1, 4)])
+def test_runs_of_one_job_are_seldom_called_different(runs):
+    assert called(np.random.default_rng(1), runs, 0.03, 300) <= 0.05
+
+
+def test_a_bootstrap_of_two_runs_would_be_far_too_narrow():
+    """Why Welch: with two runs a side, resampled runs deviate by half as much as means of two do, and have no tails."""
+    chance, wrong = np.random.default_rng(2), 0
+    picks = np.array([(i, j) for i in range(2) for j in range(2)])
+    for _ in range(500):
+        before, after = chance.normal(size=(2, 2))
+        drawn = (after[picks].mean(axis=1)[:, None] - before[picks].mean(axis=1)).ravel()
+        wrong += not np.quantile(drawn, 0.025) <= 0 <= np.quantile(drawn, 0.975)
+    assert wrong / 500 > 0.2
+
+
+def test_a_tenth_is_found_with_three_runs_of_each():
+    assert called(np.random.default_rng(3), (3, 3), 0.01, 100, slower=0.1) >= 0.9
+
+
+def test_one_run_of_each_never_calls_what_runs_differ_by():
+    assert judged(located(100), located(105)) is Verdict.UNKNOWN
+    assert judged(located(100), located(98.1), between=0.02) is Verdict.UNKNOWN
+    assert judged(located(100), located(110)) is Verdict.SLOWER
+    assert judged(located(100), located(100.0)) is Verdict.UNKNOWN  # no difference is a claim too
+
+
+def test_no_difference_needs_an_interval_within_the_margin():
+    near = located(100.1, 99.9, 100.0, 100.05)
+    assert judged(near, located(100.2, 100.0, 100.1, 100.1)) is Verdict.SAME
+    assert judged(near, located(100.2, 100.0, 100.1, 100.1), margin=0.001) is Verdict.UNKNOWN
+    assert judged(located(100, 103, 98), located(101, 97, 104)) is Verdict.UNKNOWN
+
+
+def test_a_certain_difference_below_one_percent_is_not_called():
+    assert judged(located(100.0, 100.01, 99.99), located(100.5, 100.51, 100.49)) is Verdict.SAME
+
+
+def test_long_steps_that_are_few_are_found_by_the_mean():
+    chance = np.random.default_rng(4)
+
+    def run(long):
+        steps = 100 * np.exp(0.01 * chance.normal(size=200))
+        steps[::20] += long
+        return steps
+
+    sides = [[run(long) for _ in range(4)] for long in (0, 150)]
+    middle = change(*([typical(one) for one in side] for side in sides), confidence=TYPICAL, between=0.05)
+    average = change(*([mean(one) for one in side] for side in sides), confidence=MEAN, between=0.05)
+    assert middle.sign == 0
+    assert average.value == pytest.approx(0.075, abs=0.01)
+    assert verdict(middle, average) is Verdict.SLOWER
+
+
+def test_the_error_of_a_location_is_what_locations_differ_by():
+    chance = np.random.default_rng(5)
+    found = []
+    for _ in range(150):
+        drawn = chance.normal(size=450)
+        for i in range(1, drawn.size):
+            drawn[i] += 0.6 * drawn[i - 1]
+        found.append(typical(100 + drawn[50:]))
+    true = np.std([one.value for one in found])
+    told = np.median([one.error * one.value for one in found])
+    assert told == pytest.approx(true, rel=0.25)
+    independent = np.std(drawn[50:]) / np.sqrt(400)
+    assert told > 1.5 * independent  # what it would be if steps knew nothing of each other
+
+
+def test_blocks_follow_the_autocorrelation():
+    chance = np.random.default_rng(6)
+    lengths = [block_length(np.repeat(chance.normal(size=600 // by), by)) for by in (1, 3, 12)]
+    assert lengths[0] <= 3 < lengths[1] < lengths[2]
+    assert block_length(np.ones(50)) == 1
+
+
+def test_one_step_tells_nothing():
+    assert typical(np.array([5.0])).error == np.inf
+    assert judged([typical(np.array([5.0]))], [typical(np.array([50.0]))]) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_as_many_runs_as_are_asked_for_find_three_percent(runs):
+    """A first look, then the number that it asks for: nine of ten planted regressions are found."""
+    chance, found, trials = np.random.default_rng(7), 0, 120
+    for _ in range(trials):
+        before, after = (located(*np.exp(0.01 * chance.normal(size=runs))) for _ in range(2))
+        seen = change(before, after, confidence=TYPICAL, between=0.05)
+        asked = needed(seen.noise, 0.03, runs=runs, steps=100).runs
+        before, after = (located(*(level * np.exp(0.01 * chance.normal(size=asked)))) for level in (1, 1.03))
+        found += judged(before, after) is Verdict.SLOWER
+    assert found / trials >= 0.9
+
+
+def test_steps_are_asked_for_where_they_are_the_noise():
+    calm = needed(Noise(0.02, 0.02, 100.0), 0.03, runs=5, steps=100)
+    assert calm.steps is not None
+    assert calm.steps > 100
+    assert needed(Noise(0.05, 0.001, 8.0), 0.01, runs=5, steps=100).steps is None
+    assert needed(Noise(np.inf, np.inf, np.inf), 0.03, runs=1, steps=1).runs is None
