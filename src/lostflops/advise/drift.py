@@ -1,4 +1,5 @@
-"""Ranks that get slower over the steps of a run while the others do not, by the timings of all steps."""
+"""Ranks that get slower over the steps of a run while the others do not: by the timings of all steps, else by what
+they compute in the steps of the ledger."""
 
 from __future__ import annotations
 
@@ -9,10 +10,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.ledger.lines import LINES
+
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
-_FEWEST: Final = 12
+Codes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+_COMPUTE: Final = LINES.index("compute")
+_FEWEST: Final = 8
 """Steps; in fewer no trend is told."""
 _SLOWER: Final = 1.1
 """Times what the rank took at first, relative to the others: devices vary by some percent as they warm up."""
@@ -37,15 +43,9 @@ class Drift:
 
 
 def drifts(case: Case) -> list[Drift]:
-    """By the forward pass, in which ranks wait for nobody; most slowed down first."""
-    if case.told is None:
-        return []
-    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
-    rank, step, ns = (np.asarray(column) for column in columns)
-    ranks, row = np.unique(rank, return_inverse=True)
-    steps, column = np.unique(step, return_inverse=True)
-    took = np.full((ranks.size, steps.size), np.nan)
-    took[row, column] = ns
+    """Most slowed down first."""
+    timed = _timed(case)
+    ranks, steps, took = timed if timed is not None else _computed(case)
     whole = ~np.isnan(took).any(axis=0)
     took, steps = took[:, whole], steps[whole]
     if ranks.size < 2 or steps.size < _FEWEST:
@@ -54,10 +54,30 @@ def drifts(case: Case) -> list[Drift]:
     return sorted((one for one in found if one is not None), key=lambda one: -one.last / one.first)
 
 
-def _drift(
-    rank: int, own: npt.NDArray[np.float64], others: npt.NDArray[np.float64], steps: npt.NDArray[np.int64]
-) -> Drift | None:
-    ratio = own / np.median(others, axis=0)
+def _timed(case: Case) -> tuple[Codes, Codes, Floats] | None:
+    """The forward pass, in which ranks wait for nobody; None where too few are timed."""
+    if case.told is None:
+        return None
+    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
+    rank, step, ns = (np.asarray(column).astype(np.int64) for column in columns)
+    ranks, row = np.unique(rank, return_inverse=True)
+    steps, column = np.unique(step, return_inverse=True)
+    took = np.full((ranks.size, steps.size), np.nan)
+    took[row, column] = ns
+    return (ranks, steps, took) if steps.size >= _FEWEST else None
+
+
+def _computed(case: Case) -> tuple[Codes, Codes, Floats]:
+    comparison = case.judgement.comparison
+    took = np.full((comparison.ranks.size, comparison.steps.size), np.nan)
+    for one in case.judgement.profiles:
+        if one.steps.size:
+            took[comparison.place(one.rank), np.searchsorted(comparison.steps, one.steps)] = one.lines[:, _COMPUTE]
+    return comparison.ranks, comparison.steps, took
+
+
+def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None:
+    ratio = own / np.maximum(np.median(others, axis=0), 1.0)
     part = max(steps.size // _QUARTER, 1)
     first, last = float(np.median(ratio[:part])), float(np.median(ratio[-part:]))
     chance = _trend(ratio)
@@ -66,7 +86,7 @@ def _drift(
     return Drift(rank, first, last, chance, (int(steps[0]), int(steps[-1])))
 
 
-def _trend(values: npt.NDArray[np.float64]) -> float:
+def _trend(values: Floats) -> float:
     """How likely values rise as much in order by chance (Mann-Kendall, one-sided, normal approximation).
 
     >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
