@@ -334,7 +334,7 @@ def record_of(trace: Trace) -> Record:
             np.array([call.is_transfer for call in calls_of(trace)], np.bool_),
             ("a", "b"),
         ),
-        formulas=Formulas(none, none, none, none, ()),
+        formulas=Formulas(none, none, none, none, none, ()),
         numbered=Numbered(none, none, none, none),
         placed=placed_rows(trace),
         samples=Samples(none, none.astype(object)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lostflops.advise.computed import Computed, computed
 from lostflops.advise.price import Price, price
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
@@ -53,6 +54,11 @@ class Case:
     def wall(self) -> int:
         """Of all ranks together, in ns."""
         return self.total.total_ns
+
+    @cached_property
+    def computed(self) -> list[Computed]:
+        """What some ranks computed, piece by piece."""
+        return computed(self.run, self.asked)
 
     @cached_property
     def mesh(self) -> Mesh:

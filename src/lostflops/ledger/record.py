@@ -165,6 +165,7 @@ class Communication:
 class Formulas:
     """Ops that have a formula for their FLOPs. `effort` is an index into `efforts`."""
 
+    event: Codes
     lane: Codes
     start: Ns
     stop: Ns
@@ -402,7 +403,8 @@ def _quoted(text: str) -> str:
 
 
 def _formulas(columns: dict[str, Any], efforts: Vocabulary, works: tuple[tuple[str, Work | None], ...]) -> Formulas:
-    return Formulas(columns["lane"], columns["start"], columns["stop"], efforts.codes(columns["effort"]), works)
+    effort = efforts.codes(columns["effort"])
+    return Formulas(columns["event"], columns["lane"], columns["start"], columns["stop"], effort, works)
 
 
 def _host(columns: dict[str, Any], names: Vocabulary, trait_codes: Codes) -> tuple[Host, Codes]:

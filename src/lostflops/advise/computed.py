@@ -1,0 +1,75 @@
+"""What ranks computed, for rules that look at kernels: read from a few of them, told of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.facts.devices import Device, find_device
+from lostflops.ledger.partition import Partition, partition
+from lostflops.ledger.pieces import Piece, pieces
+from lostflops.ledger.record import Record, records
+from lostflops.ledger.windows import window
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.claim import Place
+    from lostflops.ledger.scope import Scope
+    from lostflops.store.run import Run
+
+MOST_READ: Final = 8
+"""Ranks that are read: others do the same, or nearly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """One rank that was read: its pieces, its wall, and its share of `compute`."""
+
+    record: Record
+    made: Partition
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rank(self) -> int:
+        return self.record.rank
+
+    @property
+    def compute(self) -> int:
+        return self.made.lines["compute"].total
+
+    @property
+    def steps(self) -> int:
+        return max(len(self.made.window.number), 1)
+
+
+def computed(run: Run, asked: Scope) -> list[Computed]:
+    """Of up to `MOST_READ` ranks, evenly spread over all."""
+    ranks = asked.ranks
+    every = -(-len(ranks) // MOST_READ) if ranks else 1
+    found = []
+    for record in records(run, ranks[::every]):
+        made = partition(record, window(record, asked.kind, asked.steps))
+        found.append(Computed(record, made, tuple(pieces(run, record, made))))
+    return found
+
+
+def device_of(case: Case) -> Device | None:
+    """The one accelerator of all ranks; None where there is none, several, or one that is not known."""
+    names = [name for (name,) in case.run.sql("select distinct device from ranks").fetchall()]
+    return find_device(names[0]) if len(names) == 1 and names[0] else None
+
+
+def spread(case: Case, line: str, share: float, ranks: Iterable[int]) -> dict[Place, int]:
+    """So much of a line on each of these ranks."""
+    return {(rank, line): round(case.lines[rank][line] * min(share, 1.0)) for rank in ranks if case.lines[rank][line]}
+
+
+def on_device(case: Case) -> list[int]:
+    """Ranks with an accelerator."""
+    return [rank.rank for rank in case.total.ranks if rank.rank not in case.total.on_thread]
+
+
+def shapes_of(piece: Piece) -> str:
+    """An op with its shapes, as people write them: `aten::mm [8192, 2048] [2048, 50257]`."""
+    return f"{piece.op} {piece.shapes.replace('], [', '] [').strip('[]').join('[]')}" if piece.shapes else piece.op

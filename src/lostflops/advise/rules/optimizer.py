@@ -1,0 +1,116 @@
+"""The optimizer updates parameters one by one, in many small kernels or ops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.computed import Computed
+from lostflops.ledger.work import MATMUL_CLASSES
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.claim import Place
+    from lostflops.ledger.pieces import Piece
+
+_LEAST: Final = 0.05
+"""Share of the wall below which an update is what it is."""
+_MANY: Final = 40
+"""Pieces of an update, per step: a fused one has one for each few hundred tensors."""
+_SMALL: Final = {True: 20_000, False: 60_000}
+"""Mean ns of a piece, by whether it runs on a device, up to which it is mostly its launch or call."""
+_LARGE: Final = 0.2
+"""Share of the wall from which moving parameters several times is worth a word, though each move is long."""
+_SOME: Final = 0.1
+_LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
+_BYTES_KEPT: Final = 7 / 20
+"""What Adam moves in one pass of what it moves op by op; see the what-if."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    ranks = [one for one in case.computed if _is_unfused(one)]
+    phase = case.total.phases.get("optimizer", Counter())
+    spent = sum(phase[line] for line in _LINES)
+    if not ranks or not case.wall or spent < _LEAST * case.wall:
+        return
+    first = ranks[0]
+    updates = _updates(first)
+    count, ns = sum(one.count for one in updates), sum(one.ns for one in updates)
+    mean, share = ns / count, spent / case.wall
+    is_small = mean < _SMALL[first.record.on_device]
+    if not is_small and share < _LARGE:
+        return
+    kind = "kernels" if first.record.on_device else "ops"
+    largest = sorted(updates, key=lambda one: -one.ns)[:3]
+    names = ", ".join(one.op or one.name for one in largest)
+    each = count / first.steps
+    yield Claim(
+        cause="optimizer",
+        what=(
+            f"The optimizer's update takes {format_share(share)} of the time, in {each:,.0f} {kind} a step of "
+            f"{format_ns(round(mean))} each."
+        ),
+        taken=_taken(case, {line: phase[line] for line in _LINES}, first.record.on_device),
+        evidence=(
+            Evidence(
+                f"rank {first.rank} runs {each:,.0f} {kind} a step inside Optimizer.step, most of the time in {names}",
+                events=tuple((first.rank, one.event) for one in largest),
+                ranks=tuple(one.rank for one in ranks),
+                steps=first.made.window.number,
+            ),
+        ),
+        confidence=0.85 if is_small else 0.6,
+        certain_if="a few steps with fused=True, whose Optimizer.step is then a handful of kernels or ops",
+        fix=_fix(first.record.on_device),
+        changes=("optimizer=fused",),
+    )
+
+
+def _updates(one: Computed) -> list[Piece]:
+    return [piece for piece in one.pieces if piece.phase == "optimizer"]
+
+
+def _is_unfused(one: Computed) -> bool:
+    """Many pieces, none of a fused kind; products of matrices belong to optimizers that have no fused form."""
+    updates = _updates(one)
+    whole = sum(piece.ns for piece in updates)
+    fused = sum(piece.ns for piece in updates if "fused" in f"{piece.name} {piece.op}".casefold())
+    products = sum(piece.ns for piece in updates if piece.kernel_class in MATMUL_CLASSES)
+    many = sum(piece.count for piece in updates) >= _MANY * one.steps
+    return many and fused < whole / 2 and products < _SOME * whole
+
+
+def _taken(case: Case, spent: dict[str, int], on_device: bool) -> dict[Place, int]:
+    """All but what one pass over the parameters needs, on each rank by its share of the line."""
+    needed = _BYTES_KEPT if on_device else 0.0
+    excess = {line: ns * (1 - needed) if line == "compute" else ns for line, ns in spent.items()}
+    return {
+        (rank, line): round(lines[line] * excess[line] / case.total.lines[line])
+        for rank, lines in case.lines.items()
+        for line in _LINES
+        if lines[line] and excess[line]
+    }
+
+
+def _fix(on_device: bool) -> str:
+    other = "foreach=True" if on_device else "a larger step: accumulate gradients over several batches"
+    return (
+        "torch.optim.AdamW(model.parameters(), ..., fused=True) (so for Adam, SGD and Adagrad, on CUDA and, since "
+        f"PyTorch 2.4, on CPUs). Where the optimizer has no fused form: {other}. An update written by hand as a loop "
+        "over parameters: torch._foreach_mul_, torch._foreach_add_ and the like on lists of tensors"
+    )
+
+
+RULE: Final = Rule(
+    cause="optimizer",
+    about=(
+        "After each backward pass the optimizer changes every parameter. Done tensor by tensor and operation by "
+        "operation, this is thousands of small pieces of work a step, each of which costs a call or a launch and reads "
+        "its tensors anew; a fused optimizer does it in a few passes over all parameters."
+    ),
+    find=_find,
+)

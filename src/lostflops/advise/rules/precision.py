@@ -1,0 +1,121 @@
+"""Matrices are multiplied in fp32 where the device has much faster units for shorter numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.computed import device_of, on_device, shapes_of, spread
+from lostflops.facts.kernel_classes import rounds_to_tf32
+from lostflops.facts.kernel_names import short
+from lostflops.ledger.work import MATMUL_CLASSES
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.computed import Computed
+    from lostflops.facts.devices import Device
+    from lostflops.ledger.pieces import Piece
+
+_LEAST: Final = 0.05
+"""Share of the wall that fp32 products must take."""
+_MUCH: Final = 2.0
+"""How many times faster the device has to be in a shorter dtype."""
+_REACHED: Final = 0.5
+"""Part of what the peaks promise that products of matrices are sure to gain: they read as many numbers as before."""
+_FP32_KERNEL: Final = re.compile(r"(?:^|_)sgemm|f32f32_f32f32_f32|_ffma_|cijk_\w*_s_?b?_mt", re.IGNORECASE)
+_SHORTER: Final = ("bf16", "fp16", "tf32")
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    ranks, device = on_device(case), device_of(case)
+    if not ranks or device is None or not case.wall:
+        return
+    wanted = _wanted(device)
+    found = [(one, slow) for one in case.computed if (slow := _slow(one))]
+    if wanted is None or not found:
+        return
+    quicker = device.peaks[wanted] / device.peaks["fp32"]
+    share = sum(p.own_ns for _, slow in found for p in slow) / (sum(one.compute for one in case.computed) or 1)
+    spent = share * sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
+    if spent < _LEAST:
+        return
+    saved = spent * (1 - 1 / quicker)
+    changes = (f"precision={wanted}",)
+    priced = case.price(*changes) is not None
+    gain = Gain(saved * (1 + _REACHED) / 2, saved * _REACHED, saved, _basis(device, wanted))
+    one, slow = found[0]
+    largest = sorted(slow, key=lambda piece: -piece.own_ns)[:3]
+    yield Claim(
+        cause="precision",
+        what=(
+            f"Products of matrices run in fp32 and take {format_share(spent)} of the time; {device.name} does them "
+            f"{quicker:.0f} times as fast in {wanted}, by its peaks."
+        ),
+        taken=spread(case, "compute", share * (1 - 1 / quicker), ranks),
+        evidence=tuple(_evidence(one, piece) for piece in largest),
+        confidence=0.9 if any(piece.dtypes for piece in slow) else 0.75,
+        certain_if="the same step under torch.autocast, with the loss compared over some thousand steps",
+        fix=_fix(device, wanted),
+        changes=changes if priced else (),
+        gain=None if priced else gain,
+    )
+
+
+def _wanted(device: Device) -> str | None:
+    """The first shorter dtype that is much faster."""
+    slow = device.peaks.get("fp32")
+    return next((d for d in _SHORTER if slow and device.peaks.get(d, 0) > _MUCH * slow), None)
+
+
+def _slow(one: Computed) -> list[Piece]:
+    return [piece for piece in one.pieces if piece.kernel_class in MATMUL_CLASSES and _is_fp32(piece)]
+
+
+def _is_fp32(piece: Piece) -> bool:
+    """By the types of the op's inputs, else by the name of the kernel; what rounds to tf32 runs on tensor cores."""
+    if rounds_to_tf32(piece.name):
+        return False
+    if piece.dtypes:
+        types = set(re.findall(r'"([^"]+)"', piece.dtypes)) - {"Scalar", "ScalarList", "TensorList"}
+        return "float" in types and not any(t in ("c10::BFloat16", "c10::Half") or "Float8" in t for t in types)
+    return _FP32_KERNEL.search(piece.name) is not None
+
+
+def _evidence(one: Computed, piece: Piece) -> Evidence:
+    return Evidence(
+        f"{shapes_of(piece) or 'no op'} ran {piece.count} times as {short(piece.name)}, {format_ns(piece.ns)} in all",
+        events=((one.rank, piece.event),),
+        ranks=(one.rank,),
+        steps=one.made.window.number,
+    )
+
+
+def _basis(device: Device, wanted: str) -> str:
+    return (
+        f"the peaks of {device.name}, {device.peaks['fp32']:g} TFLOPS in fp32 and {device.peaks[wanted]:g} in {wanted}"
+    )
+
+
+def _fix(device: Device, wanted: str) -> str:
+    scaled = " with torch.amp.GradScaler" if wanted == "fp16" else ""
+    dtype = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}.get(wanted)
+    parts = []
+    if device.peaks.get("tf32", 0) > device.peaks["fp32"]:
+        parts.append('torch.set_float32_matmul_precision("high") at the start of the program, for TF32')
+    if dtype:
+        parts.append(f'with torch.autocast("cuda", {dtype}): around forward and loss{scaled}, for {wanted}')
+    return "; and, for more, ".join(parts)
+
+
+RULE: Final = Rule(
+    cause="precision",
+    about=(
+        "Accelerators multiply matrices of 16-bit numbers on special units, 8 to 30 times as fast as in full fp32; "
+        "TF32 uses these units for fp32 tensors, with fewer digits. PyTorch uses neither unless it is told to."
+    ),
+    find=_find,
+)

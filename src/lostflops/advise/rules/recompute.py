@@ -1,0 +1,127 @@
+"""Backward computes the forward pass again, to save memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.computed import Computed
+from lostflops.ledger.recompute import recomputed
+from lostflops.results import Evidence
+from lostflops.units import format_bytes, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.claim import Place
+    from lostflops.ledger.record import Codes
+
+_SOME: Final = 0.05
+"""Share of the forward pass's FLOPs that has to be done again."""
+_PASSES: Final = 3
+"""Backward does twice the work of forward, so that both are three."""
+_BYTES: Final = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    share = case.facts.recomputed if case.facts is not None else _share(case)
+    if share is None or share < _SOME:
+        return
+    found = [(one, events) for one in case.computed if (events := _again(one)).size]
+    if not found:
+        return
+    first, events = found[0]
+    names = case.run.sql(
+        f"select name, shapes, dtypes, event, module from events where rank = {first.rank} "
+        f"and event in ({', '.join(map(str, events.tolist()))})"
+    ).fetchall()
+    kept = sum(_saved(shapes, dtypes) for _, shapes, dtypes, _, _ in names) / first.steps
+    modules = sorted({module for *_, module in names if module})[:3]
+    ops = ", ".join(sorted({name for name, *_ in names})[:3])
+    inside = f", such as those of {', '.join(modules)}" if modules else ""
+    room = _room(case)
+    yield Claim(
+        cause="recompute",
+        what=f"Backward does {format_share(min(share, 1.0))} of the forward pass again (activation checkpointing).",
+        taken=_taken(case, share),
+        evidence=(
+            Evidence(
+                f"rank {first.rank} runs {events.size / first.steps:,.0f} forward ops a step inside backward nodes "
+                f"({ops}{inside})",
+                events=tuple((first.rank, event) for *_, event, _ in names[:5]),
+                ranks=tuple(one.rank for one, _ in found),
+                steps=first.made.window.number,
+            ),
+            Evidence(f"keeping what these ops read takes at least {format_bytes(round(kept))} more a rank{room}"),
+        ),
+        confidence=0.8,
+        certain_if="a step without checkpointing that fits into memory",
+        fix=(
+            "call layers directly instead of through torch.utils.checkpoint.checkpoint, as many as fit: at least "
+            f"{format_bytes(round(kept))} more a rank for all. Where all do not fit, recompute only what is cheap "
+            "(torch.utils.checkpoint.create_selective_checkpoint_contexts, keeping matrix products and attention), or "
+            "checkpoint every second layer"
+        ),
+        changes=("recompute=off",),
+    )
+
+
+def _share(case: Case) -> float | None:
+    """Of the FLOPs of matrix products that run once and for the forward pass: a third of the model's."""
+    done = [(effort, count) for effort, (count, _) in case.total.work.efforts.items()]
+    again = sum(effort.flops * count for effort, count in done if effort.again)
+    once = sum(effort.flops * count for effort, count in done if not effort.again) / _PASSES
+    return again / once if once else None
+
+
+def _again(one: Computed) -> Codes:
+    """Events of forward ops inside backward."""
+    formulas = one.record.formulas
+    rows = np.flatnonzero(recomputed(one.record))
+    rows = rows[one.made.window.inside.within(formulas.start[rows], formulas.start[rows] + 1) > 0]
+    return formulas.event[rows]
+
+
+def _saved(shapes: str | None, dtypes: str | None) -> int:
+    """Bytes of the largest input: weights are kept anyway, and are mostly the smaller."""
+    try:
+        dims, types = json.loads(shapes or "[]"), json.loads(dtypes or "[]")
+        return max(
+            (prod(dim) * _BYTES[kind] for dim, kind in zip(dims, types, strict=True) if kind in _BYTES and dim),
+            default=0,
+        )
+    except (TypeError, ValueError):
+        return 0
+
+
+def _room(case: Case) -> str:
+    peak = case.run.sql("select max(peak_memory) from timings").fetchall()[0][0]
+    return f"; the most that a rank held so far is {format_bytes(peak)}" if peak else ""
+
+
+def _taken(case: Case, share: float) -> dict[Place, int]:
+    """Of forward's compute what is done again, which stands in backward's."""
+    forward, backward = (case.total.phases.get(name, Counter())["compute"] for name in ("forward", "backward"))
+    again = min(forward * share, backward)
+    whole = case.total.lines["compute"] or 1
+    return {
+        (rank, "compute"): round(lines["compute"] * again / whole)
+        for rank, lines in case.lines.items()
+        if lines["compute"]
+    }
+
+
+RULE: Final = Rule(
+    cause="recompute",
+    about=(
+        "Backward needs results of the forward pass. Activation checkpointing throws them away and computes them again "
+        "when they are needed: memory is saved, and up to a third more is computed. Where memory is left, that time is "
+        "given away."
+    ),
+    find=_find,
+)
