@@ -17,7 +17,7 @@ def sick(name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = F
     def make(folder: Path, is_cured: bool) -> Path:
         return record(cured if is_cured else job, folder)
 
-    return Patient(name, tuple(causes.split()), is_real=True, make=make, is_per_sample=is_per_sample)
+    return Patient(name, tuple(causes.split()), is_real=True, make=make, is_per_sample=is_per_sample, job=job)
 
 
 def linked(name: str, job: Job, sick: tuple[float, float | None], cured: float) -> Patient:
@@ -30,7 +30,7 @@ def linked(name: str, job: Job, sick: tuple[float, float | None], cured: float) 
 
 
 def healthy(name: str, job: Job) -> Patient:
-    return Patient(name, (), is_real=True, make=lambda folder, _: record(job, folder))
+    return Patient(name, (), is_real=True, make=lambda folder, _: record(job, folder), job=job)
 
 
 def train(flags: str, ranks: int = 2) -> Job:

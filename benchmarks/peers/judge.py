@@ -1,7 +1,8 @@
 """What a tool said of a job, held to what is true: the same rules for all tools.
 
 right: the first finding names the cause, or one of the causes; of a late rank, the right one.
-partly: one of the first three findings names the cause, lists it among others, or names the part of the step in which it is.
+partly: one of the first three findings names the cause, lists it among others, or names the part of the step that it
+    is in.
 wrong: there are findings, and none of the first three is of that kind; in a healthy job, any finding.
 nothing: no finding; in a healthy job that is right.
 

@@ -1,6 +1,6 @@
 """Writes docs/explanation/compared.md from benchmarks/peers/results.
 
-python -m benchmarks.peers.render --ours clinic.json     # what `python -m clinic --json` printed; kept in the results
+python -m benchmarks.peers.render --ours clinic.json     # which `python -m clinic --json` printed; it is kept
 python -m benchmarks.peers.render --check                # only tells whether the page is stale
 """
 
@@ -35,15 +35,15 @@ python -m benchmarks.peers.render --ours clinic.json
 ```
 
 This is our choice of jobs and of causes, on a machine without a GPU. Both peers are made for GPUs first: what they say
-of device memory, of copies and, from a profile, of kernels of communication cannot show here. They cost a few
-microseconds per step and need no profile of steps; `lostflops` records one.
+of device memory, of copies and, from a profile, of kernels of communication cannot show here. Neither needs a profile;
+`lostflops` records one of a few steps.
 
 ## How each is used
 
 Each has an environment of its own with the same torch, and its defaults.
 
-- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. The lines of its README for plain PyTorch are added to a copy of
-  the script: `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body of a step. We read
+- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. The lines of its README for plain PyTorch are added to a copy
+  of the script: `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body of a step. We read
   `final_summary.json`: the verdict, then the issues of its sections.
 - `pytscope`: the lines of its README under "Automatic" are added to a copy of the script, an `AutoProfiler` around the
   loop with `warmup=10`, and `distributed=True` where there are several ranks. Then `torchrun`, and `pytscope analyze`,
@@ -60,7 +60,7 @@ The same for all three:
 | | |
 |---|---|
 | right | the first finding names the cause, or one of the causes; of a late rank, the right one |
-| partly | one of the first three findings names the cause, lists it among others, or names the part of the step in which it is |
+| partly | one of the first three findings names the cause, lists it among others, or the part of the step it is in |
 | wrong | there are findings, and none of the first three is of that kind; in a healthy job, any finding |
 | nothing | no finding; in a healthy job that is right |
 
