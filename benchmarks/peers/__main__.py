@@ -14,16 +14,18 @@ import argparse
 import json
 import os
 import platform
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.tools import PEERS, TORCH, Peer, Start, ask, installed
+from benchmarks.peers.tools import PEERS, TORCH, Failed, Peer, Start, ask, installed
 from clinic.patients import Patient
 from clinic.real import REAL
 from clinic.record import JOBS
 
+KINDS = {"pipeline.py": "pipelines", "sharded.py": "FSDP"}
 RESULTS = Path(__file__).with_name("results")
 STEPS = 50
 """traceml-ai wants 20 for a confident diagnosis; pytscope's README leaves out 10."""
@@ -33,13 +35,17 @@ def result(peer: Peer, patient: Patient, programs: Path, folder: Path) -> dict[s
     job = patient.job
     told: dict[str, Any] = {"name": patient.name, "causes": list(patient.causes)}
     if job is None:
-        return told | {"unsupported": "several hosts"}
+        return told | {"left_out": "not run: several hosts"}
     told |= {"script": job.script, "flags": job.flags, "ranks": job.ranks}
     if job.script not in peer.scripts:
-        return told | {"unsupported": {"pipeline.py": "pipelines", "sharded.py": "FSDP"}.get(job.script, job.script)}
+        return told | {"left_out": f"not supported: {KINDS[job.script]}"}
     start = Start(folder / peer.name / patient.name, job.script, (*job.flags.split(), "--steps", str(STEPS)), job.ranks)
-    said = ask(peer, programs, start, JOBS)
-    return told | {"said": [one.to_json() for one in said], "on": datetime.now(UTC).isoformat(timespec="seconds")}
+    told["on"] = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        return told | {"said": [one.to_json() for one in ask(peer, programs, start, JOBS)]}
+    except Failed as error:
+        print(f"{patient.name}: {peer.name}: {error}", file=sys.stderr)
+        return told | {"failed": error.why}
 
 
 def keep(peer: Peer, told: dict[str, Any], results: Path) -> None:
@@ -72,7 +78,7 @@ def main() -> None:
             for peer, programs in peers:
                 told = result(peer, patient, programs.absolute(), folder)
                 keep(peer, told, asked.results)
-                words = told.get("unsupported") or ", ".join(one["words"] for one in told["said"])
+                words = told.get("left_out") or told.get("failed") or ", ".join(one["words"] for one in told["said"])
                 print(f"{patient.name:32}{peer.name:12}{words}", flush=True)
 
 

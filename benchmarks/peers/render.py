@@ -101,8 +101,10 @@ def _theirs(name: str, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Cell]
 def _cell(job: Mapping[str, Any] | None) -> Cell:
     if job is None:
         return NOT_RUN, ""
-    if "unsupported" in job:
-        return "not supported", job["unsupported"]
+    if "left_out" in job:
+        return job["left_out"], ""
+    if "failed" in job:
+        return WRONG, f"failed, {job['failed']}"
     said = [Said.from_json(one) for one in job["said"]]
     found = findings(said)
     shown = [one for one, _ in found[:3]] or said[:1]

@@ -26,6 +26,14 @@ SCRIPTS: Final = {"train.py", "text.py", "by_hand.py"}
 yet support FSDP."""
 
 
+class Failed(Exception):
+    """A program failed, why, and what it printed last."""
+
+    def __init__(self, why: str, printed: str = "") -> None:
+        super().__init__(f"{why}\n{printed}".strip())
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """A script in a folder of its own that the peer may write to, with flags, on so many ranks."""
@@ -38,9 +46,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`run(binaries, start)` runs the job, and returns what the peer said."""
+    """`run(programs, start)` runs the job, and returns what the peer said."""
 
     name: str
+    program: str
     version: str
     scripts: frozenset[str]
     instrument: Callable[[str, str, int], str]
@@ -50,7 +59,7 @@ class Peer:
 def installed(peer: Peer, folder: Path) -> Path:
     """The programs of an environment with torch and the peer; it is made where it is missing."""
     programs = folder / peer.name / "bin"
-    if not programs.exists():
+    if not (programs / peer.program).exists():
         _call([sys.executable, "-m", "venv", str(folder / peer.name)])
         _call([str(programs / "pip"), "install", "-q", TORCH])
         (folder / "constraints.txt").write_text(f"{TORCH}\n")
@@ -112,9 +121,12 @@ def read_pytscope(report: str) -> list[Said]:
 
 
 def _call(words: Sequence[str], folder: Path | None = None) -> str:
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    try:
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Failed("timed out") from None
     if done.returncode:
-        raise RuntimeError(f"{Path(words[0]).name}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
+        raise Failed(f"exit code {done.returncode}", (done.stdout + done.stderr)[-2000:])
     return done.stdout
 
 
@@ -127,12 +139,14 @@ def _free_port() -> int:
 PEERS: Final = (
     Peer(
         "traceml-ai",
+        "traceml",
         "0.5.0",
         frozenset(SCRIPTS | {"sharded.py"}),
         lambda source, holder, _: with_traceml(source, holder),
         _run_traceml,
     ),
     Peer(
+        "pytscope",
         "pytscope",
         "0.2.1",
         frozenset(SCRIPTS),

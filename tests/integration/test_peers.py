@@ -150,7 +150,7 @@ PEER = {
     "steps": 50,
     "jobs": [
         job("slow", "gc", Said("INPUT_BOUND", "SLOW INPUT")),
-        job("piped", "few_microbatches", unsupported="pipelines"),
+        job("piped", "few_microbatches", left_out="not supported: pipelines"),
         job("well", "", Said("COMPUTE_BOUND", "COMPUTE", is_information=True)),
     ],
 }
