@@ -1,0 +1,181 @@
+"""Warm-up, throttling, growing memory, the profiler and recompilation: series of steps with known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.advise.rules.made_loops import Loop, case_of, claims
+
+from lostflops.advise.case import Case
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.rules import compilation, memory_growth, profiler, throttling, warmup
+from lostflops.errors import UnknownCost
+from lostflops.testing import Losses, SyntheticCluster, store
+from memory_run import MemoryRun
+
+MS = 1_000_000
+MIB = 1024 * 1024
+
+
+def timed(rule: Rule, ns: Callable[[int, int], int], steps: int = 40, ranks: int = 2, **more: Any) -> list[Claim]:
+    """What a rule says of steps of so many ns by rank and number; `more` are columns, by rank and number as well."""
+    rows, begin = [], 0
+    for number in range(steps):
+        for rank in range(ranks):
+            whole = ns(rank, number)
+            own = {name: value(rank, number) for name, value in more.items()}
+            marks = {"compiled": False, "profiled": False}
+            phases = {"data": 0, "forward": whole // 2, "backward": whole - whole // 2, "optimizer": 0, "outside": 0}
+            times = {"rank": rank, "attempt": 0, "step": number, "start": begin, "stop": begin + whole}
+            rows.append(times | phases | marks | own)
+        begin += max(ns(rank, number) for rank in range(ranks))
+    run: Any = MemoryRun(timings=rows, ranks=[{"rank": rank} for rank in range(ranks)])
+    with run:
+        return list(rule.find(Case(run)))
+
+
+def steadily(rank: int, number: int) -> int:
+    return 10 * MS + (number * 7919 + rank * 104729) % 97 * MS // 100
+
+
+def test_no_timings() -> None:
+    for rule in (memory_growth.RULE, profiler.RULE):
+        with pytest.raises(UnknownCost, match="lostflops run"):
+            timed(rule, steadily, steps=0)
+
+
+@pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE])
+def test_a_steady_job(rule: Rule) -> None:
+    assert timed(rule, steadily) == []
+
+
+def test_slow_first_steps() -> None:
+    """Steps 1 to 5 take 40 ms, 34 others 10 ms: 150 of 540 ms are lost. The very first is slow in every job."""
+    (found,) = timed(warmup.RULE, lambda rank, number: (500 if number == 0 else 40 if number <= 5 else 10) * MS)
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(150 / 540)
+    assert found.evidence[0].steps == (1, 2, 3, 4, 5)
+    assert timed(warmup.RULE, lambda rank, number: (500 if number == 0 else 20 if number <= 2 else 10) * MS) == []
+
+
+def test_periodic_slow_steps() -> None:
+    """Every 8th step takes 50 ms more between the passes: 4 of 39."""
+
+    def outside(rank: int, number: int) -> int:
+        return 50 * MS if number % 8 == 7 else 0
+
+    (found,) = timed(warmup.RULE, lambda rank, number: 10 * MS + outside(rank, number), outside=outside)
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(250 / (390 + 250))
+    assert found.what.startswith("Every 8 steps one is far slower (between the passes)")
+    assert found.evidence[0].steps == (7, 15, 23, 31, 39)
+
+
+@given(st.sets(st.integers(1, 39), min_size=1, max_size=2))
+@settings(max_examples=10, deadline=None)
+def test_now_and_then_a_slow_step_is_no_period(slow: set[int]) -> None:
+    assert timed(warmup.RULE, lambda rank, number: (60 if number in slow else 10) * MS, ranks=1) == []
+
+
+def test_slow_steps_of_a_trace(tmp_path: Path) -> None:
+    """Without timings: in two of eight steps the host runs Python for 4 ms."""
+    first = SyntheticCluster(ranks=2).first_step
+    cluster = SyntheticCluster(ranks=2, steps=8, losses=Losses(python=4 * MS, steps=(first, first + 1)))
+    with case_of(store(cluster.generate(), tmp_path / "run")) as case:
+        (found,) = claims(case, warmup.RULE)
+        assert found.gain is not None
+        assert found.evidence[0].steps == (first, first + 1)
+        assert sum(ns for (_, line), ns in found.taken.items() if line == "idle.python") == pytest.approx(
+            case.total.lines["idle.python"], rel=0.01
+        )
+        assert sum(found.taken.values()) / case.wall == pytest.approx(found.gain.share, abs=0.02)
+        assert claims(case, throttling.RULE) == []
+
+
+def test_all_ranks_get_slower() -> None:
+    (found,) = timed(throttling.RULE, lambda rank, number: 10 * MS + number * MS // 10, ranks=3)
+    # 39 settled steps from 10.1 to 13.9 ms, of which the first 13 have the median 10.7
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(1 - 10.7 / 12.0)
+    assert found.evidence[0].ranks == (0, 1, 2)
+
+
+def test_one_rank_that_gets_slower_is_not_all() -> None:
+    """All steps take longer, because the others wait in the backward pass."""
+    assert (
+        timed(
+            throttling.RULE,
+            lambda rank, number: 10 * MS + number * MS // 10,
+            ranks=3,
+            forward=lambda rank, number: 5 * MS + (number * MS // 10 if rank == 1 else 0),
+        )
+        == []
+    )
+
+
+def test_a_job_that_others_disturb_for_a_while() -> None:
+    assert timed(throttling.RULE, lambda rank, number: steadily(rank, number) * (2 if 20 < number < 30 else 1)) == []
+
+
+def test_memory_that_grows() -> None:
+    (found,) = timed(memory_growth.RULE, steadily, peak_memory=lambda rank, number: 500 * MIB + number * 2 * MIB)
+    assert found.taken == {}
+    assert found.what == "The process's memory grows by 2.10 MB a step, 2.10 GB in 1,000 steps."
+    assert (found.ranks, found.evidence[0].ranks) == ((), (0, 1))
+    (found,) = timed(memory_growth.RULE, steadily, peak_memory=lambda rank, number: 500 * MIB + number * 2 * MIB * rank)
+    assert found.ranks == (1,)
+
+
+@pytest.mark.parametrize(
+    "peak",
+    [
+        lambda rank, number: 500 * MIB,
+        lambda rank, number: 500 * MIB + min(number, 12) * 20 * MIB,
+        lambda rank, number: 500 * MIB + (0 if number < 20 else 300 * MIB),
+        lambda rank, number: round(500 * MIB + 100 * MIB * (1 - np.exp(-number / 5))),
+        lambda rank, number: 500 * MIB + number * 4096,
+        lambda rank, number: None,
+    ],
+)
+def test_memory_that_settles(peak: Callable[[int, int], int | None]) -> None:
+    assert timed(memory_growth.RULE, steadily, peak_memory=peak) == []
+
+
+@pytest.mark.parametrize(("factor", "is_said"), [(3, True), (1.2, False)])
+def test_profiled_steps(factor: float, is_said: bool) -> None:
+    found = timed(
+        profiler.RULE,
+        lambda rank, number: round(10 * MS * (factor if number >= 30 else 1)),
+        profiled=lambda rank, number: number >= 30,
+    )
+    assert [one.what.startswith("Profiled steps take 3.00 times") for one in found] == [True] * is_said
+
+
+def test_steps_that_compile_again() -> None:
+    """Every tenth compiles for 90 ms; the first two did as well, as they should."""
+
+    def is_compiling(rank: int, number: int) -> bool:
+        return number % 10 == 0 or number == 1
+
+    (found,) = timed(
+        compilation.RULE,
+        lambda rank, number: (100 if is_compiling(rank, number) else 10) * MS,
+        compiled=is_compiling,
+    )
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(3 * 90 / (35 * 10 + 4 * 100))
+    assert found.evidence[0].steps == (10, 20, 30)
+    assert timed(compilation.RULE, steadily, compiled=lambda rank, number: number < 2) == []
+
+
+def test_a_job_with_a_window(tmp_path: Path) -> None:
+    """None of them is seen in a loop that is steady."""
+    with case_of(Loop(more=lambda rank, number: {"peak_memory": 10**9}).write(tmp_path)) as case:
+        for rule in (warmup.RULE, throttling.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE):
+            assert claims(case, rule) == []
