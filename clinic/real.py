@@ -65,7 +65,13 @@ _LATE: Final = (
     sick("thermal", "straggler", train("--slow 1:1:1.025", 3), "--slow 1:1"),
 )
 _UNEVEN: Final = (
-    sick("uneven_batches", "work_imbalance", train("--rank-batch random:2:14", 3), "--rank-batch 8,8,8"),
+    sick(
+        "uneven_batches",
+        "work_imbalance",
+        train("--rank-batch random:2:14", 3),
+        "--rank-batch 8,8,8",
+        is_per_sample=True,
+    ),
     sick("one_rank_more_samples", "work_imbalance", train("--rank-batch 6,6,12", 3), "--rank-batch 8,8,8"),
 )
 _COMMUNICATION: Final = (
@@ -92,8 +98,8 @@ _COMMUNICATION: Final = (
 _HOST: Final = (
     sick("heavy_logging", "host_python", train("--log-every 1 --log-values 20000"), "--log-every 50"),
     sick("checkpoint_each_step", "checkpoint", train("--width 500 --layers 16 --save-every 1"), "--save-every 50"),
-    sick("collects_each_step", "gc", text("--index --collect-every 1"), "--collect-every 0"),
-    sick("collects_each_step_alone", "gc", text("--index --collect-every 1", 1), "--collect-every 0"),
+    sick("collects_each_step", "gc", text("--index --collect-every 1 --batch 32"), "--collect-every 0"),
+    sick("collects_each_step_alone", "gc", text("--index --collect-every 1 --batch 32", 1), "--collect-every 0"),
 )
 _PIPELINES: Final = (
     sick("uneven_stages", "stage_imbalance", pipeline("--layers 3,3,6"), "--layers 4,4,4"),
@@ -105,7 +111,7 @@ _COMPUTE: Final = (
     sick("optimizer_loop", "optimizer", text(f"--optimizer loop {DEEP}", 1), FUSED),
     sick("optimizer_loop_ddp", "optimizer", text(f"--optimizer loop {DEEP}"), FUSED),
     sick("keeps_graphs", "memory_growth", text("--keep-losses tensors", 1), "--keep-losses numbers"),
-    sick("recomputes", "recompute", text("--checkpoint"), "--no-checkpoint"),
+    sick("recomputes", "recompute", text("--checkpoint --layers 8 --vocabulary 100"), "--no-checkpoint"),
     sick("small_batch", "small_batch", train("--layers 10 --width 700 --batch 2"), "--batch 12", is_per_sample=True),
 )
 _TWO: Final = (

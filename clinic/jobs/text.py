@@ -19,12 +19,12 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Lines(Dataset[Tensor]):
-    """Lines of tokens; the whole text is in memory, as lists where `is_object`."""
+    """Lines of tokens, with an index of Python objects where it `is_indexed`."""
 
-    def __init__(self, count: int, length: int, vocabulary: int, is_object: bool) -> None:
+    def __init__(self, count: int, length: int, vocabulary: int, is_indexed: bool) -> None:
         chance = torch.Generator().manual_seed(0)
         self._tokens = torch.randint(vocabulary, (count, length + 1), generator=chance)
-        self.index = [{"line": number, "tags": [str(number)]} for number in range(400_000)] if is_object else []
+        self.index = [{"line": number, "tags": [str(number)]} for number in range(100_000)] if is_indexed else []
 
     def __len__(self) -> int:
         return len(self._tokens)
