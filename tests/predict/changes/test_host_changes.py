@@ -71,6 +71,18 @@ def test_times_as_many_workers():
         data.CHANGE.apply(loading([30, 30]), "2x", FACTS)
 
 
+def test_python_before_a_batch_is_asked_for_stays():
+    tasks = [
+        T("begin", kind=Kind.MARK, step=0),
+        T("log", 50, 0, phase=DATA, step=0, line="idle.python"),
+        T("get", 20, 0, Kind.DATA, step=0, phase=DATA, line="idle.data"),
+        T("work", 10, 0, Kind.KERNEL, step=0),
+        T("end", kind=Kind.MARK, step=0),
+    ]
+    made = graph([L(0, LaneKind.HOST, tasks)], steps=[(0, 0, "begin", "end")])
+    assert replay(data.CHANGE.apply(made, "fixed", FACTS).graph).step_times.tolist() == [60]
+
+
 def test_nothing_is_loaded():
     with pytest.raises(NotApplicable, match="no wait for a batch"):
         data.CHANGE.apply(graph([L(0, LaneKind.HOST, [T("op", 1)])]), "fixed", FACTS)

@@ -12,7 +12,7 @@ from lostflops.graph.tasks import NONE, Flags, Index, Kind, LaneKind, Ns, TaskGr
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.phases import DATA
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.edits.selecting import names_with, on_lanes
+from lostflops.predict.edits.selecting import names_with, on_lanes, on_line
 from lostflops.predict.edits.values import count, times
 
 _FIXED: Final = "fixed"
@@ -42,11 +42,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _loading(graph: TaskGraph) -> Flags:
-    """What the training thread does to get a batch: tasks, and ops inside of the loader."""
-    host = on_lanes(graph, LaneKind.HOST)
-    found: Flags = (
-        host & ((graph.tasks.kind == Kind.DATA) | (graph.tasks.phase == DATA)) & (graph.tasks.kind != Kind.MARK)
-    )
+    """What the training thread does to get a batch: tasks, and ops inside of the loader. Python before it asks for one
+    is the program's own."""
+    host, kind = on_lanes(graph, LaneKind.HOST), graph.tasks.kind
+    inside = (graph.tasks.phase == DATA) & (kind != Kind.MARK) & ~on_line(graph, "idle.python")
+    found: Flags = host & ((kind == Kind.DATA) | inside)
     return found
 
 
