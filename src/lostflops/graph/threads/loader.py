@@ -22,7 +22,7 @@ AHEAD: Final = 2
 _WAITED: Final = 3
 """A wait takes so many times what the quickest one did, which found its batch ready."""
 _SHORTEST_WAIT: Final = 1_000_000
-_LEAST_OF_STEP: Final = 0.05
+_LEAST_OF_STEP: Final = 0.1
 """And so much of the time from one batch to the next: taking a batch that is there may take milliseconds where cores
 are shared."""
 
