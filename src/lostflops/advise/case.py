@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lostflops.advise.computed import Computed, computed
 from lostflops.advise.price import Price, price
+from lostflops.advise.traffic import Traffic, traffic
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
 from lostflops.errors import UnknownCost, UsageError
@@ -89,6 +90,13 @@ class Case:
     @property
     def why_unpriced(self) -> str:
         return self._replayed if isinstance(self._replayed, str) else ""
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """Its communication; raises `UnknownCost` where the run cannot be replayed."""
+        if self.baseline is None:
+            raise UnknownCost(self.why_unpriced)
+        return traffic(self.run, self.baseline.graph, self.baseline.facts)
 
     @property
     def facts(self) -> Facts | None:

@@ -4,17 +4,21 @@ from typing import Final
 
 from lostflops.advise.claim import Rule
 from lostflops.advise.rules import (
+    bucket_size,
     checkpoint,
     compilation,
+    exposed_comm,
     gc,
     host_bound,
     host_python,
     input_pipeline,
     memory_growth,
+    missing_no_sync,
     optimizer,
     precision,
     profiler,
     recompute,
+    small_messages,
     straggler,
     throttling,
     warmup,
@@ -22,17 +26,21 @@ from lostflops.advise.rules import (
 )
 
 RULES: Final[tuple[Rule, ...]] = (
+    bucket_size.RULE,
     checkpoint.RULE,
     compilation.RULE,
+    exposed_comm.RULE,
     gc.RULE,
     host_bound.RULE,
     host_python.RULE,
     input_pipeline.RULE,
     memory_growth.RULE,
+    missing_no_sync.RULE,
     optimizer.RULE,
     precision.RULE,
     profiler.RULE,
     recompute.RULE,
+    small_messages.RULE,
     straggler.RULE,
     throttling.RULE,
     warmup.RULE,

@@ -53,7 +53,9 @@ def batches(record: Record, first: int) -> Batches:
     ready = int((got - asked).min(initial=np.iinfo(np.int64).max))
     apart = float(np.median(np.diff(got))) if got.size > 1 else 0.0
     waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT, _LEAST_OF_STEP * apart)
-    usual = _usual(got, waited)
+    # One slow hand-over more than another tells nothing of how fast workers are.
+    held = got.size > 0 and int((got - asked)[waited].sum()) >= _LEAST_OF_STEP * int(got[-1] - asked[0])
+    usual = _usual(got, waited) if held else None
     if usual is None:
         none = np.empty(0, np.int64)
         return Batches(none, none, none, none, none)

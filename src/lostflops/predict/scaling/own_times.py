@@ -1,8 +1,8 @@
 """Curves of the calls that a replay re-times: what they take with their link to themselves.
 
 Buckets of gradients overlap and slow each other down, so a curve through durations as recorded would know sharing as
-latency. Calls of one size, or of nearly one, cannot tell latency from bandwidth: they are taken as bandwidth, and the
-interval allows for as much latency as networks have.
+latency. Calls of one size, or of nearly one, cannot tell latency from bandwidth: small ones are taken as latency for
+the most part, others as bandwidth, and the interval allows for as much latency as networks have.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, sqrt
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from lostflops.predict.costs.algorithms import FORMS, algorithms_of
@@ -27,6 +27,8 @@ SMALL: Final = 65_536
 MOST_LATENCY: Final = {"gloo": 1e6}
 """Of one message in ns, by backend."""
 _OTHER_LATENCY: Final = 2e4
+_OF_BYTES: Final = 0.25
+"""Of the time of the quickest small message, what goes with bytes."""
 
 Key = tuple[str, str, int, int]
 Samples = dict[int, list[float]]
@@ -61,7 +63,7 @@ class OwnTimes:
         steps = FORMS[OPS[OPS.index(key[0])], algorithm].steps(key[2])
         latency = steps * MOST_LATENCY.get(self.backend or "", _OTHER_LATENCY)
         if max(samples) < NARROW * min(samples):
-            return proportional(samples, latency)
+            return mostly_latency(samples) if max(samples) <= SMALL else proportional(samples, latency)
         pieces = fit(list(samples), list(samples.values())).pieces
         if len(pieces) == 1 and min(samples) > SMALL:
             pieces = (_plausible(pieces[0], latency, sqrt(min(samples) * max(samples))),)
@@ -86,6 +88,25 @@ def _bounded(piece: Piece, latency: float, centre: float) -> Piece:
 def _traded(latency: float, size: float) -> tuple[float, float, float]:
     """The shape of an interval in which latency is traded for bandwidth, so that the time at one size stays."""
     return latency**2, (latency / size) ** 2, -(latency**2) / size
+
+
+def mostly_latency(samples: Samples) -> Curve:
+    """Of small messages of about one size. The quickest bounds what bytes take: a quarter of that is taken for it, and
+    the interval holds both ends. What others take longer is latency too: threads that get their core late.
+
+    >>> (piece,) = mostly_latency({1000: [4e4, 4e4]}).pieces
+    >>> piece.at(1000), piece.beta
+    (40000.0, Constant(value=10.0, low=0.0, high=40.0))
+    """
+    times = sorted(ns for own in samples.values() for ns in own)
+    usual, quick = fmean(times), times[len(times) // 10]
+    size = sum(of * len(own) for of, own in samples.items()) / len(times)
+    most = quick / size
+    rate = _OF_BYTES * most
+    alpha = Constant(usual - rate * size, usual - quick, usual)
+    spread = 1.4826 * median(abs(ns - usual) for ns in times) / usual / sqrt(len(times))
+    shape = _traded((1 - _OF_BYTES) * quick, size)
+    return Curve((Piece(min(samples), max(samples), alpha, Constant(rate, 0.0, most), spread, 2 * spread, shape),))
 
 
 def proportional(samples: Samples, most: float) -> Curve:

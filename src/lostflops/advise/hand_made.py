@@ -1,0 +1,55 @@
+"""Reductions that the program makes itself behind the backward pass: in many small pieces or in few large ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.transfers import Transfers, latencies
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.graph.tasks import Flags
+
+MANY: Final = 8
+"""Reductions of a step from which on they are pieces of a model, and not a few flat buffers."""
+MOSTLY: Final = 0.5
+_SIZES: Final = ("25", "5")
+"""MiB of DDP's buckets: what it takes by itself, and what small models need so that anything overlaps."""
+_BETTER: Final = 0.03
+"""By which the smaller one must gain more to be advised."""
+
+
+def latency_share(case: Case, meetings: Flags) -> float | None:
+    """Which part of these transfers is latency; None where nothing tells."""
+    made = case.traffic
+    if case.facts is None or not meetings.any():
+        return None
+    known = meetings & (made.graph.meetings.size > 0)
+    try:
+        shares = latencies(made.graph, known, Transfers.of(made.graph, case.facts)).share[known]
+    except NotApplicable:
+        return None
+    weight = made.graph.meetings.transfer[known]
+    return float((shares * weight).sum() / max(int(weight.sum()), 1)) if known.any() else None
+
+
+def are_small(case: Case, meetings: Flags) -> bool:
+    """Whether these are many, and latency is most of what they take."""
+    made = case.traffic
+    share = latency_share(case, meetings)
+    return made.a_step(made.of(meetings)) >= MANY and share is not None and share >= MOSTLY
+
+
+class Cure(NamedTuple):
+    bucket: str
+    change: str
+
+
+def best_buckets(case: Case) -> Cure:
+    """DDP's own size, unless a smaller one gains clearly more."""
+    gains = [found.gain if (found := case.price(f"ddp={size}")) is not None else -np.inf for size in _SIZES]
+    size = _SIZES[1] if gains[1] > gains[0] + _BETTER else _SIZES[0]
+    return Cure(size, f"ddp={size}")

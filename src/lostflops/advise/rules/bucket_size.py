@@ -1,0 +1,123 @@
+"""DDP's buckets are too small, so that latency counts, or too large, so that nothing overlaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.hand_made import latency_share
+from lostflops.advise.traffic import sources
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.each_microbatch import repeated_reductions
+from lostflops.predict.edits.rebucket import MIB
+from lostflops.predict.edits.reductions import called
+from lostflops.results import Evidence
+from lostflops.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.traffic import Traffic
+    from lostflops.graph.tasks import Flags
+
+_SIZES: Final = (1.0, 5.0, 25.0, 100.0)
+"""MiB that are asked for; 25 is DDP's own."""
+_USUAL: Final = 25.0
+_NEAR: Final = 0.02
+"""By which another size must gain more than DDP's own to be advised."""
+_SMALLEST: Final = 0.02
+_FEW: Final = 2
+"""Buckets of a step up to which they are large: the last one has nothing left to hide under."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    made = case.traffic
+    reduced = made.in_backward & called(made.graph, "all_reduce")
+    rows = made.of(reduced)
+    if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made):
+        return
+    best = _best(case, made.bytes_a_step(rows))
+    if best is None:
+        return
+    now = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
+    yield _claim(case, made, reduced, best, best * MIB > now)
+
+
+def _repeats(made: Traffic) -> bool:
+    """Where every microbatch reduces, that is the cause, and buckets are judged when it is gone."""
+    try:
+        repeated_reductions(made.graph)
+    except NotApplicable:
+        return False
+    return True
+
+
+def _best(case: Case, whole: int) -> float | None:
+    """The size that gains most, DDP's own where that is about as good."""
+    part = round(whole / 8 / MIB, 2)
+    asked = sorted({*_SIZES, *((part,) if part >= 0.1 else ())})
+    gains: dict[float, float] = {}
+    for size in asked:
+        if size * MIB > 4 * whole and size > _USUAL:
+            continue
+        found = case.price(f"bucket_mb={size:g}")
+        if found is not None:
+            gains[size] = found.gain
+    if not gains or max(gains.values()) <= 0:
+        return None
+    best = max(gains, key=lambda size: gains[size])
+    if gains.get(_USUAL, -1.0) >= gains[best] - _NEAR:
+        best = _USUAL
+    return best
+
+
+def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool) -> Claim:
+    rows = made.of(reduced)
+    count, whole = made.a_step(rows), made.bytes_a_step(rows)
+    each = format_bytes(round(whole / max(count, 1)))
+    latency = latency_share(case, reduced)
+    if larger:
+        what = f"Gradients are reduced in {count:.0f} small buckets of {each} a step, and each pays its latency."
+    elif count <= _FEW:
+        what = f"Gradients are reduced in {count:.0f} large buckets of {each} a step, so that little can overlap."
+    else:
+        what = f"The last of {count:.0f} buckets of {each} comes late, and nothing is left to hide it under."
+    steps = max(len(made.graph.steps), 1)
+    says = "" if latency is None else f"; latency is about {format_share(latency)} of them"
+    return Claim(
+        cause="bucket_size",
+        what=what,
+        taken=made.taken(rows),
+        evidence=(
+            Evidence(
+                f"{count:.3g} reductions a step and rank in the backward pass, {format_bytes(whole)} together; "
+                f"transfers take {format_ns(int(made.took[rows].sum()) // steps)} a step, compute hides "
+                f"{format_share(made.hidden(rows))}{says}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+                sources=sources(case.run, made, rows),
+            ),
+            *_told(case),
+        ),
+        confidence=0.85,
+        certain_if="lostflops tune bucket RUN, and a run with the size that it names",
+        fix=f"DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True)",
+        changes=(f"bucket_mb={size:g}",),
+    )
+
+
+def _told(case: Case) -> Iterator[Evidence]:
+    for one in case.job.get("ddp") or ():
+        if isinstance(one, dict) and (cap := one.get("bucket_cap_bytes")):
+            yield Evidence(f"DDP was given bucket_cap_mb={cap / MIB:.3g}")
+
+
+RULE: Final = Rule(
+    cause="bucket_size",
+    about=(
+        "DDP reduces gradients in buckets while the backward pass goes on. Every bucket pays a latency, so many small "
+        "ones take longer than few; but a bucket can only start when its last gradient is there, so a large one starts "
+        "late, and what is left of it when the pass is over holds the optimizer up."
+    ),
+    find=_find,
+)

@@ -1,0 +1,65 @@
+"""Gradients are reduced in every microbatch of an accumulated step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.traffic import sources
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.each_microbatch import repeated_reductions
+from lostflops.results import Evidence
+from lostflops.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    made = case.traffic
+    try:
+        found = repeated_reductions(made.graph)
+    except NotApplicable:
+        return
+    early = made.of(found.early)
+    passes, calls = found.passes, made.a_step(made.of(made.in_backward))
+    yield Claim(
+        cause="missing_no_sync",
+        what=f"Gradients are reduced in each of the {passes} microbatches of a step; once would do.",
+        taken=made.taken(early),
+        evidence=(
+            Evidence(
+                f"a step has {passes} backward passes and {calls:.3g} reductions, {calls / passes:.3g} of the same "
+                f"sizes in each; {format_bytes(made.bytes_a_step(early))} a step and rank are reduced for nothing",
+                events=made.examples(early),
+                steps=made.steps(early),
+                sources=sources(case.run, made, early),
+            ),
+            *_timed(case),
+        ),
+        confidence=0.95,
+        certain_if="losses of a run with no_sync() are the same, and its steps are shorter by the predicted gain",
+        fix=(
+            "with (contextlib.nullcontext() if is_last else model.no_sync()): model(batch).backward(), with is_last "
+            f"true for the last of {passes} microbatches; FSDP2: model.set_requires_gradient_sync(is_last); "
+            "accelerate: with accelerator.accumulate(model)"
+        ),
+        changes=("no_sync=on",),
+    )
+
+
+def _timed(case: Case) -> Iterator[Evidence]:
+    rows = case.run.sql("select microbatches, count(*) from timings where microbatches > 1 group by all").fetchall()
+    for passes, count in rows:
+        yield Evidence(f"the collector counted {passes} backward passes in {counted(count, 'step')} of all ranks")
+
+
+RULE: Final = Rule(
+    cause="missing_no_sync",
+    about=(
+        "A step adds up the gradients of several microbatches before the optimizer uses them. DDP does not know that "
+        "and averages over all ranks in each backward pass, though only the sum at the end matters. no_sync() tells it."
+    ),
+    find=_find,
+)

@@ -1,0 +1,146 @@
+"""What a run communicates: every call of its steps, what it is for, and what of it nothing hid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import NONE, Flags, Kind, TaskGraph
+from lostflops.ledger.samples import places
+from lostflops.ledger.shares import by_event
+from lostflops.predict.change import Facts, NotApplicable
+from lostflops.predict.edits.by_hand import by_hand
+from lostflops.predict.edits.reductions import reductions
+from lostflops.store.intervals import Intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lostflops.advise.claim import Place
+    from lostflops.store.run import Run
+
+Rows = npt.NDArray[np.int64]
+TRANSFER, WAIT = "comm.transfer", "comm.wait"
+_SHOWN = 3
+_MOST_SOURCES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One row a rank's part in a call. `exposed` is what of its transfer no compute hid, `took` the whole transfer;
+    `waited` what it stood exposed before the last one came. `in_backward` and `by_hand` are meetings that reduce
+    gradients: while the backward pass goes on, as DDP and FSDP do, and behind it, by the program itself."""
+
+    graph: TaskGraph
+    row: Rows
+    rank: Rows
+    meeting: Rows
+    exposed: Rows
+    took: Rows
+    waited: Rows
+    in_backward: Flags
+    by_hand: Flags
+
+    @property
+    def event(self) -> Rows:
+        return self.graph.tasks.event[self.row]
+
+    @property
+    def size(self) -> Rows:
+        return self.graph.meetings.size[self.meeting]
+
+    @property
+    def step(self) -> Rows:
+        return self.graph.tasks.step[self.row].astype(np.int64)
+
+    def of(self, meetings: Flags) -> Flags:
+        """Rows of these meetings."""
+        rows: Flags = meetings[self.meeting]
+        return rows
+
+    def taken(self, rows: Flags, line: str = TRANSFER) -> dict[Place, int]:
+        """What these rows hold of a line, by rank."""
+        ns = self.exposed if line == TRANSFER else self.waited
+        return {
+            (rank, line): total
+            for rank in np.unique(self.rank[rows]).tolist()
+            if (total := int(ns[rows & (self.rank == rank)].sum()))
+        }
+
+    def hidden(self, rows: Flags) -> float:
+        """What part of these transfers compute hid."""
+        return 1 - int(self.exposed[rows].sum()) / max(int(self.took[rows].sum()), 1)
+
+    def a_step(self, rows: Flags) -> float:
+        """How many of them a rank makes in a step."""
+        return int(rows.sum()) / max(len(self.graph.steps), 1)
+
+    def bytes_a_step(self, rows: Flags) -> int:
+        return int(self.size[rows].clip(0).sum()) // max(len(self.graph.steps), 1)
+
+    def examples(self, rows: Flags) -> tuple[tuple[int, int], ...]:
+        """The most exposed of them, as rank and event."""
+        found = np.flatnonzero(rows & (self.event >= 0))
+        found = found[np.argsort(-(self.exposed + self.waited)[found], kind="stable")][:_SHOWN]
+        return tuple(zip(self.rank[found].tolist(), self.event[found].tolist(), strict=True))
+
+    def steps(self, rows: Flags) -> tuple[int, ...]:
+        return tuple(np.unique(self.step[rows]).tolist())
+
+
+_WRAPPED = "select 1 from events where name = 'DistributedDataParallel.forward' limit 1"
+
+
+def traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
+    tasks, measured = graph.tasks, graph.measured
+    row = np.flatnonzero((tasks.kind == Kind.COMM) & (tasks.step >= 0) & (measured.start != NONE))
+    meeting, rank = tasks.meeting[row].astype(np.int64), graph.rank[row].astype(np.int64)
+    ready = np.full(len(graph.meetings), np.iinfo(np.int64).min)
+    np.maximum.at(ready, meeting, measured.start[row])
+    start, stop = measured.start[row], measured.stop[row]
+    begin = np.clip(ready[meeting], start, stop)
+    exposed, waited = np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
+    for one in np.unique(rank).tolist():
+        own = rank == one
+        computing = np.flatnonzero((graph.rank == one) & (tasks.kind == Kind.KERNEL) & (measured.start != NONE))
+        compute = Intervals.of(measured.start[computing], measured.stop[computing])
+        moving = Intervals.of(begin[own], stop[own])
+        exposed[own] = by_event(begin[own], stop[own], moving - compute)
+        waiting = Intervals.of(start[own], begin[own]) - moving - compute
+        waited[own] = by_event(start[own], begin[own], waiting)
+    is_ddp = any(bucket is not None for *_, bucket in facts.parameters) or bool(run.sql(_WRAPPED).fetchall())
+    return Traffic(
+        graph,
+        row,
+        rank,
+        meeting,
+        exposed,
+        stop - begin,
+        waited,
+        _meetings(graph, lambda: reductions(graph)),
+        _meetings(graph, lambda: by_hand(graph, facts) & ~np.bool_(is_ddp)),
+    )
+
+
+def _meetings(graph: TaskGraph, found: Callable[[], Flags]) -> Flags:
+    try:
+        return found()
+    except NotApplicable:
+        return np.zeros(len(graph.meetings), np.bool_)
+
+
+def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
+    """Lines of the program that the training thread was in while these calls ran, the most frequent first."""
+    stacks: Counter[str] = Counter()
+    for rank in np.unique(made.rank[rows]).tolist():
+        events = ", ".join(map(str, made.event[rows & (made.rank == rank)].tolist()))
+        query = (
+            "select stack, count(*) from samples s join collectives c on s.rank = c.rank and s.time >= c.start and "
+            f"s.time < c.stop where s.rank = {rank} and c.event in ({events}) and stack <> '' group by stack"
+        )
+        stacks.update(dict(run.sql(query).fetchall()))
+    return tuple(place for place, _ in places(stacks).most_common(_MOST_SOURCES))

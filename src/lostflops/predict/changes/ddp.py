@@ -1,0 +1,32 @@
+"""What if DDP reduced the gradients that the program reduces itself behind the backward pass?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.edits.by_hand import in_buckets
+from lostflops.predict.edits.rebucket import MIB
+from lostflops.predict.edits.values import number
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    return in_buckets(graph, facts, number(value, "ddp") * MIB)
+
+
+CHANGE: Final = Change(
+    "ddp",
+    "ddp=MB",
+    "gradients that the program reduces itself are reduced in buckets of so many MiB while backward goes on, as DDP "
+    "does",
+    "gradients are reduced when backward() returns: code that changes them before reducing has to move behind it",
+    lambda value: (
+        f"model = DistributedDataParallel(model, bucket_cap_mb={value}, gradient_as_bucket_view=True), and no "
+        "all_reduce of gradients in the loop"
+    ),
+    _apply,
+    ("25",),
+)
