@@ -1,0 +1,104 @@
+"""The pipeline's inherent bubble is large, because few microbatches go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.stages import Stages, is_shaped, stages
+from lostflops.errors import UnknownCost
+from lostflops.ledger.lines import WAIT_LINES
+from lostflops.results import Evidence
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+ABOUT: Final = (
+    "The stages of a pipeline cannot all work before the first microbatch has reached the last of them, nor after the "
+    "last one has left the first. With p equal stages and m microbatches they idle (p - 1) / (m + p - 1) of the time, "
+    "however well everything else is done. More, smaller microbatches of the same batch fill the pipeline better, as "
+    "long as each still fills the device."
+)
+_LARGE: Final = 0.2
+"""Inherent part of the time: four microbatches per stage, which is the usual advice, leave less."""
+_WAITED: Final = 0.5
+"""Of what is inherent that ranks must have waited, so that it is not hidden in another loss."""
+_MOST_TIMES: Final = 8
+
+
+def find(case: Case) -> Iterator[Claim]:
+    found = stages(case)
+    if found is None or found.microbatches is None or found.inherent(found.microbatches) < _LARGE:
+        return
+    if not is_shaped(case):
+        raise UnknownCost(
+            f"{found.microbatches} microbatches leave {format_share(found.inherent(found.microbatches))} of the time "
+            "idle, but the run does not tell how large they are, and so whether they can be split"
+        )
+    inherent = found.inherent(found.microbatches)
+    lost = _waits(case, inherent)
+    if sum(lost.values()) >= _WAITED * inherent * case.wall:
+        yield _claim(case, found, found.microbatches, lost)
+
+
+def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim:
+    more = now
+    while found.inherent(more) > _LARGE and more < _MOST_TIMES * now:
+        more *= 2
+    change = f"microbatches={more}"
+    gain = _gain(case, found, now, more) if case.price(change) is None else None
+    inherent = found.inherent(now)
+    return Claim(
+        cause="few_microbatches",
+        what=(
+            f"{now} microbatches are few for {found.count} stages: {format_share(inherent)} of the pipeline's time is "
+            f"idle by that alone, with {more} it would be {format_share(found.inherent(more))}."
+        ),
+        taken=lost,
+        evidence=(
+            Evidence(
+                f"{found.count} stages, {now} microbatches in a step; ranks wait "
+                f"{format_share(sum(lost.values()) / (case.wall or 1))} of all time for their neighbours.",
+                ranks=tuple(rank for stage in found.ranks for rank in stage),
+                steps=tuple(found.steps.tolist()),
+            ),
+        ),
+        confidence=0.9,
+        certain_if=f"the same batch in {more} microbatches, if a microbatch holds at least {more // now} samples",
+        fix=(
+            f"torch.distributed.pipelining: Schedule1F1B(stage, n_microbatches={more}); Megatron: --micro-batch-size "
+            f"divided by {more // now}. If microbatches cannot be smaller: an interleaved schedule "
+            "(ScheduleInterleaved1F1B; Megatron: --num-virtual-stages-per-pipeline-rank 2)"
+        ),
+        changes=(change,) if gain is None else (),
+        gain=gain,
+    )
+
+
+def _waits(case: Case, inherent: float) -> dict[Place, int]:
+    """Of each rank as much of its waiting as the schedule makes it wait."""
+    lost: dict[Place, int] = {}
+    for rank, lines in case.lines.items():
+        room = inherent * sum(lines.values())
+        for line in reversed(WAIT_LINES):
+            taken = min(lines[line], round(room))
+            lost[rank, line] = taken
+            room -= taken
+    return {place: ns for place, ns in lost.items() if ns}
+
+
+def _gain(case: Case, found: Stages, now: int, more: int) -> Gain:
+    """Where no graph can be laid anew: the time of the longest stage, times the microbatches that pass it and those
+    that fill and drain the pipeline."""
+    longest = float(found.usual.max()) / now
+    before = (now + found.count - 1) * longest
+    after = (more + found.count - 1) * longest * now / more
+    share = min(max((before - after) / max(found.step_ns, before), 0.0), 1.0)
+    why = case.refused.get((f"microbatches={more}",), "")
+    basis = f"the bubble that {more} microbatches of equal stages leave" + (f" ({why})" if why else "")
+    return Gain(share, share / 2, min(share * 1.2, 1.0), basis)
+
+
+RULE: Final = Rule("few_microbatches", ABOUT, find)

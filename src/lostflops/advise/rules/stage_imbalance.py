@@ -1,0 +1,104 @@
+"""Stages of a pipeline take unequal time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.stages import Stages, stages
+from lostflops.ledger.lines import WAIT_LINES
+from lostflops.results import Evidence
+from lostflops.units import counted, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+ABOUT: Final = (
+    "In a pipeline every microbatch passes all stages, so that the longest stage sets the pace and the others wait for "
+    "it in their sends and receives. Stages are uneven where layers cannot be dealt out evenly, and where the first "
+    "has the embedding or the last the output layer and the loss on top of as many layers as the others."
+)
+_LONG: Final = 1.1
+"""Times the mean stage; below it the longest costs less than what transfers and chance do."""
+_CLEARLY: Final = 1.2
+_MOST_OF: Final = 0.8
+"""Of the steps, in which the same stage must be the longest."""
+_CHANGE: Final = "stages=even"
+
+
+def find(case: Case) -> Iterator[Claim]:
+    found = stages(case)
+    if found is None:
+        return
+    usual = found.usual
+    longest = int(usual.argmax())
+    ratio = float(usual[longest] / max(usual.mean(), 1.0))
+    always = float((found.own.argmax(axis=0) == longest).mean())
+    if ratio >= _LONG and always >= _MOST_OF:
+        yield _claim(case, found, longest, ratio)
+
+
+def _claim(case: Case, found: Stages, longest: int, ratio: float) -> Claim:
+    usual, ranks = found.usual, found.ranks[longest]
+    lost = _waits(case, found)
+    times = ", ".join(f"stage {at} {format_ns(round(ns))}" for at, ns in enumerate(usual.tolist()))
+    shortest = int(usual.argmin())
+    is_priced = case.price(_CHANGE) is not None
+    gain = None if is_priced else _gain(found)
+    return Claim(
+        cause="stage_imbalance",
+        what=(
+            f"Stage {longest} of the pipeline takes {ratio:.2f} times the mean stage, and the others wait "
+            f"{format_share(sum(lost.values()) / (case.wall or 1))} of all time for it."
+        ),
+        taken=lost,
+        evidence=(
+            Evidence(
+                f"Time of its own per step: {times}; stage {longest} is the longest in "
+                f"{int((found.own.argmax(axis=0) == longest).sum())} of {counted(found.steps.size, 'step')}.",
+                ranks=ranks,
+                steps=tuple(found.steps.tolist()),
+            ),
+        ),
+        confidence=0.95 if ratio >= _CLEARLY else 0.8,
+        certain_if="the same job with a layer moved: the wait moves with it",
+        fix=(
+            f"move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: other split points "
+            "in pipeline(..., split_spec=...); Megatron: --decoder-last-pipeline-num-layers and "
+            "--decoder-first-pipeline-num-layers, or --account-for-loss-in-pipeline-split"
+        ),
+        changes=(_CHANGE,) if gain is None else (),
+        gain=gain,
+        ranks=ranks,
+    )
+
+
+def _waits(case: Case, found: Stages) -> dict[Place, int]:
+    """Of each rank as much of its waiting as its stage is shorter than the longest."""
+    longer = (found.own.max(axis=0) - found.own).sum(axis=1)
+    lost: dict[Place, int] = {}
+    for ranks, ns in zip(found.ranks, longer.tolist(), strict=True):
+        for rank in ranks:
+            room = ns
+            for line in reversed(WAIT_LINES):
+                taken = min(case.lines[rank][line], round(room))
+                lost[rank, line] = taken
+                room -= taken
+    return {place: ns for place, ns in lost.items() if ns}
+
+
+def _gain(found: Stages) -> Gain | None:
+    """Where no graph tells: all stages as long as the mean in a pipeline that is full, and else as it was."""
+    if found.microbatches is None:
+        return None
+    each = found.usual / found.microbatches
+    uneven = (found.microbatches - 1) * float(each.max()) + float(each.sum())
+    even = (found.microbatches + found.count - 1) * float(each.mean())
+    share = float(np.clip((uneven - even) / max(found.step_ns, uneven), 0.0, 1.0))
+    return Gain(share, share / 2, min(share * 1.25, 1.0), "times of the stages, each microbatch as long as the others")
+
+
+RULE: Final = Rule("stage_imbalance", ABOUT, find)
