@@ -40,7 +40,7 @@ def result(peer: Peer, patient: Patient, programs: Path, folder: Path) -> dict[s
     if job.script not in peer.scripts:
         return told | {"left_out": f"not supported: {KINDS[job.script]}"}
     start = Start(folder / peer.name / patient.name, job.script, (*job.flags.split(), "--steps", str(STEPS)), job.ranks)
-    told["on"] = datetime.now(UTC).isoformat(timespec="seconds")
+    told |= {"on": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
     try:
         return told | {"said": [one.to_json() for one in ask(peer, programs, start, JOBS)]}
     except Failed as error:

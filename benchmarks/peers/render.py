@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.peers.judge import MEANINGS, NOTHING, PARTLY, RIGHT, WRONG, Meaning, Said, findings, judge, late_rank
@@ -112,17 +113,26 @@ def _cell(job: Mapping[str, Any] | None) -> Cell:
 
 
 def _quoted(said: Said) -> str:
-    """With the ranks that it names, where its words do not."""
-    ranks = "" if "Rank" in said.words or not said.ranks else f" (rank {', '.join(map(str, said.ranks))})"
+    """With the late rank that it names, where its words do not."""
+    is_late = said.meaning is not None and "straggler" in said.meaning.names
+    ranks = f" (rank {', '.join(map(str, said.ranks))})" if is_late and said.ranks and "Rank" not in said.words else ""
     return f'"{said.words}"{ranks}'
 
 
 def _machines(told: Mapping[str, Mapping[str, Any]], ours: Mapping[str, Any] | None) -> list[str]:
-    lines = [f"- `{peer}` {one['version']}: {one['machine']}, {one['steps']} steps." for peer, one in told.items()]
+    lines = [
+        f"- `{peer}` {one['version']}: {one['machine']}, {one['steps']} steps{_load(one['jobs'])}."
+        for peer, one in told.items()
+    ]
     if ours:
         versions = ", ".join(f"{name} {number}" for name, number in ours.get("versions", {}).items())
         lines.append(f"- `{OURS}`: {', '.join(filter(None, (ours.get('machine'), versions)))}.")
     return ["## Measured on", "", *lines, ""]
+
+
+def _load(jobs: Sequence[Mapping[str, Any]]) -> str:
+    loads = [job["load"] for job in jobs if "load" in job]
+    return f", load average before a job {median(loads):.1f} (median)" if loads else ""
 
 
 def _summary(jobs: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Cell]]) -> str:

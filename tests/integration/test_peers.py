@@ -149,7 +149,7 @@ PEER = {
     "machine": "x, 2 cores",
     "steps": 50,
     "jobs": [
-        job("slow", "gc", Said("INPUT_BOUND", "SLOW INPUT")),
+        job("slow", "gc", Said("INPUT_BOUND", "SLOW INPUT", (0,)), Said("STRAGGLER", "LATE", (1,))) | {"load": 0.5},
         job("piped", "few_microbatches", left_out="not supported: pipelines"),
         job("well", "", Said("COMPUTE_BOUND", "COMPUTE", is_information=True)),
     ],
@@ -158,7 +158,8 @@ PEER = {
 
 def test_the_page_counts_and_quotes() -> None:
     text = page({"traceml-ai": PEER}, None)
-    assert '| slow | `gc` | not run | wrong: "SLOW INPUT" | not run |' in text
+    assert '| slow | `gc` | not run | wrong: "SLOW INPUT", "LATE" (rank 1) | not run |' in text
+    assert "- `traceml-ai` 1: x, 2 cores, 50 steps, load average before a job 0.5 (median).\n" in text
     assert "| piped | `few_microbatches` | not run | not supported: pipelines | not run |" in text
     assert '| well | healthy | not run | right: "COMPUTE" | not run |' in text
     assert "| `traceml-ai` | 1 | 0 | 0 | 1 | 0 | 1 | 0 |" in text
