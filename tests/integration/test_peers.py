@@ -173,5 +173,13 @@ def test_our_column_comes_from_the_clinic() -> None:
     assert "| `lostflops` | 1 | 0 | 1 | 0 | 0 | 0 | 0 |" in text
 
 
+def test_the_summary_is_over_the_jobs_that_all_were_given() -> None:
+    other = {**PEER, "jobs": [job("slow", "gc"), job("else", "gc", Said("INPUT_BOUND", "SLOW INPUT"))]}
+    text = page({"traceml-ai": PEER, "pytscope": other}, None)
+    assert "| `traceml-ai` | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "| `pytscope` | 1 | 0 | 0 | 0 | 1 | 0 | 0 |" in text
+    assert "| `lostflops` | not run |" in text
+
+
 def test_the_page_is_fresh(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().out
