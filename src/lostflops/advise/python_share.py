@@ -1,6 +1,6 @@
 """What single causes take of Python between ops, and the what-if that prices them.
 
-Saving and garbage collection have rules of their own: what is theirs is not the training loop's.
+Saving, loading and garbage collection have rules of their own: what is theirs is not the training loop's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from lostflops.advise.series import Series, series
 from lostflops.advise.spread import typical
 from lostflops.errors import UnknownCost
 from lostflops.facts.source_code import PROGRAM, code_of, function_of
+from lostflops.graph.tasks import LaneKind
+from lostflops.predict.edits.selecting import on_lanes, on_line
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -22,12 +24,20 @@ if TYPE_CHECKING:
 LINE: Final = "idle.python"
 FEW: Final = 0.03
 """Of a rank's time below which no cause is worth a look."""
+LONG: Final = 1_000_000
+"""A stretch in ns that is too long to be the way from one op to the next."""
 _STAYS: Final = 0.001
 """The least factor that is asked for: some Python always stays."""
 _SAVING: Final = re.compile(
     r"_?(?:legacy_)?save \S*torch/serialization\.py|\S+ \S*torch/distributed/checkpoint/|\S+ (?:\S*/)?safetensors/"
 )
 _NAMED_SO: Final = re.compile(r"(?:save|write|dump|store)\w*(?:checkpoint|ckpt|state|model|weights)", re.IGNORECASE)
+
+
+_LOADING: Final = re.compile(
+    r"(?:.*\.)?(?:__getitem__|__next__|__iter__|\w*collate\w*|(?:next|get|load|read|fetch|make|prepare)_?\w*"
+    r"(?:batch|batches|sample|samples|example|examples))$"
+)
 
 
 def change(part: float) -> str:
@@ -50,6 +60,27 @@ def is_saving(frames: Stack) -> bool:
     return any(
         _SAVING.match(frame) or (code_of(frame) == PROGRAM and _NAMED_SO.search(function_of(frame))) for frame in frames
     )
+
+
+def is_loading(frames: Stack) -> bool:
+    """Whether a stack is inside of making a batch, by what functions of the program are called: where no loader of
+    PyTorch does it, nothing else tells.
+
+    >>> is_loading(("main train.py:3", "Lines.__next__ data.py:9", "split re/__init__.py:3"))
+    True
+    >>> is_loading(("main train.py:3", "get_batch_size train.py:9")), is_loading(("load_model model.py:1",))
+    (False, False)
+    """
+    return any(code_of(frame) == PROGRAM and _LOADING.match(function_of(frame)) for frame in frames)
+
+
+def in_long_stretches(case: Case) -> float:
+    """Part of Python between ops that is in stretches above LONG: what a loop does, and not the dispatch of ops."""
+    if case.baseline is None:
+        return float(case.total.longest.get(LINE, (0, 0, 0))[0] >= LONG)
+    graph = case.baseline.graph
+    python = graph.tasks.duration[on_line(graph, LINE) & on_lanes(graph, LaneKind.HOST)]
+    return float(python[python >= LONG].sum() / max(int(python.sum()), 1))
 
 
 def collecting(case: Case) -> float | None:

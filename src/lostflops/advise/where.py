@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_PLACES: Final = 3
 
+_FOR_PEOPLE: Final = re.compile(r"(?:^|[ /])torch/(?:utils/tensorboard/|_tensor_str\.py)")
+
 Stack = tuple[str, ...]
 """Frames such as `step train.py:12`, the outermost first."""
 
@@ -58,15 +60,20 @@ def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
 
 
 def is_own(frames: Stack) -> bool:
-    """Whether the program itself ran, or what it called of libraries that are not PyTorch.
+    """Whether the program itself ran, or what it called of libraries that are not PyTorch, or to print and log.
 
     >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     True
     >>> is_own(("main train.py:3", "Module.__call__ torch/nn/module.py:9"))
     False
+    >>> is_own(("main train.py:3", "Tensor.__repr__ torch/_tensor.py:5", "_str torch/_tensor_str.py:9"))
+    True
     """
     codes = [code_of(frame) for frame in frames]
-    return PROGRAM in codes and "torch" not in codes[len(codes) - codes[::-1].index(PROGRAM) :]
+    if PROGRAM not in codes:
+        return False
+    below = len(codes) - codes[::-1].index(PROGRAM)
+    return "torch" not in codes[below:] or any(_FOR_PEOPLE.search(frame) for frame in frames[below:])
 
 
 def named(frames: Stack) -> str:

@@ -14,6 +14,7 @@ from shared_data import TRACES, needs_traces
 
 MS = 1_000_000
 LOG = "main train.py:10;log metrics.py:7;dumps json/__init__.py:231"
+READ = "main train.py:3;Lines.__next__ data.py:9;split re/__init__.py:3"
 TORCH = "main train.py:12;Module.__call__ torch/nn/modules/module.py:9"
 SAVE = "main train.py:20;save torch/serialization.py:967;_save torch/serialization.py:1268"
 HERE = (input_pipeline.RULE, host_bound.RULE, host_python.RULE, gc.RULE, checkpoint.RULE)
@@ -38,7 +39,8 @@ def test_what_all_ranks_lose_is_named_and_priced(tmp_path: Path, planted: dict[s
         (found,) = findings(case, *HERE)
         line = {"input_pipeline": "idle.data", "host_python": "idle.python", "host_bound": "idle.host"}[cause]
         assert found.cause == cause
-        assert found.lost_ns == pytest.approx(case.total.lines[line], rel=0.02)
+        lost = case.total.lines[line] + (case.total.lines["idle.python"] if cause == "host_bound" else 0)
+        assert found.lost_ns == pytest.approx(lost, rel=0.02)
         assert found.prediction is not None
         assert found.prediction.gain == pytest.approx(found.lost_share, abs=0.12)
         assert found.evidence[0].events
@@ -76,6 +78,17 @@ def test_the_lines_of_the_loop_are_named(tmp_path: Path) -> None:
 def test_what_pytorch_runs_is_not_the_loops(tmp_path: Path) -> None:
     with case_of(Loop(stacks=(TORCH,) * 4).write(tmp_path)) as case:
         assert findings(case, *HERE) == []
+
+
+def test_batches_made_in_the_loop(tmp_path: Path) -> None:
+    with case_of(
+        Loop(stacks=("main train.py:3;Lines.__next__ data.py:9;split re/__init__.py:3", LOG)).write(tmp_path)
+    ) as case:
+        first, second = findings(case, *HERE)
+        assert {first.cause, second.cause} == {"input_pipeline", "host_python"}
+        assert (first.lost_share, second.lost_share) == (pytest.approx(0.2), pytest.approx(0.2))
+        loading = first if first.cause == "input_pipeline" else second
+        assert "data.py:9: Lines.__next__" in loading.fix
 
 
 def test_saving_is_a_checkpoint_and_not_the_loops(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.python_share import LINE, in_long_stretches
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 
@@ -33,7 +34,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if len(ranks) < len(case.lines) or share * dispatch < _SMALLEST:
         return
     ((typical, kernels),) = case.run.sql(_KERNELS.format(", ".join(map(str, ranks)))).fetchall()
-    taken = spread.taken(case, _LINE, dispatch)
+    taken = spread.taken(case, _LINE, dispatch) | spread.taken(case, LINE, 1 - in_long_stretches(case))
     capped = _capped(case, sum(taken.values()) / case.wall)
     is_short = typical <= _SHORT
     yield Claim(
@@ -61,7 +62,8 @@ def _capped(case: Case, lost: float) -> Gain | None:
     basis = (
         f"what dispatching takes; with {_CHANGE} a replay gains {format_share(found.gain)}, the rest of it elsewhere"
     )
-    return Gain(lost, max(lost - found.doubt, 0.0), min(lost + found.doubt, 1.0), basis)
+    doubt = found.doubt * lost / found.gain
+    return Gain(lost, max(lost - doubt, 0.0), min(lost + doubt, 1.0), basis)
 
 
 def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.python_share import FEW, LINE, change, collecting, is_saving
+from lostflops.advise.python_share import FEW, LINE, LONG, change, collecting, in_long_stretches, is_loading, is_saving
 from lostflops.advise.where import Seen, is_own, seen
-from lostflops.graph.tasks import LaneKind
-from lostflops.predict.edits.selecting import on_lanes, on_line
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 
@@ -20,14 +18,13 @@ if TYPE_CHECKING:
 
 _UNSAMPLED: Final = 0.05
 """Without samples only long stretches tell the program's Python from what every training loop needs."""
-_LONG: Final = 1_000_000
 
 
 def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, LINE)
     if share < FEW:
         return
-    found = seen(case.total, LINE, lambda frames: is_own(frames) and not is_saving(frames))
+    found = seen(case.total, LINE, lambda frames: is_own(frames) and not (is_saving(frames) or is_loading(frames)))
     yield from _sampled(case, share, found) if found is not None else _unsampled(case, share)
 
 
@@ -63,7 +60,7 @@ def _fix(found: Seen) -> str:
 
 
 def _unsampled(case: Case, share: float) -> Iterator[Claim]:
-    part = _long(case)
+    part = in_long_stretches(case)
     if share * part < _UNSAMPLED:
         return
     parts = case.total.parts.get(LINE, Counter())
@@ -75,7 +72,7 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
         evidence=(
             _line(case, share),
             Evidence(
-                f"{format_share(part)} of such time is in stretches of more than {format_ns(_LONG)}, which is no "
+                f"{format_share(part)} of such time is in stretches of more than {format_ns(LONG)}, which is no "
                 f"dispatch of ops; by annotation around it: {named}"
             ),
         ),
@@ -87,15 +84,6 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
         ),
         changes=(change(part),),
     )
-
-
-def _long(case: Case) -> float:
-    """Part of Python in stretches that are too long to be the way from one op to the next."""
-    if case.baseline is None:
-        return float(case.total.longest.get(LINE, (0, 0, 0))[0] >= _LONG)
-    graph = case.baseline.graph
-    python = graph.tasks.duration[on_line(graph, LINE) & on_lanes(graph, LaneKind.HOST)]
-    return float(python[python >= _LONG].sum() / max(int(python.sum()), 1))
 
 
 def _line(case: Case, share: float) -> Evidence:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.python_share import FEW, LINE, change, is_loading
 from lostflops.advise.where import Seen, seen
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -28,11 +29,12 @@ _LOADERS: Final = "select distinct name from events where kind in ('op', 'annota
 def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, _LINE)
     if share < _SMALLEST:
+        yield from _without_loader(case)
         return
     found = case.run.sql(_LOADERS.format(start="enumerate(DataLoader)#")).fetchall()
     has_workers = any(_WORKERS in name for (name,) in found)
     where = seen(case.total, _LINE, lambda _: True)
-    change = _change(case, has_workers)
+    value = _change(case, has_workers)
     yield Claim(
         cause="input_pipeline",
         what=f"Ranks wait for the next batch for {format_share(share)} of their time.",
@@ -40,8 +42,38 @@ def _find(case: Case) -> Iterator[Claim]:
         evidence=tuple(_evidence(case, where, has_workers)),
         confidence=0.95,
         certain_if="the same job on one cached batch, repeated, runs faster by the predicted gain",
-        fix=_fix(change, where, has_workers),
-        changes=(f"data={change}",),
+        fix=_fix(value, where, has_workers),
+        changes=(f"data={value}",),
+    )
+
+
+def _without_loader(case: Case) -> Iterator[Claim]:
+    """Batches that the training thread makes in Python of the program's own."""
+    found = seen(case.total, LINE, is_loading)
+    if found is None or found.share * spread.share(case, LINE) < FEW:
+        return
+    place, _ = found.places[0]
+    part = format_share(found.share * spread.share(case, LINE))
+    yield Claim(
+        cause="input_pipeline",
+        what=f"Ranks make their batches in the training loop itself for {part} of their time, most at {place}.",
+        taken=spread.taken(case, LINE, found.share),
+        evidence=(
+            Evidence(
+                f"{format_share(found.share)} of the time between ops is in functions that make batches, by "
+                f"{found.samples:,} of {found.of:,} stack samples",
+                ranks=tuple(case.lines),
+                steps=tuple(sorted(case.total.steps)),
+                sources=found.sources,
+            ),
+        ),
+        confidence=0.8,
+        certain_if="the same job on one batch, repeated, runs faster by the predicted gain",
+        fix=(
+            f"make batches ahead and elsewhere: put what {place} does into a Dataset and read it with "
+            "DataLoader(dataset, num_workers=2, prefetch_factor=2, persistent_workers=True)"
+        ),
+        changes=(change(found.share),),
     )
 
 
@@ -82,15 +114,15 @@ def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evi
         )
 
 
-def _fix(change: str, where: Seen | None, has_workers: bool) -> str:
+def _fix(value: str, where: Seen | None, has_workers: bool) -> str:
     more = "prefetch_factor=2, persistent_workers=True, pin_memory=True)"
     if has_workers:
-        times = f"{change[:-1]} times as many as now" if change.endswith("x") else "more than now"
+        times = f"{value[:-1]} times as many as now" if value.endswith("x") else "more than now"
         return (
             f"DataLoader(..., num_workers=<{times}>, {more}, with a core for each worker; where there are none left, "
             "prepare the data ahead of training or make what workers do for a sample cheaper"
         )
-    workers = change if change.isdecimal() else "8"
+    workers = value if value.isdecimal() else "8"
     place = f" {where.places[0][0]} then runs in workers." if where is not None and where.places else ""
     return f"DataLoader(..., num_workers={workers}, {more}, with a core for each worker.{place}"
 
