@@ -48,7 +48,7 @@ def pipeline(flags: str, ranks: int = 3) -> Job:
 DDP: Final = "--reduce ddp"
 FUSED: Final = "--optimizer fused"
 TINY: Final = "--layers 12 --width 256 --heads 16 --bucket-mb 0.01"
-EVEN: Final = "--layers 5,5,5,5"
+EVEN: Final = "--layers 2,2,2,2"
 ENOUGH: Final = "--microbatches 12"
 DEEP: Final = "--layers 24 --batch 4 --length 16"
 OVERLAPPED: Final = "--layers 12 --width 280 --bucket-mb 1"
@@ -80,7 +80,7 @@ _COMMUNICATION: Final = (
     sick(
         "reduced_by_hand_each",
         "small_messages",
-        Job("by_hand.py", "--reduce each --layers 12 --width 256 --heads 16"),
+        Job("by_hand.py", "--reduce each --layers 12 --width 256 --heads 8"),
         DDP,
     ),
     sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", "--reduce flat --layers 12 --width 1200"), DDP),
@@ -96,20 +96,20 @@ _COMMUNICATION: Final = (
     sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
 )
 _HOST: Final = (
-    sick("heavy_logging", "host_python", train("--log-every 1 --log-values 20000"), "--log-every 50"),
+    sick("heavy_logging", "host_python", train("--log-every 1 --log-values 12000"), "--log-every 50"),
     sick("checkpoint_each_step", "checkpoint", train("--width 500 --layers 16 --save-every 1"), "--save-every 50"),
     sick("collects_each_step", "gc", text("--index --collect-every 1 --batch 32"), "--collect-every 0"),
     sick("collects_each_step_alone", "gc", text("--index --collect-every 1 --batch 32", 1), "--collect-every 0"),
 )
 _PIPELINES: Final = (
-    sick("uneven_stages", "stage_imbalance", pipeline("--layers 3,3,6"), "--layers 4,4,4"),
-    sick("uneven_stages_gpipe", "stage_imbalance", pipeline("--layers 7,4,4,5 --schedule gpipe", 4), EVEN),
+    sick("uneven_stages", "stage_imbalance", pipeline("--layers 1,2,3"), "--layers 2,2,2"),
+    sick("uneven_stages_gpipe", "stage_imbalance", pipeline("--layers 3,2,1,2 --schedule gpipe", 4), EVEN),
     sick("too_few_microbatches", "few_microbatches", pipeline("--microbatches 3"), ENOUGH),
     sick("two_microbatches_gpipe", "few_microbatches", pipeline("--microbatches 2 --schedule gpipe"), ENOUGH),
 )
 _COMPUTE: Final = (
     sick("optimizer_loop", "optimizer", text(f"--optimizer loop {DEEP}", 1), FUSED),
-    sick("optimizer_loop_ddp", "optimizer", text(f"--optimizer loop {DEEP}"), FUSED),
+    sick("optimizer_loop_ddp", "optimizer", train("--optimizer loop --width 256 --heads 32"), FUSED),
     sick("keeps_graphs", "memory_growth", text("--keep-losses tensors", 1), "--keep-losses numbers"),
     sick("recomputes", "recompute", text("--checkpoint --layers 8 --vocabulary 100"), "--no-checkpoint"),
     sick("small_batch", "small_batch", train("--layers 10 --width 700 --batch 2"), "--batch 12", is_per_sample=True),
@@ -146,7 +146,7 @@ _HEALTHY: Final = (
     healthy("healthy_ddp_4", train("--layers 16 --width 500", 4)),
     healthy("healthy_loader", train("--workers 2 --read-ms 5")),
     healthy("healthy_sharded", Job("sharded.py")),
-    healthy("healthy_pipeline", pipeline("--microbatches 24 --batch 48 --layer-ms 0.15")),
+    healthy("healthy_pipeline", pipeline("--microbatches 24 --batch 48 --layer-ms 0.3")),
     healthy("healthy_accumulation", train("--layers 10 --width 400 --batch 2 --accumulate 4 --no-sync")),
     healthy("healthy_jitter", train("--jitter 0.08", 3)),
 )

@@ -1,6 +1,6 @@
 """Pipeline parallelism: one stage per rank.
 
-torchrun --nproc-per-node 3 pipeline.py --layers 4,4,4 --microbatches 12
+torchrun --nproc-per-node 3 pipeline.py --layers 2,2,2 --microbatches 12
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def distance(output: Tensor, target: Tensor) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=34)
-    parser.add_argument("--layers", default="4,4,4", help="of each stage")
-    parser.add_argument("--layer-ms", type=float, default=0.25, help="of a sample")
+    parser.add_argument("--layers", default="2,2,2", help="of each stage")
+    parser.add_argument("--layer-ms", type=float, default=0.5, help="of a sample")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--microbatches", type=int, default=12)

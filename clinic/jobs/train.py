@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from network import Network
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -67,12 +67,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--read-ms", type=float, default=0.2, help="of a picture")
     parser.add_argument("--far-disk", help="RANK:MS, whose pictures take that long")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--optimizer", choices=("sgd", "loop", "fused"), default="sgd", help="loop and fused are AdamW")
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--no-sync", action="store_true")
     parser.add_argument("--preview", help="RANK:COUNT, who renders so many samples as text at each step")
     parser.add_argument("--log-every", type=int, default=0)
-    parser.add_argument("--log-values", type=int, default=20_000)
+    parser.add_argument("--log-values", type=int, default=12_000)
     parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--metrics", type=int, default=0, help="how many are averaged over ranks")
     parser.add_argument("--metrics-every", type=int, default=1)
@@ -96,6 +97,12 @@ def loader(asked: argparse.Namespace) -> DataLoader[Tensor]:
     return DataLoader(pictures, batch_sampler=Batches(sizes, count), num_workers=asked.workers)
 
 
+def optimizer_of(model: nn.Module, kind: str) -> torch.optim.Optimizer:
+    if kind == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=1e-6)
+    return torch.optim.AdamW(model.parameters(), lr=1e-6, foreach=False, fused=kind == "fused")
+
+
 class Training:
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self._asked, self._folder, self._rank = asked, folder, dist.get_rank()
@@ -109,7 +116,7 @@ class Training:
         self._usual = [block.seconds for block in self._network]
         self._chance = random.Random(self._rank)
         self.model = DistributedDataParallel(self._network, bucket_cap_mb=asked.bucket_mb, gradient_as_bucket_view=True)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-6)
+        self.optimizer = optimizer_of(self.model, asked.optimizer)
 
     def step(self, number: int, batches: list[Tensor]) -> None:
         self._network.slow_down(self._aging)
