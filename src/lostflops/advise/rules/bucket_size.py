@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.hand_made import latency_share
 from lostflops.advise.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
 from lostflops.predict.edits.rebucket import MIB
 from lostflops.predict.edits.reductions import called
+from lostflops.predict.scaling.own_times import NARROW
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 
@@ -26,6 +27,7 @@ _USUAL: Final = 25.0
 _NEAR: Final = 0.02
 """By which another size must gain more than DDP's own to be advised."""
 _SMALLEST: Final = 0.02
+_MANY: Final = 16
 _FEW: Final = 2
 """Buckets of a step up to which they are large: the last one has nothing left to hide under."""
 
@@ -102,8 +104,22 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
         confidence=0.85,
         certain_if="lostflops tune bucket RUN, and a run with the size that it names",
         fix=f"DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True)",
-        changes=(f"bucket_mb={size:g}",),
+        **_price(case, made, rows, size, is_sure=not larger),
     )
+
+
+def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
+    """The what-if; but many small buckets of one size do not tell what a large one takes, and its interval holds no
+    news. Then what it gains lies between nothing, which is to leave buckets alone, and what perfect overlap gains."""
+    change = f"bucket_mb={size:g}"
+    found, bound = case.price(change), case.price("overlap=perfect")
+    sizes = made.size[rows]
+    is_many = made.a_step(rows) >= _MANY and sizes.max() < min(NARROW * sizes.min(), _USUAL * MIB / NARROW)
+    if is_sure or found is None or bound is None or not is_many or found.gain > found.doubt:
+        return {"changes": (change,)}
+    high = max(found.gain, bound.gain)
+    basis = f"replaying the run with {change}, and at most what overlap=perfect gains: one size tells no latency"
+    return {"gain": Gain(found.gain, 0.0, high, basis)}
 
 
 def _told(case: Case) -> Iterator[Evidence]:

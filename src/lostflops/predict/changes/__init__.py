@@ -7,6 +7,7 @@ from typing import Final
 from lostflops.predict.change import Change
 from lostflops.predict.changes import (
     accumulate,
+    blocking,
     bucket_mb,
     comm_streams,
     compression,
@@ -50,6 +51,7 @@ _COMPUTE: Final[tuple[Change, ...]] = (
 )
 _COMMUNICATION: Final[tuple[Change, ...]] = (
     bucket_mb.CHANGE,
+    blocking.CHANGE,
     first_bucket_mb.CHANGE,
     comm_streams.CHANGE,
     ddp.CHANGE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.edits.each_microbatch import last_only, repeated_reductions
+from lostflops.predict.edits.each_microbatch import repeated_reductions
+from lostflops.predict.edits.fewer_collectives import without_calls
 from lostflops.predict.edits.sound import sound
 from lostflops.predict.edits.values import one_of
 
@@ -17,7 +18,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     one_of(value, ("on",), "no_sync")
     found = repeated_reductions(graph)
-    changed = sound(last_only(graph, found.early), "tasks would come to wait for each other")
+    changed = sound(without_calls(graph, found.early), "tasks would come to wait for each other")
     note = f"Of {found.passes} microbatches of a step the last one reduces gradients; copies into buckets stay."
     return Edited(changed, 0.1, (note,), {"reducing_passes": found.passes})
 

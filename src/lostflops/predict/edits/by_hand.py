@@ -16,14 +16,13 @@ from lostflops.graph.editing import dropped, retimed
 from lostflops.graph.tasks import NONE, Because, Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, OTHER
 from lostflops.predict.change import Edited, Facts, NotApplicable
-from lostflops.predict.edits.likely_latency import merged_times
 from lostflops.predict.edits.more_collectives import Extra, before_on_lane, with_collectives
 from lostflops.predict.edits.ready import Held, between
 from lostflops.predict.edits.rebucket import cut, cut_anywhere, gradients_of
-from lostflops.predict.edits.reductions import called, members, rounds
+from lostflops.predict.edits.reductions import called, calls, members, rounds
 from lostflops.predict.edits.selecting import launchers
 from lostflops.predict.edits.sound import sound
-from lostflops.predict.edits.transfers import apart
+from lostflops.predict.edits.transfers import Transfers, apart
 
 Rows = npt.NDArray[np.int64]
 SMALL: Final = 65_536
@@ -98,7 +97,7 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
     found = rounds(graph, chosen)
     if not found:
         raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
-    asker, users = launchers(graph), _users(graph)
+    asker, users, transfers = launchers(graph), _users(graph), Transfers.of(graph, facts)
     extras: list[Extra] = []
     low, high = list[float](), list[float]()
     duration, gap = graph.tasks.duration.copy(), graph.tasks.gap.copy()
@@ -108,14 +107,14 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
         gradients = gradients_of(facts, whole)
         ends = cut(gradients, size, size) if gradients.size else cut_anywhere(whole, size, size)
         sizes = np.diff(ends, prepend=0)
-        times = merged_times(graph, facts, one.meetings, sizes)
-        low += times.low.tolist()
-        high += times.high.tolist()
+        times = _times(graph, transfers, one.meetings, sizes)
+        low += times[1].tolist()
+        high += times[2].tolist()
         places = [_place(graph, own, asker, users) for own in one.tasks]
         for place in places:
             duration[place.calling] = gap[place.calling] = 0
         ready = np.stack([_ready(graph, place, one.step, ends / whole) for place in places])
-        for at, (of, ns) in enumerate(zip(sizes.tolist(), times.ns.tolist(), strict=True)):
+        for at, (of, ns) in enumerate(zip(sizes.tolist(), times[0].tolist(), strict=True)):
             like = one.tasks[:, 0]
             extras.append(
                 Extra(
@@ -137,11 +136,23 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
     before, after = float(np.mean([one.meetings.size for one in found])), len(extras) / len(found)
     notes = (
         f"{before:.3g} reductions a step behind the backward pass become {after:.3g} under it.",
-        times.note,
+        transfers.note,
         "What the host does between the first reduction and the last is gone with them.",
     )
     extra = {"reductions_before": before, "reductions": after}
     return Edited(changed, _DOUBT, notes, extra, off=_off(changed, low, high))
+
+
+def _times(graph: TaskGraph, transfers: Transfers, meetings: Rows, sizes: Rows) -> npt.NDArray[np.float64]:
+    """Of messages of these sizes in the place of recorded ones, at their level: likely, the least and the most."""
+    chosen = np.zeros(len(graph.meetings), np.bool_)
+    chosen[meetings] = True
+    _, kinds, which = calls(graph, chosen)
+    known = float(np.array([transfers.ns(*kind) for kind in kinds])[which].sum())
+    level = float(graph.meetings.transfer[meetings].sum()) / max(known, 1.0)
+    kind = kinds[0]
+    told = [transfers.time(kind.op, size, kind.ranks, kind.hosts) for size in sizes.tolist()]
+    return level * np.array([[one.ns for one in told], [one.low for one in told], [one.high for one in told]])
 
 
 def _off(changed: TaskGraph, low: list[float], high: list[float]) -> float:

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.editing import dropped, retimed
-from lostflops.graph.tasks import NONE, Because, Flags, Kind, TaskGraph
+from lostflops.graph.tasks import Flags, Kind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.reductions import members, reductions
@@ -84,19 +83,3 @@ def _passes(graph: TaskGraph, computes: Flags, lane: int, step: int) -> Rows:
     _, first = np.unique(since[back], return_index=True)
     begins: Rows = rows[back][first]
     return begins
-
-
-def last_only(graph: TaskGraph, early: Flags) -> TaskGraph:
-    """Without these reductions: nobody enqueues them, nobody waits for them."""
-    rows = members(graph, early)
-    gone = np.zeros(len(graph.tasks), np.bool_)
-    gone[rows] = True
-    edges, tasks = graph.edges, graph.tasks
-    calls = np.unique(edges.src[gone[edges.dst] & np.isin(edges.because, (Because.LAUNCH, Because.THREAD))])
-    calls = calls[np.isin(tasks.kind[calls], (Kind.HOST, Kind.LAUNCH))]
-    duration = tasks.duration.copy()
-    duration[calls] = 0
-    ends = np.concatenate((graph.steps.first, graph.steps.last))
-    if gone[ends[ends != NONE]].any():
-        raise NotApplicable("a step begins or ends with a reduction")
-    return dropped(retimed(graph, duration=duration), rows)

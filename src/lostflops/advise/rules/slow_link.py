@@ -1,0 +1,141 @@
+"""The network between hosts bounds the step, although communication overlaps as well as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Rule
+from lostflops.facts.bandwidth import bus_factor
+from lostflops.graph.tasks import Kind
+from lostflops.ledger.phases import BACKWARD
+from lostflops.predict.edits.selecting import between_ranks
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.traffic import Traffic
+    from lostflops.graph.tasks import Flags
+
+_SMALLEST: Final = 0.05
+"""Of all time, that exposed transfers between hosts must take to be looked at."""
+_HIDES: Final = 0.8
+"""Of the compute that could hide them, from which on no order of work can hide transfers."""
+_APART: Final = 0.5
+"""Bandwidth of a group, of what others of its shape have, below which its link is the slow one."""
+_TRIED: Final = ("2x", "4x", "10x", "20x")
+_NEAR: Final = 0.02
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    made = case.traffic
+    told = made.graph.meetings
+    across = (told.hosts > 1) & ~between_ranks(made.graph) & ~made.by_hand
+    rows = made.of(across & (told.size > 0))
+    if not rows.any() or int(made.exposed[rows].sum()) < _SMALLEST * case.wall:
+        return
+    slow = _slow_groups(made, rows)
+    compute = _compute(made, backward=bool(made.of(made.in_backward & across).any()))
+    took = _took(made, rows)
+    if not slow and took < _HIDES * compute:
+        return
+    chosen = rows & np.isin(told.group[made.meeting], slow) if slow else rows
+    factor = _factor(case)
+    yield Claim(
+        cause="slow_link",
+        what=_what(made, slow),
+        taken=made.taken(chosen),
+        evidence=tuple(_evidence(made, chosen, slow, (took, compute))),
+        confidence=0.85 if slow else 0.8,
+        certain_if="lostflops calibrate on the same hosts: it measures each link by itself, with the job not running",
+        fix=(
+            "Find what the link should carry (ethtool, ibstat; iperf3 or nccl-tests between the hosts) and what the "
+            "job uses: NCCL_DEBUG=INFO names the interface, NCCL_SOCKET_IFNAME / NCCL_IB_HCA (gloo: "
+            "GLOO_SOCKET_IFNAME) set it. Until then send less: model.register_comm_hook(None, "
+            "default_hooks.bf16_compress_hook), or no_sync() over more microbatches"
+        ),
+        changes=(f"network.bandwidth={factor}",),
+        ranks=tuple(np.unique(made.rank[chosen]).tolist()) if slow else (),
+    )
+
+
+def _took(made: Traffic, rows: Flags) -> int:
+    """Of a rank and step."""
+    return int(made.took[rows].sum()) // max(len(made.graph.steps), 1)
+
+
+def _compute(made: Traffic, *, backward: bool) -> int:
+    """What could hide transfers in a step: the backward pass where gradients are reduced, else all compute."""
+    tasks = made.graph.tasks
+    own = (tasks.kind == Kind.KERNEL) & (tasks.step >= 0)
+    if backward:
+        own &= tasks.phase == BACKWARD
+    return int(tasks.duration[own].sum()) // max(len(made.graph.steps), 1)
+
+
+def _rate(made: Traffic, rows: Flags) -> float:
+    """Bytes per ns that cross a link, of the middle call."""
+    told, meeting = made.graph.meetings, made.meeting[rows]
+    words = made.graph.words
+    factors = [bus_factor(words[told.op[one]], int(told.ranks[one])) or 1.0 for one in meeting.tolist()]
+    return float(np.median(made.size[rows] * np.array(factors) / np.maximum(made.took[rows], 1)))
+
+
+def _slow_groups(made: Traffic, rows: Flags) -> list[int]:
+    """Groups that are far slower than others with as many ranks and hosts."""
+    told = made.graph.meetings
+    group = told.group[made.meeting]
+    rates: dict[tuple[int, int], dict[int, float]] = {}
+    for one in np.unique(group[rows]).tolist():
+        own = rows & (group == one)
+        first = int(made.meeting[np.flatnonzero(own)[0]])
+        rates.setdefault((int(told.ranks[first]), int(told.hosts[first])), {})[one] = _rate(made, own)
+    found = []
+    for own_rates in rates.values():
+        usual = float(np.median(list(own_rates.values())))
+        found += [one for one, rate in own_rates.items() if len(own_rates) > 2 and rate < _APART * usual]
+    return found
+
+
+def _factor(case: Case) -> str:
+    """The smallest that gains about what the largest does."""
+    gains = [found.gain if (found := case.price(f"network.bandwidth={one}")) is not None else 0.0 for one in _TRIED]
+    return next(one for one, gain in zip(_TRIED, gains, strict=True) if gain >= max(gains) - _NEAR)
+
+
+def _what(made: Traffic, slow: list[int]) -> str:
+    if slow:
+        names = ", ".join(made.graph.words[one] for one in slow[:3])
+        return f"Transfers of some ranks run far below those of others: group {names}."
+    return "The network between hosts bounds the step: it moves less than compute could hide."
+
+
+def _evidence(made: Traffic, rows: Flags, slow: list[int], times: tuple[int, int]) -> Iterator[Evidence]:
+    took, compute = times
+    yield Evidence(
+        f"transfers between hosts take {format_ns(took)} a step and rank at {_rate(made, rows):.3g} GB/s (busbw, "
+        f"median), and compute that could hide them {format_ns(compute)}; it hides {format_share(made.hidden(rows))}",
+        events=made.examples(rows),
+        steps=made.steps(rows),
+    )
+    told = made.graph.meetings
+    inside = made.of((told.hosts == 1) & (told.ranks > 1) & (told.size > 0))
+    if inside.any():
+        yield Evidence(f"inside hosts collectives of this run reach {_rate(made, inside):.3g} GB/s")
+    if slow:
+        others = made.of((told.hosts > 1) & (told.size > 0) & ~np.isin(told.group, slow))
+        yield Evidence(f"other groups between hosts reach {_rate(made, others):.3g} GB/s")
+
+
+RULE: Final = Rule(
+    cause="slow_link",
+    about=(
+        "Gradients and activations travel between hosts over a network. Where it moves them slower than the job "
+        "computes, steps last as long as the network needs, however well the two overlap. Often one adapter runs at a "
+        "lower rate, or traffic takes the wrong interface."
+    ),
+    find=_find,
+)

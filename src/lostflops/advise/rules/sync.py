@@ -1,0 +1,131 @@
+"""The host blocks for a value: for one of the device, or for a small collective that it reads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise import spread
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.traffic import TRANSFER, WAIT, sources
+from lostflops.advise.where import seen
+from lostflops.graph.tasks import LaneKind
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.small_calls import small_calls
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LINE: Final = "idle.sync"
+_SMALLEST: Final = 0.02
+_NAMED: Final = 3
+_SURE: Final = 0.9
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    if spread.share(case, _LINE) >= _SMALLEST:
+        yield _device(case)
+    if case.baseline is not None:
+        yield from _small_collectives(case)
+
+
+def _device(case: Case) -> Claim:
+    parts = dict(case.total.parts.get(_LINE, {}))
+    ranked = sorted(parts.items(), key=lambda part: -part[1])[:_NAMED]
+    whole = sum(parts.values()) or 1
+    blockers = ", ".join(f"{name} {format_share(ns / whole)}" for name, ns in ranked)
+    where = seen(case.total, _LINE, lambda _: True)
+    lines = where.sources if where is not None else _recorded(case)
+    rank, event = case.total.blocker
+    ns = case.total.longest.get(_LINE, (0, -1, -1))[0]
+    place = f" at {lines[0]}" if lines else ""
+    return Claim(
+        cause="sync",
+        what=f"The host waits for the device in every step{place}, and the device then waits for new work.",
+        taken=spread.taken(case, _LINE),
+        evidence=(
+            Evidence(
+                f"the device is idle for {format_share(spread.share(case, _LINE))} of the time behind calls that "
+                "block, the "
+                f"longest time for {format_ns(ns)}" + (f": {blockers}" if blockers else ""),
+                events=((rank, event),) if event >= 0 else (),
+                ranks=tuple(case.lines),
+                steps=tuple(sorted(case.total.steps)),
+                sources=lines,
+            ),
+        ),
+        confidence=_SURE,
+        certain_if="with the reads moved out of the loop the gaps behind them are gone",
+        fix=(
+            f"Read values every n steps only{place}: keep losses and metrics on the device (total += loss.detach()), "
+            "and call .item(), .cpu(), print(tensor), torch.cuda.synchronize() when they are logged; copies with "
+            "pin_memory=True and non_blocking=True"
+        ),
+        changes=("sync=removed",),
+    )
+
+
+def _recorded(case: Case) -> tuple[str, ...]:
+    """Source lines that the trace itself has of the call that blocked longest."""
+    rank, event = case.total.blocker
+    rows = case.run.sql(
+        f"select distinct source from events where rank = {rank} and event = {event} and source is not null"
+    ).fetchall()
+    return tuple(source for (source,) in rows)
+
+
+def _small_collectives(case: Case) -> Iterator[Claim]:
+    made = case.traffic
+    assert case.facts is not None
+    if (made.graph.lanes.kind == LaneKind.STREAM).any():
+        return
+    try:
+        rows = made.of(small_calls(made.graph, case.facts))
+    except NotApplicable:
+        return
+    held = int((made.exposed + made.waited)[rows].sum())
+    if held < _SMALLEST * case.wall:
+        return
+    lines = sources(case.run, made, rows)
+    calls, place = made.a_step(rows), f" at {lines[0]}" if lines else ""
+    barriers = made.a_step(rows & (made.size < 0))
+    yield Claim(
+        cause="sync",
+        what=f"Ranks meet for {calls:.3g} small collectives a step{place}, and wait for each result at once.",
+        taken={**made.taken(rows, TRANSFER), **made.taken(rows, WAIT)},
+        evidence=(
+            Evidence(
+                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes a step and rank"
+                + (f", {barriers:.3g} of them without a size, such as barriers," if barriers else "")
+                + f" hold the training thread up for {format_ns(held // max(len(made.graph.steps), 1))} a step, "
+                f"{format_share(held / case.wall)} of its time; nothing is computed between asking and having the "
+                "result",
+                events=made.examples(rows),
+                ranks=tuple(np.unique(made.rank[rows]).tolist()),
+                steps=made.steps(rows),
+                sources=lines,
+            ),
+        ),
+        confidence=0.85,
+        certain_if="without these calls, or with them every n steps, steps are shorter by the predicted gain",
+        fix=(
+            f"Stack the values into one tensor and all_reduce it every n steps{place}, or with async_op=True and "
+            "wait() when they are logged; keep sums on the rank meanwhile; no dist.barrier() in the loop"
+        ),
+        changes=("blocking=removed",),
+    )
+
+
+RULE: Final = Rule(
+    cause="sync",
+    about=(
+        "A program that reads a value, such as a loss with .item(), stops until everything before it is done. On a "
+        "device the queue of work runs empty meanwhile; between ranks everybody waits for the slowest, several times "
+        "a step. Values that are only logged can be read later, or less often."
+    ),
+    find=_find,
+)

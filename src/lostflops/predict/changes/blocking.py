@@ -1,0 +1,37 @@
+"""What if small collectives that the host waits for at once were not made?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.edits.fewer_collectives import without_calls
+from lostflops.predict.edits.small_calls import small_calls
+from lostflops.predict.edits.sound import sound
+from lostflops.predict.edits.values import one_of
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    one_of(value, ("removed",), "blocking")
+    chosen = small_calls(graph, facts)
+    changed = sound(without_calls(graph, chosen), "tasks would come to wait for each other")
+    count = int(chosen[graph.tasks.meeting[graph.tasks.meeting >= 0]].sum()) / max(len(graph.steps), 1)
+    note = f"{count:.3g} small collectives a step and rank are gone; what the program computes for them stays."
+    return Edited(changed, 0.15, (note,), {"collectives_before": count})
+
+
+CHANGE: Final = Change(
+    "blocking",
+    "blocking=removed",
+    "small collectives that the host waits for at once, such as averages of metrics and barriers, are not made",
+    "values are known later, or every n steps only; what needs a barrier to be right has to keep it",
+    lambda _: (
+        "stack metrics into one tensor and all_reduce it every n steps, or with async_op=True and wait() a step later; "
+        "no dist.barrier() in the loop"
+    ),
+    _apply,
+    ("removed",),
+)

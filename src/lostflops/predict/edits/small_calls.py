@@ -1,0 +1,55 @@
+"""Small collectives whose result the host waits for at once: averages of metrics, flags, barriers.
+
+They reduce no gradients, move hardly any bytes, and the host computes nothing between asking and having the result.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.tasks import Flags, Index, Kind, LaneKind, TaskGraph
+from lostflops.ledger.phases import BACKWARD
+from lostflops.predict.change import Facts, NotApplicable
+from lostflops.predict.edits.by_hand import by_hand
+from lostflops.predict.edits.reductions import members
+from lostflops.predict.edits.selecting import between_ranks, launchers, on_lanes
+
+SMALL: Final = 65_536
+"""Bytes up to which a collective moves a few values."""
+
+
+def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
+    """Meetings; raises `NotApplicable` where there is none."""
+    told = graph.meetings
+    small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph) & _outside_backward(graph)
+    with suppress(NotApplicable):
+        small &= ~by_hand(graph, facts)
+    found = np.zeros(len(told), np.bool_)
+    found[graph.tasks.meeting[_awaited(graph, members(graph, small))]] = True
+    if not found.any():
+        raise NotApplicable("the host waits for no small collective in any step")
+    return found
+
+
+def _outside_backward(graph: TaskGraph) -> Flags:
+    asker = launchers(graph)
+    rows = np.flatnonzero((graph.tasks.meeting >= 0) & (asker >= 0))
+    found = np.zeros(len(graph.meetings), np.bool_)
+    found[graph.tasks.meeting[rows[graph.tasks.phase[asker[rows]] != BACKWARD]]] = True
+    return found
+
+
+def _awaited(graph: TaskGraph, rows: npt.NDArray[np.int64]) -> Index:
+    """Those of these tasks for which the host waits before it computes anything."""
+    tasks, edges, asker = graph.tasks, graph.edges, launchers(graph)
+    waits = (tasks.kind[edges.dst] == Kind.SYNC) & (tasks.step[edges.src] >= 0) & np.isin(edges.src, rows)
+    waits &= asker[edges.src] >= 0
+    src, dst = edges.src[waits], edges.dst[waits]
+    computed = np.cumsum((tasks.kind == Kind.KERNEL) & on_lanes(graph, LaneKind.HOST))
+    at_once = (tasks.lane[asker[src]] == tasks.lane[dst]) & (computed[dst] == computed[asker[src]])
+    found: Index = np.unique(src[at_once])
+    return found
