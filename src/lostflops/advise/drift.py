@@ -22,6 +22,8 @@ _FEWEST: Final = 8
 """Steps; in fewer no trend is told."""
 _SLOWER: Final = 1.1
 """Times what the rank took at first, relative to the others: devices vary by some percent as they warm up."""
+_AS_OTHERS: Final = 0.9
+"""Times the others that it takes at first: one that was quicker has lost its luck, not its clock."""
 _SIGNIFICANT: Final = 1e-3
 _QUARTER: Final = 4
 _FORWARD: Final = """
@@ -81,7 +83,7 @@ def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None
     part = max(steps.size // _QUARTER, 1)
     first, last = float(np.median(ratio[:part])), float(np.median(ratio[-part:]))
     chance = _trend(ratio)
-    if last < _SLOWER * first or last < _SLOWER or chance > _SIGNIFICANT:
+    if last < _SLOWER * max(first, 1.0) or first < _AS_OTHERS or chance > _SIGNIFICANT:
         return None
     return Drift(rank, first, last, chance, (int(steps[0]), int(steps[-1])))
 

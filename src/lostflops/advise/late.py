@@ -13,6 +13,7 @@ import numpy as np
 
 from lostflops.advise.work_done import Done, work_done
 from lostflops.blame.stragglers import in_steps
+from lostflops.pace.lateness import lateness
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -23,6 +24,9 @@ _PROVEN: Final = 0.01
 _LIKELY: Final = 0.05
 _ENOUGH: Final = 3
 """Steps from which on habit can be told from chance."""
+_TIMED: Final = 8
+"""Steps besides, in which a rank must be the last as well, in so large a part:"""
+_OFTEN: Final = 0.4
 _SPREADS: Final = 4.0
 """Standard errors of the mean excess over steps; steps that follow each other are not independent, so that three,
 which would do for chance alone, alarm in jobs whose ranks share cores."""
@@ -53,6 +57,9 @@ def late_ranks(case: Case) -> list[LateRank]:
 
 def _confidence(case: Case, one: Straggler) -> float | None:
     """None where it may be chance."""
+    habit = _habit(case, one.rank)
+    if habit is not None and not habit:
+        return None
     comparison = case.judgement.comparison
     by_step = comparison.by_step[comparison.place(one.rank)]
     known = by_step[~np.isnan(by_step)]
@@ -62,8 +69,20 @@ def _confidence(case: Case, one: Straggler) -> float | None:
     spread = float(known.std(ddof=1)) / float(np.sqrt(known.size))
     steady = float(known.mean()) >= _SPREADS * spread
     if not steady or one.kind != "persistent":
-        return 0.5 if proven and one.kind == "persistent" else None
-    return 0.95 if proven else 0.85
+        return (0.85 if habit else 0.5) if proven and one.kind == "persistent" else None
+    return 0.95 if proven or habit else 0.85
+
+
+def _habit(case: Case, rank: int) -> bool | None:
+    """Whether the rank also comes last to the collectives of steps that were not profiled; None where these do not
+    tell. Where cores are shared, a rank may well be slow in all of a handful of steps by chance."""
+    if case.told is None:
+        return None
+    found = lateness(case.run, case.told.pace)
+    own = next((late for late in found.ranks if late.rank == rank), None)
+    if own is None or found.why_not or found.accelerated or own.steps < _TIMED:
+        return None
+    return own.p_value <= _LIKELY and own.steps_last >= _OFTEN * own.steps
 
 
 def _more(case: Case, one: Straggler) -> tuple[float, Done | None]:
