@@ -48,6 +48,8 @@ class Claim:
     changes: tuple[str, ...] = ()
     gain: Gain | None = None
     ranks: tuple[int, ...] = ()
+    in_each_step: bool = False
+    """The rule has shown that it is there in step after step: that steps differ, for whatever reason, is no doubt."""
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"

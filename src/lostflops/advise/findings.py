@@ -59,7 +59,7 @@ def priced(case: Case, claim: Claim) -> Priced:
         high_ns=stored.interval[1],
         replay_error=stored.baseline.replay_error,
     )
-    return Priced(claim, predicted, found.doubt, stored)
+    return Priced(claim, predicted, found.doubt_in_each if claim.in_each_step else found.doubt, stored)
 
 
 def _by_ledger(case: Case, claim: Claim) -> Priced:

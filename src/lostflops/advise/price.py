@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Price:
     """Shares are of the measured step, for the same work. `doubt` is by how much the gain may be off in this very run:
-    what other runs of the job differ by is not in it, but in `low` and `high`."""
+    what other runs of the job differ by is not in it, but in `low` and `high`. `doubt_in_each` leaves out how the steps
+    differ, for what is there in each of them."""
 
     gain: float
     low: float
     high: float
     doubt: float
+    doubt_in_each: float
     prediction: StoredPrediction
 
 
@@ -34,5 +36,6 @@ def price(run: Run, found: Answer) -> Price:
         low=1 - found.high / whole,
         high=1 - found.low / whole,
         doubt=hypot(off.replay, off.changes, off.steps) / whole,
+        doubt_in_each=hypot(off.replay, off.changes) / whole,
         prediction=predictions.made(run, found),
     )

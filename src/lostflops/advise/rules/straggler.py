@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import hypot
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.drift import Drift, drifts
 from lostflops.advise.late import LateRank, late_ranks
 from lostflops.advise.waiting import taken
 from lostflops.blame.sayings import CAUSE_WORDS
 from lostflops.ledger.samples import places, sampled
 from lostflops.ledger.scope import Scope
-from lostflops.predict.answers.answer import answer, wanted
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 
@@ -26,6 +24,8 @@ ABOUT: Final = (
     "hot, its data comes late, or its host does something that the others do not. Averages hide it, since the wait "
     "makes all steps equally long; it is found by the time that a rank spends outside communication."
 )
+_SURE: Final = 0.85
+"""Confidence of a rank that is late in most steps, and not by chance."""
 _MOST_SOURCES: Final = 3
 _MOST_EVENTS: Final = 5
 _HOT: Final = "thermal"
@@ -71,7 +71,6 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     lost = taken(case, ranks)
     sources = _sources(case, late)
     changes = tuple(f"straggler={rank}" for rank in ranks)
-    gain = _steady(case, changes) if kind == _HOT else None
     return Claim(
         cause="straggler",
         what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
@@ -80,21 +79,10 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         confidence=min(one.confidence for one in late),
         certain_if=_certain(kind, ranks),
         fix=_fix(case, kind, ranks, sources),
-        changes=() if gain is not None else changes,
-        gain=gain,
+        changes=changes,
         ranks=ranks,
+        in_each_step=all(one.confidence >= _SURE for one in late),
     )
-
-
-def _steady(case: Case, changes: Sequence[str]) -> Gain | None:
-    """The what-if of a rank that gets slower, without the doubt that steps of the run differ: it is the rank's own
-    getting slower that makes them differ. None where it cannot be asked."""
-    price = case.price(*changes)
-    if price is None or case.baseline is None:
-        return None
-    made = answer(case.baseline, [wanted(text) for text in changes])
-    off = hypot(made.doubts.replay, made.doubts.changes, made.doubts.runs) / made.baseline.measured
-    return Gain(made.gain, made.gain - off, min(made.gain + off, 1.0), f"replaying the run with {made.text}")
 
 
 def _named(ranks: Sequence[int]) -> str:

@@ -69,6 +69,7 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         ),
         changes=(_EVEN,),
         ranks=ranks,
+        in_each_step=True,
     )
 
 
@@ -124,6 +125,7 @@ def _by_turns(case: Case, found: Changing) -> Claim:
             "packed samples; Hugging Face: group_by_length=True, DataCollatorWithFlattening)"
         ),
         changes=(_EVEN,),
+        in_each_step=True,
     )
 
 
