@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -71,5 +72,9 @@ def on_device(case: Case) -> list[int]:
 
 
 def shapes_of(piece: Piece) -> str:
-    """An op with its shapes, as people write them: `aten::mm [8192, 2048] [2048, 50257]`."""
-    return f"{piece.op} {piece.shapes.replace('], [', '] [').strip('[]').join('[]')}" if piece.shapes else piece.op
+    """An op with the shapes of its tensors, as people write them: `aten::mm [8192, 2048] [2048, 50257]`."""
+    try:
+        dims = [dim for dim in json.loads(piece.shapes or "[]") if dim]
+    except ValueError:
+        dims = []
+    return " ".join([piece.op, *map(str, dims)])

@@ -81,7 +81,7 @@ def test_another_device():
 
 def updating(name="foreach"):
     host = [T(f"launch {i}", 5, 3, Kind.LAUNCH, phase=OPTIMIZER) for i in range(4)]
-    device_lane = [kernel(f"{name} {i}", 20, "optimizer", OPTIMIZER) for i in range(4)]
+    device_lane = [kernel(f"{name} {i}", 2_000 + 20_000, "optimizer", OPTIMIZER) for i in range(4)]
     return graph(
         [L(0, LaneKind.HOST, host), L(0, LaneKind.STREAM, device_lane)],
         [(f"launch {i}", f"{name} {i}", 2, True) for i in range(4)],
@@ -93,10 +93,22 @@ def updating(name="foreach"):
 def test_an_optimizer_in_one_pass():
     edited = optimizer.CHANGE.apply(updating(), "fused", H100).graph
     done = replay(edited)
-    assert done.step_times.tolist() == [4 * 7]
+    assert done.step_times.tolist() == [4 * 7_000]
     assert starts(edited, done.start)["launch 3"] == 5
     with pytest.raises(NotApplicable, match="fused already"):
         optimizer.CHANGE.apply(updating("FusedAdam"), "fused", H100)
+
+
+def test_an_optimizer_on_the_host_loses_its_calls():
+    """10 us at most of each op are its call; 7/20 of the rest is left."""
+    ops = [
+        kernel(f"{op} {i}", us * 1_000, "optimizer", OPTIMIZER)
+        for op in ("mul", "add", "div")
+        for i, us in enumerate([5] * 9 + [110])
+    ]
+    made = graph([L(0, LaneKind.HOST, ops)], steps=[(0, 0, "", "")])
+    found = took(optimizer.CHANGE.apply(made, "fused", Facts(times=None)))
+    assert {name: ns for name, ns in found.items() if ns} == {"mul 9": 35_000, "add 9": 35_000, "div 9": 35_000}
 
 
 def passes():

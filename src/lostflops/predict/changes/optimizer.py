@@ -26,6 +26,8 @@ _STALL: Final = 1_000_000
 """What takes so long on the host is not the optimizer's."""
 _CALL: Final = 10_000
 """Most that calling an op on the host takes, whatever its size; recording it is in that."""
+_START: Final = 2_000
+"""The same of a kernel on a device."""
 _FLOOR: Final = 10
 """Percentile of an op's calls, on the smallest of many parameters, that is all call and no work."""
 _DOUBT: Final = 0.5
@@ -47,7 +49,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         raise NotApplicable("the optimizer multiplies matrices, as Muon and Shampoo do: none of these has a fused form")
     host = on_lanes(graph, LaneKind.HOST)
     passes = np.unique(graph.tasks.name[kernels]).size
-    worked = graph.tasks.duration - _calls(graph, kernels & host)
+    worked = graph.tasks.duration - _calls(graph, kernels & host, _CALL) - _calls(graph, kernels & ~host, _START)
     duration = scaled(worked, kernels, _PASSES if passes > _FEW else 1.0)
     gap = graph.tasks.gap.copy()
     rows = np.flatnonzero(_dispatches(graph, kernels))
@@ -58,7 +60,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     inner[rows] = True
     inner[:-1] &= inner[1:] & host[:-1] & graph.follows[1:]
     inner[-1:] = False
-    gap[inner & (gap > 0)] = 0
+    chained = np.zeros(len(graph.tasks), np.bool_)
+    chained[:-1] = kernels[:-1] & kernels[1:] & graph.follows[1:]
+    gap[(inner | chained) & (gap > 0)] = 0
     edges = graph.edges
     later = np.zeros(len(graph.tasks), np.bool_)
     later[quiet] = True
@@ -68,8 +72,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     notes = (
         (
             "One launch for each step of the optimizer, and of its kernels 7/20 of their time: so much of what Adam "
-            "moves op by op one pass moves. Other optimizers differ, and small parameters gain more. Ops of the host "
-            "first lose what calling them takes."
+            "moves op by op one pass moves. Other optimizers differ, and small parameters gain more. Each first "
+            "loses what its call or start takes."
         ),
     )
     return Edited(made, _DOUBT, notes)
@@ -81,13 +85,13 @@ def _updates(graph: TaskGraph) -> Flags:
     return found
 
 
-def _calls(graph: TaskGraph, ops: Flags) -> Ns:
+def _calls(graph: TaskGraph, ops: Flags, most: int) -> Ns:
     """What of each op is its call: one that updates all parameters at once calls once."""
     taken = np.zeros(len(graph.tasks), np.int64)
     duration = graph.tasks.duration
     for name in np.unique(graph.tasks.name[ops]).tolist():
         own = ops & (graph.tasks.name == name)
-        taken[own] = np.minimum(duration[own], min(int(np.percentile(duration[own], _FLOOR)), _CALL))
+        taken[own] = np.minimum(duration[own], min(int(np.percentile(duration[own], _FLOOR)), most))
     return taken
 
 

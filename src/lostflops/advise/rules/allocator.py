@@ -1,0 +1,122 @@
+"""The caching allocator goes to the driver in the middle of training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.ledger.host_traits import Trait
+from lostflops.ledger.lines import LINES
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.computed import Computed
+
+_LEAST: Final = 0.02
+_LINE: Final = LINES.index("idle.alloc")
+_OFTEN: Final = 1 / 3
+"""Share of steps, and of ranks, on which it has to stand: the first steps always allocate, and one rank alone is
+late by it."""
+_MANY: Final = 100
+"""Calls from which a trace without steps shows more than a beginning."""
+_SURE, _UNSURE = 0.85, 0.6
+_LOW: Final = 0.6
+"""Part of the line that is gained at least: some of it would be waiting for other things."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    spent = case.total.lines["idle.alloc"]
+    if not case.wall or spent < _LEAST * case.wall or not _is_habit(case):
+        return
+    calls = {one.rank: found for one in case.computed if (found := _calls(one))}
+    if not calls:
+        return
+    names: Counter[str] = Counter()
+    for found in calls.values():
+        names.update({name: ns for name, (_, ns, _) in found.items()})
+    share = spent / case.wall
+    steps = next(one.steps for one in case.computed if one.rank in calls)
+    per = "a step" if case.total.steps else "in all"
+    if not case.total.steps and max(count for found in calls.values() for count, _, _ in found.values()) < _MANY:
+        return
+    yield Claim(
+        cause="allocator",
+        what=(
+            f"The device is idle for {format_share(share)} of the time while memory is allocated and freed "
+            f"({', '.join(name for name, _ in names.most_common(2))}) in the middle of steps."
+        ),
+        taken={(rank, "idle.alloc"): lines["idle.alloc"] for rank, lines in case.lines.items() if lines["idle.alloc"]},
+        evidence=tuple(
+            Evidence(
+                f"rank {rank} calls {name} {round(count / steps, 1):,g} times {per}, {format_ns(round(ns / steps))}",
+                events=((rank, event),),
+                ranks=(rank,),
+                steps=next(one.made.window.number for one in case.computed if one.rank == rank),
+            )
+            for rank, found in list(calls.items())[:2]
+            for name, (count, ns, event) in sorted(found.items(), key=lambda item: -item[1][1])[:2]
+        ),
+        confidence=_SURE if case.total.steps else _UNSURE,
+        certain_if='torch.cuda.memory_stats()["num_alloc_retries"] and ["num_device_alloc"], which grow with each step',
+        fix=_fix(set(names)),
+        gain=Gain(share, _LOW * share, share, "the time that the device was idle inside these calls"),
+    )
+
+
+def _is_habit(case: Case) -> bool:
+    """On many steps, also late ones, and many ranks; a trace without steps does not tell the first from others."""
+    profiles = [one for one in case.total.profiles if one.steps.size]
+    hit = [one.lines[:, _LINE] > _LEAST * one.lines.sum(axis=1) for one in profiles]
+    ranks = [bool(own.mean() >= _OFTEN and own[own.size // 2 :].any()) for own in hit]
+    return bool(ranks) and float(np.mean(ranks)) > _OFTEN
+
+
+def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
+    """By name: how often, how long, and the longest."""
+    host = one.record.host
+    rows = host.having(Trait.ALLOC)
+    rows = rows[one.made.window.inside.within(host.start[rows], host.start[rows] + 1) > 0]
+    ns = host.stop[rows] - host.start[rows]
+    found = {}
+    for code in np.unique(host.name[rows]).tolist():
+        own = host.name[rows] == code
+        longest = int(host.event[rows[own][int(ns[own].argmax())]])
+        found[one.record.names[code]] = (int(own.sum()), int(ns[own].sum()), longest)
+    return found
+
+
+def _fix(names: set[str]) -> str:
+    if all("Host" in name for name in names):
+        return (
+            "DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, or pin one buffer before it "
+            "and copy into that: pinned memory is allocated anew each time"
+        )
+    freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
+    pressure = (
+        "; memory is given back and asked for again, so it is nearly full or torch.cuda.empty_cache() is called in the "
+        "loop: take that call out, or make the batch smaller"
+        if freed
+        else ""
+    )
+    return (
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches the "
+        f"same from step to step (pad, or sort by length){pressure}"
+    )
+
+
+RULE: Final = Rule(
+    cause="allocator",
+    about=(
+        "PyTorch keeps memory of the device that it once got, and hands it out itself. Where nothing that it keeps "
+        "fits, it asks the driver for more, and where the driver has none, it first gives back what it kept: calls "
+        "that take milliseconds and wait until the device has nothing to do. After the first steps that should not "
+        "happen."
+    ),
+    find=_find,
+)

@@ -1,0 +1,202 @@
+"""Matrix products whose sizes are no multiples of what the device's units take at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.computed import device_of, on_device, shapes_of, spread
+from lostflops.facts.kernel_classes import uses_tensor_cores
+from lostflops.facts.kernel_names import short
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.facts.devices import Device
+    from lostflops.ledger.pieces import Piece
+
+_OPERANDS: Final = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+"""Where the first of two matrices stands among an op's inputs."""
+_TYPES: Final = {"c10::BFloat16": ("bf16", 2), "c10::Half": ("fp16", 2), "float": ("tf32", 4)}
+_VECTOR: Final = 16
+"""Bytes that a thread loads at once: rows have to begin at multiples of it."""
+_ALIGN: Final = re.compile(r"align(\d+)")
+_PAD, _LARGE = 64, 512
+"""Sizes are padded to whole tiles, small ones to whole vectors only."""
+_SLOW: Final = 0.7
+"""Part of the reference rate below which a product suffers, where its kernel's name does not say so."""
+_GOOD: Final = (0.4, 0.6, 0.75)
+"""Parts of the peak that products of good sizes reach: few, most, and the best."""
+_ALIKE: Final = 4
+"""A product is a reference for those of at most so many times its FLOPs."""
+_START: Final = 5_000
+"""ns below which no product of any size goes, and up to which it says nothing about sizes."""
+_LEAST: Final = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    piece: Piece
+    batch: int
+    sizes: tuple[int, int, int]
+    dtype: str
+    width: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.sizes[0] * self.sizes[1] * self.sizes[2]
+
+    @property
+    def vector(self) -> int:
+        return _VECTOR // self.width
+
+    @property
+    def odd(self) -> list[int]:
+        return [size for size in self.sizes if size > self.vector and size % self.vector]
+
+    @property
+    def rate(self) -> float:
+        """FLOP per ns."""
+        return self.flops * self.piece.count / (self.piece.ns or 1)
+
+    @property
+    def is_unaligned(self) -> bool:
+        """Its kernel says that it loads less than a vector at once."""
+        told = _ALIGN.search(self.piece.name)
+        return told is not None and int(told[1]) < self.vector
+
+    def padded_ns(self, rate: float, memory_gbs: float) -> float:
+        """Of all calls, at that rate, but not faster than memory or than a kernel starts."""
+        m, k, n = (padded(size, self.vector) for size in self.sizes)
+        moved = self.batch * self.width * (m * k + k * n + m * n)
+        return self.piece.count * max(2 * self.batch * m * k * n / rate, moved / memory_gbs, _START)
+
+
+def padded(size: int, vector: int) -> int:
+    """
+    >>> padded(50257, 8), padded(100, 8), padded(4096, 8)
+    (50304, 104, 4096)
+    """
+    step = _PAD if size >= _LARGE else vector
+    return size if size % vector == 0 else -(-size // step) * step
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    ranks, device = on_device(case), device_of(case)
+    read = [one for one in case.computed if one.record.on_device]
+    compute = sum(one.compute for one in read)
+    if device is None or not compute or not case.wall:
+        return
+    part = sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
+    found: list[tuple[int, _Product, tuple[float, float, float]]] = []
+    for one in read:
+        products = [product for piece in one.pieces if (product := _product(piece)) is not None]
+        found += [
+            (one.rank, product, saved)
+            for product in products
+            if product.odd and (saved := _saved(product, products, device)) is not None
+        ]
+    low, share, high = (sum(saved[i] for _, _, saved in found) / compute * part for i in range(3))
+    if share < _LEAST:
+        return
+    found.sort(key=lambda item: -item[2][1])
+    sizes = _sizes([product for _, product, _ in found])
+    spent = sum(product.piece.own_ns for _, product, _ in found) / compute * part
+    pads = ", ".join(f"{size} to {goal}" for size, goal in sizes)
+    yield Claim(
+        cause="matmul_shapes",
+        what=(
+            f"Products of matrices with odd sizes ({', '.join(str(size) for size, _ in sizes)}) take "
+            f"{format_share(spent)} of the time, far more than their padded sizes would."
+        ),
+        taken=spread(case, "compute", share / part, ranks),
+        evidence=tuple(_evidence(rank, product, saved[1]) for rank, product, saved in found[:3]),
+        confidence=0.85 if any(product.is_unaligned for _, product, _ in found) else 0.65,
+        certain_if="the same products timed alone with padded sizes (torch.utils.benchmark)",
+        fix=(
+            f"pad {pads}: the vocabulary (nn.Embedding and the head, with logits sliced or the loss's weight zero for "
+            "the added rows), heads, hidden sizes or sequences, to multiples of 64, and of 8 at least"
+        ),
+        gain=Gain(share, min(low, share), max(high, share), _basis(device)),
+    )
+
+
+def _product(piece: Piece) -> _Product | None:
+    """A product on tensor cores of which the shapes are known."""
+    first = _OPERANDS.get(piece.op)
+    if piece.kernel_class != "matmul" or first is None or not piece.shapes or uses_tensor_cores(piece.name) is False:
+        return None
+    shapes, types = json.loads(piece.shapes), json.loads(piece.dtypes)
+    left, right, kind = shapes[first], shapes[first + 1], types[first]
+    if kind not in _TYPES or len(left) not in (2, 3) or len(left) != len(right):
+        return None
+    sizes = (left[-2], left[-1], right[-1])
+    return _Product(piece, left[0] if len(left) > 2 else 1, sizes, *_TYPES[kind]) if all(sizes) else None
+
+
+def _saved(product: _Product, others: list[_Product], device: Device) -> tuple[float, float, float] | None:
+    """At least, probably and at most, in ns of `compute`; None where it does not suffer, or nothing tells."""
+    good = [
+        one.rate
+        for one in others
+        if not one.odd and one.dtype == product.dtype and one.flops * _ALIKE >= product.flops >= one.flops / _ALIKE
+    ]
+    peak, memory = device.peaks.get(product.dtype), device.memory_gbs
+    if memory is None or (peak and product.flops / (peak * 1e3) < _START / 2):
+        return None
+    if good:
+        best = sum(good) / len(good)
+        rates = (0.8 * best, best, 1.1 * best)
+    elif peak:
+        rates = (_GOOD[0] * peak * 1e3, _GOOD[1] * peak * 1e3, _GOOD[2] * peak * 1e3)
+    else:
+        return None
+    if not product.is_unaligned and product.rate > _SLOW * rates[0]:
+        return None
+    needed = [product.padded_ns(rate, memory) for rate in rates]
+    own = product.piece.own_ns / (product.piece.ns or 1)
+    low, middle, high = (max(0.0, product.piece.ns - ns) * own for ns in needed)
+    return (low, middle, high) if middle > 0 else None
+
+
+def _sizes(products: list[_Product]) -> list[tuple[int, int]]:
+    """The odd sizes that take most time, each with what to pad it to."""
+    spent: Counter[tuple[int, int]] = Counter()
+    for product in products:
+        for size in set(product.odd):
+            spent[size, padded(size, product.vector)] += product.piece.ns
+    return [pair for pair, _ in spent.most_common(3)]
+
+
+def _evidence(rank: int, product: _Product, saved: float) -> Evidence:
+    piece = product.piece
+    return Evidence(
+        f"{shapes_of(piece)} ran {piece.count} times as {short(piece.name)} at {product.rate / 1e3:.3g} TFLOPS, "
+        f"{format_ns(piece.ns)} in all; padded it would save {format_ns(round(saved))}",
+        events=((rank, piece.event),),
+        ranks=(rank,),
+    )
+
+
+def _basis(device: Device) -> str:
+    return (
+        "padded sizes at the rate that products of good sizes reach in this run, else at "
+        f"{_GOOD[1]:.0%} of the peak of {device.name} ({_GOOD[0]:.0%} to {_GOOD[2]:.0%})"
+    )
+
+
+RULE: Final = Rule(
+    cause="matmul_shapes",
+    about=(
+        "Tensor cores multiply small blocks of numbers, and loads bring 16 bytes at a time. Where the rows of a matrix "
+        "are no multiples of that (8 numbers of 16 bits), slower kernels have to be used, that load number by number; "
+        "a few rows or columns of zeros make the product larger and much faster."
+    ),
+    find=_find,
+)

@@ -1,0 +1,209 @@
+"""Steps of so few samples that what a step costs anyway is most of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.computed import shapes_of
+from lostflops.errors import UnknownCost
+from lostflops.results import Evidence
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.claim import Place
+    from lostflops.advise.computed import Computed
+    from lostflops.ledger.pieces import Piece
+
+_FEW_SAMPLES: Final = 4
+_FEW_TOKENS: Final = 1_024
+"""Of a step on a rank; with more, a larger batch is no remedy but another job."""
+_DOMINATES: Final = 0.4
+"""Share of the step that does not grow with the batch."""
+_LARGER: Final = 8
+_MORE: Final = 32
+"""Times as large a batch as is suggested, and as can be thought of."""
+_CALL: Final = {True: 2_000, False: 5_000}
+"""What starting a kernel, or calling an op of a CPU rank, takes whatever its size, in ns."""
+_NARROWER: Final = ("optimizer=fused", "bucket_mb=25")
+_ENOUGH: Final = 0.1
+"""What a narrower fix gains from which the step's fixed costs are its to lower."""
+_LATE: Final = 0.25
+"""Share of waiting for late ranks, and of bubbles, from which these are the matter."""
+_FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python", "idle.dependency")
+_UNSURE_LINES: Final = ("comm.wait", "idle.sync")
+"""These may grow with the batch, or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Of one step and rank."""
+
+    samples: float
+    tokens: float | None
+    microbatches: float
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    batch = _batch(case)
+    if batch is None:
+        raise UnknownCost("no timings tell how many samples a step has: record with lostflops run")
+    if not case.wall or not _is_small(case, batch) or _has_narrower(case):
+        return
+    grows = _growing_share(case)
+    lines = {line: case.total.lines[line] / case.wall for line in case.total.lines}
+    fixed = lines["compute"] * (1 - grows) + sum(lines[line] for line in _FIXED_LINES)
+    unsure = sum(lines[line] for line in _UNSURE_LINES)
+    if fixed < _DOMINATES:
+        return
+    likely = fixed + unsure / 2
+    parts = _parts(case, lines, grows)
+    yield Claim(
+        cause="small_batch",
+        what=(
+            f"A step has {batch.samples:.3g} samples a rank, and {format_share(fixed)} of its time is spent on what "
+            "does not grow with them."
+        ),
+        taken=_taken(case, grows),
+        evidence=(
+            Evidence(
+                f"{batch.samples:.3g} samples a step and rank by the timings; of the time {parts} stay as they are "
+                "with more",
+                ranks=tuple(one.rank for one in case.computed),
+                steps=tuple(sorted(case.total.steps)),
+            ),
+            *_largest(case),
+        ),
+        confidence=0.65,
+        certain_if="the time per sample of some steps with twice the batch",
+        fix=(
+            f"a batch of {batch.samples * _LARGER:.3g} samples a rank (DataLoader(..., batch_size=...)), as far as "
+            "memory allows, with the learning rate scaled along; where a batch must not grow, fewer ranks with larger "
+            "shares of it. If a batch does not fit, accumulate gradients: with model.no_sync(): around all but the last"
+        ),
+        gain=Gain(
+            likely * (1 - 1 / _LARGER),
+            fixed * (1 - 1 / _LARGER) * 0.75,
+            min((fixed + unsure) * (1 - 1 / _MORE), 1.0),
+            f"the time per sample with {_LARGER} times the batch, where compute on samples grows with it and all else "
+            "stays",
+        ),
+    )
+
+
+def _batch(case: Case) -> _Batch | None:
+    rows = case.run.sql(
+        "select median(samples), median(tokens), median(microbatches) from timings where samples is not null"
+    ).fetchall()
+    samples, tokens, microbatches = rows[0]
+    return None if samples is None else _Batch(float(samples), tokens, float(microbatches or 1))
+
+
+def _is_small(case: Case, batch: _Batch) -> bool:
+    waits = sum(case.total.lines[line] for line in ("comm.wait", "comm.bubble", "idle.bubble", "idle.data"))
+    few = batch.samples <= _FEW_SAMPLES and (batch.tokens is None or batch.tokens <= _FEW_TOKENS)
+    return few and batch.microbatches <= 1 and waits < _LATE * case.wall
+
+
+def _has_narrower(case: Case) -> bool:
+    """Whether fixed costs are high because the update or the buckets are badly done."""
+    found = [case.price(change) for change in _NARROWER]
+    return any(price is not None and price.gain >= _ENOUGH for price in found)
+
+
+def _growing_share(case: Case) -> float:
+    """Part of compute that grows with the batch."""
+    known = _parameter_shapes(case)
+    whole = sum(one.compute for one in case.computed)
+    return sum(_grows(piece, one, known) for one in case.computed for piece in one.pieces) / (whole or 1)
+
+
+def _grows(piece: Piece, one: Computed, parameters: set[tuple[int, ...]]) -> float:
+    """Not the call, nor the update; of an op's time as much as what it reads and makes of samples is of all."""
+    if piece.phase == "optimizer":
+        return 0.0
+    worked = max(0.0, piece.own_ns - piece.count * _CALL[one.record.on_device])
+    shapes = _tensors(piece)
+    if not shapes:
+        return worked
+    ours = sum(prod(shape) for shape in shapes if tuple(sorted(shape)) not in parameters)
+    made = _made(piece, shapes)
+    if made is not None:
+        ours += prod(made) if tuple(sorted(made)) not in parameters else 0
+        return worked * ours / (sum(map(prod, shapes)) + prod(made) or 1)
+    return worked * ours / (sum(map(prod, shapes)) or 1)
+
+
+def _made(piece: Piece, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """What a product of matrices makes; an elementwise op makes what it reads."""
+    matrices = [shape for shape in shapes if len(shape) > 1]
+    if piece.kernel_class != "matmul" or len(matrices) < 2:
+        return None
+    left, right = matrices[-2:]
+    return (*left[:-1], right[0] if piece.op == "aten::linear" else right[-1])
+
+
+def _tensors(piece: Piece) -> list[tuple[int, ...]]:
+    try:
+        dims: list[Any] = json.loads(piece.shapes or "[]")
+    except ValueError:
+        return []
+    return [tuple(dim) for dim in dims if dim and all(isinstance(size, int) for size in dim)]
+
+
+def _parameter_shapes(case: Case) -> set[tuple[int, ...]]:
+    """Sorted sizes, so that a transposed one is known too."""
+    rows = case.run.sql("select distinct shape, local_shape from parameters").fetchall()
+    return {tuple(sorted(json.loads(text))) for row in rows for text in row if text}
+
+
+def _parts(case: Case, lines: dict[str, float], grows: float) -> str:
+    update = case.total.phases.get("optimizer", Counter())["compute"] / case.wall
+    listed = (
+        ("communication", lines["comm.transfer"]),
+        ("the update", update),
+        ("ops on parameters and gradients, and calls", max(0.0, lines["compute"] * (1 - grows) - update)),
+        ("dispatch and Python", lines["idle.host"] + lines["idle.python"]),
+    )
+    return ", ".join(f"{name} {format_share(share)}" for name, share in listed if share > 0)
+
+
+def _largest(case: Case) -> Iterator[Evidence]:
+    """The pieces of the model on samples, which are short."""
+    known = _parameter_shapes(case)
+    for one in case.computed[:1]:
+        fixed = sorted(one.pieces, key=lambda piece: _grows(piece, one, known) - piece.own_ns)[:2]
+        for piece in fixed:
+            yield Evidence(
+                f"{shapes_of(piece)} ran {piece.count / one.steps:.3g} times a step, "
+                f"{piece.ns / piece.count / 1e3:.3g} us each",
+                events=((one.rank, piece.event),),
+                ranks=(one.rank,),
+            )
+
+
+def _taken(case: Case, grows: float) -> dict[Place, int]:
+    less = 1 - 1 / _LARGER
+    shares = {"compute": (1 - grows) * less, **dict.fromkeys(_FIXED_LINES, less)}
+    return {
+        (rank, line): round(lines[line] * share)
+        for rank, lines in case.lines.items()
+        for line, share in shares.items()
+        if lines[line]
+    }
+
+
+RULE: Final = Rule(
+    cause="small_batch",
+    about=(
+        "Whatever the batch, a step reduces all gradients, updates all parameters and calls all operations. With few "
+        "samples that is most of the step; with more of them it is spread over all, and each sample costs less."
+    ),
+    find=_find,
+)

@@ -1,0 +1,174 @@
+"""Chains of elementwise kernels that each read and write their tensors anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.computed import on_device, shapes_of, spread
+from lostflops.facts.kernel_classes import CLASSES
+from lostflops.facts.kernel_names import short
+from lostflops.ledger.lines import HOST_LINES
+from lostflops.ledger.parts import in_optimizer, kernel_classes, launching_ops
+from lostflops.ledger.shares import by_event
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.advise.computed import Computed
+    from lostflops.ledger.record import Codes, Flags, Ns, Record
+
+_POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))
+_LEAST: Final = 0.15
+"""Share of compute that chains must take."""
+_SHORTEST: Final = 3
+"""Kernels of a chain: two are often all that there is to do."""
+_FUSED, _BEST, _WORST = 1.5, 1.0, 3.0
+"""What a fused chain moves, in times of its longest kernel: that one reads and writes its tensors once, and what
+others read beside them, or backward needs, comes on top."""
+_LONGEST: Final = 12
+"""Kernels from which a chain is taken for several: more are seldom one expression."""
+_BUSY: Final = 0.8
+"""Part of the wall that the host must leave the device busy, for kernels to be what the step waits for."""
+_MOST_OPS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """Of one rank, a row a chain: its first and last place in `rows`, its time, that of its longest kernel."""
+
+    one: Computed
+    rows: Codes
+    first: Codes
+    last: Codes
+    ns: Ns
+    longest: Ns
+
+    def saved(self, moved: float) -> int:
+        return int(np.maximum(self.ns - moved * self.longest, 0).sum())
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = [_chains(one) for one in case.computed if one.record.on_device]
+    compute = sum(own.one.compute for own in found)
+    if not compute or sum(int(own.ns.sum()) for own in found) < _LEAST * compute:
+        return
+    ranks = on_device(case)
+    part = _compute_share(case, ranks)
+    shares = [sum(own.saved(moved) for own in found) / compute for moved in (_WORST, _FUSED, _BEST)]
+    low, share, high = (one * part for one in shares)
+    idle = sum(case.total.lines[line] for line in HOST_LINES) / case.wall
+    worst = max(found, key=lambda own: own.ns.sum())
+    spent = sum(int(own.ns.sum()) for own in found) / compute * part
+    count = sum(int((own.last - own.first).sum()) for own in found) / sum(own.one.steps for own in found)
+    yield Claim(
+        cause="unfused",
+        what=(
+            f"Chains of elementwise kernels take {format_share(spent)} of the time: {count:,.0f} kernels a step, each "
+            "of which reads and writes its tensors anew."
+        ),
+        taken=spread(case, "compute", shares[1], ranks),
+        evidence=tuple(_evidence(worst)),
+        confidence=0.8 if idle < 1 - _BUSY else 0.6,
+        certain_if="the same step with torch.compile, after the steps in which it compiles",
+        fix=(
+            "model = torch.compile(model), or only the part with these chains; by hand: F.gelu, F.layer_norm, "
+            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas"
+        ),
+        gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
+    )
+
+
+def _basis() -> str:
+    return (
+        "the time of each chain less that of one kernel which moves its tensors once "
+        f"({_FUSED:g} times the longest; {_BEST:g} to {_WORST:g})"
+    )
+
+
+def _compute_share(case: Case, ranks: list[int]) -> float:
+    return sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
+
+
+def _chains(one: Computed) -> _Chains:
+    """Kernels that follow each other on a stream, with none of another kind between. Inductor's are fused already."""
+    record = one.record
+    device, classes = record.device, kernel_classes(record)
+    rows = np.flatnonzero((classes >= 0) & (one.made.window.inside.within(device.start, device.start + 1) > 0))
+    rows = rows[np.lexsort((device.start[rows], device.lane[rows]))]
+    is_open = np.isin(classes[rows], _POINTWISE) & ~in_optimizer(record, rows) & ~_is_compiled(record, rows)
+    ns = np.where(is_open, by_event(device.start[rows], device.stop[rows], one.made.lines["compute"]), 0)
+    begins = _cut(is_open & ~_follows(is_open, device.lane[rows], device.step[rows]), is_open)
+    number = np.cumsum(begins) - 1
+    chosen = np.flatnonzero(is_open)
+    count = int(begins.sum())
+    total, longest = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(total, number[chosen], ns[chosen])
+    np.maximum.at(longest, number[chosen], ns[chosen])
+    length = np.bincount(number[chosen], minlength=count)
+    first = np.flatnonzero(begins)
+    kept = length >= _SHORTEST
+    return _Chains(one, rows, first[kept], (first + length)[kept], total[kept], longest[kept])
+
+
+def _follows(is_open: Flags, lane: Codes, step: Codes) -> Flags:
+    """Whether the kernel before is of the same chain."""
+    found = np.zeros(is_open.size, np.bool_)
+    found[1:] = is_open[:-1] & (lane[1:] == lane[:-1]) & (step[1:] == step[:-1])
+    return found
+
+
+def _cut(begins: Flags, is_open: Flags) -> Flags:
+    """Where chains begin, when none may be longer than the longest."""
+    place = np.arange(begins.size)
+    since = place - np.maximum.accumulate(np.where(begins, place, 0))
+    found: Flags = begins | (is_open & (since % _LONGEST == 0) & (np.cumsum(begins) > 0))
+    return found
+
+
+def _is_compiled(record: Record, rows: Codes) -> Flags:
+    fused = np.array([name.startswith(("triton_", "CompiledFunction")) for name in (*record.names, "")], np.bool_)
+    found: Flags = fused[record.device.name[rows]] | fused[launching_ops(record, rows)]
+    return found
+
+
+def _evidence(own: _Chains) -> Iterator[Evidence]:
+    """The chains that take most, told apart by their ops."""
+    record = own.one.record
+    device = record.device
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for chain in np.argsort(-own.ns)[:200].tolist():
+        rows = own.rows[own.first[chain] : own.last[chain]]
+        codes = zip(launching_ops(record, rows).tolist(), device.name[rows].tolist(), strict=True)
+        ops = tuple(record.names[op] if op >= 0 else short(record.names[kernel]) for op, kernel in codes)
+        alike.setdefault(ops, []).append(chain)
+    largest = sorted(alike.items(), key=lambda item: -sum(int(own.ns[chain]) for chain in item[1]))[:2]
+    shown = {piece.event: piece for piece in own.one.pieces}
+    for ops, chains in largest:
+        rows = own.rows[own.first[chains[0]] : own.last[chains[0]]]
+        spent = sum(int(own.ns[chain]) for chain in chains)
+        more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
+        shape = next((shapes_of(shown[event]) for event in device.event[rows].tolist() if event in shown), "")
+        yield Evidence(
+            f"{', '.join(op.removeprefix('aten::') for op in ops[:_MOST_OPS])}{more} in a row, {format_ns(spent)} in "
+            f"all, rank {own.one.rank}" + (f"; such as {shape}" if shape else ""),
+            events=tuple((own.one.rank, event) for event in device.event[rows].tolist()[:_MOST_OPS]),
+            ranks=(own.one.rank,),
+            steps=tuple(sorted(set(device.step[rows].tolist()) - {-1})),
+        )
+
+
+RULE: Final = Rule(
+    cause="unfused",
+    about=(
+        "An elementwise operation (add, multiply, a norm's parts, an activation) does next to no arithmetic: its time "
+        "is that of reading and writing its tensors. Written one after the other, each operation goes to memory and "
+        "back; fused into one kernel they go once."
+    ),
+    find=_find,
+)

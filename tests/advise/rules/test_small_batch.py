@@ -1,0 +1,33 @@
+"""Which part of an op grows with the batch."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lostflops.advise.rules import small_batch
+from lostflops.ledger.pieces import Piece
+
+PARAMETERS = {(500, 500)}
+RANK: Any = SimpleNamespace(record=SimpleNamespace(on_device=False))
+
+
+def grows(op: str, shapes: str, kernel_class: str = "matmul", phase: str = "forward") -> float:
+    piece = Piece(kernel_class, op, (op, shapes, ""), phase, 10, 1_050_000, 1_050_000, 0)
+    return small_batch._grows(piece, RANK, PARAMETERS) / 1_000_000
+
+
+def test_a_product_with_few_rows_is_its_weight() -> None:
+    assert grows("aten::mm", "[[2, 500], [500, 500]]") == pytest.approx(2000 / 252_000)
+    assert grows("aten::linear", "[[2, 500], [500, 500], []]") == pytest.approx(2000 / 252_000)
+    assert grows("aten::mm", "[[500, 2], [2, 500]]") == pytest.approx(2000 / 252_000)
+
+
+def test_a_product_with_many_grows() -> None:
+    assert grows("aten::mm", "[[8192, 500], [500, 500]]") > 0.96
+
+
+def test_ops_on_samples_grow_but_for_their_call_and_ops_on_gradients_do_not() -> None:
+    assert grows("aten::relu", "[[2, 500]]", "elementwise") == 1
+    assert grows("aten::div_", "[[500, 500], []]", "elementwise") == 0
+    assert grows("aten::add_", "[[2, 500]]", "elementwise", "optimizer") == 0
