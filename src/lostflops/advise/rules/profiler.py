@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.series import series
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns
@@ -13,8 +16,10 @@ from lostflops.units import format_ns
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
-_SLOWER: Final = 1.5
-"""Times a settled step that a profiled one must take."""
+_SLOWER: Final = 2.0
+"""Times a settled step that a profiled one must take, by medians,"""
+_APART: Final = 1.3
+"""and a quick profiled one (of four) a slow settled one: on busy machines single steps are slow."""
 _FEWEST: Final = 5
 """Settled and profiled steps, each, without which nothing is said."""
 
@@ -22,10 +27,14 @@ _FEWEST: Final = 5
 def _find(case: Case) -> Iterator[Claim]:
     if case.told is None:
         raise UnknownCost("only steps that were not profiled tell what the profiler costs: record with lostflops run")
-    pace = case.told.pace
-    ratio = pace.profiled_ratio
-    few = min(pace.settled, pace.profiled_steps) < _FEWEST
-    if ratio is None or ratio < _SLOWER or few or pace.p50 is None or pace.profiled_ns is None:
+    timed = series(case)
+    profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]
+    if min(profiled.size, settled.size) < _FEWEST:
+        return
+    usual, slow = float(np.median(settled)), float(np.quantile(settled, 0.75))
+    typical, quick = float(np.median(profiled)), float(np.quantile(profiled, 0.25))
+    ratio = typical / usual
+    if ratio < _SLOWER or quick < _APART * slow:
         return
     yield Claim(
         cause="profiler",
@@ -33,8 +42,8 @@ def _find(case: Case) -> Iterator[Claim]:
         taken={},
         evidence=(
             Evidence(
-                f"the median of {pace.profiled_steps:,} profiled steps is {format_ns(round(pace.profiled_ns))}, that "
-                f"of {pace.settled:,} settled ones {format_ns(round(pace.p50))}",
+                f"the median of {profiled.size:,} profiled steps is {format_ns(round(typical))}, that of "
+                f"{settled.size:,} settled ones {format_ns(round(usual))}",
                 ranks=tuple(case.lines),
                 steps=tuple(sorted(case.total.steps)),
             ),
