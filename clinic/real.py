@@ -52,6 +52,7 @@ EVEN: Final = "--layers 2,2,2,2"
 ENOUGH: Final = "--microbatches 12"
 DEEP: Final = "--layers 24 --batch 4 --length 16"
 OVERLAPPED: Final = "--layers 12 --width 280 --bucket-mb 1"
+LARGE: Final = "--layers 12 --width 900 --sample-ms 6"
 MANY: Final = "--layers 10 --width 700 --batch 2 --accumulate 4"
 
 _LOADING: Final = (
@@ -76,14 +77,14 @@ _UNEVEN: Final = (
 )
 _COMMUNICATION: Final = (
     sick("tiny_buckets", "bucket_size", train(TINY), "--bucket-mb 25"),
-    sick("one_huge_bucket", "bucket_size", train("--layers 12 --width 1200 --bucket-mb 1000"), "--bucket-mb 25"),
+    sick("one_huge_bucket", "bucket_size", train(f"{LARGE} --bucket-mb 1000"), "--bucket-mb 25"),
     sick(
         "reduced_by_hand_each",
         "small_messages",
         Job("by_hand.py", "--reduce each --layers 12 --width 256 --heads 8"),
         DDP,
     ),
-    sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", "--reduce flat --layers 12 --width 1200"), DDP),
+    sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", f"--reduce flat {LARGE}"), DDP),
     sick(
         "sharded_as_one_unit",
         "exposed_comm",
@@ -97,7 +98,7 @@ _COMMUNICATION: Final = (
 )
 _HOST: Final = (
     sick("heavy_logging", "host_python", train("--log-every 1 --log-values 12000"), "--log-every 50"),
-    sick("checkpoint_each_step", "checkpoint", train("--width 500 --layers 16 --save-every 1"), "--save-every 50"),
+    sick("checkpoint_each_step", "checkpoint", train("--frozen-mb 24 --save-every 1"), "--save-every 50"),
     sick("collects_each_step", "gc", text("--index --collect-every 1 --batch 32"), "--collect-every 0"),
     sick("collects_each_step_alone", "gc", text("--index --collect-every 1 --batch 32", 1), "--collect-every 0"),
 )
@@ -142,12 +143,12 @@ _TWO: Final = (
 )
 _HEALTHY: Final = (
     healthy("healthy_alone", text("--batch 32", 1)),
-    healthy("healthy_ddp_2", train("--layers 16 --width 700")),
-    healthy("healthy_ddp_4", train("--layers 16 --width 500", 4)),
+    healthy("healthy_ddp_2", train("--layers 16 --width 200")),
+    healthy("healthy_ddp_4", train("--layers 16 --width 200", 4)),
     healthy("healthy_loader", train("--workers 2 --read-ms 5")),
-    healthy("healthy_sharded", Job("sharded.py")),
+    healthy("healthy_sharded", Job("sharded.py", "--layers 6 --width 200")),
     healthy("healthy_pipeline", pipeline("--microbatches 24 --batch 48 --layer-ms 0.3")),
-    healthy("healthy_accumulation", train("--layers 10 --width 400 --batch 2 --accumulate 4 --no-sync")),
+    healthy("healthy_accumulation", train("--width 200 --batch 2 --accumulate 4 --no-sync")),
     healthy("healthy_jitter", train("--jitter 0.08", 3)),
 )
 

@@ -74,6 +74,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preview", help="RANK:COUNT, who renders so many samples as text at each step")
     parser.add_argument("--log-every", type=int, default=0)
     parser.add_argument("--log-values", type=int, default=12_000)
+    parser.add_argument("--frozen-mb", type=int, default=0, help="parameters that are not trained")
     parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--metrics", type=int, default=0, help="how many are averaged over ranks")
     parser.add_argument("--metrics-every", type=int, default=1)
@@ -107,6 +108,7 @@ class Training:
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self._asked, self._folder, self._rank = asked, folder, dist.get_rank()
         self._network = Network(asked.layers, asked.width, asked.sample_ms, asked.heads)
+        self._network.frozen = nn.Parameter(torch.zeros(asked.frozen_mb, 250_000), requires_grad=False)
         self._aging = 1.0
         if asked.slow:
             rank, factor, *aging = asked.slow.split(":")
