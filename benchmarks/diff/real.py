@@ -26,6 +26,9 @@ import torch
 from torch import nn
 
 import lostflops
+from lostflops.compare.diff import diff
+from lostflops.compare.sides import read
+from lostflops.ingest import ingest
 
 RESULTS = Path(__file__).with_name("results") / "real.json"
 SIDES = ("job", "same", "slow")
@@ -48,30 +51,34 @@ class Model(nn.Module):
         return self.head(value)
 
 
-def train(run: Path, layers: int, seconds: float) -> None:
-    """As many steps as fit into so many seconds."""
+def train(run: Path, layers: int, steps: int) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = Model(layers)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     batch = torch.randn(BATCH, WIDTH)
     with lostflops.record(run, steps="none"):
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
+        for _ in range(steps):
             model(batch).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
 
 
-def recorded(run: Path, layers: int, seconds: float) -> None:
-    train(run, layers, seconds)
-    from lostflops.ingest import ingest  # noqa: PLC0415 - after the fork: DuckDB has threads
-
+def recorded(run: Path, layers: int, steps: int) -> None:
+    train(run, layers, steps)
     ingest([run / "capture"], run, workers=1)
 
 
+def warm() -> None:
+    """What an optimizer imports at its first step; no backward pass, whose threads do not survive a fork."""
+    model = Model(1)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    torch.optim.SGD(model.parameters(), lr=1e-6).step()
+
+
 def forked(work: Callable[[], None]) -> int:
-    """The process that does it, from one that has imported torch already."""
+    """The process that does it, from one that has imported everything and opened nothing: DuckDB has threads then."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -92,20 +99,17 @@ def wait(child: int) -> None:
         raise SystemExit(f"a process failed: {os.waitstatus_to_exitcode(status)}")
 
 
-def one_pair(folder: Path, runs: int, seconds: float, number: int) -> None:
+def one_pair(folder: Path, runs: int, steps: int, number: int) -> None:
     order = [(side, count) for side in SIDES for count in range(runs)]
     random.Random(number).shuffle(order)
     for side, count in order:
         run = folder / f"{side}-{count}"
         if not (run / "run.json").exists():
-            wait(forked(lambda run=run, side=side: recorded(run, LAYERS[side], seconds)))
+            wait(forked(lambda run=run, side=side: recorded(run, LAYERS[side], steps)))
     wait(forked(lambda: judged(folder, number, runs)))
 
 
 def judged(folder: Path, number: int, runs: int) -> None:
-    from lostflops.compare.diff import diff  # noqa: PLC0415
-    from lostflops.compare.sides import read  # noqa: PLC0415
-
     def told(side: str) -> dict[str, Any]:
         paths = [[folder / f"{name}-{count}" for count in range(runs)] for name in ("job", side)]
         found = diff(read(paths[0], paths[1])).to_json()
@@ -124,7 +128,7 @@ def pinned(core: int, numbers: list[int], asked: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "pair.json").exists():
             began = time.perf_counter()
-            one_pair(folder, asked.runs_per_side, asked.seconds, number)
+            one_pair(folder, asked.runs_per_side, asked.steps, number)
             print(f"pair {number} on core {core}: {time.perf_counter() - began:.1f} s", flush=True)
 
 
@@ -132,18 +136,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--runs-per-side", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a run trains")
+    parser.add_argument("--steps", type=int, default=120, help="of a run")
     parser.add_argument("--cores", default="0,1")
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR")
     asked = parser.parse_args()
     asked.keep = asked.keep.absolute()
     cores = [int(core) for core in asked.cores.split(",")]
+    torch.set_num_threads(1)
+    warm()
     every = range(asked.pairs)
     for child in [forked(lambda i=i: pinned(cores[i], list(every[i :: len(cores)]), asked)) for i in range(len(cores))]:
         wait(child)
     pairs = [json.loads((asked.keep / f"pair-{number:03d}" / "pair.json").read_text()) for number in every]
     facts = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "torch": torch.__version__}
-    facts |= {"date": datetime.now(UTC).date().isoformat(), "cores": asked.cores, "seconds": asked.seconds}
+    facts |= {"date": datetime.now(UTC).date().isoformat(), "cores": asked.cores, "steps": asked.steps}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({**facts, "pairs": pairs}, indent=1) + "\n")
     wrong = sum(pair["same"]["answer"] in ("faster", "slower") for pair in pairs)

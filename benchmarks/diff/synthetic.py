@@ -3,7 +3,7 @@
 For each kind of job: how often two sides that are alike are called different, and how often a planted regression of 3%
 is found with as many runs, or steps, as `lostflops` asks for after it has seen a few.
 
-    python -m benchmarks.diff.synthetic [--trials N]
+    python -m benchmarks.diff.synthetic [--trials N] [--workers N]
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,7 @@ KINDS = (
     Kind("runs differ, two of each", 0.012, 0.02, 0.5, 0.02, runs=2),
     Kind("runs differ, four of each", 0.012, 0.02, 0.5, 0.02, runs=4),
     Kind("steps differ", 0.002, 0.12, 0.6, 0.03),
+    Kind("steps differ, ten of each", 0.0, 0.12, 0.6, 0.03, runs=10),
     Kind("steps are held up", 0.005, 0.03, 0.5, 0.1),
     Kind("few steps", 0.005, 0.04, 0.7, 0.03, steps=20),
 )
@@ -102,11 +105,10 @@ def scored(kind: Kind, trials: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
-    scores = []
-    for kind in KINDS:
-        scores.append(scored(kind, asked.trials))
-        print(json.dumps(scores[-1]), flush=True)
+    with ProcessPoolExecutor(asked.workers) as pool:
+        scores = list(pool.map(scored, KINDS, repeat(asked.trials)))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"planted": PLANTED, "kinds": scores}, indent=1) + "\n")
 

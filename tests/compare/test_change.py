@@ -125,5 +125,6 @@ def test_steps_are_asked_for_where_they_are_the_noise():
     calm = needed(Noise(0.02, 0.02, 100.0), 0.03, runs=5, steps=100)
     assert calm.steps is not None
     assert calm.steps > 100
+    assert needed(Noise(0.02, 0.02, 100.0), 0.03, runs=3, steps=100).steps is None  # too few to know that it is steps
     assert needed(Noise(0.05, 0.001, 8.0), 0.01, runs=5, steps=100).steps is None
     assert needed(Noise(np.inf, np.inf, np.inf), 0.03, runs=1, steps=1).runs is None

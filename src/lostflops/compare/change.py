@@ -5,8 +5,8 @@ a side has several runs, each counts once, by its location, and the difference i
 logarithms: with two runs or three a bootstrap of runs is far too narrow. A side of one run is taken to vary as the
 other does. With one run on either side nothing measures it, and what is known of other jobs takes its place.
 
-Two locations are judged, and together they call a difference in at most one of twenty pairs that have none: the typical
-step at 96%, and the mean, which shows long steps that are few, at 99%.
+Two locations are judged, and together they call a difference in at most one of 25 pairs that have none: the typical
+step at 97%, and the mean, which shows long steps that are few, at 99%.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from lostflops.compare.blocks import Location
 from lostflops.predict.costs.quantiles import t_quantile
 
-TYPICAL: Final = 0.96
+TYPICAL: Final = 0.97
 MEAN: Final = 0.99
 SMALLEST: Final = 0.01
 """Difference that is not called, however certain: where code and data come to lie in memory makes as much, and that may

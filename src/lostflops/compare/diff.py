@@ -6,6 +6,7 @@ Steps are not independent, and runs differ by more than steps do: `compare.chang
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lostflops.compare import comparable, where
 from lostflops.compare.change import MARGIN, MEAN, TYPICAL, Verdict, verdict
@@ -15,25 +16,29 @@ from lostflops.results import Block, Figure, Pairs, Result
 from lostflops.results import Pair as Item
 from lostflops.units import format_ns, format_share
 
-_WORDS = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
+_WORDS: Final = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
 
 
 def diff(pair: Pair, margin: float = MARGIN) -> Result:
     found = verdict(pair.typical, pair.average, margin)
+    sentences = list(_sentences(pair, found, margin))
     accounts = pair.accounts()
     blocks: list[Block] = [figures(pair)]
     told, jobs = list(notes(pair)), comparable.differing(pair.comparison)
     if accounts is not None:
         blocks += [where.lines(*accounts), where.kernels(*accounts)]
         blocks += [where.collectives(*accounts)] if accounts[0].collectives or accounts[1].collectives else []
-        apart = profiled_apart(pair, accounts[1].step_ns / accounts[0].step_ns - 1)
+        profiled = accounts[1].step_ns / accounts[0].step_ns - 1
+        apart = profiled_apart(pair, profiled)
         told += [apart] if apart else []
+        agrees = profiled > 0 if found is Verdict.SLOWER else profiled < 0
+        sentences += [where.mostly(*accounts)] if found in _WORDS and agrees else []
     else:
         told.append("Where the difference is cannot be told: a side has no trace of whole steps.")
     return Result(
         name="diff",
         title="B against A",
-        verdict=" ".join(_sentences(pair, found, margin)),
+        verdict=" ".join(sentences),
         blocks=(*blocks, *([jobs] if jobs.rows else [])),
         notes=tuple(told),
         more=(

@@ -1,7 +1,9 @@
 """How many runs, or steps, would show a difference of a given size in nine of ten cases.
 
 What the runs at hand show of their own noise is uncertain when they are few, and a number that rests on too small a
-noise is too small. So the noise is taken as large as it is in eight of ten cases, given what was seen.
+noise is too small. So the noise is taken as large as it may be in eight of ten cases, given what was seen; what
+steps do not tell of it is laid on runs. So longer runs are asked for where there are some already to show that it is
+steps that differ.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from lostflops.predict.costs.quantiles import f_tail, t_quantile
 
 POWER: Final = 0.9
 _ASSURED: Final = 0.8
+_FEWEST: Final = 4
+"""Runs on each side below which nobody knows that it is steps that differ."""
 _MOST_RUNS: Final = 1000
 _MOST_TIMES: Final = 100
 """So many times the steps at hand are still worth asking for."""
@@ -38,11 +42,11 @@ def needed(noise: Noise, effect: float, *, runs: int, steps: int) -> Needed:
     >>> needed(Noise(0.01, 0.001, inf), 0.03, runs=1, steps=100)
     Needed(runs=5, steps=None)
     >>> needed(Noise(0.01, 0.01, 8), 0.03, runs=5, steps=100)
-    Needed(runs=6, steps=155)
+    Needed(runs=7, steps=195)
     """
     size, most = log1p(max(effect, SMALLEST)), _bound(noise)
     found = bisect_left(range(2, _MOST_RUNS + 1), -size, key=lambda count: -_shown(most, count)) + 2
-    return Needed(found if found <= _MOST_RUNS else None, _steps(noise, most, size, runs=runs, steps=steps))
+    return Needed(found if found <= _MOST_RUNS else None, _steps(noise, size, runs=runs, steps=steps))
 
 
 def _shown(spread: float, runs: int) -> float:
@@ -58,11 +62,11 @@ def _welch(runs: int) -> float:
     return 2 * own * (own + 1) / (own + 2)
 
 
-def _steps(noise: Noise, most: float, size: float, *, runs: int, steps: int) -> int | None:
-    if runs < 2 or not 0 < noise.steps < inf:
+def _steps(noise: Noise, size: float, *, runs: int, steps: int) -> int | None:
+    if runs < _FEWEST or not 0 < noise.steps < inf:
         return None
     allowed = (size / _shown(1.0, runs)) ** 2
-    left = allowed - max(most**2 - noise.steps**2, 0.0)
+    left = allowed - max(_bound(noise) ** 2 - noise.steps**2, 0.0)
     if left <= 0:
         return None
     asked = ceil(steps * noise.steps**2 / left)

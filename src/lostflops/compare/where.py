@@ -9,12 +9,16 @@ from lostflops.compare.account import Account, Use
 from lostflops.facts.kernel_names import short
 from lostflops.ledger.lines import LINES
 from lostflops.results import Field, Table, Value
+from lostflops.units import format_ns
 
 MOST_KERNELS: Final = 10
 _ALIKE: Final = 0.05
 """Part by which calls, or the time of a call, must differ to be named."""
 _SEEN: Final = 0.0005
-"""Part of a step that a difference must make to be listed."""
+"""Part of a step that a difference must make to be listed,"""
+_PLAIN: Final = 0.01
+"""and where neither calls nor their times differ by much."""
+_SAME: Final = "about the same"
 
 
 def lines(before: Account, after: Account) -> Table:
@@ -40,6 +44,14 @@ def lines(before: Account, after: Account) -> Table:
     return Table("lines", "Where the difference is, per profiled step of a rank", fields, (*held, last))
 
 
+def mostly(before: Account, after: Account) -> str:
+    """The line that makes most of the difference."""
+    deltas = {line: after.lines[line] - before.lines[line] for line in LINES}
+    whole = sum(deltas.values())
+    line = max(deltas, key=lambda line: deltas[line] * whole)
+    return f"Most of it is {line}: {format_ns(round(deltas[line]))} of {format_ns(round(whole))} per profiled step."
+
+
 def kernels(before: Account, after: Account) -> Table:
     rows = _changed(before.kernels, after.kernels, before.step_ns)
     fields = (
@@ -61,7 +73,7 @@ def collectives(before: Account, after: Account) -> Table:
     )
     sizes = [_sizes(str(name), before, after) for name, *_ in rows]
     full = tuple((name, *rest, *size) for (name, *rest), size in zip(rows, sizes, strict=True))
-    return Table("collectives", "Collectives that changed", fields, full)
+    return Table("collectives", "Collectives that changed, with their waits", fields, full)
 
 
 _FIELDS: Final = (
@@ -84,9 +96,10 @@ def _changed(before: Mapping[str, Use], after: Mapping[str, Use], step_ns: float
     found: list[tuple[Value, ...]] = []
     for name in before.keys() | after.keys():
         old, new = before.get(name, Use()), after.get(name, Use())
-        if abs(new.ns - old.ns) >= _SEEN * step_ns:
+        word = changed(old, new)
+        if abs(new.ns - old.ns) >= (_PLAIN if word == _SAME else _SEEN) * step_ns:
             delta = round(new.ns) - round(old.ns)
-            found.append((name, changed(old, new), old.calls, new.calls, round(old.ns), round(new.ns), delta))
+            found.append((name, word, old.calls, new.calls, round(old.ns), round(new.ns), delta))
     return sorted(found, key=lambda row: (-abs(int(row[6] or 0)), str(row[0])))
 
 
@@ -108,4 +121,4 @@ def changed(old: Use, new: Use) -> str:
     took = (new.ns / new.calls) / (old.ns / old.calls) if old.ns else 1.0
     if abs(took - 1) > _ALIKE:
         words.append("longer" if took > 1 else "shorter")
-    return ", ".join(words) or "about the same"
+    return ", ".join(words) or _SAME

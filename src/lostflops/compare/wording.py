@@ -41,7 +41,8 @@ def advice(pair: Pair, effect: float) -> str:
     if found.runs is None:
         return f"{size} more runs would be needed than can be made: record longer or calmer ones."
     much = "" if pair.typical.noise.is_measured else ", if they differ as those of other jobs do"
-    told = f"{size} in nine of ten cases, record {counted(found.runs, 'run')} of each, of as many steps{much}"
+    steps = counted(pair.steps_per_run, "step")
+    told = f"{size} in nine of ten cases, record {counted(found.runs, 'run')} of each, {steps} long{much}"
     if found.steps is not None and found.steps > pair.steps_per_run and found.runs > pair.runs_per_side:
         told += f"; or as many runs, of {counted(found.steps, 'step')} each"
     return f"{told}."

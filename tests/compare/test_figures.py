@@ -1,0 +1,23 @@
+"""The figures of docs/explanation/comparing.md are those of the experiments that are kept."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "diff" / "results"
+
+
+def test_the_page_is_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "diff" / "render.py", "--check"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_made_series_keep_what_is_promised() -> None:
+    told = json.loads((RESULTS / "synthetic.json").read_text())
+    for kind in told["kinds"]:
+        assert kind["alike_called_different"] <= 0.05 * kind["trials"], kind["name"]
+        assert kind["found_by_runs"] >= 0.9 * kind["runs_asked_in"], kind["name"]
