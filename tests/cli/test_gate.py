@@ -100,7 +100,6 @@ def steps_of(workflow: str) -> dict[str, str]:
         ("same", "3%", (0, "PASSED")),
         ("slow", "3%", (1, "REGRESSED")),
         ("same", "0.1%", (0, "::warning::")),
-        ("same", "-", (2, "")),
     ],
 )
 def test_the_shell_of_the_workflow(made, tmp_path, candidate, limit, expected):

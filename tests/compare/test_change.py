@@ -27,7 +27,7 @@ def called(chance, runs, between_runs, trials, slower=0.0):
     return count / trials
 
 
-@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (3, 3), (5, 5), (1, 4)])
+@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (4, 4), (1, 4)])
 def test_runs_of_one_job_are_seldom_called_different(runs):
     assert called(np.random.default_rng(1), runs, 0.03, 300) <= 0.05
 
@@ -84,10 +84,8 @@ def test_long_steps_that_are_few_are_found_by_the_mean():
 def test_the_error_of_a_location_is_what_locations_differ_by():
     chance = np.random.default_rng(5)
     found = []
-    for _ in range(150):
-        drawn = chance.normal(size=450)
-        for i in range(1, drawn.size):
-            drawn[i] += 0.6 * drawn[i - 1]
+    for _ in range(100):
+        drawn = np.convolve(chance.normal(size=450), 0.6 ** np.arange(30), mode="full")[:450]
         found.append(typical(100 + drawn[50:]))
     true = np.std([one.value for one in found])
     told = np.median([one.error * one.value for one in found])
@@ -108,7 +106,7 @@ def test_one_step_tells_nothing():
     assert judged([typical(np.array([5.0]))], [typical(np.array([50.0]))]) is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize("runs", [2, 3, 5])
+@pytest.mark.parametrize("runs", [2, 4])
 def test_as_many_runs_as_are_asked_for_find_three_percent(runs):
     """A first look, then the number that it asks for: nine of ten planted regressions are found."""
     chance, found, trials = np.random.default_rng(7), 0, 120

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lostflops.compare.diff import diff
-from lostflops.compare.sides import read
+from lostflops.compare.series import Steps
+from lostflops.compare.sides import compared, read
 from lostflops.errors import UsageError
 from lostflops.testing import Straggler, SyntheticCluster, store
 from made_timed_runs import noisy, recorded
@@ -62,6 +63,17 @@ def test_one_run_of_each_says_what_it_lacks(made):
 def test_the_same_recording_counts_once(made):
     with pytest.raises(UsageError, match="same recording"):
         read(runs(made / "a"), runs(made / "a")[:1])
+
+
+def test_one_step_of_each_tells_nothing(tmp_path):
+    few = [recorded(tmp_path / name, [ms, ms]) for name, ms in (("a", 10), ("b", 30))]
+    one = read([few[0]], [few[1]])
+    assert one.typical.value == pytest.approx(2.0)
+    single = [replace(run, steps=Steps(run.steps.times[:1])) for run in (*one.before, *one.after)]
+    found = diff(compared((single[0],), (single[1],), is_timed=True, comparison=one.comparison)).to_json()
+    assert found["answer"] == "cannot tell"
+    assert found["step"]["high"] is None
+    assert "anything" in found["verdict"]
 
 
 def test_runs_that_were_not_recorded_in_turns_are_noted(made):

@@ -6,6 +6,7 @@ Steps are not independent, and runs differ by more than steps do: `compare.chang
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Final
 
 from lostflops.compare import comparable, where
@@ -63,19 +64,19 @@ def figures(pair: Pair) -> Pairs:
             Item("after_ns", _ns(pair.typical_ns[1]), "ns", "B, typical"),
             Item("change", middle.value, "share", "difference"),
             Item("low", middle.low, "share", f"from ({TYPICAL:.0%})"),
-            Item("high", middle.high, "share", "to"),
+            Item("high", _finite(middle.high), "share", "to"),
             Item("confidence", TYPICAL, "share", shown=False),
             Item("mean_before_ns", _ns(pair.average_ns[0]), "ns", "A, mean"),
             Item("mean_after_ns", _ns(pair.average_ns[1]), "ns", "B, mean"),
             Item("mean_change", average.value, "share", "difference of means"),
             Item("mean_low", average.low, "share", f"from ({MEAN:.0%})"),
-            Item("mean_high", average.high, "share", "to"),
+            Item("mean_high", _finite(average.high), "share", "to"),
             Item("mean_confidence", MEAN, "share", shown=False),
             Item("runs", (len(pair.before), len(pair.after)), "count", "runs of A, of B"),
             Item("steps", _steps(pair), "count", "steps of A, of B"),
-            Item("between_runs", noise.runs, "share", "a run is off by"),
+            Item("between_runs", _finite(noise.runs), "share", "a run is off by"),
             Item("between_runs_is_measured", noise.is_measured, shown=False),
-            Item("between_steps", noise.steps, "share", "of that by its steps"),
+            Item("between_steps", _finite(noise.steps), "share", "of that by its steps"),
         ),
     )
 
@@ -91,6 +92,11 @@ def sources(pair: Pair) -> Iterator[Figure]:
     yield Figure("before", tuple(str(run.path) for run in pair.before))
     yield Figure("after", tuple(str(run.path) for run in pair.after))
     yield Figure("steps_from", "timings" if pair.is_timed else "trace")
+
+
+def _finite(part: float) -> float | None:
+    """None where one step tells nothing about others; JSON has no infinity."""
+    return part if isfinite(part) else None
 
 
 def _ns(time: float) -> float | int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from math import isfinite
 
 from lostflops.compare import comparable
 from lostflops.compare.change import Change
@@ -62,7 +63,7 @@ def gate(pair: Pair, limit: float) -> tuple[Result, Outcome]:
             Figure("outcome", str(found)),
             Figure("exit_code", found.exit_code),
             Figure("max_regress", limit),
-            Figure("noise", pair.typical.half_width),
+            Figure("noise", noise if isfinite(noise := pair.typical.half_width) else None),
             *needs(pair, limit),
             *sources(pair),
         ),
@@ -83,9 +84,10 @@ def _sentences(pair: Pair, found: Outcome, limit: float) -> Iterator[str]:
     elif found is Outcome.PASSED:
         yield f"PASSED: {took}, within the {format_share(limit)} that are allowed."
     elif middle.half_width > limit:
+        noise = f"±{format_share(middle.half_width)}" if isfinite(middle.half_width) else "which one step does not tell"
         yield (
-            f"INCONCLUSIVE: the limit of {format_share(limit)} is below the noise of these runs, "
-            f"±{format_share(middle.half_width)}: {took}. {advice(pair, limit)}"
+            f"INCONCLUSIVE: the limit of {format_share(limit)} is below the noise of these runs, {noise}: {took}. "
+            f"{advice(pair, limit)}"
         )
     else:
         yield f"INCONCLUSIVE: {took}, and {format_share(limit)} are allowed. {_closer(pair, limit)}"

@@ -88,11 +88,11 @@ def read(
     if comparison.refused and not anyway:
         told = "; ".join(map(str, comparison.refused))
         raise UsageError(f"these are different jobs: {told}. Compare them all the same with --anyway")
-    return _compared(sides[0], sides[1], is_timed, comparison)
+    return compared(sides[0], sides[1], is_timed=is_timed, comparison=comparison)
 
 
-def _compared(
-    before: tuple[Measured, ...], after: tuple[Measured, ...], is_timed: bool, comparison: Comparison
+def compared(
+    before: tuple[Measured, ...], after: tuple[Measured, ...], *, is_timed: bool, comparison: Comparison
 ) -> Pair:
     unit = _unit(before, after, comparison)
     between = BETWEEN_RUNS_ON_HOSTS if _on_hosts(before + after) else BETWEEN_RUNS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Final
 
 from lostflops.compare.change import Change
@@ -27,7 +28,7 @@ def interval(found: Change) -> str:
     >>> interval(Change(0.1, 0.08, 0.12, Noise(0, 0, 1)))
     '+8.0% to +12.0%'
     """
-    return f"{signed(found.low)} to {signed(found.high)}"
+    return f"{signed(found.low)} to {signed(found.high)}" if isfinite(found.high) else "anything"
 
 
 def asked(pair: Pair, effect: float) -> Needed:
