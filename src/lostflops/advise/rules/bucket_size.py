@@ -27,6 +27,8 @@ _USUAL: Final = 25.0
 _NEAR: Final = 0.02
 """By which another size must gain more than DDP's own to be advised."""
 _SMALLEST: Final = 0.02
+_LATE: Final = 0.05
+"""Of a step that smaller buckets must gain: what of the last bucket nothing hides is there in every job."""
 _MANY: Final = 16
 _FEW: Final = 2
 """Buckets of a step up to which they are large: the last one has nothing left to hide under."""
@@ -41,8 +43,10 @@ def _find(case: Case) -> Iterator[Claim]:
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
         return
-    now = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
-    yield _claim(case, made, reduced, best, best * MIB > now)
+    is_larger = best * MIB > made.bytes_a_step(rows) / max(made.a_step(rows), 1)
+    found = case.price(f"bucket_mb={best:g}")
+    if is_larger or (found is not None and found.gain >= _LATE):
+        yield _claim(case, made, reduced, best, is_larger)
 
 
 def _repeats(made: Traffic) -> bool:

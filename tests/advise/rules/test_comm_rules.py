@@ -1,0 +1,57 @@
+"""Causes in communication: synthetic jobs with one of them each, and the same jobs without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lostflops.advise.case import Case
+from lostflops.advise.diagnose import diagnosis
+from lostflops.advise.rules import bucket_size, exposed_comm, missing_no_sync, slow_link, small_messages, sync
+from lostflops.results import Finding
+from lostflops.store.run import Run
+from lostflops.testing import Kernel, Model, Network, SyntheticCluster, store
+
+RULES = tuple(one.RULE for one in (bucket_size, exposed_comm, missing_no_sync, slow_link, small_messages, sync))
+MODEL = Model(
+    layers=4,
+    kernels=(Kernel(2_000_000, (1024, 512, 512)),),
+    gradient_bytes=40_000_000,
+    buckets=4,
+    optimizer_kernels=1,
+    optimizer_duration=200_000,
+)
+HEALTHY = SyntheticCluster(ranks=2, steps=3, model=MODEL, network=Network(alpha=20_000, gbs=40), annotations=True)
+TWO_HOSTS = replace(HEALTHY, ranks=4, ranks_per_host=2, network=Network(alpha=20_000, gbs=80, inter_gbs=40))
+SICK = {
+    "exposed_comm": replace(HEALTHY, overlap=False),
+    "bucket_size": replace(HEALTHY, model=replace(MODEL, buckets=1)),
+    "missing_no_sync": replace(HEALTHY, network=Network(gbs=10), microbatches=2, reduce_always=True),
+    "slow_link": replace(TWO_HOSTS, network=replace(TWO_HOSTS.network, inter_gbs=4)),
+}
+
+
+def found(cluster: SyntheticCluster, folder: Path) -> tuple[Finding, ...]:
+    with Run.open(store(cluster.generate(), folder, host_names=True)) as run:
+        case = Case(run)
+        findings = diagnosis(case, rules=RULES).findings
+        assert sum(one.lost_ns for one in findings) <= case.total.lines["comm.transfer"] + case.total.lines["comm.wait"]
+        return findings
+
+
+@pytest.mark.parametrize("cause", SICK)
+def test_one_cause_is_found_and_nothing_else(cause: str, tmp_path: Path) -> None:
+    (one,) = found(SICK[cause], tmp_path / "run")
+    assert one.cause == cause
+    assert one.lost_ns > 0
+    assert one.prediction is not None
+    assert one.prediction.gain > 0.05
+    assert one.evidence[0].events
+    assert one.evidence[0].steps
+
+
+@pytest.mark.parametrize("cluster", [TWO_HOSTS, replace(HEALTHY, microbatches=2)])
+def test_a_healthy_job_has_none(cluster: SyntheticCluster, tmp_path: Path) -> None:
+    assert found(cluster, tmp_path / "run") == ()
