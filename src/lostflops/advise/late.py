@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.work_done import Done, work_done
-from lostflops.blame.stragglers import in_steps
+from lostflops.blame.stragglers import SMALLEST, in_steps
 from lostflops.pace.lateness import lateness
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def _habit(case: Case, rank: int) -> bool | None:
     own = next((late for late in found.ranks if late.rank == rank), None)
     if own is None or found.why_not or found.accelerated or own.steps < _TIMED:
         return None
-    return own.p_value <= _LIKELY and own.steps_last >= _OFTEN * own.steps
+    least = max(float(found.resolution), SMALLEST * (case.told.pace.p50 or 0.0))
+    return own.p_value <= _PROVEN and own.steps_last >= _OFTEN * own.steps and own.lateness >= least
 
 
 def _more(case: Case, one: Straggler) -> tuple[float, Done | None]:

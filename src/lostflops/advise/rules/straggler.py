@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.drift import Drift, drifts
+from lostflops.advise.findings import SMALLEST
 from lostflops.advise.late import LateRank, late_ranks
 from lostflops.advise.waiting import taken
 from lostflops.blame.sayings import CAUSE_WORDS
@@ -49,6 +50,11 @@ _WORDS: Final = {
     _HOT: "it gets slower over time while the others do not",
 }
 _ON_THREAD: Final = "the training thread runs Python, no ops"
+_NO_DISPATCH: Final = "launch=free"
+_QUICKER_HOSTS: Final = (
+    "the other hosts are no quicker, they only are ahead: cut what dispatching costs on all ranks, "
+    'torch.compile(model, mode="reduce-overhead") or CUDA graphs, and fewer, larger ops'
+)
 _LONGEST: Final = """
     select event from events where rank = {rank} and kind in ({kinds}) and step in ({steps})
     order by dur desc, event limit {most}"""
@@ -71,6 +77,8 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     lost = taken(case, ranks)
     sources = _sources(case, late)
     changes = tuple(f"straggler={rank}" for rank in ranks)
+    if starved := late[0].found.line == "idle.host" and _is_no_use(case, changes):
+        changes = (_NO_DISPATCH,)
     return Claim(
         cause="straggler",
         what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
@@ -78,11 +86,18 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         evidence=tuple(_evidence(case, late, sources, hot)),
         confidence=min(one.confidence for one in late),
         certain_if=_certain(kind, ranks),
-        fix=_fix(case, kind, ranks, sources),
+        fix=_QUICKER_HOSTS if starved else _fix(case, kind, ranks, sources),
         changes=changes,
         ranks=ranks,
         in_each_step=all(one.confidence >= _SURE for one in late),
     )
+
+
+def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
+    """Whether ranks that dispatch as the others do would gain nothing: then all hosts are as slow, and only those that
+    are a little behind show it, while the others wait in collectives."""
+    alike, free = case.price(*changes), case.price(_NO_DISPATCH)
+    return alike is not None and free is not None and alike.gain < SMALLEST < free.gain
 
 
 def _named(ranks: Sequence[int]) -> str:
