@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.computed import Computed
+from lostflops.ledger.nesting import Nest
 from lostflops.ledger.recompute import recomputed
+from lostflops.ledger.record import distinct
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_share
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 _SOME: Final = 0.05
 """Share of the forward pass's FLOPs that has to be done again."""
+_CHANGE: Final = "recompute=off"
+_LEAST, _MOST = 0.5, 1.3
+"""What may be gained, in times of what the ops take."""
+_NOISY: Final = "steps differ by chance more than a replay says they would gain"
 _PASSES: Final = 3
 """Backward does twice the work of forward, so that both are three."""
 _BYTES: Final = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
@@ -45,10 +51,12 @@ def _find(case: Case) -> Iterator[Claim]:
     ops = ", ".join(sorted({name for name, *_ in names})[:3])
     inside = f", such as those of {', '.join(modules)}" if modules else ""
     room = _room(case)
+    taken = _taken(case, share)
+    own = _own_gain(case, sum(taken.values()) / (case.wall or 1))
     yield Claim(
         cause="recompute",
         what=f"Backward does {format_share(min(share, 1.0))} of the forward pass again (activation checkpointing).",
-        taken=_taken(case, share),
+        taken=taken,
         evidence=(
             Evidence(
                 f"rank {first.rank} runs {events.size / first.steps:,.0f} forward ops a step inside backward nodes "
@@ -67,8 +75,19 @@ def _find(case: Case) -> Iterator[Claim]:
             "(torch.utils.checkpoint.create_selective_checkpoint_contexts, keeping matrix products and attention), or "
             "checkpoint every second layer"
         ),
-        changes=("recompute=off",),
+        changes=() if own is not None else (_CHANGE,),
+        gain=own,
     )
+
+
+def _own_gain(case: Case, lost: float) -> Gain | None:
+    """Where steps differ so much by chance that a replay's gain drowns in it: what is done again is counted, and takes
+    what it takes."""
+    found = case.price(_CHANGE)
+    if found is None or found.gain > found.doubt:
+        return None
+    most = min(_MOST * lost, 1.0)
+    return Gain(lost, _LEAST * lost, most, f"the time of the ops that are done again, since {_NOISY}")
 
 
 def _share(case: Case) -> float | None:
@@ -80,11 +99,16 @@ def _share(case: Case) -> float | None:
 
 
 def _again(one: Computed) -> Codes:
-    """Events of forward ops inside backward."""
+    """Events of forward ops inside backward; of those that call each other, the innermost."""
     formulas = one.record.formulas
     rows = np.flatnonzero(recomputed(one.record))
     rows = rows[one.made.window.inside.within(formulas.start[rows], formulas.start[rows] + 1) > 0]
-    return formulas.event[rows]
+    outer = np.zeros(rows.size, np.bool_)
+    for lane in distinct(formulas.lane[rows]):
+        own = np.flatnonzero(formulas.lane[rows] == lane)
+        around = Nest(formulas.start[rows[own]], formulas.stop[rows[own]]).parents()
+        outer[own[around[around >= 0]]] = True
+    return formulas.event[rows[~outer]]
 
 
 def _saved(shapes: str | None, dtypes: str | None) -> int:
