@@ -60,7 +60,7 @@ def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
 
 
 def is_own(frames: Stack) -> bool:
-    """Whether the program itself ran, or what it called of libraries that are not PyTorch, or to print and log.
+    """Whether the program itself ran, or what it called of libraries; of PyTorch only what prints and logs.
 
     >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     True
@@ -73,7 +73,8 @@ def is_own(frames: Stack) -> bool:
     if PROGRAM not in codes:
         return False
     below = len(codes) - codes[::-1].index(PROGRAM)
-    return "torch" not in codes[below:] or any(_FOR_PEOPLE.search(frame) for frame in frames[below:])
+    others = {"torch", "lostflops"} & set(codes[below:])
+    return not others or any(_FOR_PEOPLE.search(frame) for frame in frames[below:])
 
 
 def named(frames: Stack) -> str:

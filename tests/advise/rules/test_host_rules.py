@@ -80,6 +80,12 @@ def test_what_pytorch_runs_is_not_the_loops(tmp_path: Path) -> None:
         assert findings(case, *HERE) == []
 
 
+def test_too_few_samples(tmp_path: Path) -> None:
+    made = Loop(ranks=1, profiled=28, stacks=(LOG, LOG))
+    with case_of(made.write(tmp_path)) as case, pytest.raises(UnknownCost, match="too few stack samples"):
+        claims(case, host_python.RULE)
+
+
 def test_batches_made_in_the_loop(tmp_path: Path) -> None:
     with case_of(
         Loop(stacks=("main train.py:3;Lines.__next__ data.py:9;split re/__init__.py:3", LOG)).write(tmp_path)

@@ -10,6 +10,7 @@ from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.python_share import FEW, LINE, LONG, change, collecting, in_long_stretches, is_loading, is_saving
 from lostflops.advise.where import Seen, is_own, seen
+from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 
@@ -63,6 +64,8 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
     part = in_long_stretches(case)
     if share * part < _UNSAMPLED:
         return
+    if case.total.samples:
+        raise UnknownCost("too few stack samples fell between ops to tell whose Python it is: record more steps")
     parts = case.total.parts.get(LINE, Counter())
     named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in parts.most_common(3))
     yield Claim(
