@@ -8,11 +8,7 @@ from typing import Final
 from clinic.held_out import HELD_OUT
 from clinic.patients import Patient
 from clinic.real import REAL
-
-try:
-    from clinic.synthetic import SYNTHETIC
-except ImportError:
-    SYNTHETIC = ()
+from clinic.synthetic import SYNTHETIC
 
 PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *SYNTHETIC)
 

@@ -1,5 +1,8 @@
 """What a visit makes of a patient: runs made by hand, diagnosed by nobody."""
 
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,18 @@ from lostflops.store.run import Run
 from made_captures import MS, end, frames, session, step, write
 
 COUNT = 8
+BASE = tempfile.TemporaryDirectory()
 
 
 def timed(folder: Path, step_ms: float, samples: int = 4) -> Path:
+    shutil.copytree(made(step_ms, samples), folder)
+    return folder
+
+
+@cache
+def made(step_ms: float, samples: int) -> Path:
     """Two ranks; the first step takes a second and the last, which is profiled, two."""
+    folder = Path(tempfile.mkdtemp(dir=BASE.name)) / "run"
     for rank in range(2):
         records, now = [session(rank)], 0
         for number in range(COUNT):
