@@ -62,7 +62,7 @@ _LOADING: Final = (
 _LATE: Final = (
     sick("slow_device", "straggler", train("--slow 1:1.6", 3), "--slow 1:1"),
     sick("slow_disk_of_a_rank", "straggler", train("--far-disk 1:7 --workers 0", 3), "--far-disk 1:0.2"),
-    sick("host_stall_of_a_rank", "straggler", train("--preview 1:4000", 3), "--preview 1:0"),
+    sick("host_stall_of_a_rank", "straggler", train("--preview 1:2500", 3), "--preview 1:0"),
     sick("thermal", "straggler", train("--slow 1:1:1.025", 3), "--slow 1:1"),
 )
 _UNEVEN: Final = (
