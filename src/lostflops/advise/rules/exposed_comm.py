@@ -11,6 +11,7 @@ from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.hand_made import are_small, best_buckets
 from lostflops.advise.traffic import sources
 from lostflops.predict.edits.reductions import called
+from lostflops.predict.edits.selecting import POINT_TO_POINT, between_ranks
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 
@@ -36,7 +37,8 @@ def _find(case: Case) -> Iterator[Claim]:
     if made.of(gathered).any() and _is_exposed(case, made, rows) and case.price("prefetch=1") is not None:
         yield _unprefetched(case, made, rows)
         return
-    exchanged = made.of(called(made.graph, "all_to_all"))
+    # Kernels that send among more than two ranks are those of an all-to-all.
+    exchanged = made.of(called(made.graph, "all_to_all", *POINT_TO_POINT) & ~between_ranks(made.graph))
     if _is_exposed(case, made, exchanged):
         yield _exchanged(case, made, exchanged)
 
