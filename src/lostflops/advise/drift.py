@@ -35,11 +35,12 @@ _FORWARD: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """`first` and `last` are times what other ranks take, in the first and last quarter of `steps`."""
+    """`first` and `last` are times what other ranks take, in the first and last quarter of `steps`, `mean` in all."""
 
     rank: int
     first: float
     last: float
+    mean: float
     p_value: float
     steps: tuple[int, int]
 
@@ -85,7 +86,7 @@ def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None
     chance = _trend(ratio)
     if last < _SLOWER * max(first, 1.0) or first < _AS_OTHERS or chance > _SIGNIFICANT:
         return None
-    return Drift(rank, first, last, chance, (int(steps[0]), int(steps[-1])))
+    return Drift(rank, first, last, float(ratio.mean()), chance, (int(steps[0]), int(steps[-1])))
 
 
 def _trend(values: Floats) -> float:

@@ -34,7 +34,12 @@ def mean_step(cluster):
     return truth.wall / len(truth.ranks) / cluster.steps
 
 
-@pytest.mark.parametrize("cause", KINDS)
+QUICK = ("slow_kernels", "late_data")
+
+
+@pytest.mark.parametrize(
+    "cause", [cause if cause in QUICK else pytest.param(cause, marks=pytest.mark.slow) for cause in KINDS]
+)
 def test_a_late_rank_is_named_with_its_kind_and_its_price(cause, tmp_path):
     late = Straggler(2, cause, factor=1.6, delay=DELAY)
     sick = replace(JOB, stragglers=(late,))

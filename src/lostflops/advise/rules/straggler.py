@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.drift import Drift, drifts
 from lostflops.advise.findings import SMALLEST
 from lostflops.advise.late import LateRank, late_ranks
@@ -79,6 +79,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     changes = tuple(f"straggler={rank}" for rank in ranks)
     if starved := late[0].found.line == "idle.host" and _is_no_use(case, changes):
         changes = (_NO_DISPATCH,)
+    gain = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
     return Claim(
         cause="straggler",
         what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
@@ -87,10 +88,27 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         confidence=min(one.confidence for one in late),
         certain_if=_certain(kind, ranks),
         fix=_QUICKER_HOSTS if starved else _fix(case, kind, ranks, sources),
-        changes=changes,
+        changes=changes if gain is None else (),
+        gain=gain,
         ranks=ranks,
         in_each_step=all(one.confidence >= _SURE for one in late),
     )
+
+
+def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Drift) -> Gain | None:
+    """Of a rank that gets slower the mean over all steps: the ledger's are a few of them, often late ones. None where
+    they are all, or no replay tells what is lost in them."""
+    price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
+    longer = found.line_excess / max(found.steps, 1)
+    lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
+    if price is None or case.told is None or not 0 < price.gain < 1 or lately <= 0:
+        return None
+    part = max(drift.mean - 1, 0.0) / lately
+    share, low, high = (
+        gain * part / (1 - gain + gain * part) for gain in (price.gain, max(price.low, 0.0), price.high)
+    )
+    basis = f"replaying the run with {price.prediction.text}: {format_share(price.gain)} in the recorded steps"
+    return Gain(share, min(low, share), max(high, share), f"{basis}, and by its forward pass that much over all steps")
 
 
 def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
