@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lostflops.advise.rules import small_batch
+from lostflops.ledger.lines import LINES
 from lostflops.ledger.pieces import Piece
 
 PARAMETERS = {(500, 500)}
@@ -31,3 +32,22 @@ def test_ops_on_samples_grow_but_for_their_call_and_ops_on_gradients_do_not() ->
     assert grows("aten::relu", "[[2, 500]]", "elementwise") == 1
     assert grows("aten::div_", "[[500, 500], []]", "elementwise") == 0
     assert grows("aten::add_", "[[2, 500]]", "elementwise", "optimizer") == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "wait", "expected"),
+    [
+        (small_batch._Batch(2, None, 1), 0, True),
+        (small_batch._Batch(8, None, 1), 0, False),
+        (small_batch._Batch(2, None, 4), 0, False),
+        (small_batch._Batch(1, 4096, 1), 0, False),
+        (small_batch._Batch(2, None, 1), 30, False),
+    ],
+    ids=["few", "enough", "accumulated", "long sequences", "waits for late ranks"],
+)
+def test_a_batch_is_small_by_samples_tokens_and_what_else_is_the_matter(
+    batch: small_batch._Batch, wait: int, expected: bool
+) -> None:
+    lines = dict.fromkeys(LINES, 0) | {"compute": 100 - wait, "comm.wait": wait}
+    case: Any = SimpleNamespace(wall=100, total=SimpleNamespace(lines=lines))
+    assert small_batch._is_small(case, batch) is expected
