@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.python_share import FEW, LINE, change, is_saving
+from lostflops.advise.traced import in_each_step
 from lostflops.advise.where import Seen, seen
 from lostflops.ledger.lines import HOST_LINES
 from lostflops.ledger.samples import FEWEST
@@ -47,6 +48,7 @@ def _find(case: Case) -> Iterator[Claim]:
             "writes while training goes on; with replicas let one rank save"
         ),
         changes=(change(python),) if is_python else (),
+        in_each_step=in_each_step(case, LINE),
         gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the ledger"),
     )
 

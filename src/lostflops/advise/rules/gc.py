@@ -11,6 +11,7 @@ from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.python_share import FEW, LINE, change, collecting
 from lostflops.advise.series import Series, series
+from lostflops.advise.traced import in_each_step
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -46,6 +47,7 @@ def _find(case: Case) -> Iterator[Claim]:
             "Python objects alive: each collection looks at all of them"
         ),
         changes=(change(part),) if is_shown else (),
+        in_each_step=in_each_step(case, LINE),
         gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of settled steps"),
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.python_share import LINE, in_long_stretches
+from lostflops.advise.traced import in_each_step
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 
@@ -50,6 +51,7 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         changes=() if capped is not None else (_CHANGE,),
         gain=capped,
+        in_each_step=in_each_step(case, _LINE),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.python_share import FEW, LINE, LONG, change, collecting, in_long_stretches, is_loading, is_saving
+from lostflops.advise.traced import in_each_step
 from lostflops.advise.where import Seen, is_own, seen
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
@@ -50,6 +51,7 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
         certain_if=f"the step is faster by the predicted gain without what {place} does",
         fix=_fix(found),
         changes=(change(part),),
+        in_each_step=in_each_step(case, LINE),
     )
 
 
@@ -86,6 +88,7 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
             "checks belong into every n-th step, or onto a thread of their own"
         ),
         changes=(change(part),),
+        in_each_step=in_each_step(case, LINE),
     )
 
 

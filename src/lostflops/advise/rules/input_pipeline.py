@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.python_share import FEW, LINE, change, is_loading
+from lostflops.advise.traced import in_each_step
 from lostflops.advise.where import Seen, seen
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -44,6 +45,7 @@ def _find(case: Case) -> Iterator[Claim]:
         certain_if="the same job on one cached batch, repeated, runs faster by the predicted gain",
         fix=_fix(value, where, has_workers),
         changes=(f"data={value}",),
+        in_each_step=in_each_step(case, _LINE),
     )
 
 
@@ -74,6 +76,7 @@ def _without_loader(case: Case) -> Iterator[Claim]:
             "DataLoader(dataset, num_workers=2, prefetch_factor=2, persistent_workers=True)"
         ),
         changes=(change(found.share),),
+        in_each_step=in_each_step(case, LINE),
     )
 
 
