@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lostflops.advise.computed import MOST_READ, computed
+from lostflops.advise.signs.computed import MOST_READ, computed
 from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.scope import scope
 from lostflops.store.run import Run

@@ -27,7 +27,11 @@ FLAGS = {
     "pipeline": {"RUN", "--mesh", "--json"},
     "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},
     "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},
-    "report": {"RUN", "--window", "--rank", "--step", "--by", "--json"} | CLAIMS,
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--json"} | CLAIMS,
+    "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--markdown", "--json"},
+    "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--markdown", "--json"},
+    "diff": {"A", "B", "--margin", "--anyway", "--markdown", "--json"},
+    "gate": {"--baseline", "--candidate", "--max-regress", "--anyway", "--markdown", "--json"},
     "scale": {
         "RUN",
         "--ranks",

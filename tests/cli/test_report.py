@@ -265,7 +265,7 @@ def test_the_window_of_the_trace(lostflops, tmp_path: Path) -> None:
     assert traced["window"] == {"kind": "trace", "ranks": [0], "steps": [], "wall_ns": 160_000}
     assert line_sums(traced)["compute"] == 95_000
     stepped = answer(lostflops, "report", run, "--window", "steps")
-    assert stepped == answer(lostflops, "report", run)
+    assert stepped == answer(lostflops, "report", run, "--no-findings")
     assert line_sums(stepped) == whole(CALM_LINES)
 
 
@@ -424,7 +424,7 @@ def test_the_next_command_can_be_typed(lostflops, tmp_path: Path, verb: str) -> 
 )
 def test_the_next_command_looks_into_the_largest_loss(lostflops, tmp_path: Path, events: list, verb: str) -> None:
     run = make_run(tmp_path, [op("aten::mm", 0, 100), *events])
-    assert lostflops("report", run).out.splitlines()[-1] == f"Next: lostflops {verb} {run}"
+    assert lostflops("report", run, "--no-findings").out.splitlines()[-1] == f"Next: lostflops {verb} {run}"
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

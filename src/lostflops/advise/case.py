@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lostflops.advise.computed import Computed, computed
 from lostflops.advise.price import Price, price
-from lostflops.advise.traffic import Traffic, traffic
+from lostflops.advise.signs.computed import Computed, computed
+from lostflops.advise.signs.traffic import Traffic, traffic
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
 from lostflops.errors import UnknownCost, UsageError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, command, show
 from lostflops.cli.run_lists import AnywayOption, part, runs_of
 from lostflops.cli.scope import bar_of
 
@@ -29,6 +29,7 @@ def diff(
         str, typer.Option("--margin", metavar="PART", help="A difference within this is none, such as 2%.")
     ] = "2%",
     anyway: AnywayOption = False,
+    as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Tell whether B is faster than A, by how much, and where.
@@ -43,4 +44,4 @@ def diff(
     with bar_of("runs") as progress:
         pair = read(before, after, anyway=anyway, accounted=True, progress=progress)
     following = command("gate", "--baseline", a, "--candidate", b, "--max-regress", "3%")
-    show(replace(compared(pair, smallest), next_command=following), as_json)
+    show(replace(compared(pair, smallest), next_command=following), as_json, as_markdown=as_markdown)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, command, show
 from lostflops.cli.run_lists import AnywayOption, part, runs_of
 from lostflops.cli.scope import bar_of
 
@@ -32,6 +32,7 @@ def gate(
         str, typer.Option("--max-regress", metavar="PART", help="How much slower a step may be, such as 3%.")
     ] = "3%",
     anyway: AnywayOption = False,
+    as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Exit with 0 if the candidate is shown to be within the limit, with 1 if it regressed, else with 3.
@@ -46,5 +47,5 @@ def gate(
     with bar_of("runs") as progress:
         pair = read(before, after, anyway=anyway, progress=progress)
     result, found = judged(pair, limit)
-    show(replace(result, next_command=command("diff", baseline, candidate)), as_json)
+    show(replace(result, next_command=command("diff", baseline, candidate)), as_json, as_markdown=as_markdown)
     raise typer.Exit(found.exit_code)

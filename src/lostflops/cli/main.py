@@ -75,7 +75,7 @@ EXIT_CODES = (
     (0, "success"),
     (1, "any other failure; of gate: regressed"),
     (2, "the request cannot be carried out"),
-    (3, "cannot tell: something to tell it from is missing; of gate: inconclusive"),
+    (3, "cannot tell: something to tell it from is missing; gate: inconclusive"),
     (4, "a source cannot be used"),
     (5, "a run cannot be used"),
     (6, "the query was refused"),

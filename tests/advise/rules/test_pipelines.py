@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lostflops.advise.stages import Stages
+from lostflops.advise.signs.stages import Stages
 
 STAGES = Stages(((0,), (1,), (2,), (3,)), np.arange(2), np.ones((4, 2)), 1.0, 4)
 

@@ -16,7 +16,7 @@ from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.computed import Computed
+    from lostflops.advise.signs.computed import Computed
 
 _LEAST: Final = 0.02
 _LINE: Final = LINES.index("idle.alloc")

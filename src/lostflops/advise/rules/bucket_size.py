@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.hand_made import latency_share
-from lostflops.advise.traffic import sources
+from lostflops.advise.signs.hand_made import latency_share
+from lostflops.advise.signs.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
 from lostflops.predict.edits.rebucket import MIB
@@ -18,7 +18,7 @@ from lostflops.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.traffic import Traffic
+    from lostflops.advise.signs.traffic import Traffic
     from lostflops.graph.tasks import Flags
 
 _SIZES: Final = (1.0, 5.0, 25.0, 100.0)

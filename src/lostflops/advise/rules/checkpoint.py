@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.python_share import FEW, LINE, change, is_saving
-from lostflops.advise.traced import in_each_step
-from lostflops.advise.where import Seen, seen
+from lostflops.advise.signs.python_share import FEW, LINE, change, is_saving
+from lostflops.advise.signs.traced import in_each_step
+from lostflops.advise.signs.where import Seen, seen
 from lostflops.ledger.lines import HOST_LINES
 from lostflops.ledger.samples import FEWEST
 from lostflops.results import Evidence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.series import series
-from lostflops.advise.where import seen
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.series import series
+from lostflops.advise.signs.where import seen
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 

@@ -19,7 +19,7 @@ from lostflops.units import format_bytes, format_ns, format_share
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
     from lostflops.advise.claim import Place
-    from lostflops.advise.computed import Computed
+    from lostflops.advise.signs.computed import Computed
     from lostflops.ledger.record import Codes
 
 _LEAST: Final = 0.03

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.hand_made import are_small, best_buckets
-from lostflops.advise.traffic import sources
+from lostflops.advise.signs.hand_made import are_small, best_buckets
+from lostflops.advise.signs.traffic import sources
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.edits.selecting import POINT_TO_POINT, between_ranks
 from lostflops.results import Evidence
@@ -17,7 +17,7 @@ from lostflops.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.traffic import Traffic
+    from lostflops.advise.signs.traffic import Traffic
     from lostflops.graph.tasks import Flags
 
 _HIDDEN: Final = 0.5

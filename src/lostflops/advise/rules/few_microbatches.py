@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.stages import Stages, is_shaped, stages
+from lostflops.advise.signs.stages import Stages, is_shaped, stages
 from lostflops.errors import UnknownCost
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.results import Evidence

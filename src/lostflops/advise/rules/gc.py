@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.python_share import FEW, LINE, change, collecting
-from lostflops.advise.series import Series, series
-from lostflops.advise.traced import in_each_step
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.python_share import FEW, LINE, change, collecting
+from lostflops.advise.signs.series import Series, series
+from lostflops.advise.signs.traced import in_each_step
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.python_share import LINE, in_long_stretches
-from lostflops.advise.traced import in_each_step
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.python_share import LINE, in_long_stretches
+from lostflops.advise.signs.traced import in_each_step
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 

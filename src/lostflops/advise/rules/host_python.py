@@ -6,11 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.python_share import FEW, LINE, LONG, change, collecting, in_long_stretches, is_loading, is_saving
-from lostflops.advise.traced import in_each_step
-from lostflops.advise.where import Seen, is_own, seen
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.python_share import (
+    FEW,
+    LINE,
+    LONG,
+    change,
+    collecting,
+    in_long_stretches,
+    is_loading,
+    is_saving,
+)
+from lostflops.advise.signs.traced import in_each_step
+from lostflops.advise.signs.where import Seen, is_own, seen
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share

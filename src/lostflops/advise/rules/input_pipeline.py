@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.python_share import FEW, LINE, change, is_loading
-from lostflops.advise.traced import in_each_step
-from lostflops.advise.where import Seen, seen
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.python_share import FEW, LINE, change, is_loading
+from lostflops.advise.signs.traced import in_each_step
+from lostflops.advise.signs.where import Seen, seen
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 

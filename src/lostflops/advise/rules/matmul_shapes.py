@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import device_of, on_device, shapes_of, spread
+from lostflops.advise.signs.computed import device_of, on_device, shapes_of, spread
 from lostflops.facts.kernel_classes import uses_tensor_cores
 from lostflops.facts.kernel_names import short
 from lostflops.results import Evidence

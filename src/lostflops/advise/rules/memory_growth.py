@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.series import Values, series
+from lostflops.advise.signs.series import Values, series
 from lostflops.results import Evidence
 from lostflops.units import counted, format_bytes
 

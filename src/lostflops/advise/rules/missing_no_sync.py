@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.traffic import sources
+from lostflops.advise.signs.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
 from lostflops.results import Evidence

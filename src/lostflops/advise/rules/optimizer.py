@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import Computed
+from lostflops.advise.signs.computed import Computed
 from lostflops.ledger.work import MATMUL_CLASSES
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import device_of, on_device, shapes_of, spread
+from lostflops.advise.signs.computed import device_of, on_device, shapes_of, spread
 from lostflops.facts.kernel_classes import rounds_to_tf32
 from lostflops.facts.kernel_names import short
 from lostflops.ledger.work import MATMUL_CLASSES
@@ -16,7 +16,7 @@ from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.computed import Computed
+    from lostflops.advise.signs.computed import Computed
     from lostflops.facts.devices import Device
     from lostflops.ledger.pieces import Piece
 

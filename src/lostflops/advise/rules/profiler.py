@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.series import series
+from lostflops.advise.signs.series import series
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import Computed
+from lostflops.advise.signs.computed import Computed
 from lostflops.ledger.nesting import Nest
 from lostflops.ledger.recompute import recomputed
 from lostflops.ledger.record import distinct

@@ -17,7 +17,7 @@ from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.traffic import Traffic
+    from lostflops.advise.signs.traffic import Traffic
     from lostflops.graph.tasks import Flags
 
 _SMALLEST: Final = 0.05

@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import shapes_of
+from lostflops.advise.signs.computed import shapes_of
 from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_share
@@ -18,7 +18,7 @@ from lostflops.units import format_share
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
     from lostflops.advise.claim import Place
-    from lostflops.advise.computed import Computed
+    from lostflops.advise.signs.computed import Computed
     from lostflops.ledger.pieces import Piece
 
 _FEW_SAMPLES: Final = 4

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.hand_made import are_small, best_buckets, latency_share
-from lostflops.advise.traffic import sources
+from lostflops.advise.signs.hand_made import are_small, best_buckets, latency_share
+from lostflops.advise.signs.traffic import sources
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 

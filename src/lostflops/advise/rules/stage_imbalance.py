@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.stages import Stages, stages
+from lostflops.advise.signs.stages import Stages, stages
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.drift import Drift, drifts
 from lostflops.advise.findings import SMALLEST
-from lostflops.advise.late import LateRank, late_ranks
-from lostflops.advise.waiting import taken
+from lostflops.advise.signs.drift import Drift, drifts
+from lostflops.advise.signs.late import LateRank, late_ranks
+from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import CAUSE_WORDS
 from lostflops.ledger.samples import places, sampled
 from lostflops.ledger.scope import Scope

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise import spread
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.traffic import TRANSFER, WAIT, sources
-from lostflops.advise.where import seen
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.traffic import TRANSFER, WAIT, sources
+from lostflops.advise.signs.where import seen
 from lostflops.graph.tasks import LaneKind
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.small_calls import small_calls

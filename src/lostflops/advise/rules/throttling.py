@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.series import Values, series
-from lostflops.advise.traced import traced
+from lostflops.advise.signs.series import Values, series
+from lostflops.advise.signs.traced import traced
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.computed import on_device, shapes_of, spread
+from lostflops.advise.signs.computed import on_device, shapes_of, spread
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.facts.kernel_names import short
 from lostflops.ledger.lines import HOST_LINES
@@ -20,7 +20,7 @@ from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.computed import Computed
+    from lostflops.advise.signs.computed import Computed
     from lostflops.ledger.record import Codes, Flags, Ns, Record
 
 _POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))

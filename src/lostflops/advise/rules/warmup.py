@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.series import Series, Values, series
-from lostflops.advise.traced import Traced, traced
+from lostflops.advise.signs.series import Series, Values, series
+from lostflops.advise.signs.traced import Traced, traced
 from lostflops.pace.timings import PHASES
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share

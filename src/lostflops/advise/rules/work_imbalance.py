@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.changing import Changing, changing
 from lostflops.advise.claim import Claim, Place, Rule
-from lostflops.advise.late import LateRank, late_ranks
-from lostflops.advise.waiting import taken
+from lostflops.advise.signs.changing import Changing, changing
+from lostflops.advise.signs.late import LateRank, late_ranks
+from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import cost_of
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.results import Evidence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.work_done import Done, work_done
+from lostflops.advise.signs.work_done import Done, work_done
 from lostflops.blame.stragglers import SMALLEST, in_steps
 from lostflops.pace.lateness import lateness
 

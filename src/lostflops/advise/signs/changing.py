@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.advise.work_done import work_done
+from lostflops.advise.signs.work_done import work_done
 from lostflops.ledger.lines import LINES
 
 if TYPE_CHECKING:

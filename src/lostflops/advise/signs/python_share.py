@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.series import Series, series
-from lostflops.advise.spread import typical
+from lostflops.advise.signs.series import Series, series
+from lostflops.advise.signs.spread import typical
 from lostflops.errors import UnknownCost
 from lostflops.facts.source_code import PROGRAM, code_of, function_of
 from lostflops.graph.tasks import LaneKind
@@ -19,7 +19,7 @@ from lostflops.predict.edits.selecting import on_lanes, on_line
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.where import Stack
+    from lostflops.advise.signs.where import Stack
 
 LINE: Final = "idle.python"
 FEW: Final = 0.03

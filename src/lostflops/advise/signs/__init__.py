@@ -1,0 +1,1 @@
+"""What rules read of a run: several of them need each."""
