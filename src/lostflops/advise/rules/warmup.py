@@ -26,6 +26,8 @@ _SLOW: Final = 1.5
 """Times the median of settled steps from which a step is slow."""
 _FAR_SLOWER: Final = 3.0
 """And the first ones: a job that starts beside others is slow at first by less, once."""
+_FAR_SLOWER_TRACED: Final = 2.0
+"""The same of the steps of a trace without timings: on a device they do not differ by what else a host does."""
 _FEWEST: Final = 20
 """Settled steps without which nothing is said,"""
 _FEWEST_TRACED: Final = 6
@@ -67,11 +69,11 @@ class _Steps:
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    steps, fewest, in_a_row = _steps(case)
+    steps, fewest, in_a_row, far = _steps(case)
     if steps is None or steps.step.size < fewest:
         return
     slow = steps.ns > _SLOW * steps.usual
-    first = np.cumprod(steps.ns > _FAR_SLOWER * steps.usual).astype(np.bool_)
+    first = np.cumprod(steps.ns > far * steps.usual).astype(np.bool_)
     if in_a_row <= first.sum() < slow.size / 2 and steps.share(first) >= _FIRST:
         yield _at_first(steps, first)
     slow &= ~np.cumprod(slow).astype(np.bool_)
@@ -80,15 +82,15 @@ def _find(case: Case) -> Iterator[Claim]:
         yield _periodic(steps, slow, period)
 
 
-def _steps(case: Case) -> tuple[_Steps | None, int, int]:
-    """And how many there must be, in all and slow ones in a row."""
+def _steps(case: Case) -> tuple[_Steps | None, int, int, float]:
+    """And how many there must be, in all and slow ones in a row, and by how many times slower."""
     if case.told is not None:
         timed = series(case)
         rows = np.flatnonzero(timed.settled)
-        return _Steps(timed.ranks, timed.step[rows], timed.ns[rows], timed, None), _FEWEST, _AT_FIRST
+        return _Steps(timed.ranks, timed.step[rows], timed.ns[rows], timed, None), _FEWEST, _AT_FIRST, _FAR_SLOWER
     shown = traced(case)
     known = None if shown is None else _Steps(shown.ranks, shown.step, shown.ns, None, shown)
-    return known, _FEWEST_TRACED, _AT_FIRST_TRACED
+    return known, _FEWEST_TRACED, _AT_FIRST_TRACED, _FAR_SLOWER_TRACED
 
 
 def _period(steps: Rows) -> int:
