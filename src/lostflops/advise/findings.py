@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SMALLEST: Final = 0.03
 """Part of the step that a fix must gain to be named."""
+_AT_MOST: Final = 2.0
+"""Times what it takes of the ledger that a cause which is everywhere can gain, waits for it among that."""
 _HOURS: Final = 24
 
 
@@ -46,6 +48,10 @@ def priced(case: Case, claim: Claim) -> Priced:
     found = case.price(*claim.changes)
     if found is None:
         return _by_ledger(case, claim)
+    share = sum(claim.taken.values()) / (case.wall or 1)
+    if claim.taken and not claim.ranks and found.gain > _AT_MOST * share:
+        basis = f"its share of the ledger: {', '.join(claim.changes)} would also gain what single ranks lose"
+        return Priced(claim, Prediction(share, min(found.low, share), _AT_MOST * share, basis), found.doubt)
     stored = found.prediction
     predicted = Prediction(
         gain=found.gain,

@@ -22,6 +22,8 @@ AHEAD: Final = 2
 _WAITED: Final = 3
 """A wait takes so many times what the quickest one did, which found its batch ready."""
 _SHORTEST_WAIT: Final = 1_000_000
+_READY: Final = 0.03
+"""Of that time that taking a batch which is there costs at most."""
 _LEAST_OF_STEP: Final = 0.1
 """And so much of the time from one batch to the next: taking a batch that is there may take milliseconds where cores
 are shared."""
@@ -50,8 +52,9 @@ def batches(record: Record, first: int) -> Batches:
     rows = rows[named[host.name[rows]] & (host.start[rows] >= first)]
     rows = rows[np.argsort(host.start[rows], kind="stable")]
     asked, got = host.start[rows], host.stop[rows]
-    ready = int((got - asked).min(initial=np.iinfo(np.int64).max))
     apart = float(np.median(np.diff(got))) if got.size > 1 else 0.0
+    # Where every batch was waited for, none tells what taking one costs.
+    ready = int((got - asked).min(initial=round(max(_SHORTEST_WAIT, _READY * apart))))
     waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT, _LEAST_OF_STEP * apart)
     # One slow hand-over more than another tells nothing of how fast workers are.
     held = got.size > 0 and int((got - asked)[waited].sum()) >= _LEAST_OF_STEP * int(got[-1] - asked[0])
