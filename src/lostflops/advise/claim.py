@@ -48,8 +48,9 @@ class Claim:
     changes: tuple[str, ...] = ()
     gain: Gain | None = None
     ranks: tuple[int, ...] = ()
-    in_each_step: bool = False
-    """The rule has shown that it is there in step after step: that steps differ, for whatever reason, is no doubt."""
+    in_each_step: bool = True
+    """Steps are replayed with and without the fix, so that what they differ by is no doubt; unless the rule sees the
+    cause in some of them alone."""
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"

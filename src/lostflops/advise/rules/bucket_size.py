@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _SIZES: Final = (1.0, 5.0, 25.0, 100.0)
 """MiB that are asked for; 25 is DDP's own."""
 _USUAL: Final = 25.0
+_LEAST: Final = 1.0
+"""Below it every network is bound by latency, and so is what launches: DDP's own first bucket is as large."""
 _NEAR: Final = 0.02
 """By which another size must gain more than DDP's own to be advised."""
 _SMALLEST: Final = 0.02
@@ -61,7 +63,7 @@ def _repeats(made: Traffic) -> bool:
 def _best(case: Case, whole: int) -> float | None:
     """The size that gains most, DDP's own where that is about as good."""
     part = round(whole / 8 / MIB, 2)
-    asked = sorted({*_SIZES, *((part,) if part >= 0.1 else ())})
+    asked = sorted({*_SIZES, *((part,) if part >= _LEAST else ())})
     gains: dict[float, float] = {}
     for size in asked:
         if size * MIB > 4 * whole and size > _USUAL:
