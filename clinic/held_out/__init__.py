@@ -6,4 +6,7 @@ from typing import Final
 
 from clinic.patients import Patient
 
-HELD_OUT: Final[tuple[Patient, ...]] = ()
+from .real import REAL
+from .synthetic import CASES
+
+HELD_OUT: Final[tuple[Patient, ...]] = (*REAL, *(case.patient for case in CASES))
