@@ -33,7 +33,7 @@ def stages(flags: str, ranks: int = 2) -> Job:
 
 
 ON_CPU: Final = "--image-ms 0"
-LARGE: Final = "--blocks 30 --channels 128"
+LARGE: Final = "--blocks 20 --channels 192 --side 1 --image-ms 8 --bucket-mb 6"
 CATALOGUE: Final = "--rows 60000 --width 96"
 MANY_CLASSES: Final = "--classes 60"
 TEXT: Final = "--lines 1200000"
@@ -42,7 +42,7 @@ _HOST: Final = (
     sick("log_parsed_in_the_loop", "input_pipeline", ranking("--raw all --events 150"), "--workers 2"),
     sick("curves_in_python", "host_python", ranking("--quality-every 1", 3), "--quality-every 50"),
     sick("early_collections", "gc", documents(f"{TEXT} --freeze imports"), "--freeze text"),
-    sick("saves_distributed", "checkpoint", ranking("--rows 30000 --save-every 1"), "--save-every 50"),
+    sick("saves_distributed", "checkpoint", ranking("--rows 16000 --save-every 1"), "--save-every 50"),
     sick("accuracy_of_classes", "sync", documents(f"{MANY_CLASSES} --accuracy-every 1", 3), "--accuracy-every 20"),
 )
 _COMMUNICATION: Final = (
@@ -50,7 +50,7 @@ _COMMUNICATION: Final = (
     sick("bucket_of_each_tensor", "bucket_size", convnet("--blocks 48 --bucket-mb 0.0001", 3), "--bucket-mb 25"),
     sick("hook_of_each_tensor", "small_messages", convnet("--blocks 32 --reduce hooks", 3), "--reduce ddp"),
     sick("syncs_every_pass", "missing_no_sync", ranking(f"{CATALOGUE} --passes 3 --batch 6"), "--sync last"),
-    linked("slow_uplink", convnet("--blocks 20 --channels 96"), (300, None), 4000),
+    linked("slow_uplink", convnet("--blocks 20 --channels 96 --bucket-mb 1"), (400, None), 4000),
 )
 _RANKS: Final = (
     sick("raw_log_of_a_rank", "straggler", ranking("--raw 2 --events 200", 4), "--raw none"),
@@ -64,7 +64,9 @@ _RANKS: Final = (
     sick("head_on_last_stage", "stage_imbalance", stages("--layers 4,4"), "--layers 6,2"),
 )
 _COMPUTE: Final = (
-    sick("few_users", "small_batch", ranking(f"{CATALOGUE} --batch 12"), "--batch 64", is_per_sample=True),
+    sick(
+        "few_users", "small_batch", ranking(f"{CATALOGUE} --user-ms 0.8 --batch 24"), "--batch 80", is_per_sample=True
+    ),
     sick(
         "amsgrad_loop",
         "optimizer",

@@ -73,7 +73,7 @@ _PCIE = replace(ALONE, ranks=4, network=replace(ALONE.network, gbs=110))
 _ZERO = replace(_PCIE, sharding=2)
 _LOOSE = replace(MODEL, optimizer_kernels=420, optimizer_duration=38_000, fused=False)
 _SLOW = replace(THREE_HOSTS.network, inter_gbs=40)
-_STALLS = Straggler(4, "host_stall", delay=48_000_000, steps=tuple(range(40, 49, 2)))
+_STALLS = Straggler(4, "host_stall", delay=66_000_000, steps=tuple(range(40, 49, 2)))
 
 HOST = (
     Case("gpu_hooked_modules", ("host_bound",), ("idle.host",), _SMALL, replace(_SMALL, host=_GRAPHED)),

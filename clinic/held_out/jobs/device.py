@@ -14,12 +14,12 @@ def busy(value: Tensor, seconds: float) -> Tensor:
     return value.clone()
 
 
-def _keep(context: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, float], output: Tensor) -> None:  # noqa: ARG001
-    context.back = 2 * inputs[1]
+def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, float], output: Tensor) -> None:  # noqa: ARG001
+    ctx.back = 2 * inputs[1]
 
 
-def _back(context: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-    return busy(gradient, context.back), None
+def _back(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+    return busy(gradient, ctx.back), None
 
 
 busy.register_autograd(_back, setup_context=_keep)
