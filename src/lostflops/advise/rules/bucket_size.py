@@ -29,8 +29,10 @@ _LEAST: Final = 1.0
 _NEAR: Final = 0.02
 """By which another size must gain more than DDP's own to be advised."""
 _SMALLEST: Final = 0.02
-_LATE: Final = 0.05
+_LATE: Final = 0.1
 """Of a step that smaller buckets must gain: what of the last bucket nothing hides is there in every job."""
+_LATE_IF_LARGE: Final = 0.05
+"""The same where buckets are larger than DDP makes them."""
 _MANY: Final = 16
 _FEW: Final = 2
 """Buckets of a step up to which they are large: the last one has nothing left to hide under."""
@@ -45,9 +47,11 @@ def _find(case: Case) -> Iterator[Claim]:
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
         return
-    is_larger = best * MIB > made.bytes_a_step(rows) / max(made.a_step(rows), 1)
+    each = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
+    is_larger = best * MIB > each
     found = case.price(f"bucket_mb={best:g}")
-    if is_larger or (found is not None and found.gain >= _LATE):
+    needed = _LATE_IF_LARGE if each > _USUAL * MIB else _LATE
+    if is_larger or (found is not None and found.gain >= needed):
         yield _claim(case, made, reduced, best, is_larger)
 
 

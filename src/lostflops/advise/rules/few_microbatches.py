@@ -23,7 +23,7 @@ ABOUT: Final = (
 )
 _LARGE: Final = 0.2
 """Inherent part of the time: four microbatches per stage, which is the usual advice, leave less."""
-_WAITED: Final = 0.5
+_WAITED: Final = 1 / 3
 """Of what is inherent that ranks must have waited, so that it is not hidden in another loss."""
 _MOST_TIMES: Final = 8
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _UNSAMPLED: Final = 0.05
 """Without samples only long stretches tell the program's Python from what every training loop needs."""
 
+_FEWEST: Final = 5
+"""Samples in the program's own code that name it."""
+
 
 def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, LINE)
@@ -41,7 +44,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     part = max(found.share - (collecting(case) or 0.0), 0.0)
-    if share * part < FEW:
+    if share * part < FEW or found.samples < _FEWEST:
         return
     place, largest = found.places[0]
     yield Claim(
