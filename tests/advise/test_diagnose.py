@@ -116,3 +116,14 @@ def test_markdown_of_a_diagnosis(run: Run) -> None:
     assert any(line.startswith("- **Gain:** 20.0% of the step (10.0% to 30.0%)") for line in lines)
     assert "- **Fix:** `less`" in lines
     assert "- **Evidence:** seen (`train.py(7): step`)" in lines
+
+
+@pytest.mark.parametrize("is_warning", [False, True])
+def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, is_warning: bool) -> None:
+    def find(case: Case) -> Iterator[Claim]:
+        nothing = Gain(0.0, 0.0, 0.0, "nothing is exposed")
+        yield Claim("idle", "It is.", {}, (Evidence("seen"),), 0.9, "", "", gain=nothing, is_warning=is_warning)
+
+    found = diagnose(run, rules=(Rule("idle", "", find),))
+    assert len(found.to_json()["findings"]) == is_warning
+    assert "gains about" not in found.verdict

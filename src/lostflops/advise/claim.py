@@ -51,6 +51,8 @@ class Claim:
     in_each_step: bool = True
     """Steps are replayed with and without the fix, so that what they differ by is no doubt; unless the rule sees the
     cause in some of them alone."""
+    is_warning: bool = False
+    """It costs no time, and is to be said all the same."""
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"

@@ -132,6 +132,8 @@ def _verdict(found: Diagnosis) -> str:
         return f"Nothing stands out: the ranks compute for {compute} of the time, and no rule found a cause worth 3%."
     first = found.findings[0]
     others = f" {counted(len(found.items) - 1, 'other cause')} found." if len(found.items) > 1 else ""
+    if found.items[0][1].claim.is_warning:
+        return f"{first.what} It costs no time yet, and no rule found a cause worth 3%.{others}"
     gain = first.prediction
     assert gain is not None
     return f"{first.what} Fixing it gains about {format_share(gain.gain)} of the step.{others}"

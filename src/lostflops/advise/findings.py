@@ -32,9 +32,9 @@ class Priced:
 
     @property
     def is_worth_it(self) -> bool:
-        """What costs no time, and is claimed all the same, is a warning that stands for itself."""
+        """A warning stands for itself."""
         gain = self.prediction.gain
-        return not self.claim.taken or (gain >= SMALLEST and gain > self.doubt)
+        return self.claim.is_warning or (gain >= SMALLEST and gain > self.doubt)
 
     @property
     def says(self) -> str:

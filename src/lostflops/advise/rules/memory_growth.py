@@ -68,6 +68,7 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         ranks=() if len(ranks) == len(timed.ranks) else ranks,
+        is_warning=True,
     )
 
 
