@@ -49,12 +49,13 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.9,
-        certain_if="a window without --with modules or shapes has steps as long as others",
+        certain_if="a window of lostflops run --with samples has steps as long as others",
         fix=(
-            "lostflops run without --with (no modules, shapes or stacks), and trust shares of host lines less than "
+            "lostflops run --with samples (no shapes, modules or stacks), and trust shares of host lines less than "
             "those of kernels; in production profile few steps: schedule(wait=..., warmup=1, active=3)"
         ),
         gain=Gain(0.0, 0.0, 0.0, "steps that are not profiled are not slower"),
+        is_warning=True,
     )
 
 
