@@ -129,7 +129,7 @@ def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool
         return {"changes": (change,)}
     high = max(found.gain, bound.gain)
     basis = f"replaying the run with {change}, and at most what overlap=perfect gains: one size tells no latency"
-    return {"gain": Gain(found.gain, 0.0, high, basis)}
+    return {"gain": Gain(max(found.gain, 0.0), 0.0, max(high, 0.0), basis)}
 
 
 def _told(case: Case) -> Iterator[Evidence]:
