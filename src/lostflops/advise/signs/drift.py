@@ -26,6 +26,8 @@ _AS_OTHERS: Final = 0.9
 """Times the others that it takes at first: one that was quicker has lost its luck, not its clock."""
 _SIGNIFICANT: Final = 1e-3
 _QUARTER: Final = 4
+_BLOCKS: Final = 200
+"""Means of so many blocks are ranked where there are more steps: all pairs of a long run's steps fill memory."""
 _FORWARD: Final = """
     select rank, step, coalesce(device_forward, forward) as ns from timings
     where attempt = {attempt} and coalesce(device_forward, forward) is not null and not coalesce(compiled, false)
@@ -95,6 +97,7 @@ def _trend(values: Floats) -> float:
     >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
     (True, 0.4)
     """
+    values = np.array([block.mean() for block in np.array_split(values, min(values.size, _BLOCKS))])
     count = values.size
     signs = float(np.sign(values[np.newaxis, :] - values[:, np.newaxis])[np.triu_indices(count, 1)].sum())
     spread = sqrt(count * (count - 1) * (2 * count + 5) / 18)
