@@ -93,9 +93,9 @@ def _waits(case: Case, inherent: float) -> dict[Place, int]:
 def _gain(case: Case, found: Stages, now: int, more: int) -> Gain:
     """Where no graph can be laid anew: the time of the longest stage, times the microbatches that pass it and those
     that fill and drain the pipeline."""
-    longest = float(found.usual.max()) / now
-    before = (now + found.count - 1) * longest
-    after = (more + found.count - 1) * longest * now / more
+    longest, ramp = float(found.usual.max()) / now, (found.count - 1) / found.chunks
+    before = (now + ramp) * longest
+    after = (more + ramp) * longest * now / more
     share = min(max((before - after) / max(found.step_ns, before), 0.0), 1.0)
     why = case.refused.get((f"microbatches={more}",), "")
     basis = f"the bubble that {more} microbatches of equal stages leave" + (f" ({why})" if why else "")
