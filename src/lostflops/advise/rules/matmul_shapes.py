@@ -130,9 +130,11 @@ def _find(case: Case) -> Iterator[Claim]:
 def _product(piece: Piece) -> _Product | None:
     """A product on tensor cores of which the shapes are known."""
     first = _OPERANDS.get(piece.op)
-    if piece.kernel_class != "matmul" or first is None or not piece.shapes or uses_tensor_cores(piece.name) is False:
+    if piece.kernel_class != "matmul" or first is None or uses_tensor_cores(piece.name) is False:
         return None
-    shapes, types = json.loads(piece.shapes), json.loads(piece.dtypes)
+    shapes, types = json.loads(piece.shapes or "[]"), json.loads(piece.dtypes or "[]")
+    if min(len(shapes), len(types)) < first + 2:
+        return None
     left, right, kind = shapes[first], shapes[first + 1], types[first]
     if kind not in _TYPES or len(left) not in (2, 3) or len(left) != len(right):
         return None
