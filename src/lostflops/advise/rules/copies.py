@@ -159,8 +159,8 @@ def _taken(case: Case, found: list[_Copies]) -> dict[Place, int]:
 def _fix(is_pageable: bool) -> str:
     ahead = (
         "copy the next batch on a stream of its own while this one is computed (with torch.cuda.stream(side): batch = "
-        "next(batches).to(device, non_blocking=True), and torch.cuda.current_stream().wait_stream(side) before it is "
-        "used)"
+        "next(batches).to(device, non_blocking=True), and torch.cuda.current_stream().wait_stream(side) and "
+        "batch.record_stream(torch.cuda.current_stream()) before it is used)"
     )
     pinned = 'DataLoader(..., pin_memory=True), and batch.to("cuda", non_blocking=True)'
     return f"{pinned}; then {ahead}" if is_pageable else ahead
