@@ -24,6 +24,9 @@ _HIDDEN: Final = 0.5
 """Part that compute hides from which on communication counts as overlapped."""
 _SMALLEST: Final = 0.02
 """Of all time, that exposed transfers must take to be looked at."""
+_SHARDED: Final = """
+    select 1 from events
+    where starts_with(name, 'FSDP::') or starts_with(name, 'FullyShardedDataParallel.') limit 1"""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -51,19 +54,24 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
     rows = made.of(made.by_hand)
     cure = best_buckets(case)
     lines = sources(case.run, made, rows)
+    is_sharded = bool(case.run.sql(_SHARDED).fetchall())
+    own = (
+        f"model = DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True), which "
+        f"reduces while backward() goes on, instead of reducing behind it{f' ({lines[0]})' if lines else ''}; where "
+        "gradients are kept by hand, Parameter.register_post_accumulate_grad_hook with all_reduce(async_op=True)"
+    )
+    sharded = (
+        "fully_shard(block) on each block of the model before fully_shard(model) (FSDP1: auto_wrap_policy), so that "
+        "each reduces its gradients while blocks before it still go backward; now one unit holds the whole model"
+    )
     return Claim(
         cause="exposed_comm",
         what="Gradients are reduced when the backward pass is over, and nothing computes meanwhile.",
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-reduces of gradients, asked for behind the backward pass", lines),),
         confidence=0.9,
-        certain_if="the program's own call that reduces gradients behind backward() is found",
-        fix=(
-            f"model = DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True), which "
-            "reduces while backward() goes on, instead of reducing behind it"
-            f"{f' ({lines[0]})' if lines else ''}; where gradients are kept by hand, Parameter."
-            "register_post_accumulate_grad_hook with all_reduce(async_op=True)"
-        ),
+        certain_if="the call that reduces gradients behind backward() is found in the program",
+        fix=sharded if is_sharded else own,
         changes=(cure.change,),
     )
 
