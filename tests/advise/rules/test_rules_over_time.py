@@ -103,6 +103,14 @@ def test_all_ranks_get_slower() -> None:
     assert found.evidence[0].ranks == (0, 1, 2)
 
 
+def test_sequences_that_get_longer_slow_no_device_down() -> None:
+    def longer(rank: int, number: int) -> int:
+        return steadily(rank, number) * (100 + number) // 100
+
+    assert timed(throttling.RULE, longer, tokens=lambda rank, number: 4096)
+    assert timed(throttling.RULE, longer, tokens=lambda rank, number: 4096 + 41 * number) == []
+
+
 def test_one_rank_that_gets_slower_is_not_all() -> None:
     """All steps take longer, because the others wait in the backward pass."""
     assert (

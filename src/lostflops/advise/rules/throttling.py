@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.signs.series import Values, series
+from lostflops.advise.signs.series import Series, Values, series
 from lostflops.advise.signs.traced import traced
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -60,7 +60,7 @@ def _find(case: Case) -> Iterator[Claim]:
     third = steps.ns.size // 3
     first, last = (round(float(np.median(part))) for part in (steps.ns[:third], steps.ns[-third:]))
     gain = max(1 - first / float(steps.ns.mean()), 0.0)
-    least = min(ratio for ratio, _ in grown)
+    least = min(ratio for (ratio, _), is_slower in zip(grown, slower, strict=True) if is_slower)
     yield Claim(
         cause="throttling",
         what=f"All ranks get slower: steps of the last third take {format_share(whole - 1)} longer than the first.",
@@ -89,9 +89,18 @@ def _timed(case: Case) -> _Steps | None:
     timed = series(case)
     rows = np.flatnonzero(timed.settled)
     work = timed.column("coalesce(device_forward, forward)")[rows]
-    if rows.size < _FEWEST or not np.isfinite(work).all():
+    if rows.size < _FEWEST or not np.isfinite(work).all() or _does_more(timed, rows):
         return None
     return _Steps(timed.ranks, timed.step[rows], timed.ns[rows], work, "the forward pass", _STEADY, {})
+
+
+def _does_more(timed: Series, rows: npt.NDArray[np.int64]) -> bool:
+    """Whether later steps have more tokens or samples: then they may well take longer."""
+    for unit in ("tokens", "samples"):
+        counted = timed.column(unit)[rows].sum(axis=1)
+        if np.isfinite(counted).all() and _grown(counted)[0] > 1 + _SAME_WORK:
+            return True
+    return False
 
 
 def _traced(case: Case) -> _Steps | None:
