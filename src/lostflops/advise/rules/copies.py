@@ -49,7 +49,7 @@ class _Copies:
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    found = [own for one in case.computed if one.record.on_device and (own := _copies(case, one)).rows.size]
+    found = [_copies(case, one) for one in case.computed if one.record.on_device]
     wall = sum(own.one.made.window.wall for own in found)
     if not wall or (share := sum(own.ns for own in found) / wall) < _LEAST:
         return
@@ -72,14 +72,14 @@ def _find(case: Case) -> Iterator[Claim]:
                 f"rank {first.one.rank} copies {format_bytes(round(moved / first.one.steps))} a step in "
                 f"{format_ns(round(first.ns / first.one.steps))} ({names[device.name[longest[0]]]})",
                 events=tuple((first.one.rank, int(device.event[row])) for row in longest),
-                ranks=tuple(own.one.rank for own in found),
+                ranks=tuple(own.one.rank for own in found if own.rows.size),
                 steps=first.one.made.window.number,
                 sources=source,
             ),
         ),
         confidence=0.85 if is_pageable else 0.65,
         certain_if="the copies' stream and kind in a trace after the change: pinned, and under kernels",
-        fix=_fix(is_pageable),
+        fix=_to_host() if _share_of(first, _TO_HOST) > _LOW else _to_device(is_pageable),
         gain=Gain(_HIDDEN * share, _LOW * share, share, "the time in which only these copies ran, or were waited for"),
     )
 
@@ -156,7 +156,15 @@ def _taken(case: Case, found: list[_Copies]) -> dict[Place, int]:
     return places
 
 
-def _fix(is_pageable: bool) -> str:
+def _to_host() -> str:
+    return (
+        "copy to the host into pinned memory and without waiting: kept = torch.empty_like(x, device='cpu', "
+        "pin_memory=True) once, then kept.copy_(x, non_blocking=True) and done.record() with done = torch.cuda.Event(),"
+        " and read it a step later, behind done.synchronize(); or copy every n steps only"
+    )
+
+
+def _to_device(is_pageable: bool) -> str:
     ahead = (
         "copy the next batch on a stream of its own while this one is computed (with torch.cuda.stream(side): batch = "
         "next(batches).to(device, non_blocking=True), and torch.cuda.current_stream().wait_stream(side) and "
