@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
+from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.python_share import LINE, in_long_stretches
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.results import Evidence
@@ -21,8 +22,6 @@ _SMALLEST: Final = 0.05
 _SHORT: Final = 20_000
 """A kernel in ns below which the host, which takes about as long to launch one, cannot run ahead."""
 _CHANGE: Final = "launch=free"
-_MOST: Final = 1.5
-"""Times what is lost that the what-if may gain."""
 _OWN_COMMUNICATION: Final = "host communication"
 _KERNELS: Final = "select coalesce(median(dur), 0)::bigint, count(*) from events where kind = 'kernel' and rank in ({})"
 
@@ -36,7 +35,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     ((typical, kernels),) = case.run.sql(_KERNELS.format(", ".join(map(str, ranks)))).fetchall()
     taken = spread.taken(case, _LINE, dispatch) | spread.taken(case, LINE, 1 - in_long_stretches(case))
-    capped = _capped(case, sum(taken.values()) / case.wall)
+    most = capped(case, _CHANGE, sum(taken.values()) / case.wall, "dispatching")
     is_short = typical <= _SHORT
     yield Claim(
         cause="host_bound",
@@ -49,23 +48,10 @@ def _find(case: Case) -> Iterator[Claim]:
             'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
             "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"
         ),
-        changes=() if capped is not None else (_CHANGE,),
-        gain=capped,
+        changes=() if most is not None else (_CHANGE,),
+        gain=most,
         in_each_step=in_each_step(case, _LINE),
     )
-
-
-def _capped(case: Case, lost: float) -> Gain | None:
-    """Where the what-if gains far more than hosts lose: a host that launches for nothing has time for what else holds
-    the device up, such as loading. That is the gain of another cause."""
-    found = case.price(_CHANGE)
-    if found is None or found.gain <= _MOST * lost:
-        return None
-    basis = (
-        f"what dispatching takes; with {_CHANGE} a replay gains {format_share(found.gain)}, the rest of it elsewhere"
-    )
-    doubt = found.doubt * lost / found.gain
-    return Gain(lost, max(lost - doubt, 0.0), min(lost + doubt, 1.0), basis)
 
 
 def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:

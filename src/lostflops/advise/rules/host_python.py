@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
+from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.python_share import (
     FEW,
     LINE,
@@ -47,10 +48,12 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     if share * part < FEW or found.samples < _FEWEST:
         return
     place, largest = found.places[0]
+    taken = spread.taken(case, LINE, part)
+    most = capped(case, change(part), sum(taken.values()) / case.wall, "the loop's Python")
     yield Claim(
         cause="host_python",
         what=f"Python of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
-        taken=spread.taken(case, LINE, part),
+        taken=taken,
         evidence=(
             _line(case, share),
             Evidence(
@@ -62,7 +65,8 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
         confidence=0.85,
         certain_if=f"the step is faster by the predicted gain without what {place} does",
         fix=_fix(found),
-        changes=(change(part),),
+        changes=() if most is not None else (change(part),),
+        gain=most,
         in_each_step=in_each_step(case, LINE),
     )
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.computed import Computed
 from lostflops.ledger.work import MATMUL_CLASSES
 from lostflops.results import Evidence
@@ -26,7 +27,6 @@ _SMALL: Final = {True: 20_000, False: 60_000}
 _LARGE: Final = 0.2
 """Share of the wall from which moving parameters several times is worth a word, though each move is long."""
 _SOME: Final = 0.1
-_MOST: Final = 1.5
 _CHANGE: Final = "optimizer=fused"
 _LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
 _BYTES_KEPT: Final = 7 / 20
@@ -51,7 +51,7 @@ def _find(case: Case) -> Iterator[Claim]:
     names = ", ".join(one.op or one.name for one in largest)
     each = count / first.steps
     taken = _taken(case, {line: phase[line] for line in _LINES}, first.record.on_device)
-    capped = _capped(case, sum(taken.values()) / case.wall)
+    most = capped(case, _CHANGE, sum(taken.values()) / case.wall, "the update")
     yield Claim(
         cause="optimizer",
         what=(
@@ -70,20 +70,9 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.85 if is_small else 0.6,
         certain_if="a few steps with fused=True, whose Optimizer.step is then a handful of kernels or ops",
         fix=_fix(first.record.on_device),
-        changes=() if capped is not None else (_CHANGE,),
-        gain=capped,
+        changes=() if most is not None else (_CHANGE,),
+        gain=most,
     )
-
-
-def _capped(case: Case, lost: float) -> Gain | None:
-    """Where the what-if gains far more than the update takes: the host then has time for what else holds the device
-    up, such as loading. That is the gain of another cause."""
-    found = case.price(_CHANGE)
-    if found is None or found.gain <= _MOST * lost:
-        return None
-    doubt = found.doubt * lost / found.gain
-    basis = f"what the update takes; with {_CHANGE} a replay gains {format_share(found.gain)}, the rest of it elsewhere"
-    return Gain(lost, max(lost - doubt, 0.0), min(lost + doubt, 1.0), basis)
 
 
 def _updates(one: Computed) -> list[Piece]:
