@@ -69,8 +69,8 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="unfused",
         what=(
-            f"Chains of elementwise kernels take {format_share(spent)} of the time: {count:,.0f} kernels a step, each "
-            "of which reads and writes its tensors anew."
+            f"Chains of elementwise kernels take {format_share(spent)} of the time: {count:,.0f} kernels"
+            f"{' a step' if case.total.steps else ' a rank'}, each of which reads and writes its tensors anew."
         ),
         taken=spread(case, "compute", shares[1], ranks),
         evidence=tuple(_evidence(worst)),
