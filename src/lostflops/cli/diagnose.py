@@ -40,5 +40,12 @@ def diagnose(
     times = times_of(calibration, cluster) if calibration or cluster else None
     with Run.open(run) as opened, rank_bar() as progress:
         result = find(opened, times, usd_per_hour=usd_per_hour, most=top, keep=True, progress=progress)
-    following = command("explain", run, "1") if result.to_json()["findings"] else command("whatif", run, "--all")
+    # Findings are numbered by gains, which these options change.
+    same = [
+        word
+        for option, value in (("--calibration", calibration), ("--topology", topology))
+        if value
+        for word in (option, value)
+    ]
+    following = command("explain", run, "1", *same) if result.to_json()["findings"] else command("whatif", run, "--all")
     show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
