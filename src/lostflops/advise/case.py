@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from lostflops.advise.price import Price, price
 from lostflops.advise.signs.computed import Computed, computed
+from lostflops.advise.signs.late import LateRank, late_ranks
 from lostflops.advise.signs.traffic import Traffic, traffic
+from lostflops.advise.signs.work_done import Done, work_done
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
+from lostflops.pace.lateness import Lateness, lateness
 from lostflops.pace.told import Told
 from lostflops.predict.answers.answer import answer, wanted
 from lostflops.predict.answers.baseline import Baseline, baseline
@@ -69,6 +72,21 @@ class Case:
     def judgement(self) -> Judgement:
         """Who is late, compared with ranks that do the same work."""
         return judged(self.run, self.asked, self.mesh, self.total.profiles)
+
+    @cached_property
+    def done(self) -> list[Done]:
+        """How much each rank did in each step, by what counts it."""
+        return work_done(self)
+
+    @cached_property
+    def late(self) -> list[LateRank]:
+        """Ranks that are late by habit, most waited for first."""
+        return late_ranks(self)
+
+    @cached_property
+    def lateness(self) -> Lateness | None:
+        """Who comes last to the collectives of all timed steps; None where the collector timed none."""
+        return None if self.told is None else lateness(self.run, self.told.pace)
 
     @cached_property
     def told(self) -> Told | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.findings import SMALLEST
 from lostflops.advise.signs.drift import Drift, drifts
-from lostflops.advise.signs.late import LateRank, late_ranks
 from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import CAUSE_WORDS
 from lostflops.ledger.samples import places, sampled
@@ -18,6 +17,7 @@ from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.advise.signs.late import LateRank
 
 ABOUT: Final = (
     "In synchronous training every step takes as long as its slowest rank: the others wait for it in the next "
@@ -62,7 +62,7 @@ _HOSTS: Final = "select rank, host, device_index from ranks"
 
 
 def find(case: Case) -> Iterator[Claim]:
-    late = [one for one in late_ranks(case) if not one.more]
+    late = [one for one in case.late if not one.more]
     drifting = {one.rank: one for one in drifts(case)} if late else {}
     kinds: dict[str, list[LateRank]] = {}
     for one in late:

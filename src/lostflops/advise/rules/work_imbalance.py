@@ -9,7 +9,6 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Place, Rule
 from lostflops.advise.signs.changing import Changing, changing
-from lostflops.advise.signs.late import LateRank, late_ranks
 from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import cost_of
 from lostflops.ledger.lines import WAIT_LINES
@@ -18,6 +17,7 @@ from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.advise.signs.late import LateRank
 
 ABOUT: Final = (
     "Every step takes as long as the rank with most work in it. Ranks get unequal work where batches differ in samples "
@@ -30,11 +30,11 @@ _EVEN: Final = "work=even"
 
 
 def find(case: Case) -> Iterator[Claim]:
-    loaded = [one for one in late_ranks(case) if one.more]
+    loaded = [one for one in case.late if one.more]
     changes = changing(case)
     if loaded and not _take_turns(case, [one.found.rank for one in loaded]):
         yield _for_good(case, loaded)
-    elif changes is not None:
+    elif changes is not None and not np.isnan(case.judgement.comparison.by_step).all():
         yield _by_turns(case, changes)
 
 

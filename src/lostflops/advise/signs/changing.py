@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.advise.signs.work_done import work_done
 from lostflops.ledger.lines import LINES
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _beside(case: Case) -> list[tuple[str, Floats, Floats]]:
             compute[comparison.place(one.rank), np.searchsorted(comparison.steps, one.steps)] = one.lines[:, _COMPUTE]
     timed = _timed(case)
     found = []
-    for done in work_done(case):
+    for done in case.done:
         if timed is not None and done.unit != "FLOPs":
             found.append((done.unit, done.of(comparison.ranks, timed[0]), timed[1]))
         found.append((done.unit, done.of(comparison.ranks, comparison.steps), compute))

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.signs.work_done import Done, work_done
 from lostflops.blame.stragglers import SMALLEST, in_steps
-from lostflops.pace.lateness import lateness
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.advise.signs.work_done import Done
     from lostflops.blame.stragglers import Straggler
 
 _PROVEN: Final = 0.01
@@ -76,9 +75,9 @@ def _confidence(case: Case, one: Straggler) -> float | None:
 def _habit(case: Case, rank: int) -> bool | None:
     """Whether the rank also comes last to the collectives of steps that were not profiled; None where these do not
     tell. Where cores are shared, a rank may well be slow in all of a handful of steps by chance."""
-    if case.told is None:
+    found = case.lateness
+    if case.told is None or found is None:
         return None
-    found = lateness(case.run, case.told.pace)
     own = next((late for late in found.ranks if late.rank == rank), None)
     if own is None or found.why_not or found.accelerated or own.steps < _TIMED:
         return None
@@ -95,7 +94,7 @@ def _more(case: Case, one: Straggler) -> tuple[float, Done | None]:
     longer = one.line_excess / max(one.steps, 1)
     needed = longer / max(float(comparison.computed[place]) - longer, 1.0)
     cohort = [rank for rank in case.mesh.cohort(one.rank) if rank != one.rank]
-    for done in work_done(case):
+    for done in case.done:
         more = done.beyond(one.rank, cohort)
         if more is not None and more >= _EXPLAINS * needed:
             return more, done
