@@ -85,6 +85,7 @@ def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:
     assert found.prediction.id is None
     assert found.prediction.gain == found.prediction.gain_high == found.lost_share
     assert "no wait for a batch" in found.prediction.basis or "workers" in found.prediction.basis
+    assert "gains at most" in diagnose(run, rules=(rule("loader", changes=("data=2x",)),)).verdict
 
 
 def test_what_gains_too_little_or_less_than_its_doubt_is_no_finding(run: Run) -> None:
@@ -127,3 +128,17 @@ def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, is_warning: boo
     found = diagnose(run, rules=(Rule("idle", "", find),))
     assert len(found.to_json()["findings"]) == is_warning
     assert "gains about" not in found.verdict
+
+
+def test_a_gain_below_its_doubt_is_uncertain_and_not_small(run: Run) -> None:
+    def find(case: Case) -> Iterator[Claim]:
+        unsure = Gain(0.1, 0.0, 0.3, "a guess")
+        yield Claim("late", "It is.", waits(case), (Evidence("seen"),), 0.9, "", "", gain=unsure)
+
+    result = diagnose(run, rules=(Rule("late", "", find),))
+    told = result.to_json()
+    assert told["findings"] == []
+    assert told["looked"] == [
+        {"cause": "late", "outcome": "too uncertain", "why": "It is. (a gain of 10.0%, give or take 15.0%)"}
+    ]
+    assert "less than its doubt (late)" in told["verdict"]

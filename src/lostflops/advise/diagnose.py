@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FOUND: Final = "found"
 NOTHING: Final = "nothing"
 SMALL: Final = "too small"
+UNCERTAIN: Final = "too uncertain"
 CANNOT_TELL: Final = "cannot tell"
 
 
@@ -63,13 +64,17 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         seen = [priced(case, claim) for claim in own]
         worth = [one for one in seen if one.is_worth_it]
         offered += worth
-        outcome = FOUND if worth else SMALL if seen else CANNOT_TELL if why else NOTHING
+        outcome = FOUND if worth else _missed(seen) if seen else CANNOT_TELL if why else NOTHING
         looked.append(Looked(rule.cause, outcome, why or "; ".join(one.says for one in seen if not one.is_worth_it)))
     offered.sort(key=lambda one: -one.prediction.gain)
     got = shared([one.claim for one in offered], case.lines)
     made = [finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)]
     excess = sum(ns for part in got for (_, line), ns in part.items() if line == "compute")
     return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(looked), excess)
+
+
+def _missed(seen: Sequence[Priced]) -> str:
+    return UNCERTAIN if any(one.is_uncertain for one in seen) else SMALL
 
 
 def _claims(case: Case, rule: Rule) -> tuple[list[Claim], str]:
@@ -129,14 +134,21 @@ def _verdict(found: Diagnosis) -> str:
         return "Cannot tell: no rank recorded any time."
     if not found.items:
         compute = format_share(found.case.total.share("compute"))
-        return f"Nothing stands out: the ranks compute for {compute} of the time, and no rule found a cause worth 3%."
+        unsure = [one.cause for one in found.looked if one.outcome == UNCERTAIN]
+        says = f"Nothing stands out: the ranks compute for {compute} of the time, and no rule found a cause worth 3%"
+        return (
+            f"{says} for certain; the gain of some is less than its doubt ({', '.join(unsure)})."
+            if unsure
+            else f"{says}."
+        )
     first = found.findings[0]
     others = f" {counted(len(found.items) - 1, 'other cause')} found." if len(found.items) > 1 else ""
     if found.items[0][1].claim.is_warning:
         return f"{first.what} It costs no time yet, and no rule found a cause worth 3%.{others}"
     gain = first.prediction
     assert gain is not None
-    return f"{first.what} Fixing it gains about {format_share(gain.gain)} of the step.{others}"
+    about = "at most" if found.items[0][1].is_bound else "about"
+    return f"{first.what} Fixing it gains {about} {format_share(gain.gain)} of the step.{others}"
 
 
 def _notes(found: Diagnosis) -> Iterator[str]:

@@ -29,6 +29,8 @@ class Priced:
     prediction: Prediction
     doubt: float
     stored: StoredPrediction | None = None
+    is_bound: bool = False
+    """The gain is the most that can be, and nothing says how much it is."""
 
     @property
     def is_worth_it(self) -> bool:
@@ -37,8 +39,14 @@ class Priced:
         return self.claim.is_warning or (gain >= SMALLEST and gain > self.doubt)
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether it would be worth it, were it not for the doubt of its price."""
+        return SMALLEST <= self.prediction.gain <= self.doubt
+
+    @property
     def says(self) -> str:
-        return f"{self.claim.what} (a gain of {format_share(self.prediction.gain)})"
+        doubt = f", give or take {format_share(self.doubt)}" if self.is_uncertain else ""
+        return f"{self.claim.what} (a gain of {format_share(self.prediction.gain)}{doubt})"
 
 
 def priced(case: Case, claim: Claim) -> Priced:
@@ -73,7 +81,7 @@ def _by_ledger(case: Case, claim: Claim) -> Priced:
     share = sum(claim.taken.values()) / (case.wall or 1)
     why = case.refused.get(claim.changes, "")
     basis = "its share of the ledger, which is the most that can be gained" + (f" ({why})" if why else "")
-    return Priced(claim, Prediction(share, 0.0, share, basis), 0.0)
+    return Priced(claim, Prediction(share, 0.0, share, basis), 0.0, is_bound=True)
 
 
 def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: float | None) -> Finding:
