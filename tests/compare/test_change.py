@@ -27,7 +27,7 @@ def called(chance, runs, between_runs, trials, slower=0.0):
     return count / trials
 
 
-@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (4, 4), (1, 4)])
+@pytest.mark.parametrize("runs", [(2, 2), (2, 5), (4, 4), (1, 4), (2, 20), (20, 2)])
 def test_runs_of_one_job_are_seldom_called_different(runs):
     assert called(np.random.default_rng(1), runs, 0.03, 300) <= 0.05
 
