@@ -126,3 +126,8 @@ def test_steps_are_asked_for_where_they_are_the_noise():
     assert needed(Noise(0.02, 0.02, 100.0), 0.03, runs=3, steps=100).steps is None  # too few to know that it is steps
     assert needed(Noise(0.05, 0.001, 8.0), 0.01, runs=5, steps=100).steps is None
     assert needed(Noise(np.inf, np.inf, np.inf), 0.03, runs=1, steps=1).runs is None
+
+
+def test_a_smaller_difference_needs_more_runs():
+    asked = [needed(Noise(0.01, 0.001, 8), effect, runs=5, steps=100).runs for effect in (0.02, 0.01, 0.005)]
+    assert asked[0] < asked[1] < asked[2]

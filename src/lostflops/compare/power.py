@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import ceil, inf, log1p, sqrt
 from typing import Final
 
-from lostflops.compare.change import SMALLEST, TYPICAL, Noise
+from lostflops.compare.change import TYPICAL, Noise
 from lostflops.predict.costs.quantiles import f_tail, t_quantile
 
 POWER: Final = 0.9
@@ -44,7 +44,7 @@ def needed(noise: Noise, effect: float, *, runs: int, steps: int) -> Needed:
     >>> needed(Noise(0.01, 0.01, 8), 0.03, runs=5, steps=100)
     Needed(runs=7, steps=195)
     """
-    size, most = log1p(max(effect, SMALLEST)), _bound(noise)
+    size, most = log1p(effect), _bound(noise)
     found = bisect_left(range(2, _MOST_RUNS + 1), -size, key=lambda count: -_shown(most, count)) + 2
     return Needed(found if found <= _MOST_RUNS else None, _steps(noise, size, runs=runs, steps=steps))
 
