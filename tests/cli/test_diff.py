@@ -30,6 +30,16 @@ def test_patterns_lists_and_folders_name_the_same_runs(made, lostflops):
     assert all(sorted(one["before"]) == sorted(answers[0]["before"]) for one in answers)
 
 
+def test_names_are_taken_as_they_are(made, lostflops, tmp_path):
+    """Commas and brackets in a name, and a log beside runs."""
+    (tmp_path / "a, b").mkdir()
+    (tmp_path / "a, b" / "run [1]").symlink_to(made / "old" / "run-0")
+    (tmp_path / "new-1").symlink_to(made / "new" / "run-1")
+    (tmp_path / "new-1.log").write_text("")
+    told = json.loads(lostflops("diff", tmp_path / "a, b" / "run [1]", tmp_path / "new-*", "--json").out)
+    assert told["step"]["runs"] == [1, 1]
+
+
 def test_people_read_a_sentence(made, lostflops):
     done = lostflops("diff", made / "old", made / "new")
     text = " ".join(done.out.split())

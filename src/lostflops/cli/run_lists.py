@@ -18,16 +18,27 @@ _PART: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
 def runs_of(text: str) -> list[Path]:
-    """Runs with commas between them; each may be a pattern, or a folder that holds runs."""
+    """Runs with commas between them; each may be a pattern, or a folder that holds runs. What is there by that very
+    name is meant, commas and brackets included."""
+    if Path(text).exists():
+        return _inside(Path(text))
     found: list[Path] = []
     for word in filter(None, (word.strip() for word in text.split(","))):
-        places = sorted(map(Path, glob(word))) if has_magic(word) else [Path(word)]  # noqa: PTH207 - absolute ones too
-        if not places:
-            raise UsageError(f"nothing is called {word}")
-        found += [run for place in places for run in _inside(place)]
+        found += _matching(word) if has_magic(word) and not Path(word).exists() else _inside(Path(word))
     if not found:
         raise UsageError(f"{text!r} names no run")
     return list(dict.fromkeys(found))
+
+
+def _matching(pattern: str) -> list[Path]:
+    """Runs, where any is: logs often lie beside them."""
+    from lostflops.store.manifest import is_run
+
+    places = sorted(map(Path, glob(pattern)))  # noqa: PTH207 - absolute ones too
+    if not places:
+        raise UsageError(f"nothing is called {pattern}")
+    runs = [run for place in places for run in _inside(place)]
+    return [run for run in runs if is_run(run)] or runs
 
 
 def _inside(place: Path) -> list[Path]:
