@@ -71,6 +71,8 @@ def compare(before: Sequence[Facts], after: Sequence[Facts]) -> Comparison:
     """
     >>> compare([Facts({"model": "m", "torch": "2"})], [Facts({"model": "n", "torch": "2"})]).refused
     (Difference(fact='model', before=('m',), after=('n',)),)
+    >>> compare([Facts({"model": "m"}), Facts({})], [Facts({"model": "n"})]).refused
+    (Difference(fact='model', before=('m',), after=('n',)),)
     """
     names = dict.fromkeys([*_FACTS, *(name for one in (*before, *after) for name in one.told)])
     same, differing, unknown, mixed = {}, [], [], []
@@ -79,15 +81,15 @@ def compare(before: Sequence[Facts], after: Sequence[Facts]) -> Comparison:
         sides = [[one.told.get(name, absent) for one in side] for side in (before, after)]
         values = [tuple(dict.fromkeys(value for value in side if value is not None)) for side in sides]
         known = [value for side in sides for value in side if value is not None]
-        if len(known) < len(before) + len(after):
-            if known or name in ("model", "samples per step"):
-                unknown.append(name)
-        elif len(set(known)) == 1:
-            same[name] = known[0]
-        elif set(values[0]) == set(values[1]):
-            mixed.append(name)
-        else:
+        is_told = len(known) == len(before) + len(after)
+        if not is_told and (known or name in ("model", "samples per step")):
+            unknown.append(name)
+        if all(values) and set(values[0]) != set(values[1]):
             differing.append(Difference(name, *values))
+        elif is_told and len(set(known)) == 1:
+            same[name] = known[0]
+        elif len(set(known)) > 1:
+            mixed.append(name)
     return Comparison(same, tuple(differing), tuple(unknown), tuple(mixed))
 
 

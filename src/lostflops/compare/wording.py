@@ -57,7 +57,7 @@ def notes(pair: Pair) -> Iterator[str]:
     if compared.mixed:
         yield f"Runs of one side differ among themselves: {', '.join(compared.mixed)}."
     if compared.unknown:
-        yield f"Not all runs tell, so that it may differ: {', '.join(compared.unknown)}."
+        yield f"Not all runs tell, or not the same at all steps, so that it may differ: {', '.join(compared.unknown)}."
     yield from _about_runs(pair)
     if not pair.is_timed:
         yield "Steps are those of the traces, which the profiler makes slower: not every run timed steps without it."
