@@ -62,6 +62,15 @@ def test_one_run_of_each_asks_for_more(made, lostflops):
     assert json.loads(worse.out)["outcome"] in ("regressed", "inconclusive")
 
 
+@pytest.mark.parametrize("error", [ValueError("a bug"), PermissionError(13, "no", "run")])
+def test_a_failure_is_no_regression(made, lostflops, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("lostflops.compare.sides.read", fail)
+    assert gate(lostflops, made, "same").code == 70
+
+
 def shell(folder: Path) -> dict[str, str]:
     """A `lostflops` on the path that runs this checkout."""
     tool = folder / "bin" / "lostflops"
@@ -84,6 +93,12 @@ def test_in_a_shell_if(made, tmp_path):
     done"""
     done = subprocess.run(["bash", "-ec", script], env=shell(tmp_path), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["same goes in", "slow: 1"]
+
+
+def test_a_reader_that_leaves_does_not_change_the_code(made, tmp_path):
+    script = f"lostflops gate --baseline {made}/main --candidate {made}/slow | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], env=shell(tmp_path), capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("1", "")
 
 
 def steps_of(workflow: str) -> dict[str, str]:

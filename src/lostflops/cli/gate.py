@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from lostflops.cli.output import JsonOption, MarkdownOption, command, show
 from lostflops.cli.run_lists import AnywayOption, part, runs_of
 from lostflops.cli.scope import bar_of
+from lostflops.errors import LostflopsError
 
+FAILED: Final = 70
+"""Exit code of what would be 1 in other verbs: here that says that the candidate regressed."""
 EXAMPLE = "lostflops gate --baseline 'main-*' --candidate 'branch-*' --max-regress 3%"
 
 
@@ -38,14 +46,33 @@ def gate(
     """Exit with 0 if the candidate is shown to be within the limit, with 1 if it regressed, else with 3.
 
     Inconclusive, 3, says how many runs or steps would be needed: a limit below the noise of the runs is refused, unless
-    the candidate is slower by more than both. 2 and above 3 are errors.
+    even so the candidate is plainly within it, or slower by more than both. 2 and above 3 are errors.
     """
     from lostflops.compare.gate import gate as judged
     from lostflops.compare.sides import read
 
     before, after, limit = runs_of(baseline), runs_of(candidate), part(max_regress, "--max-regress")
-    with bar_of("runs") as progress:
-        pair = read(before, after, anyway=anyway, progress=progress)
-    result, found = judged(pair, limit)
-    show(replace(result, next_command=command("diff", baseline, candidate)), as_json, as_markdown=as_markdown)
+    with _never_one():
+        with bar_of("runs") as progress:
+            pair = read(before, after, anyway=anyway, progress=progress)
+        result, found = judged(pair, limit)
+        try:
+            show(replace(result, next_command=command("diff", baseline, candidate)), as_json, as_markdown=as_markdown)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has seen enough; the exit code is for another
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(found.exit_code)
+
+
+@contextmanager
+def _never_one() -> Iterator[None]:
+    try:
+        yield
+    except LostflopsError:
+        raise
+    except OSError as error:
+        print(f"lostflops: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    except Exception:  # noqa: BLE001 - a bug is no regression
+        traceback.print_exc()
+        raise typer.Exit(FAILED) from None

@@ -79,6 +79,7 @@ EXIT_CODES = (
     (4, "a source cannot be used"),
     (5, "a run cannot be used"),
     (6, "the query was refused"),
+    (70, "any other failure of gate"),
     (130, "interrupted"),
 )
 
