@@ -76,6 +76,13 @@ def test_one_step_of_each_tells_nothing(tmp_path):
     assert "anything" in found["verdict"]
 
 
+def test_the_run_without_steps_is_named(made, tmp_path):
+    """Not one that has them, but no trace."""
+    none = recorded(tmp_path / "none", [])
+    with pytest.raises(UsageError, match=f"{none} has no step"):
+        read(runs(made / "a"), [none])
+
+
 def test_runs_that_were_not_recorded_in_turns_are_noted(made):
     first, second = runs(made / "a"), runs(made / "b")
     assert not any("in turns" in note for note in told(first, second)["notes"])

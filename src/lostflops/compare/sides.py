@@ -81,7 +81,9 @@ def read(
     is_timed = True
     runs = _measured(paths, timed, accounted, progress)
     if any(run.steps.times.size < _FEWEST for run in runs):
-        is_timed, runs = False, _measured(paths, profiled, accounted, progress)
+        traced = _measured(paths, profiled, accounted, progress)
+        if all(run.steps.times.size for run in traced) or not any(run.steps.times.size for run in runs):
+            is_timed, runs = False, traced
     _checked(runs)
     sides = tuple(runs[: len(before)]), tuple(runs[len(before) :])
     comparison = compare(*([run.facts for run in side] for side in sides))
@@ -141,7 +143,8 @@ def _checked(runs: Sequence[Measured]) -> None:
     for run in runs:
         if not run.steps.times.size:
             raise UsageError(
-                f"{run.path} recorded no whole step: record it with lostflops run, or call profiler.step() in the loop"
+                f"{run.path} has no step that can be compared: record more of them with lostflops run, or call "
+                "profiler.step() in the loop"
             )
     often = Counter(run.data for run in runs)
     if twice := [str(run.path) for run in runs if often[run.data] > 1]:
