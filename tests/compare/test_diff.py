@@ -60,6 +60,30 @@ def test_one_run_of_each_says_what_it_lacks(made):
     assert found["needed_runs"] > 2
 
 
+def test_what_is_asked_for_fits_what_was_seen(made, tmp_path):
+    """A third less, in steps that differ so much that one run of each cannot tell."""
+    wild = [recorded(tmp_path / name, [at, 3 * at] * 5) for name, at in (("a", 9), ("b", 6))]
+    found = told([wild[0]], [wild[1]])
+    assert found["answer"] == "cannot tell"
+    assert found["needed_effect"] == pytest.approx(1 / 3, abs=0.01)
+    assert found["needed_runs"] < 20
+
+
+def test_a_mean_that_may_differ_is_noted(tmp_path):
+    """Typical steps are alike; every tenth of some runs of B is ten times as long."""
+    long = {1: 100, 3: 10, 5: 10}
+    sides = [
+        [
+            recorded(tmp_path / f"{n}", [*[9.9, 10.1] * 9, long.get(n, 10), 10.0], start=n * 10_000_000_000)
+            for n in range(first, 6, 2)
+        ]
+        for first in (0, 1)
+    ]
+    found = told(*sides)
+    assert found["answer"] == "no difference"
+    assert any("The mean differs by" in note for note in found["notes"])
+
+
 def test_the_same_recording_counts_once(made):
     with pytest.raises(UsageError, match="same recording"):
         read(runs(made / "a"), runs(made / "a")[:1])

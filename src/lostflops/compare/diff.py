@@ -12,10 +12,10 @@ from typing import Final
 from lostflops.compare import comparable, where
 from lostflops.compare.change import MARGIN, MEAN, TYPICAL, Verdict, verdict
 from lostflops.compare.sides import Pair
-from lostflops.compare.wording import advice, asked, interval, notes, profiled_apart, signed
+from lostflops.compare.wording import advice, asked, interval, long_steps, notes, profiled_apart, shown, signed
 from lostflops.results import Block, Figure, Pairs, Result
 from lostflops.results import Pair as Item
-from lostflops.units import format_ns, format_share
+from lostflops.units import format_share
 
 _WORDS: Final = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
 
@@ -25,15 +25,17 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
     sentences = list(_sentences(pair, found, margin))
     accounts = pair.accounts()
     blocks: list[Block] = [figures(pair)]
-    told, jobs = list(notes(pair)), comparable.differing(pair.comparison)
+    told, jobs = [*notes(pair), *long_steps(pair, margin, found is Verdict.SAME)], comparable.differing(pair.comparison)
     if accounts is not None:
         blocks += [where.lines(*accounts), where.kernels(*accounts)]
         blocks += [where.collectives(*accounts)] if accounts[0].collectives or accounts[1].collectives else []
         profiled = accounts[1].step_ns / accounts[0].step_ns - 1
         apart = profiled_apart(pair, profiled)
         told += [apart] if apart else []
+        if pair.unit != "step":
+            told.append("Lines and kernels are per step, and a step of B does not hold as much work as one of A.")
         agrees = profiled > 0 if found is Verdict.SLOWER else profiled < 0
-        sentences += [where.mostly(*accounts)] if found in _WORDS and agrees else []
+        sentences += [where.mostly(*accounts)] if found in _WORDS and agrees and pair.unit == "step" else []
     else:
         told.append("Where the difference is cannot be told: a side has no trace of whole steps.")
     return Result(
@@ -46,7 +48,7 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
             *([] if jobs.rows else [jobs]),
             comparable.same(pair.comparison),
             Figure("answer", str(found)),
-            *needs(pair, margin),
+            *needs(pair, _sought(pair, margin)),
             *sources(pair),
         ),
     )
@@ -111,7 +113,7 @@ def _steps(pair: Pair) -> tuple[int, int]:
 
 def _sentences(pair: Pair, found: Verdict, margin: float) -> Iterator[str]:
     middle, average = pair.typical, pair.average
-    took = f"a typical {pair.unit} takes {_shown(pair.typical_ns[1])} instead of {_shown(pair.typical_ns[0])}"
+    took = f"a typical {pair.unit} takes {shown(pair.typical_ns[1])} instead of {shown(pair.typical_ns[0])}"
     if found in _WORDS and middle.sign:
         yield f"B is {_WORDS[found]}: {took}, {signed(middle.value)} ({interval(middle)})."
     elif found in _WORDS:
@@ -130,8 +132,10 @@ def _sentences(pair: Pair, found: Verdict, margin: float) -> Iterator[str]:
             f"{signed(average.value)} ({interval(average)})."
         )
     else:
-        yield f"Cannot tell: {took}, {signed(middle.value)}, but that may be {interval(middle)}. {advice(pair, margin)}"
+        more = advice(pair, _sought(pair, margin))
+        yield f"Cannot tell: {took}, {signed(middle.value)}, but that may be {interval(middle)}. {more}"
 
 
-def _shown(ns: float) -> str:
-    return format_ns(round(ns)) if ns >= 1000 else f"{ns:.3g} ns"
+def _sought(pair: Pair, margin: float) -> float:
+    """What more runs should tell: a difference as large as it seems to be, at least the margin."""
+    return max(margin, abs(pair.typical.value))

@@ -16,7 +16,7 @@ from lostflops.compare import comparable
 from lostflops.compare.change import Change
 from lostflops.compare.diff import figures, needs, sources
 from lostflops.compare.sides import Pair
-from lostflops.compare.wording import advice, interval, notes, signed
+from lostflops.compare.wording import advice, interval, long_steps, notes, shown, signed
 from lostflops.results import Figure, Result
 from lostflops.units import format_share
 
@@ -56,7 +56,7 @@ def gate(pair: Pair, limit: float) -> tuple[Result, Outcome]:
         title=f"Gate: at most {format_share(limit)} slower",
         verdict=" ".join(_sentences(pair, found, limit)),
         blocks=(figures(pair), *([jobs] if jobs.rows else [])),
-        notes=tuple(notes(pair)),
+        notes=(*notes(pair), *long_steps(pair, limit, found is Outcome.PASSED)),
         more=(
             *([] if jobs.rows else [jobs]),
             comparable.same(pair.comparison),
@@ -73,13 +73,14 @@ def gate(pair: Pair, limit: float) -> tuple[Result, Outcome]:
 
 def _sentences(pair: Pair, found: Outcome, limit: float) -> Iterator[str]:
     middle, average = pair.typical, pair.average
-    took = f"a typical {pair.unit} takes {signed(middle.value)} ({interval(middle)})"
+    times = f"{shown(pair.typical_ns[1])} instead of {shown(pair.typical_ns[0])}"
+    took = f"a typical {pair.unit} takes {times}, {signed(middle.value)} ({interval(middle)})"
     if found is Outcome.REGRESSED and _exceeds(middle, limit):
         yield f"REGRESSED: {took}, more than the {format_share(limit)} that are allowed."
     elif found is Outcome.REGRESSED:
         yield (
-            f"REGRESSED by long steps: the mean takes {signed(average.value)} ({interval(average)}), more than the "
-            f"{format_share(limit)} that are allowed; {took}."
+            f"REGRESSED by long steps: the mean differs by {signed(average.value)} ({interval(average)}), more than "
+            f"the {format_share(limit)} that are allowed; {took}."
         )
     elif found is Outcome.PASSED:
         yield f"PASSED: {took}, within the {format_share(limit)} that are allowed."

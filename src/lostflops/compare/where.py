@@ -49,7 +49,10 @@ def mostly(before: Account, after: Account) -> str:
     deltas = {line: after.lines[line] - before.lines[line] for line in LINES}
     whole = sum(deltas.values())
     line = max(deltas, key=lambda line: deltas[line] * whole)
-    return f"Most of it is {line}: {format_ns(round(deltas[line]))} of {format_ns(round(whole))} per profiled step."
+    own = f"Most of it is {line}: {format_ns(round(deltas[line]))}"
+    if abs(deltas[line]) > abs(whole):
+        return f"{own} per profiled step, of which other lines leave {format_ns(round(whole))}."
+    return f"{own} of {format_ns(round(whole))} per profiled step."
 
 
 def kernels(before: Account, after: Account) -> Table:

@@ -9,7 +9,7 @@ from typing import Final
 from lostflops.compare.change import Change
 from lostflops.compare.power import Needed, needed
 from lostflops.compare.sides import Pair
-from lostflops.units import counted, format_share
+from lostflops.units import counted, format_ns, format_share
 
 _APART: Final = 0.02
 
@@ -31,6 +31,10 @@ def interval(found: Change) -> str:
     return f"{signed(found.low)} to {signed(found.high)}" if isfinite(found.high) else "anything"
 
 
+def shown(ns: float) -> str:
+    return format_ns(round(ns)) if ns >= 1000 else f"{ns:.3g} ns"
+
+
 def asked(pair: Pair, effect: float) -> Needed:
     return needed(pair.typical.noise, effect, runs=pair.runs_per_side, steps=pair.steps_per_run)
 
@@ -43,7 +47,8 @@ def advice(pair: Pair, effect: float) -> str:
         return f"{size} more runs would be needed than can be made: record longer or calmer ones."
     much = "" if pair.typical.noise.is_measured else ", if they differ as those of other jobs do"
     steps = counted(pair.steps_per_run, "step")
-    told = f"{size} in nine of ten cases, record {counted(found.runs, 'run')} of each, {steps} long{much}"
+    runs = counted(max(found.runs, pair.runs_per_side + 1), "run")
+    told = f"{size} in nine of ten cases, record {runs} of each, {steps} long{much}"
     if found.steps is not None and found.steps > pair.steps_per_run and found.runs > pair.runs_per_side:
         told += f"; or as many runs, of {counted(found.steps, 'step')} each"
     return f"{told}."
@@ -61,6 +66,15 @@ def notes(pair: Pair) -> Iterator[str]:
     yield from _about_runs(pair)
     if not pair.is_timed:
         yield "Steps are those of the traces, which the profiler makes slower: not every run timed steps without it."
+
+
+def long_steps(pair: Pair, limit: float, is_fine: bool) -> Iterator[str]:
+    """Where typical steps are fine, and the mean may not be: it is what is paid for."""
+    if is_fine and pair.average.high > limit:
+        yield (
+            f"The mean differs by {signed(pair.average.value)} ({interval(pair.average)}): whether B has more of the "
+            "long steps that are few cannot be told."
+        )
 
 
 def _about_runs(pair: Pair) -> Iterator[str]:
