@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ JOBS = Path(__file__).with_name("jobs")
 SETTLED, DEEP, LAST = 26, 6, 2
 """Steps before those that are profiled, which are timed undisturbed; profiled ones; and those behind them."""
 PATIENCE = 120
+GRACE = 10
+"""Seconds that a job has to end its ranks."""
 NICE = -10
 """Where root runs the clinic: what else the machine does should not hold ranks up."""
 
@@ -46,13 +49,27 @@ def run(words: list[str], folder: Path) -> None:
     log = folder.with_name(f"{folder.name}.log")
     first = ["nice", "-n", str(NICE)] if os.geteuid() == 0 else []
     with log.open("wb") as told:
-        done = subprocess.run(
+        job = subprocess.Popen(
             [*first, *words],
             stdout=told,
             stderr=told,
-            check=False,
-            timeout=PATIENCE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
         )
-    if done.returncode or not (folder / "run.json").exists():
-        raise RuntimeError(f"exit code {done.returncode}; {log} has what it printed")
+        try:
+            code = job.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            _end(job)
+            raise
+    if code or not (folder / "run.json").exists():
+        raise RuntimeError(f"exit code {code}; {log} has what it printed")
+
+
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """All of it, which torchrun does for its ranks when it is asked to."""
+    os.killpg(job.pid, signal.SIGTERM)
+    try:
+        job.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()

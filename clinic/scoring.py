@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def is_false_alarm(self) -> bool:
-        return not self.causes and bool(self.found)
+        return not self.causes and bool(self.found or self.failed)
 
     @property
     def predicted(self) -> float | None:

@@ -10,7 +10,6 @@ from typing import Any
 from clinic.measure import step_ns
 from clinic.patients import NotHere, Patient
 from clinic.scoring import Outcome
-from lostflops.errors import LostflopsError
 from lostflops.store.run import Run
 
 Diagnose = Callable[[Run], list[dict[str, Any]]]
@@ -42,7 +41,7 @@ def visit(patient: Patient, folder: Path, *, runs: bool = True, diagnose: Diagno
     except NotHere as error:
         return Outcome(**told, skipped=str(error))
     except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as error:
-        return Outcome(**told, skipped=f"did not run: {str(error).splitlines()[0]}")
+        return Outcome(**told, failed=f"did not run: {str(error).splitlines()[0]}")
     sick = place(folder, patient, cured=False)
     if not (sick / "run.json").exists():
         return Outcome(**told, skipped="no run of it is there")
@@ -50,8 +49,8 @@ def visit(patient: Patient, folder: Path, *, runs: bool = True, diagnose: Diagno
     try:
         with Run.open(sick) as run:
             found = tuple((one["cause"], _gain_of(one)) for one in diagnose(run))
-    except LostflopsError as error:
-        return Outcome(**told, measured=measured, failed=str(error))
+    except Exception as error:  # noqa: BLE001 (whatever ends a diagnosis, it is a wrong one)
+        return Outcome(**told, measured=measured, failed=f"{type(error).__name__}: {error}")
     return Outcome(**told, found=found, measured=measured)
 
 

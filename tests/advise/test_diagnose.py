@@ -41,8 +41,9 @@ def waits(case: Case, rank: int | None = None) -> dict[tuple[int, str], int]:
 def rule(cause: str, gain: float | None = None, changes: tuple[str, ...] = (), confidence: float = 0.8) -> Rule:
     def find(case: Case) -> Iterator[Claim]:
         own = None if gain is None else Gain(gain, gain / 2, min(gain * 1.5, 1), "a rule of thumb")
+        late = (2,) if changes else ()
         evidence = (Evidence("seen", events=((0, 0),), sources=("train.py(7): step",)),)
-        yield Claim(cause, f"{cause} is there.", waits(case), evidence, confidence, "more", "less", changes, own)
+        yield Claim(cause, f"{cause} is there.", waits(case), evidence, confidence, "more", "less", changes, own, late)
 
     return Rule(cause, f"All about {cause}.", find)
 
@@ -76,6 +77,18 @@ def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:
     assert predicted["gain"] > 0.1
     assert predicted["gain_low"] < predicted["gain"] < predicted["gain_high"]
     assert predicted["id"] in {one.id for one in stored(run.path)}
+
+
+def test_what_a_what_if_gains_elsewhere_is_cut_off(run: Run) -> None:
+    def find(case: Case) -> Iterator[Claim]:
+        taken = {(0, "comm.wait"): case.wall // 25}
+        yield Claim("wait", "Rank 0 waits.", taken, (Evidence("seen"),), 0.8, "more", "less", ("straggler=removed",))
+
+    (found,) = diagnosis(Case(run), rules=(Rule("wait", "It waits.", find),)).findings
+    assert found.prediction is not None
+    assert found.prediction.gain == pytest.approx(0.04, rel=1e-3)
+    assert found.prediction.gain_high == pytest.approx(0.06, rel=1e-3)
+    assert found.prediction.id is None
 
 
 def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:

@@ -92,7 +92,7 @@ def test_what_cannot_run_here_is_skipped_and_what_cannot_be_told_is_wrong(tmp_pa
 
     assert visit(Patient("away", ("gc",), True, not_here), tmp_path).skipped == "needs root"
     one = visit(patient("gc"), tmp_path, diagnose=refuses)
-    assert (one.failed, one.is_top_1) == ("cannot tell", False)
+    assert (one.failed, one.is_top_1) == ("LostflopsError: cannot tell", False)
 
 
 def test_patients_are_called_by_name() -> None:

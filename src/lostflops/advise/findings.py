@@ -12,11 +12,12 @@ from lostflops.units import format_share
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
     from lostflops.advise.claim import Claim, Place
+    from lostflops.advise.price import Price
     from lostflops.predict.answers.predictions import StoredPrediction
 
 SMALLEST: Final = 0.03
 """Part of the step that a fix must gain to be named."""
-_AT_MOST: Final = 2.0
+_AT_MOST: Final = 1.5
 """Times what it takes of the ledger that a cause which is everywhere can gain, waits for it among that."""
 _HOURS: Final = 24
 
@@ -56,10 +57,10 @@ def priced(case: Case, claim: Claim) -> Priced:
     found = case.price(*claim.changes)
     if found is None:
         return _by_ledger(case, claim)
+    doubt = found.doubt_in_each if claim.in_each_step else found.doubt
     share = sum(claim.taken.values()) / (case.wall or 1)
     if claim.taken and not claim.ranks and found.gain > _AT_MOST * share:
-        basis = f"its share of the ledger: {', '.join(claim.changes)} would also gain what single ranks lose"
-        return Priced(claim, Prediction(share, min(found.low, share), _AT_MOST * share, basis), found.doubt)
+        return _capped(claim, found, share, doubt * share / found.gain)
     stored = found.prediction
     predicted = Prediction(
         gain=found.gain,
@@ -73,7 +74,17 @@ def priced(case: Case, claim: Claim) -> Priced:
         high_ns=stored.interval[1],
         replay_error=stored.baseline.replay_error,
     )
-    return Priced(claim, predicted, found.doubt_in_each if claim.in_each_step else found.doubt, stored)
+    return Priced(claim, predicted, doubt, stored)
+
+
+def _capped(claim: Claim, found: Price, share: float, doubt: float) -> Priced:
+    """What is taken, where the what-if gains far more: a host that launches for nothing has time for what else holds
+    the device up, such as loading; and what a what-if takes from all ranks, it takes from a late one as well."""
+    basis = (
+        f"its share of the ledger; with {', '.join(claim.changes)} a replay gains {format_share(found.gain)}, the rest "
+        "of it elsewhere"
+    )
+    return Priced(claim, Prediction(share, max(share - doubt, 0.0), min(_AT_MOST * share, 1.0), basis), doubt)
 
 
 def _by_ledger(case: Case, claim: Claim) -> Priced:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
-from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.python_share import LINE, in_long_stretches
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.results import Evidence
@@ -35,7 +34,6 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     ((typical, kernels),) = case.run.sql(_KERNELS.format(", ".join(map(str, ranks)))).fetchall()
     taken = spread.taken(case, _LINE, dispatch) | spread.taken(case, LINE, 1 - in_long_stretches(case))
-    most = capped(case, _CHANGE, sum(taken.values()) / case.wall, "dispatching")
     is_short = typical <= _SHORT
     yield Claim(
         cause="host_bound",
@@ -48,8 +46,7 @@ def _find(case: Case) -> Iterator[Claim]:
             'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
             "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"
         ),
-        changes=() if most is not None else (_CHANGE,),
-        gain=most,
+        changes=(_CHANGE,),
         in_each_step=in_each_step(case, _LINE),
     )
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
-from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.python_share import (
     FEW,
     LINE,
@@ -48,12 +47,10 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     if share * part < FEW or found.samples < _FEWEST:
         return
     place, largest = found.places[0]
-    taken = spread.taken(case, LINE, part)
-    most = capped(case, change(part), sum(taken.values()) / case.wall, "the loop's Python")
     yield Claim(
         cause="host_python",
         what=f"Python of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
-        taken=taken,
+        taken=spread.taken(case, LINE, part),
         evidence=(
             _line(case, share),
             Evidence(
@@ -65,8 +62,7 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
         confidence=0.85,
         certain_if=f"the step is faster by the predicted gain without what {place} does",
         fix=_fix(found),
-        changes=() if most is not None else (change(part),),
-        gain=most,
+        changes=(change(part),),
         in_each_step=in_each_step(case, LINE),
     )
 

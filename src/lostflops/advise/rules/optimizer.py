@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.signs.capped import capped
 from lostflops.advise.signs.computed import Computed
 from lostflops.ledger.work import MATMUL_CLASSES
 from lostflops.results import Evidence
@@ -51,7 +50,6 @@ def _find(case: Case) -> Iterator[Claim]:
     names = ", ".join(one.op or one.name for one in largest)
     each = count / first.steps
     taken = _taken(case, {line: phase[line] for line in _LINES}, first.record.on_device)
-    most = capped(case, _CHANGE, sum(taken.values()) / case.wall, "the update")
     yield Claim(
         cause="optimizer",
         what=(
@@ -70,8 +68,7 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.85 if is_small else 0.6,
         certain_if="a few steps with fused=True, whose Optimizer.step is then a handful of kernels or ops",
         fix=_fix(first.record.on_device),
-        changes=() if most is not None else (_CHANGE,),
-        gain=most,
+        changes=(_CHANGE,),
     )
 
 
