@@ -85,12 +85,6 @@ _COMMUNICATION: Final = (
         DDP,
     ),
     sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", f"--reduce flat {LARGE}"), DDP),
-    sick(
-        "sharded_as_one_unit",
-        "exposed_comm",
-        Job("sharded.py", "--units whole --layers 12 --width 700"),
-        "--units blocks",
-    ),
     linked("slow_links", train(OVERLAPPED), (250, None), 4000),
     linked("slow_link_of_a_host", train(OVERLAPPED, 3), (4000, 250), 4000),
     sick("sync_each_step", "sync", train("--metrics 60 --barrier"), "--metrics-every 20"),

@@ -28,7 +28,8 @@ def _find(case: Case) -> Iterator[Claim]:
     if not np.isfinite(pauses).any():
         raise UnknownCost("pauses of the garbage collector were not recorded: record with this version of Lostflops")
     own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
-    share = spread.typical(np.nanmean(own, axis=0).tolist()) if np.isfinite(own).any() else 0.0
+    told = own[:, np.isfinite(own).any(axis=0)]
+    share = spread.typical(np.nanmean(told, axis=0).tolist())
     part = collecting(case) or 0.0
     shown = part * spread.share(case, LINE)
     if max(share, shown) < FEW:
