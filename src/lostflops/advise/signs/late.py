@@ -47,17 +47,18 @@ def late_ranks(case: Case) -> list[LateRank]:
     """Those that are late by habit; most waited for first."""
     found = []
     for one in case.judgement.stragglers:
-        sure = _confidence(case, one)
+        more, done = _more(case, one)
+        sure = _confidence(case, one, is_explained=done is not None)
         if sure is not None:
-            more, done = _more(case, one)
             found.append(LateRank(one, sure, more, done))
     return found
 
 
-def _confidence(case: Case, one: Straggler) -> float | None:
-    """None where it may be chance."""
+def _confidence(case: Case, one: Straggler, *, is_explained: bool) -> float | None:
+    """None where it may be chance. Who was counted to do more need not come last to every collective: where small ones
+    follow each other, any rank may."""
     habit = _habit(case, one.rank)
-    if habit is not None and not habit:
+    if habit is not None and not habit and not is_explained:
         return None
     comparison = case.judgement.comparison
     by_step = comparison.by_step[comparison.place(one.rank)]
