@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from lostflops.advise import summary
 from lostflops.advise.case import Case
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.diagnose import diagnose, diagnosis
 from lostflops.advise.explain import explain
+from lostflops.advise.summary import with_findings
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.predict.answers.predictions import stored
 from lostflops.report import renderer
-from lostflops.results import Evidence
+from lostflops.results import Evidence, Result
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 
@@ -119,6 +121,18 @@ def test_one_finding_in_full(run: Run) -> None:
     assert any(row["name"] == "comm.wait" and row["delta"] < 0 for row in told["lines"])
     with pytest.raises(UsageError, match="no finding 3: the run has 2 findings"):
         explain(run, 3, rules=rules)
+
+
+def test_a_report_ends_with_the_first_findings_unless_the_run_is_large(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Result("report", "Report", "It is slow.")
+    (told,) = with_findings(plain, run).to_json()["findings"]
+    assert told["cause"] == "straggler"
+    monkeypatch.setattr(summary, "MOST_EVENTS", 10)
+    large = with_findings(plain, run)
+    assert large.notes == (summary.LARGE,)
+    assert "findings" not in large.to_json()
 
 
 def test_markdown_of_a_diagnosis(run: Run) -> None:

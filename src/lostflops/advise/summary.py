@@ -13,10 +13,17 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FIRST: Final = 3
+MOST_EVENTS: Final = 2_000_000
+"""Of more a report does not wait for a diagnosis, which takes minutes then."""
+LARGE: Final = "Causes were not looked for, because the run is large: lostflops diagnose names them."
 
 
 def with_findings(report: Result, run: Run) -> Result:
-    """The report, with the causes whose fix gains most; and how many there are in all."""
+    """The report, with the causes whose fix gains most; and how many there are in all. Without, where the run is
+    large."""
+    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
+    if events > MOST_EVENTS:
+        return replace(report, notes=(*report.notes, LARGE))
     found = diagnosis(Case(run)).findings
     fields = (
         Field("cause"),
