@@ -21,3 +21,6 @@ def test_made_series_keep_what_is_promised() -> None:
     for kind in told["kinds"]:
         assert kind["alike_called_different"] <= 0.05 * kind["trials"], kind["name"]
         assert kind["found_by_runs"] >= 0.9 * kind["runs_asked_in"], kind["name"]
+    asked, found = (sum(kind[name] for kind in told["kinds"]) for name in ("steps_asked_in", "found_by_steps"))
+    assert asked > 0
+    assert found >= 0.9 * asked
