@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.signs.hand_made import latency_share
+from lostflops.advise.signs.hand_made import in_hooks, latency_share
 from lostflops.advise.signs.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
@@ -42,7 +42,7 @@ def _find(case: Case) -> Iterator[Claim]:
     made = case.traffic
     reduced = made.in_backward & called(made.graph, "all_reduce")
     rows = made.of(reduced)
-    if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made):
+    if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made) or in_hooks(case).any():
         return
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
@@ -123,8 +123,7 @@ def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool
     news. Then what it gains lies between nothing, which is to leave buckets alone, and what perfect overlap gains."""
     change = f"bucket_mb={size:g}"
     found, bound = case.price(change), case.price("overlap=perfect")
-    sizes = made.size[rows]
-    is_many = made.a_step(rows) >= _MANY and sizes.max() < min(NARROW * sizes.min(), _USUAL * MIB / NARROW)
+    is_many = made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
     if is_sure or found is None or bound is None or not is_many or found.gain > found.doubt:
         return {"changes": (change,)}
     high = max(found.gain, bound.gain)

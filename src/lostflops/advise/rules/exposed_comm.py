@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets
 from lostflops.advise.signs.traffic import sources
 from lostflops.predict.edits.reductions import called
@@ -39,6 +39,10 @@ def _find(case: Case) -> Iterator[Claim]:
     rows = made.of(gathered | (made.in_backward & called(made.graph, "reduce_scatter")))
     if made.of(gathered).any() and _is_exposed(case, made, rows) and case.price("prefetch=1") is not None:
         yield _unprefetched(case, made, rows)
+        return
+    late = made.of(called(made.graph, "reduce_scatter") & (made.graph.meetings.ranks != 1) & ~made.in_backward)
+    if _is_exposed(case, made, late):
+        yield _scattered(case, made, late)
         return
     # Kernels that send among more than two ranks are those of an all-to-all.
     exchanged = made.of(called(made.graph, "all_to_all", *POINT_TO_POINT) & ~between_ranks(made.graph))
@@ -93,6 +97,24 @@ def _unprefetched(case: Case, made: Traffic, rows: Flags) -> Claim:
             "CUDA_DEVICE_MAX_CONNECTIONS=1, which keeps gatherings behind compute"
         ),
         changes=("prefetch=1",),
+    )
+
+
+def _scattered(case: Case, made: Traffic, rows: Flags) -> Claim:
+    """What a what-if of all communication gains would be more than that of these alone."""
+    share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
+    return Claim(
+        cause="exposed_comm",
+        what="Gradients are reduced to their shards when the backward pass is over, and nothing computes meanwhile.",
+        taken=made.taken(rows),
+        evidence=(_told(made, rows, "scattered reductions behind the backward pass", sources(case.run, made, rows)),),
+        confidence=0.85,
+        certain_if="with overlap_comm the reductions of a layer start while layers before it go backward",
+        fix=(
+            'DeepSpeed: "zero_optimization": {"overlap_comm": true}; Megatron: --overlap-grad-reduce; FSDP2: '
+            "fully_shard(block) on each block, so that each reduces while blocks before it go backward"
+        ),
+        gain=Gain(share, share / 2, share, "what of these reductions nothing hides"),
     )
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lostflops.advise.signs.traffic import Traffic
     from lostflops.graph.tasks import Flags
 
-_SMALLEST: Final = 0.05
-"""Of all time, that exposed transfers between hosts must take to be looked at."""
+_SMALLEST: Final = 0.15
+"""Of all time, that exposed transfers between hosts must take: some are there however fast a network is."""
 _HIDES: Final = 0.8
 """Of the compute that could hide them, from which on no order of work can hide transfers."""
 _APART: Final = 0.5

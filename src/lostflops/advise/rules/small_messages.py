@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.signs.hand_made import are_small, best_buckets, latency_share
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.signs.hand_made import are_small, best_buckets, in_hooks, latency_share
 from lostflops.advise.signs.traffic import sources
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.graph.tasks import Flags
+
+_BUCKET: Final = 25
+"""MiB, DDP's own."""
+_SMALLEST: Final = 0.05
+"""Of all time that they must be exposed."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
     made = case.traffic
+    hooked = in_hooks(case)
+    if hooked.any():
+        yield from _hooked(case, hooked)
     if not are_small(case, made.by_hand):
         return
     rows = made.of(made.by_hand)
@@ -50,6 +59,42 @@ def _find(case: Case) -> Iterator[Claim]:
             "cannot be, flatten gradients into one buffer (torch._utils._flatten_dense_tensors) and reduce it once"
         ),
         changes=(cure.change,),
+    )
+
+
+def _hooked(case: Case, meetings: Flags) -> Iterator[Claim]:
+    """How long a larger message takes, small ones hardly tell: the gain lies between nothing and what perfect overlap
+    gains."""
+    made = case.traffic
+    rows = made.of(meetings)
+    found, bound = case.price(f"bucket_mb={_BUCKET}"), case.price("overlap=perfect")
+    exposed = int(made.exposed[rows].sum()) / case.wall
+    if found is None or bound is None or exposed < _SMALLEST or found.gain <= 0:
+        return
+    share, lines = min(found.gain, bound.gain), sources(case.run, made, rows)
+    basis = f"replaying the run with buckets of {_BUCKET} MiB, and at most what overlap=perfect gains"
+    yield Claim(
+        cause="small_messages",
+        what=f"Gradients are reduced one by one as they come, in {made.a_step(rows):.0f} small messages a step.",
+        taken=made.taken(rows),
+        evidence=(
+            Evidence(
+                f"{made.a_step(rows):.0f} all-reduces a step and rank of "
+                f"{format_bytes(int(np.median(made.size[rows])))} each (median) while backward goes on; each takes "
+                f"{format_ns(int(made.took[rows].mean()))}, and compute hides {format_share(made.hidden(rows))}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+                sources=lines,
+            ),
+            Evidence("no DistributedDataParallel wraps the model, so that they are in no buckets"),
+        ),
+        confidence=0.85,
+        certain_if="the hook that calls all_reduce for each parameter is found in the program",
+        fix=(
+            f"model = DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of "
+            f"a hook for each parameter{f' ({lines[0]})' if lines else ''}"
+        ),
+        gain=Gain(share, 0.0, bound.gain, basis),
     )
 
 

@@ -21,7 +21,7 @@ ABOUT: Final = (
     "it in their sends and receives. Stages are uneven where layers cannot be dealt out evenly, and where the first "
     "has the embedding or the last the output layer and the loss on top of as many layers as the others."
 )
-_LONG: Final = 1.1
+_LONG: Final = 1.15
 """Times the mean stage; below it the longest costs less than what transfers and chance do."""
 _CLEARLY: Final = 1.2
 _MOST_OF: Final = 0.8

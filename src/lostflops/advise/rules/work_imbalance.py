@@ -94,10 +94,11 @@ def _by_turns(case: Case, found: Changing) -> Claim:
     excess = np.nan_to_num(comparison.by_step)
     worst = comparison.steps[np.argsort(-excess.max(axis=0))][:_MOST_STEPS]
     slow = [f"rank {comparison.ranks[excess[:, at].argmax()]}" for at in np.searchsorted(comparison.steps, worst)]
+    places = "in the same order in every step" if found.for_good else "and not always the same one most"
     return Claim(
         cause="work_imbalance",
         what=(
-            f"Ranks get unequal work, and not always the same one most: {found.unit} of a step differ by "
+            f"Ranks get unequal work, {places}: {found.unit} of a step differ by "
             f"{format_share(found.apart)} between ranks, and the slowest of each step computes {format_share(share)} "
             "of it longer than the others."
         ),

@@ -24,6 +24,9 @@ _UNEVEN: Final = 0.05
 """Relative standard deviation of work between the ranks of a step, below which it is even."""
 _ALIKE: Final = 0.7
 """Correlation of time and work between the ranks of a step."""
+_UNEVEN_FOR_GOOD: Final = 0.1
+_ALIKE_FOR_GOOD: Final = 0.9
+"""The same where ranks keep their places: the speed of a device does so, too."""
 _FEWEST: Final = 8
 """Pairs of rank and step, beyond one a step for its mean."""
 _COMPUTE: Final = LINES.index("compute")
@@ -54,15 +57,16 @@ class Changing:
     apart: float
     alike: float
     pairs: int
+    for_good: bool = False
+    """Ranks keep their places from step to step."""
 
 
 def changing(case: Case) -> Changing | None:
     """None where work is even, or time does not follow it."""
-    for unit, work, time in _beside(case):
-        found = _follows(unit, work, time, case.judgement.comparison.cohort)
-        if found is not None:
-            return found
-    return _microbatches(case)
+    seen, cohort = _beside(case), case.judgement.comparison.cohort
+    found = [_follows(unit, work, time, cohort) for unit, work, time in seen]
+    found += [_follows(unit, work, time, cohort, for_good=True) for unit, work, time in seen]
+    return next((one for one in found if one is not None), None) or _microbatches(case)
 
 
 def _beside(case: Case) -> list[tuple[str, Floats, Floats]]:
@@ -97,31 +101,34 @@ def _timed(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | None:
     return steps, took
 
 
-def _follows(unit: str, work: Floats, time: Floats, cohort: npt.NDArray[np.int64]) -> Changing | None:
-    """Both relative to the cohort in the same step, and to what is usual for the rank: what it always does more, or
-    always does slower, changes nothing from step to step."""
+def _follows(
+    unit: str, work: Floats, time: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool = False
+) -> Changing | None:
+    """Both relative to the cohort in the same step; and, unless it is about what stays so `for_good`, to what is usual
+    for the rank: what it always does more, or always does slower, changes nothing from step to step."""
     known = ~np.isnan(work) & ~np.isnan(time)
     whole = known.all(axis=0) if known.size else np.zeros(0, np.bool_)
     work, time = work[:, whole], time[:, whole]
     pairs = int(work.size - work.shape[1])
     if pairs < _FEWEST or np.bincount(cohort).max(initial=0) < 2:
         return None
-    more, longer = _relative(work, cohort), _relative(time, cohort)
+    more, longer = (_relative(values, cohort, for_good=for_good) for values in (work, time))
     apart = float(more.std())
-    if apart < _UNEVEN or float(longer.std()) == 0:
+    least, closely = (_UNEVEN_FOR_GOOD, _ALIKE_FOR_GOOD) if for_good else (_UNEVEN, _ALIKE)
+    if apart < least or float(longer.std()) == 0:
         return None
     alike = float(np.corrcoef(more.ravel(), longer.ravel())[0, 1])
-    return Changing(unit, apart, alike, pairs) if alike >= _ALIKE else None
+    return Changing(unit, apart, alike, pairs, for_good) if alike >= closely else None
 
 
-def _relative(values: Floats, cohort: npt.NDArray[np.int64]) -> Floats:
-    """To the mean of the cohort in the step, less the mean of the rank over all steps."""
+def _relative(values: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool) -> Floats:
+    """To the mean of the cohort in the step; less the mean of the rank over all steps, unless that is asked for."""
     found = np.zeros(values.shape)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)
         mean = values[rows].mean(axis=0)
         found[rows] = values[rows] / np.maximum(mean, 1e-9) - 1
-    return np.asarray(found - found.mean(axis=1, keepdims=True))
+    return found if for_good else np.asarray(found - found.mean(axis=1, keepdims=True))
 
 
 def _microbatches(case: Case) -> Changing | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.rebucket import MIB
+from lostflops.predict.edits.reductions import called
 from lostflops.predict.edits.transfers import Transfers, latencies
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 MANY: Final = 8
 """Reductions of a step from which on they are pieces of a model, and not a few flat buffers."""
 MOSTLY: Final = 0.5
+_EACH: Final = 16
+"""The same while the backward pass goes on,"""
+_LARGE: Final = 4 * MIB
+"""and how large each is at most."""
 _SIZES: Final = ("25", "5")
 """MiB of DDP's buckets: what it takes by itself, and what small models need so that anything overlaps."""
 _BETTER: Final = 0.03
@@ -41,6 +47,15 @@ def are_small(case: Case, meetings: Flags) -> bool:
     made = case.traffic
     share = latency_share(case, meetings)
     return made.a_step(made.of(meetings)) >= MANY and share is not None and share >= MOSTLY
+
+
+def in_hooks(case: Case) -> Flags:
+    """Meetings that reduce gradients one by one while backward goes on, without DDP: hooks of parameters do so."""
+    made = case.traffic
+    found = made.in_backward & called(made.graph, "all_reduce")
+    rows = made.of(found)
+    is_hooked = not made.is_ddp and made.a_step(rows) >= _EACH and int(made.size[rows].max(initial=0)) < _LARGE
+    return found & np.bool_(is_hooked)
 
 
 class Cure(NamedTuple):

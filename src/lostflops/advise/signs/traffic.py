@@ -44,6 +44,8 @@ class Traffic:
     waited: Rows
     in_backward: Flags
     by_hand: Flags
+    is_ddp: bool
+    """Whether DDP wraps the model."""
 
     @property
     def event(self) -> Rows:
@@ -123,6 +125,7 @@ def traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
         waited,
         _meetings(graph, lambda: reductions(graph)),
         _meetings(graph, lambda: by_hand(graph, facts) & ~np.bool_(is_ddp)),
+        is_ddp,
     )
 
 
