@@ -36,7 +36,7 @@ SECTIONS = (
     (
         "held-out-1",
         "Patients that no rule had seen",
-        "Written without a look at any rule, for frozen rules, and scored once; what they showed was mended afterwards.",
+        "Written without a look at rules, for frozen ones, and scored once; what they showed was mended afterwards.",
     ),
     (
         "held-out",
