@@ -34,6 +34,9 @@ _LATE: Final = 0.1
 _LATE_IF_LARGE: Final = 0.05
 """The same where buckets are larger than DDP makes them."""
 _MANY: Final = 16
+_LIKELY: Final = 0.6
+_AT_LEAST: Final = 0.2
+"""Of what perfect overlap gains, what fewer of many small buckets are taken to gain, and gain at least."""
 _FEW: Final = 2
 """Buckets of a step up to which they are large: the last one has nothing left to hide under."""
 
@@ -119,16 +122,19 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
 
 
 def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
-    """The what-if; but many small buckets of one size do not tell what a large one takes, and its interval holds no
-    news. Then what it gains lies between nothing, which is to leave buckets alone, and what perfect overlap gains."""
+    """The what-if; but many small buckets of one size do not tell what a large one takes. Then what it gains lies
+    between little and what perfect overlap gains."""
     change = f"bucket_mb={size:g}"
     found, bound = case.price(change), case.price("overlap=perfect")
     is_many = made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
-    if is_sure or found is None or bound is None or not is_many or found.gain > found.doubt:
+    if is_sure or found is None or bound is None or not is_many or found.gain > max(found.doubt, _LATE):
         return {"changes": (change,)}
-    high = max(found.gain, bound.gain)
-    basis = f"replaying the run with {change}, and at most what overlap=perfect gains: one size tells no latency"
-    return {"gain": Gain(max(found.gain, 0.0), 0.0, max(high, 0.0), basis)}
+    high = max(found.gain, bound.gain, 0.0)
+    share = max(found.gain, _LIKELY * high)
+    basis = (
+        f"what overlap=perfect gains at most, of which {change} should win the larger part: one size tells no latency"
+    )
+    return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
 
 
 def _told(case: Case) -> Iterator[Evidence]:

@@ -27,8 +27,6 @@ SMALL: Final = 65_536
 MOST_LATENCY: Final = {"gloo": 1e6}
 """Of one message in ns, by backend."""
 _OTHER_LATENCY: Final = 2e4
-_USUAL_LATENCY: Final = 5e3
-"""Of one message of NCCL in ns, as its own tables of tuning have it for rings on one host."""
 _OF_BYTES: Final = 0.25
 """Of the time of the quickest small message, what goes with bytes."""
 
@@ -65,8 +63,7 @@ class OwnTimes:
         steps = FORMS[OPS[OPS.index(key[0])], algorithm].steps(key[2])
         latency = steps * MOST_LATENCY.get(self.backend or "", _OTHER_LATENCY)
         if max(samples) < NARROW * min(samples):
-            usual = steps * _USUAL_LATENCY if self.backend == "nccl" else 0.0
-            return mostly_latency(samples) if max(samples) <= SMALL else proportional(samples, latency, usual)
+            return mostly_latency(samples) if max(samples) <= SMALL else proportional(samples, latency)
         pieces = fit(list(samples), list(samples.values())).pieces
         if len(pieces) == 1 and min(samples) > SMALL:
             pieces = (_plausible(pieces[0], latency, sqrt(min(samples) * max(samples))),)
@@ -112,8 +109,8 @@ def mostly_latency(samples: Samples) -> Curve:
     return Curve((Piece(min(samples), max(samples), alpha, Constant(rate, 0.0, most), spread, 2 * spread, shape),))
 
 
-def proportional(samples: Samples, most: float, usual: float = 0.0) -> Curve:
-    """So much latency as is `usual`, at most half of the time; but up to `most` of it, if the times leave room.
+def proportional(samples: Samples, most: float) -> Curve:
+    """No latency; but up to so much of it, if the times leave room.
 
     >>> (piece,) = proportional({1000: [5e6, 5e6]}, 2e6).pieces
     >>> piece.alpha, piece.beta.low, piece.beta.value
@@ -123,18 +120,17 @@ def proportional(samples: Samples, most: float, usual: float = 0.0) -> Curve:
     rate = median(rates)
     spread = 1.4826 * median(abs(each - rate) for each in rates) / rate
     latency = min(most, rate * min(samples))
-    alpha = min(usual, rate * min(samples) / 2)
-    beta = Constant(rate - alpha / max(samples), rate - latency / max(samples), rate)
+    beta = Constant(rate, rate - latency / max(samples), rate)
     return Curve(
         (
             Piece(
                 min(samples),
                 max(samples),
-                Constant(alpha, 0.0, latency),
+                Constant(0.0, 0.0, latency),
                 beta,
                 spread,
                 2 * spread,
-                _traded(max(alpha, latency - alpha), max(samples)),
+                _traded(latency, max(samples)),
             ),
         )
     )
