@@ -29,10 +29,10 @@ def _real(told: dict[str, Any]) -> Iterator[str]:
     yield (
         f"### Real runs\n\n{len(pairs)} pairs on {told['machine']}, torch {told['torch']}, {told['date']}: each is "
         f"{'/'.join(map(str, sorted(runs)))} runs of a small training job of {told['steps']} steps against as many of "
-        "the same job, and against as many that apply a tenth more layers, in random order on one core.\n"
+        "the same job, and against as many with a tenth more work, in random order on one core.\n"
     )
     yield (
-        "```sh\npython -m benchmarks.diff.real --pairs 40 --runs-per-side 4 --keep FOLDER && "
+        "```sh\npython -m benchmarks.diff.real --pairs 40 --runs-per-side 8 --keep FOLDER && "
         "python -m benchmarks.diff.render\n```\n"
     )
     yield "| | same job | a tenth more work |\n|---|--:|--:|"

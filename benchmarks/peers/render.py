@@ -36,9 +36,10 @@ python -m clinic --json >clinic.json
 python -m benchmarks.peers.render --ours clinic.json
 ```
 
-This is our choice of jobs and of causes, on a machine without a GPU. Both peers are made for GPUs first: what they say
-of device memory, of copies and, from a profile, of kernels of communication cannot show here. Neither needs a profile;
-`lostflops` records one of a few steps.
+This is our choice of jobs and of causes, on a machine without a GPU, and the rules of `lostflops` were corrected on
+these very jobs: [its accuracy](../diagnosis-accuracy.md) on jobs that it had not seen is lower. Both peers are made for
+GPUs first: what they say of device memory, of copies and, from a profile, of kernels of communication cannot show here.
+Neither needs a profile; `lostflops` records one of a few steps.
 
 ## How each is used
 
