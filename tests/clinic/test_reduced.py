@@ -37,6 +37,12 @@ def test_a_synthetic_patient_gets_its_cause(cause: str, tmp_path: Path) -> None:
     assert first_finding(patient, tmp_path) == cause
 
 
+@pytest.mark.parametrize("name", ["gpu_shards_reduced_late", "gpu_healthy_sharded_hosts"])
+def test_what_unseen_patients_taught(name: str, tmp_path: Path) -> None:
+    (patient,) = chosen((name,), held_out=True)
+    assert first_finding(patient, tmp_path) == (patient.causes[0] if patient.causes else "nothing")
+
+
 def test_a_healthy_patient_is_left_alone(tmp_path: Path) -> None:
     patient = synthetic(())
     if patient is None:

@@ -104,7 +104,7 @@ def diagnose(
         title="Diagnosis",
         verdict=_verdict(found),
         blocks=(Findings("findings", "Findings", found.findings, most),),
-        notes=(*_notes(found), *(kept(run, found, most) if keep else ())),
+        notes=(*_notes(found), *(kept(run, found.items[:most]) if keep else ())),
         more=(
             _looked(found.looked),
             Figure("lost_ns", lost_ns(found)),
@@ -113,10 +113,10 @@ def diagnose(
     )
 
 
-def kept(run: Run, found: Diagnosis, most: int | None = None) -> Iterator[str]:
+def kept(run: Run, items: Sequence[tuple[Finding, Priced]]) -> Iterator[str]:
     """What is advised is held to: the what-ifs of findings become predictions of the run. Says where that fails."""
     try:
-        for _, one in found.items[:most]:
+        for _, one in items:
             if one.stored is not None:
                 predictions.keep(one.stored)
     except OSError as error:

@@ -53,7 +53,7 @@ def explain(
             _events(run, chosen.evidence),
             *_moved(case, one),
         ),
-        notes=tuple(kept(run, found, number)),
+        notes=tuple(kept(run, found.items[number - 1 : number])),
     )
 
 

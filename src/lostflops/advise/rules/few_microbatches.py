@@ -74,7 +74,6 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
         ),
         changes=(change,) if gain is None else (),
         gain=gain,
-        in_each_step=True,
     )
 
 

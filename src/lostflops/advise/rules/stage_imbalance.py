@@ -73,7 +73,6 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float) -> Claim:
         changes=(_CHANGE,) if gain is None else (),
         gain=gain,
         ranks=ranks,
-        in_each_step=True,
     )
 
 

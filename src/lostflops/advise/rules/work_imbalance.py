@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Place, Rule
-from lostflops.advise.signs.changing import Changing, changing
+from lostflops.advise.signs.uneven import Uneven, uneven
 from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import cost_of
 from lostflops.ledger.lines import WAIT_LINES
@@ -31,7 +31,7 @@ _EVEN: Final = "work=even"
 
 def find(case: Case) -> Iterator[Claim]:
     loaded = [one for one in case.late if one.more]
-    changes = changing(case)
+    changes = uneven(case)
     if loaded and not _take_turns(case, [one.found.rank for one in loaded]):
         yield _for_good(case, loaded)
     elif changes is not None and not np.isnan(case.judgement.comparison.by_step).all():
@@ -69,7 +69,6 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         ),
         changes=(_EVEN,),
         ranks=ranks,
-        in_each_step=True,
     )
 
 
@@ -86,7 +85,7 @@ def _loaded(case: Case, one: LateRank) -> Evidence:
     )
 
 
-def _by_turns(case: Case, found: Changing) -> Claim:
+def _by_turns(case: Case, found: Uneven) -> Claim:
     comparison = case.judgement.comparison
     share, often, rank = cost_of(comparison)
     assert share is not None
@@ -126,7 +125,6 @@ def _by_turns(case: Case, found: Changing) -> Claim:
             "packed samples; Hugging Face: group_by_length=True, DataCollatorWithFlattening)"
         ),
         changes=(_EVEN,),
-        in_each_step=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Work that changes from step to step: whether ranks compute longer in the steps in which they do more.
+"""Work that is uneven, from step to step or for good: whether ranks compute longer where they do more.
 
 Times alone cannot tell uneven work from noise: ranks that share cores take turns in being slow as well. So the time of
 a rank is laid beside what it did in that step; without a host, the forward passes of microbatches beside their backward
@@ -49,7 +49,7 @@ _PASSES: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Changing:
+class Uneven:
     """`unit` is what was counted, `apart` by what part ranks of one step differ in it (standard deviation), `alike` how
     closely the time that they compute follows it (correlation), over `pairs` of a rank and a step."""
 
@@ -61,7 +61,7 @@ class Changing:
     """Ranks keep their places from step to step."""
 
 
-def changing(case: Case) -> Changing | None:
+def uneven(case: Case) -> Uneven | None:
     """None where work is even, or time does not follow it."""
     seen, cohort = _beside(case), case.judgement.comparison.cohort
     found = [_follows(unit, work, time, cohort) for unit, work, time in seen]
@@ -103,7 +103,7 @@ def _timed(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | None:
 
 def _follows(
     unit: str, work: Floats, time: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool = False
-) -> Changing | None:
+) -> Uneven | None:
     """Both relative to the cohort in the same step; and, unless it is about what stays so `for_good`, to what is usual
     for the rank: what it always does more, or always does slower, changes nothing from step to step."""
     known = ~np.isnan(work) & ~np.isnan(time)
@@ -118,7 +118,7 @@ def _follows(
     if apart < least or float(longer.std()) == 0:
         return None
     alike = float(np.corrcoef(more.ravel(), longer.ravel())[0, 1])
-    return Changing(unit, apart, alike, pairs, for_good) if alike >= closely else None
+    return Uneven(unit, apart, alike, pairs, for_good) if alike >= closely else None
 
 
 def _relative(values: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool) -> Floats:
@@ -131,8 +131,8 @@ def _relative(values: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool) 
     return found if for_good else np.asarray(found - found.mean(axis=1, keepdims=True))
 
 
-def _microbatches(case: Case) -> Changing | None:
+def _microbatches(case: Case) -> Uneven | None:
     ((alike, apart, pairs),) = case.run.sql(_PASSES).fetchall()
     if alike is None or apart is None or pairs < _FEWEST or apart < _UNEVEN or alike < _ALIKE:
         return None
-    return Changing("microbatches", apart, alike, pairs)
+    return Uneven("microbatches", apart, alike, pairs)
