@@ -17,22 +17,30 @@ CALLED = ("faster", "slower")
 
 
 def figures() -> Iterator[str]:
-    if (path := RESULTS / "real.json").exists():
-        yield from _real(json.loads(path.read_text(encoding="utf-8")))
+    for name, (how, flag) in _REAL.items():
+        if (path := RESULTS / name).exists():
+            yield from _real(json.loads(path.read_text(encoding="utf-8")), how, flag)
     if (path := RESULTS / "synthetic.json").exists():
         yield from _synthetic(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _real(told: dict[str, Any]) -> Iterator[str]:
+_REAL = {
+    "real.json": ("at the same time", ""),
+    "real-in-turn.json": ("one after the other", " --in-turn"),
+}
+
+
+def _real(told: dict[str, Any], how: str, flag: str) -> Iterator[str]:
     pairs = told["pairs"]
-    runs = {pair["runs"] for pair in pairs}
+    runs = "/".join(map(str, sorted({pair["runs"] for pair in pairs})))
+    length = f"{told['seconds']:g} s" if "seconds" in told else f"{told['steps']} steps"
     yield (
-        f"### Real runs\n\n{len(pairs)} pairs on {told['machine']}, torch {told['torch']}, {told['date']}: each is "
-        f"{'/'.join(map(str, sorted(runs)))} runs of a small training job of {told['steps']} steps against as many of "
-        "the same job, and against as many with a tenth more work, in random order on one core.\n"
+        f"### Real runs, {how}\n\n{len(pairs)} pairs on {told['machine']}, torch {told['torch']}, {told['date']}: each "
+        f"is {runs} runs of a small training job of {length} against as many of the same job, and against as many with "
+        f"a tenth more work, {how} on one core.\n"
     )
     yield (
-        "```sh\npython -m benchmarks.diff.real --pairs 40 --runs-per-side 8 --keep FOLDER && "
+        f"```sh\npython -m benchmarks.diff.real --pairs 40 --runs-per-side {runs}{flag} --keep FOLDER && "
         "python -m benchmarks.diff.render\n```\n"
     )
     yield "| | same job | a tenth more work |\n|---|--:|--:|"
@@ -44,11 +52,17 @@ def _real(told: dict[str, Any]) -> Iterator[str]:
         yield f"| {name} | {values[0]:+.1%} | {values[1]:+.1%} |".replace("+", "+" if what == "change" else "")
     width = [median((pair[side]["high"] - pair[side]["low"]) / 2 for pair in pairs) for side in ("same", "slow")]
     yield f"| half the interval, median | {width[0]:.1%} | {width[1]:.1%} |\n"
+    yield _called(pairs)
+
+
+def _called(pairs: list[dict[str, Any]]) -> str:
     wrong = sum(pair["same"]["answer"] in CALLED for pair in pairs)
     found = sum(pair["slow"]["answer"] == "slower" for pair in pairs)
-    yield (
+    planted = [pair["planted"] for pair in pairs if "planted" in pair]
+    truth = f" By the processor's own time a slow step took {median(planted):.1%} more." if planted else ""
+    return (
         f"{wrong} of {len(pairs)} pairs that are alike were called different ({wrong / len(pairs):.1%}); "
-        f"{found} of {len(pairs)} slowdowns were found ({found / len(pairs):.1%}).\n"
+        f"{found} of {len(pairs)} slowdowns were found ({found / len(pairs):.1%}).{truth}\n"
     )
 
 

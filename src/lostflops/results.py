@@ -191,6 +191,81 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """Some bytes of a whole, in `count` pieces; its parts say what they are made of."""
+
+    name: str
+    bytes: int
+    count: int
+    parts: tuple["Portion", ...] = ()
+
+    def __post_init__(self) -> None:
+        held = sum(part.bytes for part in self.parts)
+        assert not self.parts or held == self.bytes, f"{self.name} does not close: {held} of {self.bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """What `total` bytes are made of: exclusive, and nothing left over. `key` is what JSON calls a portion."""
+
+    name: str
+    title: str
+    key: str
+    items: tuple[Portion, ...]
+    total: int
+
+    def __post_init__(self) -> None:
+        held = sum(item.bytes for item in self.items)
+        assert held == self.total, f"{self.name} does not close: {held} of {self.total} bytes"
+
+    def share(self, portion: Portion) -> float:
+        return portion.bytes / self.total if self.total else 0.0
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                self.key: item.name,
+                "bytes": item.bytes,
+                "share": self.share(item),
+                "parts": [{"name": part.name, "bytes": part.bytes, "count": part.count} for part in item.parts],
+            }
+            for item in self.items
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Bytes over time, from `start` to `stop` in columns of equal length. A column is the moment `at` in it when most
+    was there: rows sum to `total` in each. `marks` are numbers of what `marked` says and when each begins; `top` is the
+    moment of the most bytes of all."""
+
+    name: str
+    title: str
+    start: int
+    stop: int
+    at: tuple[int, ...]
+    total: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[int, ...]], ...]
+    marks: tuple[tuple[int, int], ...] = ()
+    marked: str = "step"
+    top: int | None = None
+
+    def __post_init__(self) -> None:
+        sums = tuple(sum(held) for held in zip(*(values for _, values in self.rows), strict=True))
+        assert not self.rows or sums == self.total, f"rows of {self.name} do not sum to its total"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "start_ns": self.start,
+            "stop_ns": self.stop,
+            "at_ns": list(self.at),
+            "bytes": list(self.total),
+            "owners": {name: list(values) for name, values in self.rows},
+            f"{self.marked}s": [{self.marked: number, "at_ns": time} for number, time in self.marks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A step down; `points` are percent of the whole."""
 
@@ -291,16 +366,16 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One value under a key of its own, for programs."""
+    """One value under a key of its own, or an object of several, for programs."""
 
     name: str
-    value: Value | tuple[Value, ...]
+    value: Value | tuple[Value, ...] | Mapping[str, Any]
 
     def to_json(self) -> Any:
         return list(self.value) if isinstance(self.value, tuple) else self.value
 
 
-Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Waterfall | Findings
+Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Portions | Timeline | Waterfall | Findings
 
 
 @dataclass(frozen=True, slots=True)

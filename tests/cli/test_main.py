@@ -19,10 +19,12 @@ FLAGS = {
     "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
     | {"--dp", "--tp", "--cp", "--pp", "--zero", "--microbatch", "--batch", "--seq"}
     | {"--dtype", "--precision", "--recompute", "--optimizer"},
+    "fit": {"CMD", "--argument", "--variable", "--sizes", "--steps", "--device", "--memory", "--keep", "--json"},
     "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "memory": {"RUN", "--rank", "--device", "--by", "--frontier", "--json", "--markdown"},
     "path": {"RUN", "--step", "--top", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},
     "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},

@@ -24,3 +24,11 @@ def test_made_series_keep_what_is_promised() -> None:
     asked, found = (sum(kind[name] for kind in told["kinds"]) for name in ("steps_asked_in", "found_by_steps"))
     assert asked > 0
     assert found >= 0.9 * asked
+
+
+def test_real_runs_keep_what_is_promised() -> None:
+    pairs = json.loads((RESULTS / "real.json").read_text())["pairs"]
+    assert len(pairs) >= 40
+    assert all(pair["runs"] >= 2 for pair in pairs)
+    assert sum(pair["same"]["answer"] in ("faster", "slower") for pair in pairs) <= 0.05 * len(pairs)
+    assert sum(pair["slow"]["answer"] == "slower" for pair in pairs) >= 0.9 * len(pairs)

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import pickle
 import pickletools
@@ -122,7 +123,7 @@ HOSTILE = {
     "nothing": b"",
     "text": b"{}",
     "protocol 0": pickle.dumps({"a": 1}, 0),
-    "too large": bytes(safe_pickle.MAX_INPUT_BYTES + 1),
+    "too large": bytes(safe_pickle.FLIGHT_RECORDER.input_bytes + 1),
 }  # fmt: skip
 
 
@@ -152,3 +153,30 @@ def test_a_damaged_pickle_is_refused_or_read_but_nothing_else(data):
 def test_any_bytes_are_refused_or_read_but_nothing_else(data):
     with suppress(BrokenSource):
         loads(b"\x80\x04" + data)
+
+
+SHARED = [{"line": number} for number in range(400)]
+
+
+def test_runs_of_shared_parts_are_those_that_pickle_reads() -> None:
+    stacks = [SHARED[begin : begin + 90] + SHARED[:3] for begin in range(0, 400, 7)]
+    data = pickle.dumps([SHARED, stacks], 4)
+    assert data.count(b"j") > 1000
+    found = safe_pickle.loads(data)
+    assert found == [SHARED, stacks]
+    assert found[1][0][0] is found[0][0]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_a_run_that_is_cut_short_is_damage(cut: int) -> None:
+    data = pickle.dumps([SHARED, SHARED[300:310]], 4)
+    end = data.rindex(b"j")
+    with pytest.raises(BrokenSource, match="damaged or cut short"):
+        safe_pickle.loads(data[: end + cut])
+
+
+def test_a_run_counts_as_its_opcodes() -> None:
+    few = dataclasses.replace(safe_pickle.FLIGHT_RECORDER, opcodes=5000)
+    assert safe_pickle.loads(pickle.dumps([SHARED, SHARED], 4), "made", few) == [SHARED, SHARED]
+    with pytest.raises(BrokenSource, match="more than 5,000 opcodes"):
+        safe_pickle.loads(pickle.dumps([SHARED, SHARED[300:] * 60], 4), "made", few)

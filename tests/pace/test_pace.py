@@ -330,7 +330,7 @@ def unseen(folder: Path, numbers):
     return folder / "run"
 
 
-def test_steps_whose_forward_pass_was_not_seen_are_not_settled(tmp_path):
+def test_steps_before_the_first_forward_pass_that_was_seen_are_not_settled(tmp_path):
     with Run.open(unseen(tmp_path, {0, 1, 2})) as run:
         (pace,) = paces(run)
         assert pace.settled == 7
@@ -352,3 +352,11 @@ def test_a_forward_pass_that_is_never_seen_is_not_called_none(tmp_path):
         assert (pace.share("data"), pace.share("forward"), pace.share("outside")) == (0.1, None, None)
         assert "forward" not in went(pace)
         assert [row["share"] for row in phases(pace).to_json()] == [0.1, None, 0.4, 0.1, None]
+
+
+def test_steps_count_after_the_collector_stopped_to_time_phases(tmp_path):
+    with Run.open(unseen(tmp_path, {0, 6, 7, 8, 9})) as run:
+        (pace,) = paces(run)
+        assert pace.settled == 9
+        assert [pace.share(phase) for phase in ("data", "forward", "backward")] == [0.1, 0.2, 0.4]
+        assert pace.timed == 5

@@ -17,12 +17,15 @@ from lostflops.results import (
     Pair,
     Pairs,
     Plot,
+    Portion,
+    Portions,
     Prediction,
     Result,
     Section,
     Series,
     Stacks,
     Table,
+    Timeline,
 )
 
 HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
@@ -77,6 +80,44 @@ RESULTS = {
     ),
     "no stacks": Result("stacks", "Stacks", "v", more=(Stacks("s", "S", (), {}),)),
     "no heat": Result("heat", "Heat", "v", (HeatMap("h", "H", (), "ns", "nothing"),)),
+    "portions": Result(
+        "portions",
+        "Portions",
+        "v",
+        (
+            Portions(
+                "p",
+                HOSTILE,
+                "owner",
+                (
+                    Portion(HOSTILE, 10**12, 9, tuple(Portion(HOSTILE, 10**11, 1) for _ in range(10))),
+                    Portion("b", 1, 1),
+                ),
+                10**12 + 1,
+            ),
+        ),
+    ),
+    "no portions": Result("portions", "Portions", "v", (Portions("p", "P", "owner", (), 0),)),
+    "timeline": Result(
+        "timeline",
+        "Timeline",
+        "v",
+        (
+            Timeline(
+                "t",
+                HOSTILE,
+                0,
+                100,
+                tuple(range(0, 100, 2)),
+                (10**12,) * 50,
+                ((HOSTILE, (10**12,) * 50), ("none", (0,) * 50)),
+                ((10**20, 3), (9, 50)),
+                HOSTILE,
+                99,
+            ),
+        ),
+    ),
+    "no timeline": Result("timeline", "Timeline", "v", (Timeline("t", "T", 0, 0, (), (), ()),)),
     "section": Result(
         "section",
         "Section",

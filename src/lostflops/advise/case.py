@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lostflops.advise.price import Price, price
 from lostflops.advise.signs.computed import Computed, computed
+from lostflops.advise.signs.fullness import Recorded, recorded
 from lostflops.advise.signs.late import LateRank, late_ranks
 from lostflops.advise.signs.traffic import Traffic, traffic
 from lostflops.advise.signs.work_done import Done, work_done
@@ -92,6 +93,11 @@ class Case:
     def told(self) -> Told | None:
         """What the timings of all steps tell; None where the collector recorded none."""
         return Told.of(self.run)
+
+    @cached_property
+    def memory(self) -> Recorded:
+        """Whose memory it is, where a window recorded it."""
+        return recorded(self)
 
     @cached_property
     def _replayed(self) -> Baseline | str:

@@ -11,6 +11,7 @@ from lostflops.analyze.contents import contents
 from lostflops.analyze.flame import flame
 from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
+from lostflops.analyze.memory import memory
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
 from lostflops.analyze.ranks import ranks
@@ -27,6 +28,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     report,
     steps,
     kernels,
+    memory,
     comm,
     ranks,
     pipeline,

@@ -21,6 +21,7 @@ from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
 from lostflops.ledger.windows import WindowKind
+from lostflops.memory.summary import summary
 from lostflops.pace.told import Told
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_ns, format_share
@@ -64,7 +65,7 @@ def report(
         "rank": _worst_ranks(total),
     }
     shown = breakdowns.pop(by)
-    told = Told.of(run, ranks)
+    told, held = Told.of(run, ranks), summary(run, asked.ranks)
     result = Result(
         name="report",
         title="Where the time went",
@@ -78,6 +79,7 @@ def report(
             shown,
             *([_overlap(total)] if total.comm else []),
             *([_throughput(total, said, told)] if total.step_count else []),
+            *([held] if held is not None else []),
             _quality(run, asked, total),
         ),
         notes=(

@@ -102,14 +102,14 @@ def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", a
         )
         _remove_empty(folder)
         return
-    _wait_for_exports(settings.folder)
+    wait_for_exports(settings.folder)
     if gatherer is not None:
         gatherer.finish()
-    _ingest(capture, folder)
+    ingest_capture(capture, folder)
     _report(folder, as_json)
 
 
-def _ingest(capture: Path, folder: Path) -> None:
+def ingest_capture(capture: Path, folder: Path) -> None:
     from lostflops.cli.ingest import progress_bar
     from lostflops.errors import RunBusy
     from lostflops.ingest import ingest
@@ -133,9 +133,13 @@ def _report(folder: Path, as_json: bool) -> None:
     from lostflops.analyze.ranks import ranks
     from lostflops.analyze.report import report
     from lostflops.analyze.steps import steps
+    from lostflops.memory.out_of_memory import out_of_memory
     from lostflops.store.run import Run
 
     with Run.open(folder) as opened:
+        ended = out_of_memory(opened)
+        if ended is not None and not as_json:
+            tell(f"{ended[0]} More: {command('memory', folder)}")
         ledger = with_findings(report(opened), opened)
         if as_json:
             show(ledger, True, sys.stderr)
@@ -151,7 +155,7 @@ def _report(folder: Path, as_json: bool) -> None:
         show(slowest, False, sys.stderr)
 
 
-def _wait_for_exports(folder: Path) -> None:
+def wait_for_exports(folder: Path) -> None:
     """Traces are written by processes of their own, which may outlive the command."""
     from lostflops.collect.export import pending
 

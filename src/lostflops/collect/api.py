@@ -119,15 +119,9 @@ class _Waiting(Iterator[T]):
             batch = next(self._batches)
         finally:
             self._recorder.leave()
-        if clock.step.samples == known:  # no loader that hooks saw has counted it
-            self._recorder.guarded(lambda _: clock.batch(*_size(batch)))
+        # A loader that hooks saw has counted it already.
+        self._recorder.handed_over(batch, is_counted=clock.step.samples == known)
         return batch
-
-
-def _size(batch: object) -> tuple[int | None, int | None]:
-    from lostflops.collect.batches import batch_size
-
-    return batch_size(batch)
 
 
 def _end_step(recorder: Recorder) -> None:

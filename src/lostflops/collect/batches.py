@@ -17,14 +17,18 @@ def batch_size(batch: Any) -> tuple[int | None, int | None]:
 
     Tokens are those of a tensor that is named so, or of a batch that begins with a matrix of integers.
     """
-    tensors = list(_tensors(batch, "", _DEPTH))
-    if not tensors:
+    found = list(_tensors(batch, "", _DEPTH))
+    if not found:
         return None, None
-    named = [tensor for name, tensor in tensors if name in _TOKENS]
-    first = named[0] if named else tensors[0][1]
+    named = [tensor for name, tensor in found if name in _TOKENS]
+    first = named[0] if named else found[0][1]
     samples = int(first.shape[0]) if first.dim() else None
     is_tokens = first.dim() == 2 and first.shape[1] > 1 and (named or _is_integer(first))
     return samples, int(first.numel()) if is_tokens else None
+
+
+def tensors(batch: Any) -> list[Any]:
+    return [tensor for _, tensor in _tensors(batch, "", _DEPTH)]
 
 
 def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:

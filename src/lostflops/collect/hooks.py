@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.optim import optimizer as optimizers
 
-from lostflops.collect.batches import batch_size
 from lostflops.collect.module_hook import ModuleHook, lifted
 from lostflops.collect.steps import BACKWARD, DATA, FORWARD
 from lostflops.collect.untraced import untraced
@@ -28,7 +27,7 @@ def install(recorder: Recorder) -> None:
     watched = _Optimizers(recorder)
     untraced(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
     untraced(type(recorder).enter, type(recorder).leave, type(recorder).guarded, with_callees=True)
-    untraced(type(recorder).training, type(recorder).updates, with_callees=True)
+    untraced(type(recorder).training, type(recorder).updates, type(recorder).handed_over, with_callees=True)
     hooks = recorder.hooks
     hooks.append(optimizers.register_optimizer_step_pre_hook(watched.begins).remove)
     hooks.append(optimizers.register_optimizer_step_post_hook(watched.ended).remove)
@@ -61,8 +60,10 @@ def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Calla
 def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], None]]:
     """Have calls of these modules count as forward, the outermost of nested ones; returns what ends that."""
 
-    def begins(_: Any) -> None:
+    def begins(_: Any, inputs: Any) -> None:
         if not torch.compiler.is_compiling():
+            if recorder.holdings is not None:
+                recorder.guarded(lambda _: recorder.holdings.goes_in(inputs))
             if not torch.is_grad_enabled():
                 recorder.clock.step.is_evaluated = True
             recorder.enter(FORWARD)
@@ -72,7 +73,7 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
             recorder.leave()
 
     untraced(begins, ended, ModuleHook.__call__, with_callees=True)
-    handles = [module.register_forward_pre_hook(ModuleHook(begins)) for module in modules]
+    handles = [module.register_forward_pre_hook(ModuleHook(begins, with_inputs=True)) for module in modules]
     handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in modules]
     return [handle.remove for handle in handles]
 
@@ -188,7 +189,7 @@ def _next_batch(recorder: Recorder, original: Callable[..., Any]) -> Callable[..
             batch = original(self)
         finally:
             recorder.leave()
-        recorder.guarded(lambda _: recorder.clock.batch(*batch_size(batch)))
+        recorder.handed_over(batch)
         return batch
 
     return __next__

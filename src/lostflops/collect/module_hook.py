@@ -8,17 +8,17 @@ from typing import Any
 
 
 class ModuleHook:
-    """Calls `function(module)` and gives the module's call nothing back.
+    """Calls `function(module)`, or `function(module, inputs)`, and gives the module's call nothing back.
 
     Hooks are part of a module: they are copied and pickled with it. A copy of this one does nothing, and a pickle of it
     holds a function of the standard library that does nothing, so that the file loads where Lostflops is not installed.
     """
 
-    def __init__(self, function: Callable[[Any], None]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., None], *, with_inputs: bool = False) -> None:
+        self._function, self._with_inputs = function, with_inputs
 
-    def __call__(self, module: Any, *_: Any) -> None:
-        self._function(module)
+    def __call__(self, module: Any, *called_with: Any) -> None:
+        self._function(module, *called_with[: int(self._with_inputs)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")

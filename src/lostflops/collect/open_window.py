@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from lostflops.capture import WindowRequest
+from lostflops.collect.holdings import Holdings
 from lostflops.collect.modules import ModuleRanges
 from lostflops.collect.profiling import Profile
 from lostflops.collect.sampler import Sampler
@@ -25,6 +26,7 @@ class OpenWindow:
         self._options: frozenset[str] = recorder.settings.options
         self._profile = Profile(self._options, recorder.rank, recorder.world_size)
         self._modules: ModuleRanges | None = None
+        self._holdings = Holdings(recorder, request.window) if "memory" in self._options else None
         self._annotation: Any = None
         self._is_ending = False
 
@@ -37,6 +39,8 @@ class OpenWindow:
 
     def start(self, step: int) -> None:
         began = time.monotonic_ns()
+        if self._holdings is not None:
+            self._holdings.open()
         self._profile.start()
         if self._modules is not None:
             self._modules.attach()
@@ -80,6 +84,8 @@ class OpenWindow:
     def _let_go(self) -> None:
         self._sampler.stop()
         self._leave()
+        if self._holdings is not None:
+            self._holdings.close()
         if self._modules is not None:
             self._modules.detach()
 

@@ -45,6 +45,9 @@ class Recorder:
         self.captures = GraphCaptures()
         self.writer: Writer | None = None
         self.windows: Any = None
+        self.holdings: Any = None
+        """Whose memory is whose, while a window that records it is open."""
+        self._last_batch: list[weakref.ref[Any]] = []
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.hooks: list[Callable[[], None]] = []
         """What takes each of our hooks away."""
@@ -71,6 +74,7 @@ class Recorder:
         self._is_described = False
         self._slow_step, self._next_look = -1, _STALL
         self._process = os.getpid()
+        self._earlier_error = id(getattr(sys, "last_value", None))
 
     # What hooks call, on the training thread.
 
@@ -106,6 +110,10 @@ class Recorder:
                 self.clock.updated_elsewhere()
         except Exception as error:  # noqa: BLE001
             self.failed(error)
+
+    def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
+        """A loader gave the program this batch; `is_counted` where its samples are not known yet."""
+        self.guarded(lambda _: self._take(batch, is_counted=is_counted))
 
     def is_updating(self, optimizer: int) -> bool:
         """Whether the optimizer of this identity is still there."""
@@ -152,6 +160,13 @@ class Recorder:
             return self.find_roots()
         return [root for root in (known() for known in self._roots) if root is not None]
 
+    def optimizers(self) -> list[Any]:
+        return list(self._optimizers)
+
+    def last_batch(self) -> list[Any]:
+        """Tensors of it that are still there."""
+        return [tensor for tensor in (known() for known in self._last_batch) if tensor is not None]
+
     def find_roots(self) -> list[Any]:
         from lostflops.collect.model_facts import outermost_modules
 
@@ -191,9 +206,15 @@ class Recorder:
 
     def close(self) -> None:
         """At exit: what is still known, then the end."""
-        self.is_off = True
-        if self.writer is None or os.getpid() != self._process:
+        if os.getpid() != self._process:
+            self.is_off = True
             return
+        ran_out = self._ran_out()
+        self.is_off = True
+        if self.writer is None:
+            return
+        if ran_out is not None:
+            self.put({"kind": "job", "key": "out_of_memory", "value": ran_out})
         for last in (self.windows.close, self._last_words):
             try:
                 last()
@@ -201,6 +222,25 @@ class Recorder:
                 self.failed(error)
         self.put({"kind": "end", "wall": self.wall(), "reason": "exit"})
         self.writer.close()
+
+    def _ran_out(self) -> dict[str, Any] | None:
+        """The last state of a program that ends for want of memory. One that had not yet come to train is written of
+        all the same: most run out of it in their first pass."""
+        if sys.exc_info()[1] is None and getattr(sys, "last_value", None) is None:
+            return None
+        try:
+            from lostflops.collect.out_of_memory import ending, last_state
+
+            error = ending(self._earlier_error)
+            if error is None or (self.writer is None and (self.is_off or _is_loading_data())):
+                return None
+            found = last_state(error, self.clock.step.number, is_after_forward=self.clock.is_after_forward)
+            if self.writer is None:
+                self._begin()
+            return found
+        except Exception as own:  # noqa: BLE001
+            self.failed(own)
+            return None
 
     # How it works inside.
 
@@ -250,6 +290,16 @@ class Recorder:
 
     def _leave(self, now: int) -> None:
         self.clock.leave(now)
+
+    def _take(self, batch: Any, *, is_counted: bool) -> None:
+        from lostflops.collect.batches import batch_size, tensors
+
+        if is_counted:
+            self.clock.batch(*batch_size(batch))
+        if "memory" in self.settings.options:
+            self._last_batch = [weakref.ref(tensor) for tensor in tensors(batch)]
+            if self.holdings is not None:
+                self.holdings.batch(self.last_batch())
 
     def _look_for_updates(self, phase: int, now: int) -> None:
         """While no optimizer's hook was ever called: a step ends with an update that left its mark."""

@@ -85,6 +85,11 @@ class StepClock:
         """Inside no phase."""
         return not self._nested
 
+    @property
+    def is_after_forward(self) -> bool:
+        """A module's call has ended, and nothing has begun since."""
+        return self._forward_left >= 0
+
     def enter(self, phase: int, now: int) -> None:
         self._nested.append(phase)
         if self._phase in (-1, OPTIMIZER) and phase != self._phase:

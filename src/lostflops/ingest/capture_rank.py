@@ -21,6 +21,7 @@ from lostflops.store.tables import (
     CLOCK_SAMPLES,
     ENQUEUES,
     GROUPS,
+    HOLDINGS,
     JOB,
     PARAMETERS,
     SAMPLES,
@@ -37,6 +38,7 @@ _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forwar
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 _MARKS: Final = ("skipped", "compiled", "profiled")
 _MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_MARKS)
+_OF_HOLDING: Final = ("device_type", "device_index", "address", "bytes", "owner", "name", "line")
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
 
 
@@ -55,6 +57,8 @@ class _Session:
     dropped: int = 0
     group_ids: dict[str, str] = field(default_factory=dict)
     stacks: dict[str, str] = field(default_factory=dict)
+    holdings: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    """By window and number; held back until all is known of them."""
 
     def seen_at(self, *times: int | None) -> None:
         for time in times:
@@ -88,6 +92,7 @@ class RankCapture:
             records.Clock: self._clock,
             records.Window: self._window,
             records.Stacks: self._stacks,
+            records.Holdings: self._holdings,
             records.Note: self._note,
             records.Overhead: self._overhead,
             records.End: self._end,
@@ -119,6 +124,8 @@ class RankCapture:
         self._release(len(self._awaited))
         for session in self._sessions.values():
             self._attempt(session)
+            for row in session.holdings.values():
+                self._put(HOLDINGS, row)
         for position, parameter in enumerate(self._parameters):
             row = {name: getattr(parameter, name) for name in parameter.__struct_fields__}
             for name in ("shape", "local_shape"):
@@ -222,6 +229,17 @@ class RankCapture:
                 self.stats.add("samples_without_stack")
             else:
                 self._put(SAMPLES, {"time": time, "stack": stack})
+
+    def _holdings(self, session: _Session, found: records.Holdings) -> None:
+        session.seen_at(found.time)
+        for seen in found.rows:
+            key = found.window, seen.number
+            row = session.holdings.setdefault(key, {"time": found.time, "gone": None, "before": found.before})
+            row |= {name: getattr(seen, name) for name in _OF_HOLDING}
+        for number in found.gone:
+            row = session.holdings.get((found.window, number), {})
+            if row.get("gone", found) is None:
+                row["gone"] = found.time
 
     def _note(self, _session: _Session, note: records.Note) -> None:
         self.stats.note(note.what, note.count, note.reason or "")

@@ -139,6 +139,29 @@ class Stacks(msgspec.Struct):
     names: dict[str, str] = {}
 
 
+class Holding(msgspec.Struct, array_like=True):
+    """A storage; a further row of the same number tells more of it."""
+
+    number: Count
+    device_type: Small
+    device_index: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+    address: Count
+    bytes: Count
+    owner: str | None = None
+    name: str | None = None
+    line: str | None = None
+
+
+class Holdings(msgspec.Struct):
+    """What was seen at one edge; `gone` are numbers of rows, of this window."""
+
+    window: Small
+    time: Time
+    rows: list[Holding] = []
+    gone: list[Count] = []
+    before: bool = False
+
+
 class Note(msgspec.Struct):
     what: Annotated[str, Meta(min_length=1, max_length=100)]
     count: Count = 1
@@ -155,7 +178,21 @@ class End(msgspec.Struct):
     reason: str | None = None
 
 
-Record = Session | Step | DeviceStep | Collectives | Parameters | Fact | Clock | Window | Stacks | Note | Overhead | End
+Record = (
+    Session
+    | Step
+    | DeviceStep
+    | Collectives
+    | Parameters
+    | Fact
+    | Clock
+    | Window
+    | Stacks
+    | Holdings
+    | Note
+    | Overhead
+    | End
+)
 KINDS: Final[dict[str, type[Record]]] = {
     "session": Session,
     "step": Step,
@@ -166,6 +203,7 @@ KINDS: Final[dict[str, type[Record]]] = {
     "clock": Clock,
     "window": Window,
     "stacks": Stacks,
+    "holdings": Holdings,
     "note": Note,
     "overhead": Overhead,
     "end": End,

@@ -24,6 +24,7 @@ from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
+from lostflops.ingest.snapshot_join import keep_one_history
 from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome, Task, TaskFile
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
@@ -111,6 +112,7 @@ def _ingest(
             held, left = _of_one_attempt(run, files, kept + read)
             skipped += left
             drop_known_groups(run, files)
+            keep_one_history(run, files)
             number_by_ring(run, files, {source.rank for source in read})
             align_ranks(run, files, held)
             run.commit(held, files)

@@ -13,18 +13,41 @@ value when it is walked as a tree (a pickle can share one list a billion times).
 """
 
 import gc
+import re
 import struct
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
 
 from lostflops.errors import BrokenSource
 
-MAX_INPUT_BYTES = 64 << 20
-MAX_OPCODES = 3_000_000
-MAX_CONTAINER_BYTES = 256 << 20
 MAX_DEPTH = 64
-MAX_WALKED_VALUES = 20_000_000
 MAX_INTEGER_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a file of one kind can be; `what` names the kind, and `smaller` says how to write a smaller one."""
+
+    what: str
+    input_bytes: int
+    opcodes: int
+    container_bytes: int
+    walked_values: int
+    smaller: str
+
+
+FLIGHT_RECORDER: Final = Limits(
+    what="Flight Recorder dump",
+    input_bytes=64 << 20,
+    opcodes=3_000_000,
+    container_bytes=256 << 20,
+    walked_values=20_000_000,
+    smaller="Lower TORCH_FR_BUFFER_SIZE, or dump without stack traces.",
+)
 
 _CODE_OPCODES = {
     ord(opcode): name
@@ -48,23 +71,24 @@ _CODE_OPCODES = {
 }
 _STOP = ord(".")
 _MARK = object()
+_RECALLS = re.compile(rb"(?:j.{4})+", re.DOTALL)
+_RECALL = np.dtype([("opcode", "u1"), ("slot", "<u4")])
 
 
-def loads(data: bytes, name: str = "the pickle") -> Any:
+def loads(data: bytes, name: str = "the pickle", limits: Limits = FLIGHT_RECORDER) -> Any:
     """The value pickled in `data`; `name` stands for it in messages.
 
     Text that is not UTF-8 gets replacement characters: programs name threads and files as they like.
     """
-    if len(data) > MAX_INPUT_BYTES:
+    if len(data) > limits.input_bytes:
         raise BrokenSource(
-            f"{name}: {len(data):,} bytes, more than the {MAX_INPUT_BYTES:,} read from a pickle. "
-            "Lower TORCH_FR_BUFFER_SIZE, or dump without stack traces."
+            f"{name}: {len(data):,} bytes, more than the {limits.input_bytes:,} read from a pickle. {limits.smaller}"
         )
     collecting = gc.isenabled()
     gc.disable()  # millions of new containers, none of them garbage: the collector would take most of the time
     try:
-        value = _Machine(data).run()
-        _refuse_explosive(value)
+        value = _Machine(data, limits).run()
+        _refuse_explosive(value, limits)
     except _Refused as refusal:
         raise BrokenSource(f"{name}: {refusal}") from None
     except (IndexError, KeyError, struct.error, TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -84,18 +108,22 @@ class _Refused(Exception):
 class _Machine:
     """The pickle virtual machine, reduced to plain data."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, limits: Limits) -> None:
         self.data = data
+        self.limits = limits
         self.at = 0
+        self.recalled = 0
         self.stack: list[Any] = []
+        self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
         self.container_bytes = 0
 
     def run(self) -> Any:
         data = self.data
         dispatch = _DISPATCH
-        for _ in range(MAX_OPCODES):
-            if self.at >= len(data):
+        size, most = len(data), self.limits.opcodes
+        for _ in range(most):
+            if self.at >= size:
                 raise ValueError("no STOP opcode")
             opcode = data[self.at]
             self.at += 1
@@ -105,9 +133,12 @@ class _Machine:
                 return self.stack[0]
             action = dispatch.get(opcode)
             if action is None:
-                raise _Refused(_why_refused(opcode, self.at - 1))
+                raise _Refused(_why_refused(opcode, self.at - 1, self.limits.what))
             action(self)
-        raise _Refused(f"more than {MAX_OPCODES:,} opcodes. Lower TORCH_FR_BUFFER_SIZE, or dump without stack traces.")
+        raise self.too_many_opcodes()
+
+    def too_many_opcodes(self) -> _Refused:
+        return _Refused(f"more than {self.limits.opcodes:,} opcodes. {self.limits.smaller}")
 
     def take(self, count: int) -> bytes:
         end = self.at + count
@@ -122,8 +153,9 @@ class _Machine:
 
     def push_container(self, value: Any, cost: int) -> None:
         self.container_bytes += cost
-        if self.container_bytes > MAX_CONTAINER_BYTES:
-            raise _Refused(f"containers of more than {MAX_CONTAINER_BYTES:,} bytes; no profiler writes such a file.")
+        most = self.limits.container_bytes
+        if self.container_bytes > most:
+            raise _Refused(f"containers of more than {most:,} bytes; no profiler writes such a file.")
         self.stack.append(value)
 
     def pop(self) -> Any:
@@ -132,15 +164,16 @@ class _Machine:
             raise ValueError("a mark where a value should be")
         return value
 
+    def mark(self) -> None:
+        self.marks.append(len(self.stack))
+        self.stack.append(_MARK)
+
     def pop_to_mark(self) -> list[Any]:
-        stack = self.stack
-        position = len(stack) - 1
-        while stack[position] is not _MARK:
-            position -= 1
-            if position < 0:
-                raise ValueError("no mark")
-        items = stack[position + 1 :]
-        del stack[position:]
+        if not self.marks:
+            raise ValueError("no mark")
+        position = self.marks.pop()
+        items = self.stack[position + 1 :]
+        del self.stack[position:]
         return items
 
     def top(self, kind: type) -> Any:
@@ -154,6 +187,21 @@ class _Machine:
         if value is _MARK:
             raise ValueError("a mark cannot be remembered")
         self.memo[slot] = value
+
+    def recall_many(self) -> None:
+        """Values remembered in slots of four bytes. Stacks of frames are runs of hundreds, and most of a snapshot."""
+        end = self.at + 4
+        if self.data[end : end + 1] != b"j":
+            self.stack.append(self.memo[self.number(4)])
+            return
+        run = _RECALLS.match(self.data, self.at - 1)
+        assert run is not None
+        slots = np.frombuffer(run.group(), _RECALL)["slot"].tolist()
+        self.at = run.end()
+        self.recalled += len(slots)
+        if self.recalled > self.limits.opcodes:
+            raise self.too_many_opcodes()
+        self.stack.extend(map(self.memo.__getitem__, slots))
 
     def integer(self, size: int) -> None:
         if size > MAX_INTEGER_BYTES:
@@ -214,11 +262,11 @@ def _check_key(key: Any) -> None:
     raise _Refused(f"a {kind.__name__} as a key of a dict or member of a set; only text, bytes and integers are read.")
 
 
-def _why_refused(opcode: int, offset: int) -> str:
+def _why_refused(opcode: int, offset: int, what: str) -> str:
     if opcode in _CODE_OPCODES:
         return (
-            f"it asks for code to be loaded or run ({_CODE_OPCODES[opcode]} at offset {offset:,}). A Flight Recorder "
-            "dump holds plain data only: do not open this file with pickle.load, and find out where it comes from."
+            f"it asks for code to be loaded or run ({_CODE_OPCODES[opcode]} at offset {offset:,}). A {what} holds "
+            "plain data only: do not open this file with pickle.load, and find out where it comes from."
         )
     return (
         f"opcode {opcode:#04x} at offset {offset:,} is not among those for plain data in pickle protocols 2 to 5. "
@@ -226,28 +274,27 @@ def _why_refused(opcode: int, offset: int) -> str:
     )
 
 
-def _refuse_explosive(root: Any) -> None:
+def _refuse_explosive(root: Any, limits: Limits) -> None:
     """Refuse cycles, deep nesting, and values that are huge once shared parts are written out."""
-    measured: dict[int, tuple[int, int]] = {}
+    depths: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     open_ids: set[int] = set()
     pending: list[tuple[Any, bool]] = [(root, False)]
     while pending:
         value, children_done = pending.pop()
         children = _children(value)
-        if not children or (id(value) in measured and not children_done):
+        if not children or (id(value) in depths and not children_done):
             continue
         if children_done:
             open_ids.discard(id(value))
-            depth, size = 1, 1
-            for child in children:
-                child_depth, child_size = measured.get(id(child), (0, 1))
-                depth = max(depth, child_depth + 1)
-                size += child_size
+            ids = list(map(id, children))
+            depth = 1 + max(map(depths.get, ids, repeat(0)))
+            size = 1 + sum(map(sizes.get, ids, repeat(1)))
             if depth > MAX_DEPTH:
                 raise _Refused(f"nested more than {MAX_DEPTH} deep; no profiler writes such a file.")
-            if size > MAX_WALKED_VALUES:
-                raise _Refused(f"more than {MAX_WALKED_VALUES:,} values once shared parts are written out.")
-            measured[id(value)] = depth, size
+            if size > limits.walked_values:
+                raise _Refused(f"more than {limits.walked_values:,} values once shared parts are written out.")
+            depths[id(value)], sizes[id(value)] = depth, size
             continue
         if id(value) in open_ids:
             raise _Refused("it contains itself; no profiler writes such a file.")
@@ -255,7 +302,7 @@ def _refuse_explosive(root: Any) -> None:
         if len(open_ids) > MAX_DEPTH:
             raise _Refused(f"nested more than {MAX_DEPTH} deep; no profiler writes such a file.")
         pending.append((value, True))
-        pending.extend((child, False) for child in children if type(child) in _CONTAINERS)
+        pending += [(child, False) for child in children if type(child) in _CONTAINERS and id(child) not in depths]
 
 
 _CONTAINERS = (dict, list, tuple)
@@ -288,7 +335,7 @@ def _constant(value: Any) -> Callable[[_Machine], None]:
 _DISPATCH: dict[int, Callable[[_Machine], None]] = {
     0x80: _Machine.protocol,
     0x95: _Machine.frame,
-    ord("("): _constant(_MARK),
+    ord("("): _Machine.mark,
     ord("N"): _constant(None),
     0x88: _constant(True),
     0x89: _constant(False),
@@ -322,5 +369,5 @@ _DISPATCH: dict[int, Callable[[_Machine], None]] = {
     ord("r"): lambda machine: machine.remember(machine.number(4)),
     0x94: lambda machine: machine.remember(len(machine.memo)),
     ord("h"): _recall(1),
-    ord("j"): _recall(4),
+    ord("j"): _Machine.recall_many,
 }

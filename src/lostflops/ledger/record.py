@@ -262,6 +262,11 @@ def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
         yield from _read(run, batch)
 
 
+def record_of(run: Run, rank: int) -> Record:
+    """One rank, also where it recorded no time."""
+    return next(_read(run, [rank]))
+
+
 def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
     sizes = dict(run.sql("select rank, events from ranks where events > 0 order by rank").fetchall())
     batch: list[int] = []

@@ -1,8 +1,9 @@
 """How fast the job went, by the timings of all its steps.
 
 The time of a step is the median of its ranks. A step is settled when it is not the first of its attempt, nothing was
-compiled or profiled in it on any rank, and its forward pass was seen if any was; figures are of settled steps, and of
-the newest attempt that has any. Phases are those of the training thread: on an accelerator they show where the host
+compiled or profiled in it on any rank, and no forward pass was seen only later; figures are of settled steps, and of
+the newest attempt that has any. Shares of phases are of those settled steps whose phases were timed: a collector that
+spends too much stops to time them. Phases are those of the training thread: on an accelerator they show where the host
 was, not where the device was.
 """
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 
-_SETTLED: Final = "not (is_first or compiled or profiled or is_partial)"
+_SETTLED: Final = "not (is_first or compiled or profiled or is_early)"
 
 
 def _told(how: str, phase: str) -> str:
@@ -44,10 +45,15 @@ PACED: Final = f"""
     marked as (
         select *, step = min(step) over (partition by attempt) as is_first,
                ranks = max(ranks) over (partition by attempt) as is_whole,
-               forward is null and max(forward) over (partition by attempt) is not null as is_partial
+               step < min(step) filter (forward is not null) over (partition by attempt) as is_early,
+               forward is not null or max(forward) over (partition by attempt) is null as is_phased
         from grouped
     ),
-    paced as (select *, {_SETTLED} as settled from marked)"""
+    paced as (
+        select *, coalesce({_SETTLED}, true) as settled, settled and is_phased as is_told,
+               bool_or(is_told) over (partition by attempt) as any_told
+        from marked
+    )"""
 """SQL of the steps of each attempt, from the timings that are `within`."""
 
 _RATE: Final = """sum({what}) filter (settled and is_whole) * 1e9
@@ -59,9 +65,9 @@ _SUMMARY: Final = f"""
            {_RATE.format(what="samples")}, {_RATE.format(what="tokens")},
            sum(own_sum) filter (settled) / nullif(sum(ns_sum) filter (settled and own_sum is not null), 0),
            median(ns) filter (profiled and not is_first and not compiled),
-           count(*) filter (profiled), coalesce(sum(ranks) filter (settled), sum(ranks)),
-           coalesce(sum(ns_sum) filter (settled), sum(ns_sum)),
-           {", ".join(f"sum({phase}_sum) filter (settled), sum({phase}_sum)" for phase in PHASES)}
+           count(*) filter (profiled), sum(ranks) filter (is_told or not any_told),
+           sum(ns_sum) filter (is_told or not any_told),
+           {", ".join(f"sum({phase}_sum) filter (is_told or not any_told)" for phase in PHASES)}
     from paced group by attempt order by attempt"""
 
 
@@ -87,7 +93,8 @@ class Pace:
     ns: float
     """Their time."""
     phases: tuple[float | None, ...]
-    """Of all settled steps and ranks; of all steps where none is settled. None where it is not known."""
+    """Of all settled steps and ranks whose phases were timed; of all steps where there is none. None where it is not
+    known."""
 
     @property
     def profiled_ratio(self) -> float | None:
@@ -116,8 +123,6 @@ def within(ranks: Sequence[int], attempt: int | None = None) -> str:
 
 def _pace(row: Sequence[float | None]) -> Pace:
     attempt, steps, settled, ranks, first, last = (int(value or 0) for value in row[:6])
-    sums = row[15:]
-    phases = tuple(sums[i] if settled else sums[i + 1] for i in range(0, len(sums), 2))
     p50, p95, samples, tokens, own, profiled_ns = (None if value is None else float(value) for value in row[6:12])
     return Pace(
         attempt=attempt,
@@ -135,5 +140,5 @@ def _pace(row: Sequence[float | None]) -> Pace:
         profiled_steps=int(row[12] or 0),
         timed=int(row[13] or 0),
         ns=float(row[14] or 0),
-        phases=phases,
+        phases=tuple(row[15:]),
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lostflops.errors import UsageError
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.memory.blocks import Memory
     from lostflops.predict.costs.times import Times
+    from lostflops.predict.recomputation.recomputable import Recomputable
     from lostflops.predict.scaling.growth import Layout
 
 
@@ -22,6 +24,19 @@ class AlreadySo(NotApplicable):
     """The run is already as the change would make it, so that its steps stay what they are."""
 
 
+class Held(NamedTuple):
+    """A parameter by what one rank holds of it: `bytes` of `whole`; `rows` is its first dimension, along which shards
+    are cut, and `element` the bytes of a number. `unit` is the FSDP unit that gathers it, where there is one."""
+
+    name: str
+    bytes: int
+    whole: int
+    rows: int
+    element: int
+    trainable: bool
+    unit: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a change may know beside the graph. `times` tells what collectives take, from a calibration or from the
@@ -29,7 +44,10 @@ class Facts:
     `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model. `dtype`
     is that of most FLOPs of matrix products, as `facts.devices` names it; `recomputed` the share of the forward pass,
     by FLOPs, that backward does again. Both are None where no shapes tell. `layout` is how ranks are arranged, None
-    where that is not known or no replicas can be added."""
+    where that is not known or no replicas can be added. `held` are the parameters again, by what memory needs of them,
+    and `replicas` how many ranks hold or share each, None where that is not told. `recomputable` reads which modules
+    could be run again and what they keep, None where no memory was recorded; `memory` is that of the rank with the
+    highest peak, None where none was recorded."""
 
     times: Times | None
     device: str | None = None
@@ -39,6 +57,10 @@ class Facts:
     dtype: str | None = None
     recomputed: float | None = None
     layout: Layout | None = None
+    held: tuple[Held, ...] = ()
+    replicas: int | None = None
+    recomputable: Callable[[], Recomputable | None] | None = None
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +79,22 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """Changed blocks of one rank's memory. `doubt` is by what part of itself the change of the peak may be wrong."""
+
+    memory: Memory
+    doubt: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """`form` is how to write it, such as `bucket_mb=MB`; `tried` are values that are tried when all changes are ranked
     (none: it is not asked, because its value is the user's to know); `again` says that several values can be asked for
     at once. `cost` says what it costs or risks, `how` how to apply a value: the code or the flag. `apply` raises
     `NotApplicable`, or `UsageError` for a value it cannot read. What `is_bound` tells what is to be gained at most, and
-    can be set nowhere."""
+    can be set nowhere. `remember` does to the memory of a rank what `apply` does to the graph; None where nobody knows
+    what it does, which is not nothing. It raises `NotApplicable` for values of which that is so."""
 
     name: str
     form: str
@@ -73,3 +105,4 @@ class Change:
     tried: tuple[str, ...] = ()
     again: bool = False
     is_bound: bool = False
+    remember: Callable[[Memory, str, Facts], Remembered] | None = None

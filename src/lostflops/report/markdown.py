@@ -8,9 +8,22 @@ from typing import TextIO
 
 from lostflops.report.printable import printable
 from lostflops.report.values import format_gain, format_lost, format_value, format_values
-from lostflops.results import Block, Finding, Findings, Lines, Pairs, Result, Section, Table, Waterfall
-from lostflops.units import format_ns, format_share
+from lostflops.results import (
+    Block,
+    Finding,
+    Findings,
+    Lines,
+    Pairs,
+    Portion,
+    Portions,
+    Result,
+    Section,
+    Table,
+    Waterfall,
+)
+from lostflops.units import format_bytes, format_ns, format_share
 
+MOST_PARTS = 3
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 
 
@@ -58,6 +71,14 @@ def _block(block: Block) -> Iterator[str]:
             rows = [(line.name, format_ns(line.ns), format_share(line.share)) for line in block.items if line.ns]
             yield from _titled(block.title)
             yield from _grid(("line", "time", "share"), rows)
+        case Portions():
+            yield from _titled(block.title)
+            told = [
+                (item.name, format_bytes(item.bytes), format_share(block.share(item)), _made_of(item))
+                for item in block.items
+                if item.bytes
+            ]
+            yield from _grid((block.key, "bytes", "share", "most of it"), told)
         case Waterfall():
             yield from _titled(block.title)
             yield from _grid(("line", "points"), [(bar.name, f"{bar.points:.1f}") for bar in block.bars])
@@ -69,6 +90,10 @@ def _block(block: Block) -> Iterator[str]:
                 yield from ("", f"{len(block.items) - len(shown):,} more gain less.")
         case _:
             return
+
+
+def _made_of(item: Portion) -> str:
+    return ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in item.parts[:MOST_PARTS])
 
 
 def _titled(title: str) -> Iterator[str]:

@@ -16,7 +16,9 @@ from rich.text import Text
 
 from lostflops.report.bars import floating_bar, shade
 from lostflops.report.plot import plotted
+from lostflops.report.portions import nested
 from lostflops.report.printable import printable as _clean
+from lostflops.report.sparkline import sparklines
 from lostflops.report.values import format_gain, format_lost, format_value, format_values
 from lostflops.results import (
     Block,
@@ -28,10 +30,12 @@ from lostflops.results import (
     Lines,
     Pairs,
     Plot,
+    Portions,
     Result,
     Section,
     Stacks,
     Table,
+    Timeline,
     Waterfall,
 )
 from lostflops.units import format_ns, format_share
@@ -97,26 +101,42 @@ def _write_block(block: Block, console: Console) -> None:
         case Section():
             _write_block(Pairs(block.name, "", block.items), console)
             _write_table(block.table, console)
+        case Lines():
+            console.print(_ledger(block))
+        case Findings():
+            _write_findings(block, console)
+        case _:
+            _draw(block, console)
+
+
+def _draw(block: HeatMap | Plot | Portions | Timeline | Waterfall, console: Console) -> None:
+    match block:
         case HeatMap():
             _write_heat_map(block, console)
         case Plot():
             _write_plot(block, console)
-        case Lines():
-            console.print(_ledger(block))
+        case Portions():
+            for line, is_part in nested(block, console.width, plain=_is_plain(console)):
+                console.print(Text(line, style="dim" if is_part else ""), no_wrap=True, overflow="crop")
+        case Timeline():
+            for line in sparklines(block, plain=_is_plain(console)):
+                console.print(Text(line), no_wrap=True, overflow="crop")
         case Waterfall():
             _write_waterfall(block, console)
-        case Findings():
-            _write_findings(block, console)
+
+
+def _is_plain(console: Console) -> bool:
+    return not console.encoding.startswith("utf")
 
 
 def _write_plot(block: Plot, console: Console) -> None:
-    for line in plotted(block, console.width, plain=not console.encoding.startswith("utf")):
+    for line in plotted(block, console.width, plain=_is_plain(console)):
         console.print(line, no_wrap=True, overflow="crop")
 
 
 def _write_heat_map(block: HeatMap, console: Console) -> None:
     """A shade for each cell, from nothing to the largest value."""
-    plain = not console.encoding.startswith("utf")
+    plain = _is_plain(console)
     largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
     widest = max((cell_len(_clean(name)) for name, _ in block.rows), default=0)
     for name, values in block.rows:
@@ -132,7 +152,7 @@ def _write_waterfall(block: Waterfall, console: Console) -> None:
     room = max(console.width - widest - 14, NARROWEST_BARS)
     left = 100.0
     for name, bar in zip(names, block.bars, strict=True):
-        drawn = floating_bar(left - bar.points, left, room, plain=not console.encoding.startswith("utf"))
+        drawn = floating_bar(left - bar.points, left, room, plain=_is_plain(console))
         points = format_share(bar.points / 100)
         console.print(Text(f"  {name:<{widest}}  {points:>6}  {drawn}".rstrip()), no_wrap=True, overflow="crop")
         left -= bar.points

@@ -204,12 +204,52 @@ MEMORY = Table(
         Column("time", "BIGINT", "When it happened.", "ns"),
         Column("lane", "INTEGER", "Thread that allocated or freed."),
         Column("step", "INTEGER", "Training step, as in `events`."),
-        Column("device_type", "INTEGER", "0 is the CPU, 1 CUDA and ROCm, as PyTorch numbers them."),
+        Column("device_type", "INTEGER", "0 is the CPU, 1 CUDA, 6 ROCm (some versions say 1), as in PyTorch."),
         Column("device_index", "INTEGER", "Index of the device; -1 on the CPU."),
         Column("address", "BIGINT", "Address of the block."),
         Column("bytes", "BIGINT", "Positive for an allocation, negative for a free.", "bytes"),
         Column("allocated", "BIGINT", "Allocator's total after it.", "bytes"),
         Column("reserved", "BIGINT", "Reserved by the allocator after it.", "bytes"),
+        Column("line", "VARCHAR", "Innermost line of the program that allocated, where a snapshot's history tells."),
+    ),
+)
+
+HOLDINGS = Table(
+    "holdings",
+    "Memory whose owner the collector saw while a deep window with memory was open.",
+    (
+        _RANK,
+        Column("time", "BIGINT", "When it was seen there first.", "ns"),
+        Column("gone", "BIGINT", "When it was first seen to be gone; null where it never was.", "ns"),
+        Column("before", "BOOLEAN", "It was there when the window opened."),
+        Column("device_type", "INTEGER", "As in `memory`."),
+        Column("device_index", "INTEGER", "As in `memory`."),
+        Column("address", "BIGINT", "Address of the storage, as in `memory`."),
+        Column("bytes", "BIGINT", "Size of the storage.", "bytes"),
+        Column("owner", "VARCHAR", "`parameters`, `gradients`, `optimizer_state`, `buffers`, `batches`; else null."),
+        Column("name", "VARCHAR", "Of the parameter or buffer, else of what holds the tensor, such as a list."),
+        Column("line", "VARCHAR", "Source line that keeps it, as `file.py:12`, where that was found."),
+    ),
+)
+
+ALLOCATOR_BLOCKS = Table(
+    "allocator_blocks",
+    "Blocks of a device's caching allocator as a snapshot found them (`torch.cuda.memory._dump_snapshot`).",
+    (
+        _RANK,
+        Column("device_type", "INTEGER", "As in `memory`."),
+        Column("device_index", "INTEGER", "As in `memory`."),
+        Column("segment", "BIGINT", "Address of the segment, the piece that the allocator got from the device."),
+        Column("segment_bytes", "BIGINT", "Size of the segment.", "bytes"),
+        Column("expandable", "BOOLEAN", "The segment can grow and shrink (`expandable_segments:True`)."),
+        Column("stream", "BIGINT", "Stream that the segment serves; 0 is the default one."),
+        Column("pool", "VARCHAR", "`small` or `large`; of a private pool, such as a CUDA graph's, as `large (0, 1)`."),
+        Column("address", "BIGINT", "Address of the block."),
+        Column("bytes", "BIGINT", "Size of the block.", "bytes"),
+        Column("requested", "BIGINT", "What was asked for; the allocator rounds up. Null where it is free.", "bytes"),
+        Column("state", "VARCHAR", "`allocated`, `pending` (freed, but another stream may still use it) or `free`."),
+        Column("line", "VARCHAR", "Innermost line of the program that allocated it, as `file.py:12`; null if unknown."),
+        Column("stack", "VARCHAR", "Frames of the allocation from the outermost, as in `samples`."),
     ),
 )
 
@@ -487,6 +527,8 @@ TABLES: tuple[Table, ...] = (
     GROUPS,
     COLLECTIVES,
     MEMORY,
+    HOLDINGS,
+    ALLOCATOR_BLOCKS,
     LINKS,
     FLIGHT,
     PASSES,

@@ -10,6 +10,8 @@ from lostflops.graph.tasks import Because, Kind, LaneKind
 from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes import blocking, ddp, no_sync
+from lostflops.predict.edits.small_calls import small_calls
+from lostflops.predict.edits.whole_model import averaged, gathered
 
 MIB = 1024 * 1024
 FACTS = Facts(None)
@@ -25,9 +27,9 @@ class Job:
         self.made.append(("work", name, duration, phase, 0))
         return self
 
-    def reduce(self, name, transfer, phase, size=MIB):
+    def reduce(self, name, transfer, phase, size=MIB, op="all_reduce"):
         """Asked for by the host, which waits for it at once."""
-        self.made.append(("reduce", name, transfer, phase, size))
+        self.made.append((op, name, transfer, phase, size))
         return self
 
     def graph(self):
@@ -41,7 +43,7 @@ class Job:
                     if sort == "work":
                         host.append(T(f"{name}{key}", ns, kind=Kind.KERNEL, phase=phase, step=step, line="compute"))
                         continue
-                    meetings[f"{name}{step}"] = M(ns, size=size)
+                    meetings[f"{name}{step}"] = M(ns, op=sort, size=size)
                     host.append(T(f"ask {name}{key}", phase=phase, step=step))
                     host.append(T(f"wait {name}{key}", kind=Kind.SYNC, phase=phase, step=step))
                     comm.append(T(f"{name}{key}", kind=Kind.COMM, meets=f"{name}{step}", phase=phase, step=step))
@@ -145,3 +147,44 @@ def test_small_collectives_are_gone_and_gradients_are_not():
 def test_a_job_without_small_collectives():
     with pytest.raises(NotApplicable):
         blocking.CHANGE.apply(accumulating(MIB), "removed", FACTS)
+
+
+OWN = Facts(None, parameters=(("a", 4 * MIB, None), ("b", 2048, None)))
+
+
+def moving(phase, *sizes, op="all_reduce"):
+    job = Job().work("f", 50, FORWARD) if phase != FORWARD else Job()
+    if phase == FORWARD:
+        for number, size in enumerate(sizes):
+            job.reduce(f"m{number}.", 10, phase, size, op)
+        job.work("f", 50, FORWARD)
+    job.work("b", 100, BACKWARD)
+    if phase == OTHER:
+        for number, size in enumerate(sizes):
+            job.reduce(f"m{number}.", 10, phase, size, op)
+    return job.work("o", 30, OPTIMIZER).graph()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((4 * MIB, 2048), 4), ((4 * MIB + 2048,), 2), ((2 * MIB + 1024,), 2), ((3 * MIB,), 0)]
+)
+def test_weights_that_are_averaged_before_the_forward_pass_are_as_many_bytes_as_there_are(sizes, count):
+    assert averaged(moving(FORWARD, *sizes), OWN).sum() == count
+    assert not averaged(moving(FORWARD, *sizes), FACTS).any()
+
+
+def test_gradients_reduced_behind_backward_are_no_averaged_weights():
+    assert not averaged(moving(OTHER, 4 * MIB, 2048), OWN).any()
+
+
+def test_gradients_of_all_ranks_are_gathered_one_by_one():
+    found = moving(OTHER, 8 * MIB, 4096, op="all_gather")
+    assert gathered(found, OWN).all()
+    with pytest.raises(NotApplicable):
+        small_calls(found, OWN)
+    assert small_calls(found, FACTS).sum() == 2, "4096 bytes of who knows what"
+
+
+@pytest.mark.parametrize("sizes", [(8 * MIB + 4096,), (4096,), (6 * MIB, 4096)])
+def test_other_gatherings_are_not_of_single_gradients(sizes):
+    assert not gathered(moving(OTHER, *sizes, op="all_gather"), OWN).any()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from tests.memory.made import Block, memory
 
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind
-from lostflops.predict.change import Facts, NotApplicable
+from lostflops.memory.owners import Owner
+from lostflops.predict.change import Facts, Held, NotApplicable
+from lostflops.predict.changes import world_size
 from lostflops.predict.changes.zero import CHANGE
 from predict.changes.linear import facts
 from predict.changes.steps import MIB, job
@@ -70,3 +75,12 @@ def test_sharded_runs_are_refused():
     twice = CHANGE.apply(made(), "2", COSTS).graph
     with pytest.raises(NotApplicable, match="sharded"):
         CHANGE.apply(twice, "1", COSTS)
+
+
+@pytest.mark.parametrize("stage", ["1", "2", "3"])
+def test_what_more_ranks_would_share_is_not_told_behind_it(stage):
+    """Else world_size would take sharded memory for that of replicas, which stays."""
+    told = replace(COSTS, replicas=2, held=(Held("w", 400, 400, 10, 4, True, None),))
+    after = CHANGE.apply(made(), stage, told).facts
+    with pytest.raises(NotApplicable, match="world_size first"):
+        world_size.CHANGE.remember(memory(Block(Owner.PARAMETERS, 400)), "8", after)

@@ -4,6 +4,7 @@ from typing import Final
 
 from lostflops.advise.claim import Rule
 from lostflops.advise.rules import (
+    activations,
     allocator,
     bucket_size,
     checkpoint,
@@ -11,14 +12,17 @@ from lostflops.advise.rules import (
     copies,
     exposed_comm,
     few_microbatches,
+    fragmentation,
     gc,
     host_bound,
     host_python,
     input_pipeline,
+    larger_batch,
     matmul_shapes,
     memory_growth,
     missing_no_sync,
     optimizer,
+    optimizer_memory,
     precision,
     profiler,
     recompute,
@@ -35,6 +39,7 @@ from lostflops.advise.rules import (
 )
 
 RULES: Final[tuple[Rule, ...]] = (
+    activations.RULE,
     allocator.RULE,
     bucket_size.RULE,
     checkpoint.RULE,
@@ -42,14 +47,17 @@ RULES: Final[tuple[Rule, ...]] = (
     copies.RULE,
     exposed_comm.RULE,
     few_microbatches.RULE,
+    fragmentation.RULE,
     gc.RULE,
     host_bound.RULE,
     host_python.RULE,
     input_pipeline.RULE,
+    larger_batch.RULE,
     matmul_shapes.RULE,
     memory_growth.RULE,
     missing_no_sync.RULE,
     optimizer.RULE,
+    optimizer_memory.RULE,
     precision.RULE,
     profiler.RULE,
     recompute.RULE,

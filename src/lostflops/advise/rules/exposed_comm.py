@@ -12,6 +12,7 @@ from lostflops.advise.signs.hand_made import are_small, best_buckets
 from lostflops.advise.signs.traffic import sources
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.edits.selecting import POINT_TO_POINT, between_ranks
+from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 
@@ -34,6 +35,10 @@ def _find(case: Case) -> Iterator[Claim]:
     if made.by_hand.any():
         if not are_small(case, made.by_hand):
             yield _by_hand(case, made)
+        return
+    if case.facts is not None and (moved := made.of(averaged(made.graph, case.facts))).any():
+        if _is_exposed(case, made, moved):
+            yield _averaged(case, made, moved)
         return
     gathered = called(made.graph, "all_gather") & (made.graph.meetings.ranks != 1)
     rows = made.of(gathered | (made.in_backward & called(made.graph, "reduce_scatter")))
@@ -115,6 +120,26 @@ def _scattered(case: Case, made: Traffic, rows: Flags) -> Claim:
             "fully_shard(block) on each block, so that each reduces while blocks before it go backward"
         ),
         gain=Gain(share, share / 2, share, "what of these reductions nothing hides"),
+    )
+
+
+def _averaged(case: Case, made: Traffic, rows: Flags) -> Claim:
+    share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
+    lines = sources(case.run, made, rows)
+    return Claim(
+        cause="exposed_comm",
+        what="Weights are averaged between steps, and nothing computes meanwhile.",
+        taken=made.taken(rows),
+        evidence=(_told(made, rows, "all-reduces of weights, outside of passes", lines),),
+        confidence=0.85,
+        certain_if="the call that averages parameters after the update is found in the program",
+        fix=(
+            "model = DistributedDataParallel(model, gradient_as_bucket_view=True), which reduces gradients while "
+            f"backward() goes on, instead of averaging weights{f' ({lines[0]})' if lines else ''}; where ranks are "
+            "meant to step on their own, average every n steps: "
+            "torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(period=n)"
+        ),
+        gain=Gain(share, share / 2, share, "what of averaging nothing hides"),
     )
 
 

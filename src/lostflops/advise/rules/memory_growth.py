@@ -9,10 +9,14 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.series import Values, series
+from lostflops.errors import UnknownCost
+from lostflops.memory.growth import Grown, says
 from lostflops.results import Evidence
 from lostflops.units import counted, format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lostflops.advise.case import Case
 
 _FEWEST: Final = 12
@@ -26,9 +30,42 @@ _SMALLEST: Final = 0.01
 _LEAST: Final = 4 * 1024 * 1024
 """and bytes."""
 _THIRDS: Final = 3
+_LONG: Final = 6
+"""Steps of growth that say it by themselves: a cache may fill for as long as a short window lasts."""
+_TELLS: Final = 128 * 1024 * 1024
+"""Bytes of further growth that a peak cannot hide: a window takes some ten MB itself, below which a peak stays flat."""
+_SEEN_KEPT: Final = 0.95
+_NO_TIME: Final = "it costs no time until memory runs out"
 
 
 def _find(case: Case) -> Iterator[Claim]:
+    """By the timings of all steps, with what a window shows to be kept; by the window where these do not tell."""
+    grown = case.memory.grown
+    try:
+        claims = list(_by_timings(case, grown))
+    except UnknownCost:
+        if not grown:
+            raise
+        claims = []
+    yield from claims
+    lasting = [one for one in grown if one.seen_steps >= _LONG and not _has_stopped(case, one)]
+    if not claims and lasting:
+        yield _by_window(lasting)
+
+
+def _has_stopped(case: Case, one: Grown) -> bool:
+    """Whether the peak did not follow in the steps after the window, far as it would have gone."""
+    rows = case.run.sql(
+        f"select count(*) filter (step > {one.steps[-1]}), max(peak_memory) "
+        f"- max(peak_memory) filter (step <= {one.steps[-1]}) from timings where rank = {one.rank} "
+        f"and attempt = (select max(attempt) from timings)"
+    ).fetchall()
+    after, rose = rows[0]
+    expected = (after or 0) * one.a_step
+    return rose is not None and expected >= _TELLS and rose < _STEADY * expected
+
+
+def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
     timed = series(case)
     peaks = timed.column("peak_memory")
     together = np.flatnonzero(timed.settled[1:] & timed.settled[:-1] & (np.diff(timed.step) == 1))
@@ -44,9 +81,13 @@ def _find(case: Case) -> Iterator[Claim]:
     most = int(growth[:, leaking].sum(axis=0).max())
     on_device = bool(case.run.sql("select count(device) from ranks").fetchall()[0][0])
     kind = "device's" if on_device else "process's"
+    kept = [one for one in grown if one.rank in ranks]
     yield Claim(
         cause="memory_growth",
-        what=f"The {kind} memory grows by {format_bytes(a_step)} a step, {format_bytes(a_step * 1000)} in 1,000 steps.",
+        what=(
+            f"The {kind} memory grows by {format_bytes(a_step)} a step, {format_bytes(a_step * 1000)} in 1,000 steps"
+            f"{_held(kept)}."
+        ),
         taken={},
         evidence=(
             Evidence(
@@ -55,20 +96,61 @@ def _find(case: Case) -> Iterator[Claim]:
                 ranks=ranks,
                 steps=(int(timed.step[together[0]]), int(timed.step[together[-1] + 1])),
             ),
+            *_left(kept),
         ),
-        confidence=0.85,
+        confidence=_SEEN_KEPT if kept else 0.85,
         certain_if=(
             "torch.cuda.memory._snapshot() names what is kept"
             if on_device
             else "tracemalloc, or memray run train.py, names what is kept"
         ),
-        fix=(
-            "keep numbers, not tensors: losses.append(loss.item()) or loss.detach(), never total += loss, which keeps "
-            "every step's graph; bound lists, caches and histories that the loop appends to"
-        ),
-        gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
+        fix=_fix(kept),
+        gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
         ranks=() if len(ranks) == len(timed.ranks) else ranks,
         is_warning=True,
+    )
+
+
+def _by_window(kept: Sequence[Grown]) -> Claim:
+    own = [one for one in kept if (one.rank, one.device) == (kept[0].rank, kept[0].device)]
+    a_step = sum(one.a_step for one in own)
+    return Claim(
+        cause="memory_growth",
+        what=(
+            f"Memory grows by {format_bytes(a_step)} a step, {format_bytes(a_step * 1000)} in 1,000 steps{_held(kept)}."
+        ),
+        taken={},
+        evidence=tuple(_left(kept)),
+        confidence=0.8,
+        certain_if="a longer window, which tells a cache that fills from what never ends: lostflops run --steps 20:20",
+        fix=_fix(kept),
+        gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
+        is_warning=True,
+    )
+
+
+def _held(kept: Sequence[Grown]) -> str:
+    """What holds it, such as `, held by kept at train.py:12`."""
+    holder = next((one.holder for one in kept if one.holder is not None), None)
+    return "" if holder is None else f", held by {holder}"
+
+
+def _left(kept: Sequence[Grown]) -> Iterator[Evidence]:
+    if kept:
+        rank = kept[0].rank
+        lines = {one.holder.line for one in kept if one.holder is not None and one.holder.line}
+        yield Evidence(says(kept), ranks=(rank,), steps=kept[0].steps, sources=tuple(sorted(lines)))
+        first = next((one for one in kept if one.held), None)
+        if first is not None:
+            yield Evidence(f"{first.holder} has {counted(first.held, 'tensor')} when the window closes", ranks=(rank,))
+
+
+def _fix(kept: Sequence[Grown]) -> str:
+    holder = next((one.holder for one in kept if one.holder is not None), None)
+    here = "" if holder is None else f"bound what {holder} keeps, or have it keep numbers; in general "
+    return (
+        f"{here}keep numbers, not tensors: losses.append(loss.item()) or loss.detach(), never total += loss, which "
+        "keeps every step's graph; bound lists, caches and histories that the loop appends to"
     )
 
 

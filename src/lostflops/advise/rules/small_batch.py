@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.computed import shapes_of
 from lostflops.errors import UnknownCost
+from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
 from lostflops.units import format_share
 
@@ -112,7 +113,9 @@ def _is_small(case: Case, batch: _Batch) -> bool:
 
 
 def _has_narrower(case: Case) -> bool:
-    """Whether fixed costs are high because the update or the buckets are badly done."""
+    """Whether fixed costs are high because the update, the buckets or exchanges of the model are badly done."""
+    if case.facts is not None and averaged(case.traffic.graph, case.facts).any():
+        return True
     found = [case.price(change) for change in _NARROWER]
     return any(price is not None and price.gain >= _ENOUGH for price in found)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets, in_hooks, latency_share
-from lostflops.advise.signs.traffic import sources
+from lostflops.advise.signs.traffic import WAIT, sources
+from lostflops.predict.edits.whole_model import gathered
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
 
@@ -28,6 +29,8 @@ def _find(case: Case) -> Iterator[Claim]:
     hooked = in_hooks(case)
     if hooked.any():
         yield from _hooked(case, hooked)
+    if case.facts is not None and are_small(case, meetings := gathered(made.graph, case.facts)):
+        yield _gathered(case, meetings)
     if not are_small(case, made.by_hand):
         return
     rows = made.of(made.by_hand)
@@ -95,6 +98,36 @@ def _hooked(case: Case, meetings: Flags) -> Iterator[Claim]:
             f"a hook for each parameter{f' ({lines[0]})' if lines else ''}"
         ),
         gain=Gain(share, 0.0, bound.gain, basis),
+    )
+
+
+def _gathered(case: Case, meetings: Flags) -> Claim:
+    made = case.traffic
+    rows = made.of(meetings)
+    lines, latency = sources(case.run, made, rows), latency_share(case, meetings) or 0.0
+    share = min(int((made.exposed + made.waited)[rows].sum()) / case.wall, 1.0)
+    return Claim(
+        cause="small_messages",
+        what=f"Every rank gathers the gradients of all, in {made.a_step(rows):.0f} small messages a step.",
+        taken={**made.taken(rows), **made.taken(rows, WAIT)},
+        evidence=(
+            Evidence(
+                f"{made.a_step(rows):.0f} all-gathers a step and rank of "
+                f"{format_bytes(int(np.median(made.size[rows])))} each (median), behind the backward pass and one for "
+                f"each parameter; each takes {format_ns(int(made.took[rows].mean()))}, of which latency is about "
+                f"{format_share(latency)}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+                sources=lines,
+            ),
+        ),
+        confidence=0.9,
+        certain_if="the loop that calls all_gather for each parameter is found in the program",
+        fix=(
+            "model = DistributedDataParallel(model, gradient_as_bucket_view=True), which averages gradients in buckets "
+            f"while backward goes on, instead of dist.all_gather for each{f' ({lines[0]})' if lines else ''}"
+        ),
+        gain=Gain(share * latency, share * latency / 2, share, "latency of these messages, and what waits for them"),
     )
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lostflops.errors import LostflopsError
+from lostflops.memory.fullest import fullest
 from lostflops.predict.answers.work_facts import work_facts
-from lostflops.predict.change import Facts
+from lostflops.predict.change import Facts, Held
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import Times
 from lostflops.predict.edits.transfers import samples
+from lostflops.predict.recomputation.read import recomputable
 from lostflops.predict.scaling.growth import Layout, layout
 from lostflops.predict.scaling.own_times import OwnTimes
 
@@ -33,6 +37,8 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
     own = own_times(graph, backend)
     told = times(own) if times is not None else learned(own) if own.samples else None
     work = work_facts(run)
+    arranged = _layout(run)
+    highest = fullest(run)
     return Facts(
         times=told,
         device=device,
@@ -41,7 +47,11 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
         parameters=_parameters(run),
         dtype=work.dtype,
         recomputed=work.recomputed,
-        layout=_layout(run),
+        layout=arranged,
+        held=_held(run),
+        replicas=None if arranged is None else arranged.world // arranged.replica,
+        memory=highest,
+        recomputable=cache(partial(recomputable, run, highest)),
     )
 
 
@@ -73,3 +83,18 @@ def _parameters(run: Run) -> tuple[tuple[str, int, int | None], ...]:
         "order by position"
     ).fetchall()
     return tuple((name, size, bucket) for name, size, bucket in rows)
+
+
+def _held(run: Run) -> tuple[Held, ...]:
+    """Those of the lowest rank that told any, as `_parameters`."""
+    rows = run.sql(
+        "select name, coalesce(bytes, 0), shape, local_shape, trainable, unit from parameters "
+        "where rank = (select min(rank) from parameters) order by position"
+    ).fetchall()
+    found = []
+    for name, size, shape, local, trainable, unit in rows:
+        whole, own = (json.loads(text) if text else [] for text in (shape, local or shape))
+        elements = prod(own)
+        each = size // elements if elements else 0
+        found.append(Held(name, size, prod(whole) * each, whole[0] if whole else 1, each, trainable is not False, unit))
+    return tuple(found)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.predict.answers.answer import Answer, answer, edit
+from lostflops.predict.answers.recalled import recalled
 from lostflops.predict.answers.whatif import baseline_pairs, notes_of_run
+from lostflops.predict.change import NotApplicable
 from lostflops.predict.changes import CHANGES
 from lostflops.results import Field, Result, Table, Value
 from lostflops.units import counted, format_ns, format_share
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Tried:
     """An answer without its graph: there are many, and graphs are large. The gain is that of the same work: `work` is
-    how many recorded steps a step stands for."""
+    how many recorded steps a step stands for; `peak` that of memory, None where it is not known."""
 
     text: str
     name: str
@@ -34,6 +36,7 @@ class _Tried:
     how: str
     notes: tuple[str, ...]
     extra: Mapping[str, Any]
+    peak: int | None
 
     @classmethod
     def of(cls, found: Answer) -> _Tried:
@@ -42,7 +45,12 @@ class _Tried:
         whole = found.baseline.measured * found.work
         gain, low, high = (1 - ns / whole for ns in (found.predicted, found.high, found.low))
         told = found.text, one.change.name, gain, (low, high), step, found.work, one.change.is_bound
-        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra)
+        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
+
+    @property
+    def told(self) -> tuple[Value, ...]:
+        """For programs."""
+        return self.work, self.is_bound, self.cost, self.how
 
     @property
     def is_setting(self) -> bool:
@@ -52,6 +60,13 @@ class _Tried:
     @property
     def gains(self) -> bool:
         return self.gain_interval[0] > 0
+
+
+def _peak(found: Answer) -> int | None:
+    try:
+        return recalled(found.baseline.facts, found.applied).after.peak_bytes
+    except NotApplicable:
+        return None
 
 
 def ranking(
@@ -118,6 +133,7 @@ def _gains(found: Sequence[_Tried]) -> Table:
         Field("gain_low", "share", "from"),
         Field("gain_high", "share", "to"),
         Field("predicted_ns", "ns", "step"),
+        Field("peak_bytes", "bytes", "peak of memory", shown=any(one.peak is not None for one in found)),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
         Field("work", shown=False),
@@ -126,7 +142,7 @@ def _gains(found: Sequence[_Tried]) -> Table:
         Field("how", shown=False),
     )
     rows = tuple(
-        (one.text, one.gain, *one.gain_interval, *one.step, one.work, one.is_bound, one.cost, one.how) for one in found
+        (one.text, one.gain, *one.gain_interval, one.step[0], one.peak, *one.step[1:], *one.told) for one in found
     )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
     return Table("changes", "By gain", fields, rows, more=more)

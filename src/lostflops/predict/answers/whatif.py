@@ -15,6 +15,9 @@ from lostflops.predict.answers import predictions
 from lostflops.predict.answers.answer import Answer, Applied, Wanted, answer
 from lostflops.predict.answers.baseline import Baseline, baseline
 from lostflops.predict.answers.interval import ONE_STEP
+from lostflops.predict.answers.recalled import Recalled, recalled
+from lostflops.predict.answers.recalled import told as recalled_notes
+from lostflops.predict.change import NotApplicable
 from lostflops.predict.changes import CHANGES
 from lostflops.results import Field, Figure, Pair, Pairs, Result, Table
 from lostflops.units import format_ns, format_share
@@ -41,7 +44,8 @@ def whatif(
     a prediction, unless `keep` is false or the run cannot be written to."""
     found = answer(baseline(run, times, progress=progress, build=build), changes, known)
     prediction = predictions.made(run, found)
-    notes = list(_notes(found))
+    memory = _recalled(found)
+    notes = [*_notes(found), *recalled_notes(memory)]
     kept = None
     if keep:
         try:
@@ -52,7 +56,7 @@ def whatif(
     return Result(
         name="whatif",
         title="What if",
-        verdict=_verdict(found),
+        verdict=_verdict(found) + ("" if isinstance(memory, str) else f" {memory.verdict}"),
         blocks=told(found),
         notes=tuple(notes),
         more=(
@@ -62,8 +66,18 @@ def whatif(
             Figure("gain_interval", found.gain_interval),
             _doubts(found),
             Figure("prediction_id", kept),
+            Figure("memory", None if isinstance(memory, str) else memory.to_json()),
+            Figure("memory_unknown", memory if isinstance(memory, str) else None),
         ),
     )
+
+
+def _recalled(found: Answer) -> Recalled | str:
+    """What becomes of memory, or why that is not known."""
+    try:
+        return recalled(found.baseline.facts, found.applied)
+    except NotApplicable as error:
+        return str(error)
 
 
 def told(found: Answer) -> tuple[Table, Table, Pairs]:

@@ -7,6 +7,7 @@ from typing import Final
 from lostflops.predict.change import Change
 from lostflops.predict.changes import (
     accumulate,
+    batch,
     blocking,
     bucket_mb,
     comm_streams,
@@ -14,6 +15,7 @@ from lostflops.predict.changes import (
     data,
     ddp,
     device,
+    encode,
     first_bucket_mb,
     imbalance,
     launch,
@@ -46,7 +48,9 @@ _COMPUTE: Final[tuple[Change, ...]] = (
     precision.CHANGE,
     optimizer.CHANGE,
     device.CHANGE,
+    batch.CHANGE,
     recompute.CHANGE,
+    encode.CHANGE,
     overlap.CHANGE,
 )
 _COMMUNICATION: Final[tuple[Change, ...]] = (

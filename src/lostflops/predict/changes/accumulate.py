@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.reductions import reductions
 from lostflops.predict.edits.repeat import repeated
 from lostflops.predict.edits.sound import sound
 from lostflops.predict.edits.values import count
+from lostflops.predict.remembered.accumulated import accumulated
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.memory.blocks import Memory
 
 _INTERLEAVED: Final = (
     "passes of the recorded steps are interleaved with other work, such as that of the next batch: "
@@ -39,6 +41,12 @@ def _how(value: str) -> str:
     )
 
 
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    del value, facts
+    note = "Gradients are there throughout: those of a microbatch are added to sums. Activations are those of one."
+    return Remembered(accumulated(memory), 0.1, (note,))
+
+
 CHANGE: Final = Change(
     "accumulate",
     "accumulate=K",
@@ -47,4 +55,5 @@ CHANGE: Final = Change(
     _how,
     _apply,
     ("2", "4"),
+    remember=_remember,
 )

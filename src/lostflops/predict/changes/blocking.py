@@ -9,6 +9,7 @@ from lostflops.predict.edits.fewer_collectives import without_calls
 from lostflops.predict.edits.small_calls import small_calls
 from lostflops.predict.edits.sound import sound
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.untouched import untouched
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -34,4 +35,5 @@ CHANGE: Final = Change(
     ),
     _apply,
     ("removed",),
+    remember=untouched("Small collectives hold next to nothing."),
 )

@@ -11,7 +11,7 @@ from lostflops.errors import UsageError
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Because, LaneKind
 from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.edits.kernel_times import device_called
+from lostflops.predict.edits.moving import memory_rate
 from lostflops.predict.edits.reductions import calls, members, reductions, sized
 from lostflops.predict.edits.transfers import Transfers
 from lostflops.predict.edits.values import times
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
 
 _HALF: Final = ("fp16", "bf16")
-_CPU_GBS: Final = 5.0
-_DEVICE_GBS: Final = 1000.0
-"""What casting reads and writes together, where the device is not known."""
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -38,7 +35,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     )
     transfer = graph.meetings.transfer.copy()
     transfer[rows] = np.round(transfer[rows] * ratio[which])
-    rate, said = _rate(graph, facts)
+    rate, said = memory_rate(graph, facts)
     cast = np.zeros(len(graph.meetings))
     cast[rows] = graph.meetings.size[rows] * (1 + share) / rate
     own = members(graph, chosen)
@@ -77,15 +74,6 @@ class _Smaller:
     def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
         sent = max(round(size * self.share), 1) if (op, group.ranks, group.hosts) in self.alike else size
         return self.told.time(op, sent, group, algorithm)
-
-
-def _rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
-    """Bytes read and written in a ns, and in words."""
-    if not (graph.lanes.kind == LaneKind.STREAM).any():
-        return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
-    known = device_called(facts.device) if facts.device else None
-    rate = known.memory_gbs if known is not None and known.memory_gbs else _DEVICE_GBS
-    return rate, f"{rate:g} GB/s of device memory"
 
 
 def _how(value: str) -> str:

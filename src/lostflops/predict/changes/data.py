@@ -14,6 +14,7 @@ from lostflops.ledger.phases import DATA
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.selecting import names_with, on_lanes, on_line
 from lostflops.predict.edits.values import count, times
+from lostflops.predict.remembered.untouched import untouched
 
 _FIXED: Final = "fixed"
 _PREFETCH: Final = 2
@@ -162,4 +163,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=(_FIXED,),
+    remember=untouched("Batches that wait are in the memory of workers, which is not this."),
 )

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lostflops.predict.change import Change, Edited, Facts
+from lostflops.predict.change import Change, Edited, Facts, Remembered
 from lostflops.predict.edits.by_hand import in_buckets
 from lostflops.predict.edits.rebucket import MIB
 from lostflops.predict.edits.values import number
+from lostflops.predict.remembered.accumulated import lasting
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.memory.blocks import Memory
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     return in_buckets(graph, facts, number(value, "ddp") * MIB)
+
+
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    del value, facts
+    note = "Buckets hold gradients from step to step; what the program's own reductions allocate is still counted."
+    return Remembered(lasting(memory), 0.2, (note,))
 
 
 CHANGE: Final = Change(
@@ -29,4 +37,5 @@ CHANGE: Final = Change(
     ),
     _apply,
     ("25",),
+    remember=_remember,
 )

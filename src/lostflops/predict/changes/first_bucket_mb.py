@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.change import Change, Edited, Facts
 from lostflops.predict.edits.rebucket import MIB, rebucketed
 from lostflops.predict.edits.values import number
+from lostflops.predict.remembered.untouched import untouched
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -31,4 +32,5 @@ CHANGE: Final = Change(
     ),
     _apply,
     ("0.25", "4"),
+    remember=untouched("Buckets hold all gradients together, whatever the size of one."),
 )

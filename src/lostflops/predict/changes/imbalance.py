@@ -11,6 +11,7 @@ from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.balance import balanced, has_host, op_types, slowdowns
 from lostflops.predict.edits.delays import without_waits
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.untouched import untouched
 
 _DOUBT: Final = 0.2
 """Means and medians stand for what balanced ranks would take; published replays of the same kind agree to 1%."""
@@ -51,4 +52,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=("removed",),
+    remember=untouched("What a rank allocates does not depend on when it does."),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.change import Change, Edited, Facts
 from lostflops.predict.edits.network import faster
 from lostflops.predict.edits.values import times
+from lostflops.predict.remembered.untouched import untouched
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -27,4 +28,5 @@ CHANGE: Final = Change(
     ),
     _apply,
     ("2x", "0.5x"),
+    remember=untouched("Another network moves no memory."),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.change import Change, Edited, Facts
 from lostflops.predict.edits.network import faster
 from lostflops.predict.edits.values import times
+from lostflops.predict.remembered.untouched import untouched
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
@@ -24,4 +25,5 @@ CHANGE: Final = Change(
     lambda _: "RDMA instead of sockets, ranks under one switch, fewer and larger collectives (bucket_mb).",
     _apply,
     ("0.5x",),
+    remember=untouched("Another network moves no memory."),
 )

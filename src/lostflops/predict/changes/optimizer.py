@@ -1,4 +1,4 @@
-"""What if the optimizer updated all parameters in one pass?"""
+"""What if the optimizer updated all parameters in one pass, or kept its states in 8 bits?"""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.tasks import Because, Flags, Kind, LaneKind, Ns, TaskGraph
 from lostflops.ledger.phases import OPTIMIZER
 from lostflops.ledger.work import MATMUL_CLASSES
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.memory.blocks import Memory
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.selecting import launchers, names_with, of_class, on_lanes
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.sharding import trained
+from lostflops.predict.remembered.states import in_8_bits, one_pass
 
 _PASSES: Final = 7 / 20
 """Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by
 op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
 denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
+_IN_8_BITS: Final = 16 / 28
+"""Of what one pass moves: parameters and gradients in 4 bytes (2 read, 1 written), both moments in one (2 and 2)."""
 _FEW: Final = 2
 """Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
 _SOME: Final = 0.1
@@ -31,16 +36,20 @@ _START: Final = 2_000
 _FLOOR: Final = 10
 """Percentile of an op's calls, on the smallest of many parameters, that is all call and no work."""
 _DOUBT: Final = 0.5
+_DOUBT_IN_8_BITS: Final = 0.75
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
-    one_of(value, ("fused",), "optimizer")
+    one_of(value, ("fused", "8bit"), "optimizer")
     kernels = _updates(graph)
     if not kernels.any():
         raise NotApplicable("no optimizer's step was recognised")
     fused = names_with(graph, "fused") & kernels
-    if graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2:
+    is_fused = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
+    if is_fused and value == "8bit":
+        return _smaller(graph, kernels)
+    if is_fused:
         raise NotApplicable("the optimizer is fused already")
     if (
         graph.tasks.duration[kernels & of_class(graph, *MATMUL_CLASSES)].sum()
@@ -76,7 +85,20 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             "loses what its call or start takes."
         ),
     )
-    return Edited(made, _DOUBT, notes)
+    edited = Edited(made, _DOUBT, notes)
+    if value == "fused":
+        return edited
+    smaller = _smaller(made, kernels)
+    return replace(smaller, notes=(*notes, *smaller.notes), doubt=_DOUBT_IN_8_BITS)
+
+
+def _smaller(graph: TaskGraph, kernels: Flags) -> Edited:
+    """One pass over states of a byte each."""
+    note = (
+        "States of a byte each make what one pass of Adam moves 16/28. bitsandbytes launches a kernel for each "
+        "parameter, which is not counted."
+    )
+    return Edited(retimed(graph, duration=scaled(graph.tasks.duration, kernels, _IN_8_BITS)), _DOUBT_IN_8_BITS, (note,))
 
 
 def _updates(graph: TaskGraph) -> Flags:
@@ -116,16 +138,29 @@ def _begins(graph: TaskGraph, rows: Ns) -> Flags:
 
 
 def _how(value: str) -> str:
-    del value
+    if value == "8bit":
+        return "bitsandbytes.optim.AdamW8bit(...), on an accelerator"
     return "torch.optim.AdamW(..., fused=True)"
+
+
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    if value == "8bit":
+        note = (
+            "States of 4096 elements and more take a byte for each, and 4 for each 256 of them, as in bitsandbytes "
+            "0.44 and later."
+        )
+        return Remembered(in_8_bits(memory, trained(facts), facts.memory or memory), 0.05, (note,))
+    return Remembered(one_pass(memory), 0.1, ("Updates in one pass allocate nothing on the way.",))
 
 
 CHANGE: Final = Change(
     name="optimizer",
-    form="optimizer=fused",
-    about="the optimizer updates all parameters in one pass",
-    cost="none where the optimizer has it (Adam, AdamW, SGD, Adagrad); results differ in the last digits",
+    form="optimizer=fused|8bit",
+    about="the optimizer updates all parameters in one pass (fused), or keeps its states in 8 bits",
+    cost="none where the optimizer has it (Adam, AdamW, SGD, Adagrad); results differ in the last digits; 8bit: states "
+    "are rounded, compare the loss",
     how=_how,
     apply=_apply,
     tried=("fused",),
+    remember=_remember,
 )

@@ -12,6 +12,7 @@ from lostflops.graph.tasks import NONE, Because, Edges, Flags, Kind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.selecting import between_ranks
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.untouched import untouched
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -98,4 +99,5 @@ CHANGE: Final = Change(
     apply=_apply,
     tried=("perfect",),
     is_bound=True,
+    remember=untouched("What a rank allocates does not depend on what hides its collectives."),
 )

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from lostflops.graph.tasks import TaskGraph
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.memory.blocks import Memory
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.kernel_times import COMPUTE_BOUND, device_now, dtype_now, peak, rescaled
 from lostflops.predict.edits.values import one_of
 
@@ -52,6 +53,12 @@ def _how(value: str) -> str:
     return f'with torch.autocast("cuda", dtype=torch.{"bfloat16" if value == "bf16" else "float16"}):{scaler}'
 
 
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    if {value, facts.dtype} <= {"tf32", "fp32"}:
+        return Remembered(memory, 0.0, ("Tensors are stored in fp32 either way.",))
+    raise NotApplicable("which activations are kept in which dtype depends on what autocast casts, and caches")
+
+
 CHANGE: Final = Change(
     name="precision",
     form="precision=bf16|fp16|tf32|fp32",
@@ -60,4 +67,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=("bf16",),
+    remember=_remember,
 )

@@ -9,6 +9,7 @@ from lostflops.graph.tasks import Flags, Kind, LaneKind, TaskGraph
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.selecting import on_lanes, on_line
 from lostflops.predict.edits.values import times
+from lostflops.predict.remembered.untouched import untouched
 
 _REMOVED: Final = "removed"
 _DOUBT: Final = 0.1
@@ -52,4 +53,5 @@ CHANGE: Final = Change(
     apply=_apply,
     tried=(_REMOVED,),
     is_bound=True,
+    remember=untouched("What ops allocate does not depend on what Python does between them."),
 )

@@ -1,7 +1,8 @@
-"""What if backward did the forward pass again instead of keeping its results, or no longer did?"""
+"""What if backward did the forward pass, or some modules' part of it, again instead of keeping results?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +12,12 @@ import numpy.typing as npt
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.edits.selecting import numbered, on_lanes
-from lostflops.predict.edits.values import one_of
+from lostflops.memory.blocks import Memory
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
+from lostflops.predict.edits.forward_again import grown, some_modules
+from lostflops.predict.edits.selecting import on_lanes
+from lostflops.predict.recomputation.code import code
+from lostflops.predict.recomputation.recomputable import Recomputable, is_size, names_in
 
 _DOUBT: Final = 0.2
 _SOME: Final = 0.02
@@ -21,13 +25,21 @@ _SOME: Final = 0.02
 _ALL: Final = 0.9
 _STALL: Final = 1_000_000
 """What takes so long on the host is no part of the pass, and not done again."""
+_DOUBT_OF_BYTES: Final = 0.1
+_INPUTS_STAY: Final = (
+    "What a module is given stays until its backward pass has run, and what it gives for what follows; while its "
+    "backward runs, all that it kept is there again."
+)
+Parts = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Shares = npt.NDArray[np.float64]
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
-    one_of(value, ("on", "off"), "recompute")
     computes = (graph.tasks.kind == Kind.KERNEL) & (graph.tasks.meeting < 0)
     if not (computes & (graph.tasks.phase == FORWARD)).any() or not (computes & (graph.tasks.phase == BACKWARD)).any():
         raise NotApplicable("forward and backward passes cannot be told apart in this run")
+    if value not in ("on", "off"):
+        return _some(graph, value, facts, computes)
     already = facts.recomputed
     if value == "on" and already is not None and already > _ALL:
         raise NotApplicable("backward does the whole forward pass again already")
@@ -36,36 +48,54 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if value == "off" and already is not None and already < _SOME:
         raise NotApplicable("backward does nothing of the forward pass again: activations are kept")
     share = 1 - (already or 0.0) if value == "on" else -(already or 0.0)
-    duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
-    host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (Kind.HOST, Kind.LAUNCH))
-    host &= graph.tasks.duration < _STALL
-    changed = _grown(graph, duration, computes, share)
-    around = host | (on_lanes(graph, LaneKind.HOST) & computes)
-    old = np.where(host, duration, 0) + np.where(around & (gap > 0), gap, 0)
-    took = _grown(graph, old, around, share)
-    factor = np.divide(took, old, out=np.ones(took.size), where=old > 0)
-    changed[host] = (duration * factor)[host]
-    gap = np.where(around & (gap > 0), gap * factor, gap)
-    made = retimed(graph, duration=np.round(changed).astype(np.int64), gap=np.round(gap).astype(np.int64))
+    every = np.full(len(graph.tasks), share)
+    made = _retimed(graph, computes, graph.tasks.layer, every, every)
     return Edited(made, _DOUBT, _notes(value, share), facts=replace(facts, recomputed=float(value == "on")))
 
 
-def _grown(graph: TaskGraph, times: npt.NDArray[np.float64], rows: Flags, share: float) -> npt.NDArray[np.float64]:
-    """Backward of each layer with so much of the layer's forward, by rank and step; forward of layers whose backward is
-    not told goes to all of it."""
-    tasks = graph.tasks
-    pair = numbered(graph.rank, tasks.step)
-    layer = numbered(pair, tasks.layer)
-    forward, backward = rows & (tasks.phase == FORWARD), rows & (tasks.phase == BACKWARD)
-    ahead = np.bincount(layer, np.where(forward, times, 0))
-    behind = np.bincount(layer, np.where(backward, times, 0))
-    told = (ahead > 0) & (behind > 0)
-    own = np.where(told, ahead, 0) / np.where(behind > 0, behind, 1)
-    rest = np.bincount(pair, np.where(forward & ~told[layer], times, 0))
-    whole = np.bincount(pair, np.where(backward, times, 0))
-    more = own[layer] + (rest / np.where(whole > 0, whole, 1))[pair]
-    grown: npt.NDArray[np.float64] = np.where(backward, times * np.maximum(1 + share * more, 0), times)
-    return grown
+def _some(graph: TaskGraph, value: str, facts: Facts, computes: Flags) -> Edited:
+    told = _told(facts) if is_size(value) else _known(facts)
+    if told is None:
+        names, shares = names_in(value), dict[str, float]()
+    else:
+        names, shares = [told.calls.modules[at] for at in told.named(value)], told.shares()
+    module, share, around = some_modules(graph, names, shares, computes)
+    made = _retimed(graph, computes, module, share, around)
+    return Edited(made, _DOUBT, _notes_of_some(names, told), extra={"modules": names})
+
+
+def _retimed(graph: TaskGraph, computes: Flags, part: Parts, share: Shares, share_around: Shares) -> TaskGraph:
+    """Backward of each part with so much of its forward, and the host's time around it."""
+    duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
+    host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (Kind.HOST, Kind.LAUNCH))
+    host &= graph.tasks.duration < _STALL
+    changed = grown(graph, duration, computes, part, share)
+    around = host | (on_lanes(graph, LaneKind.HOST) & computes)
+    old = np.where(host, duration, 0) + np.where(around & (gap > 0), gap, 0)
+    took = grown(graph, old, around, part, share_around)
+    factor = np.divide(took, old, out=np.ones(took.size), where=old > 0)
+    changed[host] = (duration * factor)[host]
+    gap = np.where(around & (gap > 0), gap * factor, gap)
+    return retimed(graph, duration=np.round(changed).astype(np.int64), gap=np.round(gap).astype(np.int64))
+
+
+def _known(facts: Facts) -> Recomputable | None:
+    return facts.recomputable() if facts.recomputable is not None else None
+
+
+def _told(facts: Facts) -> Recomputable:
+    found = _known(facts)
+    if found is None:
+        raise NotApplicable("no memory was recorded that tells which modules keep what: record with memory and modules")
+    return found
+
+
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    if value == "off":
+        raise NotApplicable("what would be kept instead was never there, so that its bytes are not known")
+    told = _told(facts)
+    chosen = told.layers() if value == "on" else told.named(value)
+    return Remembered(told.remembered(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
 
 
 def _notes(value: str, share: float) -> tuple[str, ...]:
@@ -81,18 +111,30 @@ def _notes(value: str, share: float) -> tuple[str, ...]:
     )
 
 
+def _notes_of_some(names: Sequence[str], told: Recomputable | None) -> tuple[str, ...]:
+    again = f"Backward runs the forward of {', '.join(names)} again"
+    if told is None:
+        return (f"{again}, whole: no recorded call tells what of it backward needs nothing of.",)
+    return (f"{again}, as far as backward needs it; collectives inside are not repeated.", *told.calls.notes)
+
+
 def _how(value: str) -> str:
     if value == "off":
         return "call the layers without torch.utils.checkpoint.checkpoint"
+    if is_size(value):
+        return "lostflops memory RUN --frontier shows which modules, and the code that wraps them"
+    if value != "on":
+        return code(names_in(value))
     return "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) around each layer"
 
 
 CHANGE: Final = Change(
     name="recompute",
-    form="recompute=on|off",
-    about="backward does the forward pass again instead of keeping activations",
+    form="recompute=on|off|MODULE,...|BYTES",
+    about="backward does the forward pass, or that of some modules, again instead of keeping activations",
     cost="on: time for memory; off: memory for time, so that the run may not fit any more",
     how=_how,
     apply=_apply,
     tried=("on", "off"),
+    remember=_remember,
 )

@@ -14,6 +14,7 @@ from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.cohorts import cohorts, own_times
 from lostflops.predict.edits.delays import without_waits
 from lostflops.predict.edits.likened import likened
+from lostflops.predict.remembered.untouched import untouched
 
 SMALLEST: Final = 0.03
 """Share of the step by which a rank's own time exceeds its cohort's, on average."""
@@ -113,4 +114,5 @@ CHANGE: Final = Change(
     apply=_apply,
     tried=(_REMOVED,),
     again=True,
+    remember=untouched("What a rank allocates does not depend on when it does."),
 )

@@ -11,6 +11,7 @@ from lostflops.graph.tasks import Because, Flags, Index, Kind, LaneKind, TaskGra
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable
 from lostflops.predict.edits.selecting import launchers, names_with, on_lanes, on_line
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.untouched import untouched
 
 _DOUBT: Final = 0.15
 _READS: Final = ("aten::item", "aten::_local_scalar_dense")
@@ -66,4 +67,5 @@ CHANGE: Final = Change(
     how=_how,
     apply=_apply,
     tried=("removed",),
+    remember=untouched("The allocator gives out as much, however far the host runs ahead."),
 )

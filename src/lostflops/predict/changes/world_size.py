@@ -16,16 +16,32 @@ import numpy as np
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Kind
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.memory.owners import Owner
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.costs.times import OPS, Group
 from lostflops.predict.edits.reductions import calls
 from lostflops.predict.edits.transfers import Transfers
 from lostflops.predict.edits.values import count
+from lostflops.predict.remembered.accumulated import reduced
+from lostflops.predict.remembered.editing import owned, scaled
+from lostflops.predict.remembered.gathered import doubt_of
+from lostflops.predict.remembered.sharding import (
+    fullest,
+    is_partitioned,
+    is_sharded,
+    one_by_one,
+    replicas,
+    shards,
+    trained,
+    with_states,
+)
 from lostflops.predict.scaling.growth import Growing
 from lostflops.units import format_ns
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags, TaskGraph
+    from lostflops.memory.blocks import Memory
+    from lostflops.predict.change import Held
     from lostflops.predict.edits.reductions import Call
 
 _NEAR: Final = "The run was on one host, and nothing tells of a network: all ranks are taken to be on that host."
@@ -53,7 +69,14 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     doubt = max(transfers.doubt, 0.5 if near else 0.1)
     notes = (*_notes(graph, ranks, transfers, later), *((_NEAR,) if near else ()))
     changed = _grown(retimed(graph, transfer=transfer), grown)
-    return Edited(changed, doubt, notes, {"later_ns": round(later)}, replace(facts, layout=None), later)
+    return Edited(changed, doubt, notes, {"later_ns": round(later)}, _facts(facts, ranks), later)
+
+
+def _facts(facts: Facts, ranks: int) -> Facts:
+    """What later changes know: parameters are held by as many ranks as there then are."""
+    arranged = facts.layout
+    then = None if arranged is None else ranks // arranged.replica
+    return replace(facts, layout=None, replicas=then)
 
 
 def _grown(graph: TaskGraph, groups: dict[int, Group]) -> TaskGraph:
@@ -143,6 +166,34 @@ def _checked(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         raise NotApplicable(str(error)) from None
 
 
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    held, before = trained(facts), replicas(facts)
+    if not is_sharded(held):
+        if is_partitioned(memory, held):
+            return _dealt(memory, held, before, _replicas(value, facts))
+        return Remembered(memory, 0.0, ("Replicas hold what the recorded ones do.",))
+    if facts.layout is not None and facts.layout.kind == "dp_replicate":
+        return Remembered(memory, 0.0, ("Shards stay as they are: more replicas of them are added.",))
+    after = _replicas(value, facts)
+    factor = shards(held, after) / shards(held, before)
+    changed = scaled(memory, owned(memory, Owner.PARAMETERS) | reduced(memory) | one_by_one(memory), factor)
+    note = f"Shards of parameters, gradients and states are {factor:.3g} times as large; gathered units stay whole."
+    changed = with_states(changed, factor, 1.0)
+    return Remembered(changed, doubt_of(memory, changed, held, facts.backend), (note,))
+
+
+def _dealt(memory: Memory, held: tuple[Held, ...], before: int, after: int) -> Remembered:
+    """States that ZeroRedundancyOptimizer deals out: from the fullest rank of so many to the fullest of others."""
+    old, new = fullest(held, before), fullest(held, after)
+    factor = sum(one.whole for one in new) / sum(one.whole for one in old)
+    note = f"States of the fullest rank are {factor:.3g} times as large: whole parameters are dealt out."
+    return Remembered(with_states(memory, factor, len(new) / len(old)), 0.1, (note,))
+
+
+def _replicas(value: str, facts: Facts) -> int:
+    return count(value, "world_size") * replicas(facts) // (facts.layout.world if facts.layout else replicas(facts))
+
+
 CHANGE: Final = Change(
     "world_size",
     "world_size=N",
@@ -151,4 +202,5 @@ CHANGE: Final = Change(
     lambda value: f"torchrun with --nnodes and --nproc-per-node that make {value} ranks",
     _checked,
     (),
+    remember=_remember,
 )

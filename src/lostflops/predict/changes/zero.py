@@ -17,7 +17,7 @@ import numpy as np
 from lostflops.graph.editing import retimed, scaled, with_words
 from lostflops.graph.tasks import LaneKind
 from lostflops.ledger.phases import BACKWARD, FORWARD
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.more_collectives import Extra, with_collectives
 from lostflops.predict.edits.ready import Inputs
 from lostflops.predict.edits.reductions import called, calls, in_phase, reductions, rounds, sized
@@ -25,9 +25,13 @@ from lostflops.predict.edits.sharding import Kernels, after_step, gathers, ranks
 from lostflops.predict.edits.sound import sound
 from lostflops.predict.edits.transfers import Transfers, apart
 from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.dealt import dealt
+from lostflops.predict.remembered.gathered import doubt_of, fully_sharded, scattered
+from lostflops.predict.remembered.sharding import is_partitioned, is_sharded, replicas, trained, with_states
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
+    from lostflops.memory.blocks import Memory
     from lostflops.predict.edits.reductions import Call, Round
 
 _DOUBT: Final = 0.25
@@ -72,7 +76,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed = sound(with_collectives(changed, extras), _UNORDERED)
     told = np.where(called(changed, "all_gather", "reduce_scatter"), prices.doubt, 0.0)
     off = apart(changed, 1.0 - told, 1.0 + told)
-    return Edited(changed, _DOUBT, _notes(stage, prices), off=off)
+    # Shards are those of the ranks there are: with others they would be others, which world_size could not see.
+    return Edited(changed, _DOUBT, _notes(stage, prices), facts=replace(facts, replicas=None), off=off)
 
 
 class _Prices:
@@ -158,6 +163,26 @@ def _how(value: str) -> str:
     }[value]
 
 
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    stage, ranks, held = int(value), replicas(facts), trained(facts)
+    if ranks == 1:
+        raise NotApplicable("one rank alone holds the parameters: nothing can be shared out")
+    if is_sharded(held) or is_partitioned(memory, held):
+        raise NotApplicable("the run is sharded already")
+    if stage == 3:
+        note = "Units are numbered layers, and what is in none belongs to the root, which stays gathered."
+        changed = fully_sharded(memory, held, ranks)
+        doubt = doubt_of(memory, changed, held, facts.backend)
+        return Remembered(changed, doubt, (note, f"Shards are those of {ranks} ranks."))
+    if stage == 2:
+        note = "Gradients and states are cut evenly; a layer's gradients are whole until its backward pass is done."
+        return Remembered(with_states(scattered(memory, ranks), 1 / ranks, 1.0), 0.2, (note,))
+    changed, most = dealt(memory, held, ranks)
+    share = sum(one.whole for one in most) / sum(one.whole for one in held)
+    note = f"Of {ranks} ranks this one updates {share:.1%} of all: whole parameters are dealt out, the largest first."
+    return Remembered(changed, 0.05, (note,))
+
+
 CHANGE: Final = Change(
     "zero",
     "zero=1|2|3",
@@ -166,4 +191,5 @@ CHANGE: Final = Change(
     _how,
     _apply,
     ("1", "2", "3"),
+    remember=_remember,
 )

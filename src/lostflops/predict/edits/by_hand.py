@@ -30,7 +30,7 @@ SMALL: Final = 65_536
 LEAST: Final = 1024 * 1024
 """Bytes that a step reduces at least, where parameters are not known."""
 _SAME: Final = 0.02
-_SCALES: Final = (1.0, 0.5, 2.0)
+SCALES: Final = (1.0, 0.5, 2.0)
 """Gradients may have another type than parameters."""
 _DOUBT: Final = 0.2
 _TANGLED: Final = "what the program does with reduced gradients cannot be told from what it reduces"
@@ -41,17 +41,17 @@ def by_hand(graph: TaskGraph, facts: Facts) -> Flags:
     if not len(graph.meetings):
         raise NotApplicable("no collective was recorded in whole steps")
     told = graph.meetings
-    asked: Flags = called(graph, "all_reduce") & (told.ranks != 1) & (told.size > 0) & _behind_backward(graph)
+    asked: Flags = called(graph, "all_reduce") & (told.ranks != 1) & (told.size > 0) & behind_backward(graph)
     whole = sum(size for _, size, _ in facts.parameters)
     own = {size for _, size, _ in facts.parameters}
     for chosen in (asked & np.isin(told.size, list(own)), asked & (told.size > SMALL)):
-        moved = _bytes_a_step(graph, chosen)
-        if any(abs(moved / (whole * scale) - 1) < _SAME for scale in _SCALES) if whole else moved >= LEAST:
+        moved = bytes_a_step(graph, chosen)
+        if is_whole(moved, facts, SCALES) if whole else moved >= LEAST:
             return chosen
     raise NotApplicable("no gradients are reduced behind a backward pass by the program itself")
 
 
-def _behind_backward(graph: TaskGraph) -> Flags:
+def behind_backward(graph: TaskGraph) -> Flags:
     """Meetings that are asked for when the last backward pass of their step is over, in groups without any that are
     asked for while it goes on."""
     tasks, asker = graph.tasks, launchers(graph)
@@ -75,7 +75,13 @@ def _behind_backward(graph: TaskGraph) -> Flags:
     return chosen
 
 
-def _bytes_a_step(graph: TaskGraph, meetings: Flags) -> float:
+def is_whole(moved: float, facts: Facts, scales: tuple[float, ...]) -> bool:
+    """Whether that is one of these times the bytes of all parameters."""
+    whole = sum(size for _, size, _ in facts.parameters)
+    return whole > 0 and any(abs(moved / (whole * scale) - 1) < _SAME for scale in scales)
+
+
+def bytes_a_step(graph: TaskGraph, meetings: Flags) -> float:
     rows = members(graph, meetings)
     rows = rows[graph.tasks.step[rows] >= 0]
     return float(graph.meetings.size[graph.tasks.meeting[rows]].sum()) / max(len(graph.steps), 1)

@@ -17,6 +17,7 @@ from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.by_hand import by_hand
 from lostflops.predict.edits.reductions import members
 from lostflops.predict.edits.selecting import between_ranks, launchers, on_lanes
+from lostflops.predict.edits.whole_model import gathered
 
 SMALL: Final = 65_536
 """Bytes up to which a collective moves a few values."""
@@ -28,6 +29,7 @@ def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
     small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph) & _outside_backward(graph)
     with suppress(NotApplicable):
         small &= ~by_hand(graph, facts)
+    small &= ~gathered(graph, facts)
     found = np.zeros(len(told), np.bool_)
     found[graph.tasks.meeting[_awaited(graph, members(graph, small))]] = True
     if not found.any():

@@ -1,0 +1,84 @@
+"""There is room for a larger batch, and a step has costs that would be spread over it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.signs.fullness import device_memory
+from lostflops.errors import UnknownCost
+from lostflops.results import Evidence
+from lostflops.units import format_bytes, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_FAR: Final = 0.4
+"""Part of the device's memory that a job with room to spare takes at most,"""
+_FIXED: Final = 0.25
+"""and share of a step that does not grow with the batch."""
+_MORE_THAN: Final = 4
+"""Samples of a step; with fewer, `small_batch` says it."""
+_FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python")
+_FILLED: Final = 0.85
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    peak, size = _room(case)
+    rows = case.run.sql("select median(samples) from timings where samples is not null").fetchall()
+    samples = rows[0][0]
+    if samples is None:
+        raise UnknownCost("no timings tell how many samples a step has: record with lostflops run")
+    if not case.wall or samples <= _MORE_THAN or peak > _FAR * size:
+        return
+    update = case.total.phases.get("optimizer", Counter())["compute"]
+    fixed = (update + sum(case.total.lines[line] for line in _FIXED_LINES)) / case.wall
+    if fixed < _FIXED:
+        return
+    times = int(_FILLED * size / peak)
+    yield Claim(
+        cause="larger_batch",
+        what=(
+            f"The device has room for a batch {times} times as large at least, and {format_share(fixed)} of a step is "
+            "spent on what does not grow with it."
+        ),
+        taken={},
+        evidence=(
+            Evidence(
+                f"the most that was ever allocated is {format_bytes(peak)} of {format_bytes(size)} "
+                f"({format_share(peak / size)}), with {samples:,.6g} samples a step and rank",
+                steps=tuple(sorted(case.total.steps)),
+            ),
+            Evidence("of the time, communication, the update and the host stay as they are with more samples"),
+        ),
+        confidence=0.7,
+        certain_if="lostflops fit -- CMD, which measures memory and throughput at other batch sizes",
+        fix=(
+            f"DataLoader(..., batch_size=...) of up to {times} times the size, with the learning rate scaled along; "
+            "lostflops fit -- CMD tells from which size on more gains nothing"
+        ),
+        gain=Gain(0.0, 0.0, 0.0, "a larger batch is another job: lostflops fit -- CMD measures what it gains"),
+        is_warning=True,
+    )
+
+
+def _room(case: Case) -> tuple[int, int]:
+    """The highest peak of a device over all timed steps, and the least memory that a device has."""
+    rows = case.run.sql("select rank, max(peak_memory) from timings where peak_memory > 0 group by rank").fetchall()
+    sizes = [device_memory(case.run, rank) for rank, _ in rows]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) < len(sizes):
+        raise UnknownCost("neither the device nor timings tell how much memory there is and is used")
+    return max(peak for _, peak in rows), min(known)
+
+
+RULE: Final = Rule(
+    cause="larger_batch",
+    about=(
+        "Whatever the batch, a step reduces all gradients, updates all parameters and calls all operations. Where most "
+        "of the device's memory is empty, a larger batch spreads that over more samples."
+    ),
+    find=_find,
+)

@@ -1,0 +1,172 @@
+"""`lostflops fit`: memory and throughput against batch size, from a few short runs of a command."""
+
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, command, show, tell
+
+if TYPE_CHECKING:
+    from lostflops.predict.fit.batch_argument import BatchArgument
+    from lostflops.predict.fit.measured import Fitted, Measured
+    from lostflops.predict.fit.room import Room
+
+EXAMPLE = "lostflops fit --steps 40 --memory 24GiB -- python train.py --batch-size 32"
+CONTEXT = {"allow_interspersed_args": False}
+_FEWEST = 20
+"""Steps that a run needs: the window comes after 8 and takes 3, and some before and after it are timed."""
+
+
+def fit(
+    words: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run; behind --.", show_default=False)],
+    *,
+    argument: Annotated[
+        str | None,
+        typer.Option(
+            "--argument", metavar="NAME", help="Argument of CMD that is the batch size.", show_default="found by name"
+        ),
+    ] = None,
+    variable: Annotated[
+        str | None,
+        typer.Option("--variable", metavar="NAME", help="Environment variable that is it.", show_default=False),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option("--sizes", metavar="N,N,...", help="Batch sizes to run.", show_default="half, as given, double"),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps", min=_FEWEST, metavar="N", help="End each run after so many steps.", show_default="as CMD ends"
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="NAME", help="Device that it should fit, as H100-SXM5.", show_default=False),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="Memory that it should fit, as 24GiB.", show_default=False),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the runs in this folder, one per size.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a command at a few batch sizes, and fit memory and time of a step.
+
+    Tells the largest batch that fits a device, and the smallest that is worth its throughput. The command runs once per
+    size, with all that it does beside training; what it prints goes to stderr.
+    """
+    from lostflops.cli.fit_runs import Job, known, measured, remember_command
+    from lostflops.errors import LostflopsError
+    from lostflops.predict.fit.answers import result
+    from lostflops.predict.fit.measured import fitted
+
+    capacity = _capacity(device, memory)
+    place = _place(words, argument, variable)
+    chosen = _sizes(sizes, place, variable)
+    name = variable or (place.name if place else "")
+    if keep is not None:
+        remember_command(keep, [*(place.changed(words, 0) if place else words), variable or "", str(steps)])
+    runs: list[Measured] = []
+    failed: list[str] = []
+    with ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lostflops-fit-")))
+        for number, size in enumerate(chosen, 1):
+            job = Job(_words(words, place, size), _environment(variable, size), folder / f"batch-{size}", steps)
+            before = known(size, job.folder)
+            kept = f": kept in {job.folder} from before" if before else ""
+            tell(f"{name} {size} ({number} of {len(chosen)}){kept}")
+            found = before or measured(size, job)
+            if isinstance(found, str):
+                tell(f"{name} {size} {found}")
+                failed.append(f"The run at {size} {found}: it is left out.")
+            else:
+                runs.append(found)
+        if len(runs) < 2:
+            raise LostflopsError(f"{len(runs)} of {len(chosen)} runs could be measured: two are needed. {failed[0]}")
+        answer = result(done := fitted(runs), name, _room(done, capacity, device), tuple(failed))
+    given = {"argument": argument, "variable": variable, "sizes": sizes, "steps": steps}
+    given |= {"device": device, "memory": memory}
+    following = (
+        command("memory", keep / f"batch-{runs[-1].batch}")
+        if keep
+        else command("fit", "--keep", "fit", *_repeated(given), "--", *words)
+    )
+    show(replace(answer, next_command=following), as_json)
+    sys.stdout.flush()
+
+
+def _capacity(device: str | None, memory: str | None) -> int | None:
+    from lostflops.errors import UsageError
+    from lostflops.predict.estimate.rates import capacity, device_named
+    from lostflops.units import parse_bytes
+
+    if memory is not None:
+        if (size := parse_bytes(memory)) <= 0:
+            raise UsageError(f"--memory {memory} is no memory: give a size above zero, as 24GiB")
+        return size
+    if device is None:
+        return None
+    if (known := capacity(device_named(device))) is None:
+        raise UsageError(
+            f"{device} comes with several sizes of memory, or its size is not known: give --memory, as 24GiB"
+        )
+    return known
+
+
+def _place(words: list[str], argument: str | None, variable: str | None) -> "BatchArgument | None":
+    from lostflops.errors import UsageError
+    from lostflops.predict.fit.batch_argument import batch_argument
+
+    if variable is None:
+        return batch_argument(words, argument)
+    if argument is not None:
+        raise UsageError("--argument and --variable both say what the batch size is: give one")
+    return None
+
+
+def _sizes(text: str | None, place: "BatchArgument | None", variable: str | None) -> list[int]:
+    from lostflops.errors import UsageError
+
+    if text is not None:
+        try:
+            found = sorted({int(word) for word in text.split(",")})
+        except ValueError:
+            found = []
+        if len(found) < 2 or found[0] < 1:
+            raise UsageError(f"--sizes {text}: give two or more whole numbers, such as 8,16,32")
+        return found
+    told = str(place.size) if place else os.environ.get(variable or "", "").strip()
+    given = int(told) if told.isdecimal() else 0
+    if given < 1:
+        raise UsageError(f"{variable} is not set to a batch size here: set it, or give --sizes 8,16,32")
+    return sorted({max(1, given // 2), given, 2 * given} | ({4} if given == 1 else set()))
+
+
+def _words(words: list[str], place: "BatchArgument | None", size: int) -> list[str]:
+    return place.changed(words, size) if place else words
+
+
+def _environment(variable: str | None, size: int) -> dict[str, str]:
+    return {**os.environ, **({variable: str(size)} if variable else {})}
+
+
+def _room(found: "Fitted", capacity: int | None, device: str | None) -> "Room | None":
+    from lostflops.predict.fit.room import room
+
+    if capacity is None or not found.memories:
+        return None
+    return room(capacity, found.memories, [run.process for run in found.runs], is_accelerator=device is not None)
+
+
+def _repeated(given: dict[str, str | int | None]) -> list[str]:
+    return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]

@@ -1,0 +1,167 @@
+"""One run of a command for `lostflops fit`: recorded, ended after its steps, and read."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lostflops.capture import FOLDER, SUFFIX, WINDOWS
+from lostflops.cli.output import free, tell
+
+if TYPE_CHECKING:
+    from lostflops.predict.fit.measured import Measured
+    from lostflops.store.run import Run
+
+_OPTIONS = frozenset({"memory", "modules"})
+_OVERHEAD = 0.05
+_PATIENCE = 15.0
+"""Seconds that a command is given to end by an interrupt before it is terminated."""
+_COMMAND = "command.json"
+_DONE = frozenset({"exported", "skipped", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    steps: int | None
+
+
+class _Ending:
+    """Ends a command when all its ranks have done their steps and their window is written."""
+
+    def __init__(self, capture: Path, steps: int) -> None:
+        self._capture, self._steps = capture, steps
+        self.asked: float | None = None
+        self._is_terminated = False
+
+    def look(self) -> None:
+        from lostflops.live.standing import standings
+
+        if self.asked is not None:
+            if not self._is_terminated and time.monotonic() - self.asked > _PATIENCE:
+                self._is_terminated = True
+                self._send(signal.SIGTERM)
+            return
+        found = standings(self._capture).values()
+        if found and all(one.step + 1 >= self._steps and _is_written(one.windows) for one in found):
+            self.asked = time.monotonic()
+            tell(f"{self._steps} steps are done: the command is interrupted, and may say so")
+            self._send(signal.SIGINT)
+
+    def _send(self, number: signal.Signals) -> None:
+        """To the thread that passes signals on to the command."""
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, number)
+
+
+def _is_written(windows: Mapping[int, tuple[str, str | None]]) -> bool:
+    return 0 not in windows or windows[0][0] in _DONE
+
+
+def measured(size: int, job: Job) -> "Measured | str":
+    """What was measured, or what went wrong in words that follow the size."""
+    from lostflops.cli.run import ingest_capture, wait_for_exports
+    from lostflops.store.run import Run
+
+    capture = job.folder / FOLDER
+    (capture / WINDOWS).mkdir(parents=True)
+    began = time.monotonic()
+    wrong = _run(job, capture)
+    if not any(capture.rglob(f"*{SUFFIX}")):
+        shutil.rmtree(job.folder)
+        return wrong or "recorded nothing: no process of the command trained (lostflops doctor finds out why)"
+    wait_for_exports(capture)
+    ingest_capture(capture, job.folder)
+    if wrong:
+        # What it recorded may tell why; it is no measurement.
+        job.folder.rename(free(job.folder.with_name(f"{job.folder.name}-failed")))
+        return wrong
+    with Run.open(job.folder) as run:
+        found = read(size, run)
+    tell(f"... {found.steps} settled steps, {time.monotonic() - began:.0f} s")
+    return found
+
+
+def known(size: int, folder: Path) -> "Measured | None":
+    """What a kept run tells; None where there is none. One that was interrupted is put aside."""
+    from lostflops.store.manifest import FILE_NAME
+    from lostflops.store.run import Run
+
+    if not folder.exists():
+        return None
+    if not (folder / FILE_NAME).exists():
+        aside = folder.rename(free(folder.with_name(f"{folder.name}-failed")))
+        tell(f"{folder} is no whole run: it is put aside as {aside.name}, and measured again")
+        return None
+    with Run.open(folder) as run:
+        return read(size, run)
+
+
+def remember_command(keep: Path, words: Sequence[str]) -> None:
+    """Runs that are kept are measurements of one command: another is refused."""
+    from lostflops.errors import UsageError
+
+    told, file = json.dumps(list(words)), keep / _COMMAND
+    if not file.exists():
+        if keep.exists() and any(keep.iterdir()):
+            raise UsageError(f"{keep} holds something else: give --keep a new folder")
+        keep.mkdir(parents=True, exist_ok=True)
+        file.write_text(told, encoding="utf-8")
+    elif file.read_text(encoding="utf-8") != told:
+        raise UsageError(f"{keep} holds runs of another command: give --keep another folder")
+
+
+def _run(job: Job, capture: Path) -> str:
+    from lostflops.collect.command import recorded_environment, run_command
+    from lostflops.collect.settings import Settings
+    from lostflops.errors import UsageError
+
+    settings = Settings(capture.resolve(), options=_OPTIONS, overhead=_OVERHEAD)
+    environment = recorded_environment(job.environment, settings)
+    ending = _Ending(capture, job.steps) if job.steps else None
+    try:
+        status = run_command(job.words, environment, ending.look if ending else lambda: None, output=2)
+    except FileNotFoundError:
+        raise UsageError(f"no command {job.words[0]!r}. What stands behind -- is run as it is.") from None
+    except PermissionError:
+        raise UsageError(f"{job.words[0]} may not be executed.") from None
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0 or (ending is not None and ending.asked is not None):
+        return ""
+    if code in (-signal.SIGINT, 128 + signal.SIGINT):
+        raise KeyboardInterrupt
+    return f"ended with code {code}"
+
+
+def read(size: int, run: "Run") -> "Measured":
+    """What a run at this size tells."""
+    from lostflops.compare.blocks import typical
+    from lostflops.compare.series import timed
+    from lostflops.memory.read import memories
+    from lostflops.predict.fit.measured import Measured
+    from lostflops.predict.fit.step_times import StepTime
+
+    steps = timed(run)
+    time_of_step = None
+    if steps.times.size:
+        location = typical(steps.times)
+        time_of_step = StepTime(size, location.value, location.error, location.freedom)
+    (microbatches, process) = run.sql("select median(microbatches), max(peak_memory) from timings").fetchall()[0]
+    return Measured(
+        batch=size,
+        memories=tuple(memories(run)),
+        time=time_of_step,
+        steps=int(steps.times.size),
+        samples=steps.samples,
+        microbatches=None if microbatches is None else int(microbatches),
+        process=int(process or 0),
+    )

@@ -1,0 +1,112 @@
+"""Storages of tensors, looked at without keeping one alive and without running code of the program.
+
+A tensor of a class with a dispatch of its own has no memory of its own: what it is made of are tensors as others. Of
+those, only DTensor is opened here.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+_DEEPEST: Final = 4
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+_NOTHING: Final = getattr(torch._C, "_disabled_torch_dispatch_impl", None)  # noqa: SLF001 - what plain tensors have
+_is_shared_until_written = getattr(torch._C, "_is_cow_tensor", lambda _: False)  # noqa: SLF001
+
+without_overrides = torch._C.DisableTorchFunction  # noqa: SLF001
+"""Inside of it neither classes nor modes of the program see what is asked of a tensor."""
+
+
+class Block(NamedTuple):
+    """Memory of a storage; `key` is the same for all its tensors as long as there is a weak reference to it."""
+
+    key: int
+    device_type: int
+    device_index: int
+    """As torch's profiler numbers them: -1 on a CPU."""
+    address: int
+    bytes: int
+    reference: StorageWeakRef
+
+
+def storage_of(tensor: Any) -> Any:
+    """None where it has none that could be looked at. To be called `without_overrides`."""
+    if _is_distributed(type(tensor)):
+        tensor = tensor._local_tensor  # noqa: SLF001
+    if not is_plain(type(tensor)):
+        return None
+    try:
+        return torch.Tensor.untyped_storage(tensor) if not _is_shared_until_written(tensor) else None
+    except (RuntimeError, NotImplementedError):  # sparse, or of a transformation
+        return None
+
+
+def block_of(storage: Any) -> Block | None:
+    """None where there is no memory behind it."""
+    try:
+        address, size = storage.data_ptr(), storage.nbytes()
+    except RuntimeError:  # functional, or fake
+        return None
+    device = storage.device
+    kind = _device_type(device.type)
+    if not address or not size or kind is None:
+        return None
+    index = -1 if kind == 0 else device.index or 0
+    return Block(storage._cdata, kind, index, address, size, StorageWeakRef(storage))  # noqa: SLF001
+
+
+def bytes_left(reference: StorageWeakRef) -> int:
+    """Size of the storage by now; 0 where it is gone, or was emptied."""
+    storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)  # noqa: SLF001
+    return 0 if storage is None else int(storage.nbytes())
+
+
+def is_plain(kind: type) -> bool:
+    return kind in _PLAIN or (issubclass(kind, torch.Tensor) and getattr(kind, "__torch_dispatch__", None) is _NOTHING)
+
+
+def tracked(*bases: type) -> list[Any]:
+    """Everything of these classes that Python's collector knows."""
+    kinds: set[type] = set()
+    new = list(bases)
+    while new:
+        kind = new.pop()
+        if kind not in kinds:
+            kinds.add(kind)
+            new += type.__subclasses__(kind)
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
+
+
+def tensors_in(value: Any, deepest: int = _DEEPEST) -> Iterator[Any]:
+    """Tensors of nested dicts, lists and tuples; a container of the program's own class may do anything when asked."""
+    if issubclass(type(value), torch.Tensor):
+        yield value
+    elif deepest and type(value) in (list, tuple):
+        for member in value:
+            yield from tensors_in(member, deepest - 1)
+    elif deepest and issubclass(type(value), dict):
+        for member in list(dict.values(value)):
+            yield from tensors_in(member, deepest - 1)
+
+
+def _is_distributed(kind: type) -> bool:
+    return kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed.")
+
+
+@lru_cache
+def _device_type(name: str) -> int | None:
+    """
+    >>> _device_type("cpu"), _device_type("cuda"), _device_type("meta")
+    (0, 1, None)
+    """
+    if name == "meta":
+        return None
+    kinds = torch.autograd.DeviceType.__members__
+    found = kinds.get(name.upper(), kinds.get("PrivateUse1"))
+    return None if found is None else int(found.value)

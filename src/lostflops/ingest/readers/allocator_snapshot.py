@@ -1,0 +1,114 @@
+"""Snapshots of the CUDA caching allocator, to tables `allocator_blocks` and `memory`; the pickle is not executed."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops.errors import BrokenSource
+from lostflops.ingest import safe_pickle
+from lostflops.ingest.allocator_dump import LIMITS, MALFORMED, MOST_TEXT, REASONS, Stacks, read_blocks, segments_of
+from lostflops.ingest.allocator_trace import History, live_blocks, read_history
+from lostflops.ingest.byte_stream import ByteStream
+from lostflops.ingest.columns import Texts
+from lostflops.ingest.rank_names import rank_in_name
+from lostflops.ingest.reading import Ingested, Job, RankClaim
+from lostflops.ingest.vocabulary import Vocabulary
+from lostflops.store.parquet import ColumnData, Constant, TextColumn
+from lostflops.store.tables import ALLOCATOR_BLOCKS, MEMORY, STATS, Table
+
+NAME: Final = "allocator_snapshot"
+IS_TIMELINE: Final = False
+_CUDA: Final = 1
+_NEAR: Final = 128
+"""Bytes before which the name of the first key stands."""
+
+
+def recognises(head: bytes, _path: Path) -> bool:
+    if head[:1] != b"\x80":
+        return False
+    is_whole = b"segments" in head[:_NEAR] and (b"total_size" in head or b"device_traces" in head)
+    return is_whole or (b"total_size" in head[:_NEAR] and b"segment_type" in head and b"blocks" in head)
+
+
+def rank_claim(path: Path) -> RankClaim:
+    """The rank in the file's name; snapshots do not record it."""
+    rank = rank_in_name(path.name)
+    return RankClaim(rank, "assigned" if rank is None else "file name")
+
+
+def ingest(job: Job) -> list[Ingested]:
+    stream = ByteStream(job.path, job.on_read)
+    document = safe_pickle.loads(_read(stream), job.path.name, LIMITS)
+    rank, rank_source = job.claim
+    assert rank is not None
+    stacks = Stacks(MOST_TEXT - sum(map(len, filter(None, job.vocabulary.details.texts()))))
+    blocks, wrong = read_blocks(segments_of(document, job.path.name), stacks, job.path.name)
+    traces = document.get("device_traces") if type(document) is dict else None
+    histories = {
+        device: read_history(entries, live_blocks(blocks, device), stacks)
+        for device, entries in enumerate(traces if type(traces) is list else ())
+        if type(entries) is list and entries
+    }
+    stats = _stats(wrong, histories)
+    if stacks.dropped:
+        stats.append(("snapshot_stacks_dropped", "dropped", stacks.dropped, "stacks beyond 8 MB of different ones"))
+    if rank_source == "assigned":
+        stats.append(("rank_assigned", "guessed", 1, "the file's name does not tell the rank: one was assigned"))
+    rows: Counter[str] = Counter()
+
+    def put(table: Table, count: int, columns: dict[str, ColumnData]) -> None:
+        rows[table.name] += count
+        job.parts.put(table, rank, count, columns)
+
+    put(ALLOCATOR_BLOCKS, len(blocks["bytes"]), _block_columns(blocks, job.vocabulary))
+    for device, history in histories.items():
+        put(MEMORY, history.time.size, _memory_columns(device, history, job.vocabulary.sources))
+    stat_columns: dict[str, ColumnData] = {"format": Constant(NAME)}
+    stat_columns |= {name: [row[i] for row in stats] for i, name in enumerate(("what", "effect", "count", "reason"))}
+    put(STATS, len(stats), stat_columns)
+    return [Ingested(rank, rank_source, stream.digest, rows)]
+
+
+def _read(stream: ByteStream) -> bytes:
+    blocks, size = [], 0
+    for block in stream.blocks():
+        blocks.append(block)
+        size += len(block)
+        if size > LIMITS.input_bytes:
+            raise BrokenSource(f"{stream.path.name} is larger than {LIMITS.input_bytes >> 20} MB. {LIMITS.smaller}")
+    if stream.problem is not None:
+        raise BrokenSource(f"{stream.path.name}: {stream.problem}. Copy the file again.")
+    return b"".join(blocks)
+
+
+def _block_columns(blocks: dict[str, list[Any]], vocabulary: Vocabulary) -> dict[str, ColumnData]:
+    columns: dict[str, ColumnData] = {"device_type": Constant(_CUDA), **blocks}
+    columns |= {name: _coded(blocks[name], vocabulary.sources) for name in ("pool", "state", "line")}
+    return columns | {"stack": _coded(blocks["stack"], vocabulary.details)}
+
+
+def _memory_columns(device: int, history: History, texts: Texts) -> dict[str, ColumnData]:
+    columns: dict[str, ColumnData] = {"device_type": Constant(_CUDA), "device_index": Constant(device)}
+    columns |= {name: getattr(history, name) for name in ("time", "address", "bytes", "allocated", "reserved")}
+    return columns | {"line": _coded(history.line, texts)}
+
+
+def _coded(values: list[str | None], texts: Texts) -> TextColumn:
+    return TextColumn(texts.codes((value or "" for value in values), len(values)), texts.texts())
+
+
+def _stats(wrong: Counter[str], histories: dict[int, History]) -> list[tuple[str, str, int, str]]:
+    told = wrong + Counter({MALFORMED: sum(history.malformed for history in histories.values())})
+    stats = [(what, REASONS[what][0], count, REASONS[what][1]) for what, count in sorted(told.items())]
+    for device, history in histories.items():
+        where = f"on device {device}"
+        if history.without_time:
+            reason = f"entries {where} without a time, as versions before 2.1 write them: its history is left out"
+            stats.append(("snapshot_entries_without_time", "dropped", history.without_time, reason))
+        if history.contradictions:
+            reason = f"addresses {where} where the history ends otherwise than the snapshot: totals are not known"
+            stats.append(("snapshot_history_ends_early", "missing", history.contradictions, reason))
+        if history.out_of_memory:
+            reason = f"{where} the allocator found no memory: {'; '.join(history.out_of_memory[-3:])}"
+            stats.append(("out_of_memory", "note", len(history.out_of_memory), reason))
+    return stats

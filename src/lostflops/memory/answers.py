@@ -1,0 +1,151 @@
+"""Memory as answers state it: blocks of a result, and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from lostflops.memory.blocks import Memory
+from lostflops.memory.owners import OWNERS, Owner
+from lostflops.memory.peak import EARLIER, Part, Peak, by_place, parts_of
+from lostflops.results import Field, Pair, Pairs, Portion, Portions, Table
+from lostflops.units import counted, format_bytes, format_share
+
+HOW_TO_RECORD: Final = "lostflops run --with shapes,modules,samples,memory -- CMD"
+MOST_SHOWN: Final = 8
+MUCH: Final = 0.05
+"""Part of the peak above which memory from before the window is named in a note."""
+NO_MODULES: Final = "No module was annotated, so parts are ops: record with lostflops run --with modules,..."
+
+
+def verdict(peak: Peak, peaks: Sequence[Peak]) -> str:
+    whose = f"Rank {peak.rank}" if len({one.rank for one in peaks}) > 1 else "Memory"
+    whose += " of the window alone" if peak.is_of_window else ""
+    size = f"{format_bytes(peak.bytes)} on {peak.device}"
+    return f"{whose} peaks at {size}{_when(peak)}{_where(peak)}: {', '.join(_made_of(peak))}."
+
+
+def in_one_line(peak: Peak) -> str:
+    """For the report of a run."""
+    size = f"{format_bytes(peak.bytes)} on {peak.device} of rank {peak.rank}"
+    size += ", of the window alone," if peak.is_of_window else ""
+    return f"{size}{_when(peak)}: {', '.join(_made_of(peak))}"
+
+
+def _made_of(peak: Peak) -> Iterator[str]:
+    """The two largest owners, and how much has none."""
+    yield from (f"{owner} {format_share(held / peak.bytes)}" for owner, held in _named(peak)[:2])
+    lost = peak.owners[Owner.UNATTRIBUTED]
+    yield f"unattributed {format_share(lost / peak.bytes)}" if lost else "nothing unattributed"
+
+
+def _named(peak: Peak) -> list[tuple[Owner, int]]:
+    return [(owner, held) for owner, held in peak.largest if owner is not Owner.UNATTRIBUTED]
+
+
+def _when(peak: Peak) -> str:
+    """Such as ` in backward of step 5`."""
+    step = "" if peak.step is None else f" of step {peak.step}"
+    if peak.phase is not None and peak.phase != "other":
+        return f" in {peak.phase}{step}"
+    return f" in step {peak.step}" if step else ""
+
+
+def _where(peak: Peak) -> str:
+    """Such as `, by aten::mm of layers.7.linear`."""
+    place = f" of {peak.module}" if peak.module else ""
+    line = f" ({peak.line})" if peak.line else ""
+    return f", by {peak.op}{place}{line}" if peak.op else f", in {peak.module}{line}" if place else ""
+
+
+def moment(peak: Peak) -> Pairs:
+    """When it was, and what was done then."""
+    items = (
+        Pair("bytes", peak.bytes, "bytes", "allocated"),
+        Pair("rank", peak.rank, label="rank"),
+        Pair("device", peak.device),
+        Pair("at_ns", peak.at, "time", "when", shown=False),
+        Pair("into_window_ns", peak.into_window, "ns", "into the window"),
+        Pair("phase", peak.phase),
+        Pair("step", peak.step),
+        Pair("module", peak.module),
+        Pair("op", peak.op),
+        Pair("line", peak.line, shown=peak.line is not None),
+    )
+    return Pairs("peak", "The peak", items)
+
+
+def way(memory: Memory, peak: Peak, by: str) -> str:
+    """Ops in place of layers and modules where none was annotated."""
+    alive = memory.blocks.module[memory.alive(peak.event)]
+    return "op" if by in ("layer", "module") and not alive.any() else by
+
+
+def owners(memory: Memory, peak: Peak, by: str) -> Portions:
+    """All nine, the largest first and what has no owner last, each with its parts."""
+    parts: dict[Owner, list[Part]] = {owner: [] for owner in OWNERS}
+    for part in parts_of(memory, peak.event, by):
+        parts[part.owner].append(part)
+    ordered = sorted(OWNERS, key=lambda owner: (owner is Owner.UNATTRIBUTED, -peak.owners[owner]))
+    items = tuple(
+        Portion(
+            owner.value,
+            peak.owners[owner],
+            sum(part.count for part in parts[owner]),
+            tuple(Portion(part.name, part.bytes, part.count) for part in parts[owner]),
+        )
+        for owner in ordered
+    )
+    return Portions("owners", f"Alive at the peak, by owner and {by}", "owner", items, peak.bytes)
+
+
+def places(memory: Memory, peak: Peak, name: str) -> Table:
+    """Layers or modules, the fullest first, with what each holds of every owner."""
+    found = by_place(memory, peak.event, whole_layers=name == "layers")
+    fields = (
+        Field("name", label=name.removesuffix("s")),
+        Field("bytes", "bytes"),
+        Field("share", "share"),
+        Field("mostly"),
+        *(Field(owner.value, "bytes", within="owners", shown=False) for owner in OWNERS),
+    )
+    rows = tuple(
+        (place, total, total / (peak.bytes or 1), max(held, key=held.__getitem__).value, *held.values())
+        for place, held in found.items()
+        for total in (sum(held.values()),)
+    )
+    return Table(name, f"Alive at the peak, by {name.removesuffix('s')}", fields, rows, most_shown=MOST_SHOWN)
+
+
+def reserved(memory: Memory, peak: Peak) -> Pairs:
+    """What the allocator held from the device; nulls where it does not tell."""
+    most = int(memory.reserved.max()) if memory.reserved.size else None
+    slack = peak.reserved - peak.bytes if peak.reserved is not None else None
+    items = (
+        Pair("peak_bytes", most, "bytes", "most that was reserved"),
+        Pair("bytes", peak.reserved, "bytes", "reserved at the peak"),
+        Pair("slack_bytes", slack, "bytes", "of it not allocated (cache slack)"),
+        Pair(
+            "slack_share", slack / peak.reserved if slack is not None and peak.reserved else None, "share", shown=False
+        ),
+    )
+    return Pairs("reserved", "What the allocator holds", items)
+
+
+def notes(peak: Peak, parts: Portions, silent: Sequence[int]) -> Iterator[str]:
+    """What is missing, and what would tell it."""
+    if peak.is_of_window:
+        yield (
+            "On a CPU the profiler does not know what was allocated before the window, and nothing was registered when "
+            f"it opened: this is the memory of the window alone. To register it: {HOW_TO_RECORD}"
+        )
+    lost = next(item for item in parts.items if item.name == Owner.UNATTRIBUTED)
+    early = sum(part.bytes for part in lost.parts if part.name == EARLIER)
+    if early > MUCH * peak.bytes:
+        yield (
+            f"{format_bytes(early)} were there before the window opened, and nothing says whose they are. Parameters "
+            f"and optimizer state have names in a run that was recorded with {HOW_TO_RECORD}"
+        )
+    if silent:
+        named = f"Rank {silent[0]}" if len(silent) == 1 else counted(len(silent), "rank")
+        yield f"{named} recorded no memory events, and cannot be told about. To record them: {HOW_TO_RECORD}"

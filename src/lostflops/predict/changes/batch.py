@@ -1,0 +1,101 @@
+"""What if batches were larger or smaller?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.graph.editing import retimed, scaled
+from lostflops.graph.tasks import Kind
+from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
+from lostflops.memory.blocks import BEFORE
+from lostflops.memory.owners import CODE, Owner
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
+from lostflops.predict.edits.values import number
+from lostflops.predict.remembered import editing
+
+if TYPE_CHECKING:
+    from lostflops.graph.tasks import TaskGraph
+    from lostflops.memory.blocks import Flags, Memory
+
+_TIME_DOUBT: Final = 0.5
+"""A kernel that does not fill the device takes as long for twice the batch, and one run does not tell which do."""
+_MEMORY_DOUBT: Final = 0.1
+"""Some of what is kept for backward is no sample's, such as casts of weights, and some of what is not kept is."""
+_MOST: Final = 1_000_000
+
+
+def _factor(value: str) -> float:
+    factor = number(value.removesuffix("x"), "batch")
+    if factor == 1 or not 1 / _MOST <= factor <= _MOST:
+        raise NotApplicable(f"batch={value} is the batch as recorded, or out of all reach: give a factor such as 2")
+    return factor
+
+
+def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+    factor, tasks = _factor(value), graph.tasks
+    computes = (tasks.kind == Kind.KERNEL) & (tasks.meeting < 0) & np.isin(tasks.phase, (FORWARD, BACKWARD))
+    if not computes.any():
+        raise NotApplicable("forward and backward passes cannot be told apart in this run")
+    notes = (
+        (
+            f"What forward and backward passes compute takes {factor:g} times as long; optimizer, communication and "
+            "what the host does stay."
+        ),
+        "One run does not tell how much of a step grows with the batch: lostflops fit measures it at three sizes.",
+        f"A step sees {factor:g} times the samples.",
+    )
+    return Edited(retimed(graph, duration=scaled(tasks.duration, computes, factor)), _TIME_DOUBT, notes)
+
+
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    factor = _factor(value)
+    rows, unsure = _of_samples(memory), _may_be_gradients(memory, facts)
+    if not rows.any():
+        raise NotApplicable("no activations, temporaries or batches were told apart in the memory of this run")
+    every, fewer = editing.scaled(memory, rows, factor), editing.scaled(memory, rows & ~unsure, factor)
+    found = fewer if _are_gradients_kept(memory) else every
+    moved = abs(found.peak_bytes - memory.peak_bytes)
+    doubt = max(_MEMORY_DOUBT, abs(every.peak_bytes - fewer.peak_bytes) / moved if moved else 0.0)
+    notes = (
+        (
+            f"Activations, batches and temporaries of the passes take {factor:g} times the memory; the optimizer's "
+            "temporaries stay, and gradients on their way to those that are kept from step to step."
+        ),
+    )
+    return Remembered(found, doubt, notes)
+
+
+def _of_samples(memory: Memory) -> Flags:
+    """Blocks that grow with the batch."""
+    blocks = memory.blocks
+    passing = (blocks.owner == CODE[Owner.TEMPORARIES]) & (blocks.phase != OPTIMIZER)
+    found: Flags = passing | np.isin(blocks.owner, [CODE[Owner.ACTIVATIONS], CODE[Owner.BATCHES]])
+    return found
+
+
+def _may_be_gradients(memory: Memory, facts: Facts) -> Flags:
+    """What backward allocates, frees, and is just as large as a parameter: its gradient before it is added to what was
+    there, or by chance that of an activation."""
+    blocks = memory.blocks
+    passing = (blocks.owner == CODE[Owner.TEMPORARIES]) & (blocks.phase == BACKWARD)
+    found: Flags = passing & np.isin(blocks.bytes, [size for _, size, _ in facts.parameters])
+    return found
+
+
+def _are_gradients_kept(memory: Memory) -> bool:
+    """Whether backward passes find gradients to add to, rather than leaving new ones."""
+    blocks = memory.blocks
+    return not ((blocks.owner == CODE[Owner.GRADIENTS]) & (blocks.born > BEFORE)).any()
+
+
+CHANGE: Final = Change(
+    name="batch",
+    form="batch=FACTOR",
+    about="batches hold so many times the samples",
+    cost="another batch size trains differently: learning rate and schedule have to follow",
+    how=lambda value: f"the loader's batch size times {value.removesuffix('x')}",
+    apply=_apply,
+    remember=_remember,
+)

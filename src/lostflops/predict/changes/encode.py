@@ -1,0 +1,83 @@
+"""What if activations were stored in a more compact form until backward reads them?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.graph.editing import retimed
+from lostflops.graph.tasks import Kind, TaskGraph
+from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.memory.blocks import Memory
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
+from lostflops.predict.edits.moving import memory_rate
+from lostflops.predict.edits.selecting import numbered
+from lostflops.predict.edits.values import one_of
+from lostflops.predict.remembered.encoding import encodable, encoded
+from lostflops.units import format_bytes
+
+Times = npt.NDArray[np.float64]
+_VALUES: Final = ("relu_mask", "sparse", "bf16", "fp8")
+_DOUBT: Final = 2.0
+"""Of the time: what one kernel would move is assumed, and encoders of several ops take 2.7 times as long."""
+_OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    one_of(value, _VALUES, "encode")
+    if facts.memory is None:
+        raise NotApplicable("no memory was recorded, so that nothing tells what is kept: record with --with memory")
+    moved = encodable(facts.memory, value, facts).moved(facts.memory)
+    rate, said = memory_rate(graph, facts)
+    duration = graph.tasks.duration.astype(np.float64)
+    for phase in (FORWARD, BACKWARD):
+        duration = _longer(graph, duration, phase, moved / 2 / rate)
+    made = retimed(graph, duration=np.round(duration).astype(np.int64))
+    note = (
+        f"A step reads and writes {format_bytes(round(moved))} more to encode and decode, at {said}, which is assumed; "
+        "half of it in each pass, in proportion to what kernels take. Hooks of several small ops take more."
+    )
+    return Edited(made, _DOUBT, (note,))
+
+
+def _longer(graph: TaskGraph, duration: Times, phase: int, more: float) -> Times:
+    """Kernels of a phase with so many ns more in each rank's step."""
+    tasks = graph.tasks
+    rows = (tasks.kind == Kind.KERNEL) & (tasks.meeting < 0) & (tasks.phase == phase) & (tasks.step >= 0)
+    if not rows.any():
+        raise NotApplicable("forward and backward passes cannot be told apart in this run")
+    pair = numbered(graph.rank, tasks.step)
+    whole = np.bincount(pair, np.where(rows, duration, 0))
+    factor = 1 + more / np.maximum(whole, 1)
+    longer: Times = np.where(rows, duration * factor[pair], duration)
+    return longer
+
+
+def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
+    found = encodable(memory, value, facts)
+    whole, small = (format_bytes(int(sizes.sum())) for sizes in (memory.blocks.bytes[found.rows], found.small))
+    notes = [f"{found.rows.size} blocks of {whole} in all steps are {small} between the passes, whole where read."]
+    if value == "sparse":
+        notes.append("Half of the numbers are taken to be zeros: the recording does not tell.")
+    return Remembered(encoded(memory, found), _OF_MEMORY[value], tuple(notes))
+
+
+def _how(value: str) -> str:
+    if value == "relu_mask":
+        return "with torch.autograd.graph.saved_tensors_hooks(pack, unpack): y = torch.relu(x); see examples/relu_mask"
+    kind = {"sparse": "t.to_sparse_csr()", "bf16": "t.bfloat16()", "fp8": "t.to(torch.float8_e4m3fn) with a scale"}
+    return f"torch.autograd.graph.saved_tensors_hooks with {kind[value]} in pack, and its reverse in unpack"
+
+
+CHANGE: Final = Change(
+    name="encode",
+    form="encode=relu_mask|sparse|bf16|fp8",
+    about="activations are stored as one-bit masks (of ReLUs), sparse or in fewer bits until backward reads them",
+    cost="passes over memory to encode and decode; relu_mask and sparse keep every digit, bf16 and fp8 round gradients",
+    how=_how,
+    apply=_apply,
+    tried=("relu_mask",),
+    remember=_remember,
+)

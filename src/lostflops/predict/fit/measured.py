@@ -1,0 +1,92 @@
+"""What was measured at each batch size, and what can be fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lostflops.memory.blocks import Memory
+from lostflops.predict.fit.peaks import Peaks, peaks
+from lostflops.predict.fit.step_times import StepTime, Times, times
+from lostflops.units import counted
+
+_SAME: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run at one batch size. `samples` and `microbatches` are those of a step; None where nothing counted them.
+    `process` is the most memory that a process held, 0 where that is not known."""
+
+    batch: int
+    memories: tuple[Memory, ...]
+    time: StepTime | None
+    steps: int = 0
+    samples: float | None = None
+    microbatches: int | None = None
+    process: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """`each` is how many samples of a step one of the batch stands for. What is None has its reason in `unknown`."""
+
+    runs: tuple[Measured, ...]
+    memories: tuple[Memory, ...]
+    peaks: Peaks | None
+    times: Times | None
+    each: float
+    unknown: tuple[str, ...]
+
+
+def fitted(runs: Sequence[Measured]) -> Fitted:
+    """Two sizes or more."""
+    ordered = tuple(sorted(runs, key=lambda run: run.batch))
+    unknown: list[str] = []
+    memories = _same_place(ordered)
+    lines = None
+    if memories:
+        lines = peaks([run.batch for run in ordered], memories)
+    else:
+        lacking = ", ".join(str(run.batch) for run in ordered if not run.memories)
+        unknown.append(
+            f"Memory cannot be told: no memory events were recorded at batch {lacking}. Give runs 20 steps or more."
+            if lacking
+            else "Memory cannot be told: no rank and device were recorded at all sizes."
+        )
+    paced, each, reason = _paced(ordered)
+    if reason:
+        unknown.append(reason)
+    return Fitted(ordered, memories, lines, paced, each, tuple(unknown))
+
+
+def _same_place(runs: Sequence[Measured]) -> tuple[Memory, ...]:
+    """Memories of the rank and device with the highest peak at the largest size, accelerators first; none where a run
+    lacks it."""
+    by_place = [{(memory.rank, memory.device): memory for memory in run.memories} for run in runs]
+    common = set.intersection(*(set(found) for found in by_place)) if by_place else set()
+    if not common:
+        return ()
+    place = max(common, key=lambda one: (one[1] != "cpu", by_place[-1][one].peak_bytes, -one[0]))
+    return tuple(found[place] for found in by_place)
+
+
+def _paced(runs: Sequence[Measured]) -> tuple[Times | None, float, str]:
+    """Times of steps, samples for each of the batch, and why there are none."""
+    ratios = [run.samples / run.batch for run in runs if run.samples]
+    is_counted = len(ratios) == len(runs)
+    if is_counted and max(ratios) > (1 + _SAME) * min(ratios):
+        took = ", ".join(f"{run.samples:g}" for run in runs)
+        passes = {run.microbatches for run in runs}
+        why = "" if len(passes) < 2 else f" in {', '.join(str(run.microbatches) for run in runs)} microbatches"
+        return (
+            None,
+            1.0,
+            (f"Throughput cannot be told by it: steps took {took} samples{why}, not in proportion to the batch size."),
+        )
+    known = [run.time for run in runs if run.time is not None]
+    found = times(known) if len(known) == len(runs) else None
+    if found is None:
+        few = min(run.steps for run in runs)
+        return None, 1.0, f"Throughput cannot be told: a run has {counted(few, 'settled step')}; give it 30 or more."
+    return found, (sum(ratios) / len(ratios) if is_counted else 1.0), ""

@@ -1,0 +1,72 @@
+"""How much of a device's memory is left for what a job allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lostflops.memory.blocks import Memory
+from lostflops.predict.estimate.estimate import HEADROOM
+from lostflops.units import format_bytes, format_share
+
+_TELLING: Final = 0.02
+"""Part of a process's memory that peaks must differ by, to be seen in it: it varies by about as much by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Of `capacity`, `overhead` is taken beside the allocator; for each allocated byte it reserves `slack` more."""
+
+    capacity: int
+    overhead: int
+    slack: float
+    basis: str
+
+    @property
+    def bytes(self) -> int:
+        return max(0, int((self.capacity - self.overhead) / (1 + self.slack)))
+
+
+def room(capacity: int, memories: Sequence[Memory], process: Sequence[int], *, is_accelerator: bool) -> Room:
+    """For the device that was measured, or for an accelerator. `process` is what the processes held at most, which
+    counts where the device is a CPU."""
+    is_cpu = memories[0].device == "cpu"
+    if is_cpu and not is_accelerator:
+        overhead, slack = beside([memory.peak_bytes for memory in memories], process)
+        grew = (
+            "how that grows with the batch cannot be told, because the measured peaks differ too little"
+            if slack is None
+            else f"it grew by {format_share(slack)} more than they did"
+        )
+        basis = f"{format_bytes(overhead)} is what the process held beside its tensors, and {grew}"
+        return Room(capacity, overhead, slack or 0.0, basis)
+    slack = max((_slack(memory) for memory in memories), default=0.0)
+    basis = f"{format_bytes(HEADROOM)} is left for the driver's context, NCCL's buffers and libraries' workspaces"
+    if is_cpu:
+        basis += "; measured on a CPU, so that workspaces of the device's kernels and its allocator's slack are not in"
+    else:
+        basis += f", and the allocator reserved {format_share(slack)} more than it gave out"
+    return Room(capacity, HEADROOM, slack, basis)
+
+
+def beside(peaks: Sequence[int], process: Sequence[int]) -> tuple[int, float | None]:
+    """What a process holds that its tensors do not: at any batch, and as a part of their peak; None where peaks differ
+    too little to tell. Libraries' scratch and holes in the heap grow with the batch. No measured process holds more
+    than that says."""
+    peak, held = np.array(peaks, np.float64), np.array(process, np.float64)
+    if not held.size or not held.all():
+        return 0, None
+    off, slack = peak - peak.mean(), None
+    if np.ptp(peak) > _TELLING * held.mean():
+        slack = max(0.0, float(off @ held / (off @ off)) - 1)
+    return max(0, int(np.ceil((held - (1 + (slack or 0.0)) * peak).max()))), slack
+
+
+def _slack(memory: Memory) -> float:
+    """What was reserved at the peak and not given out, as a part of that."""
+    if not memory.reserved.size or not memory.peak_bytes:
+        return 0.0
+    return max(0.0, int(memory.reserved[memory.peak]) / memory.peak_bytes - 1)

@@ -1,0 +1,150 @@
+"""Time of a step against batch size: a part that any batch takes and a part for each sample.
+
+Throughput is batch / (fixed + each * batch). It nears 1 / each, and reaches a share s of that at s / (1 - s) * fixed /
+each. Measured times are drawn again from what their errors allow, and the line is fitted to each draw: intervals hold
+nine of ten. A run differs from its own repetition by more than its steps differ, so no error is taken to be below
+`BETWEEN_RUNS`; where the sizes do not lie on a line within their errors, errors are taken to be larger (Birge's ratio).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.float64]
+
+BETWEEN_RUNS: Final = 0.01
+NEAR: Final = 0.9
+"""Share of the asymptote that is worth reaching."""
+LINEAR: Final = 0.1
+_CLEAR: Final = 3.0
+"""Errors that a size must be off the line of the others to be called off."""
+_DRAWS: Final = 4000
+_TAILS: Final = (0.05, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Of the typical step at a batch size, in ns; `error` is the standard error as a part of it."""
+
+    batch: int
+    ns: float
+    error: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """`fixed` and `each` are drawn values in ns, the fitted first. `off` is by what part of itself the worst size is
+    off the line of the others, `is_linear` whether that is more than errors explain; None with two sizes."""
+
+    measured: tuple[StepTime, ...]
+    fixed: Values
+    each: Values
+    off: float | None
+    is_linear: bool | None
+
+    def step_ns(self, batch: float) -> Span:
+        return _span(self.fixed + self.each * batch)
+
+    def rate(self, batch: float) -> Span:
+        """Samples a second."""
+        return _span(1e9 * batch / (self.fixed + self.each * batch))
+
+    def is_told(self, batch: int) -> bool:
+        """Whether the line says something there: beyond what was measured only if it is one, and clearly rises."""
+        if self.is_linear is False:
+            return False
+        return self._grows or self.measured[0].batch <= batch <= self.measured[-1].batch
+
+    @property
+    def asymptote(self) -> Span | None:
+        """Samples a second of batches without end; None where times do not clearly grow with the batch."""
+        return _span(1e9 / np.where(self.each > 0, self.each, np.nan)) if self._grows else None
+
+    @property
+    def near(self) -> Span | None:
+        """The batch with `NEAR` of the asymptote; None as there."""
+        if not self._grows:
+            return None
+        return _span(NEAR / (1 - NEAR) * self.fixed / np.where(self.each > 0, self.each, np.nan))
+
+    @property
+    def _grows(self) -> bool:
+        return bool((self.each > 0).mean() > _TAILS[1]) and float(self.each[0]) > 0
+
+
+def times(measured: Sequence[StepTime]) -> Times | None:
+    """Two sizes or more; None where a step tells nothing of others."""
+    if len(measured) < 2 or not all(isfinite(one.error) for one in measured):
+        return None
+    batch = np.array([one.batch for one in measured], np.float64)
+    ns = np.array([one.ns for one in measured])
+    error = np.array([max(one.error, BETWEEN_RUNS) for one in measured]) * ns
+    off, is_linear = _off(batch, ns, error)
+    fixed, each = _fit(batch, ns[np.newaxis], error)
+    freedom = len(measured) - 2
+    misfit = float((((ns - fixed[0] - each[0] * batch) / error) ** 2).sum())
+    error = error * max(1.0, sqrt(misfit / freedom)) if freedom else error
+    chance = np.random.default_rng(len(measured))
+    degrees = np.array([max(one.freedom, 2.0) for one in measured])
+    drawn = ns + error * chance.standard_t(degrees, (_DRAWS, len(measured)))
+    all_fixed, all_each = _fit(batch, np.concatenate([ns[np.newaxis], drawn]), error)
+    return Times(tuple(measured), all_fixed, all_each, off, is_linear)
+
+
+def _off(batch: Values, ns: Values, error: Values) -> tuple[float | None, bool | None]:
+    if len(batch) < 3:
+        return None, None
+    worst, is_linear = 0.0, True
+    places = np.arange(len(batch))
+    for left in places:
+        kept = places != left
+        fixed, each = _line(batch[kept], ns[np.newaxis, kept], error[kept])
+        missed = abs(float(fixed[0] + each[0] * batch[left] - ns[left]))
+        # The line of the others is as uncertain as their errors, carried to this size.
+        weight = 1 / error[kept] ** 2
+        middle = (weight * batch[kept]).sum() / weight.sum()
+        spread = (weight * (batch[kept] - middle) ** 2).sum()
+        unsure = sqrt(error[left] ** 2 + 1 / weight.sum() + (batch[left] - middle) ** 2 / spread)
+        worst = max(worst, missed / float(ns[left]))
+        is_linear &= missed <= max(LINEAR * float(ns[left]), _CLEAR * unsure)
+    return worst, is_linear
+
+
+def _fit(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
+    """Lines of rows. No step takes less than nothing at no batch, so such a line goes through zero; none takes less for
+    more, so such a line is level."""
+    fixed, each = _line(batch, ns, error)
+    weight = 1 / error**2
+    steep = (weight * batch * ns).sum(axis=1) / (weight * batch**2).sum()
+    level = (weight * ns).sum(axis=1) / weight.sum()
+    return np.where(each < 0, level, np.maximum(fixed, 0)), np.where(each < 0, 0, np.where(fixed < 0, steep, each))
+
+
+def _line(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
+    weight = 1 / error**2
+    middle = (weight * batch).sum() / weight.sum()
+    off = weight * (batch - middle)
+    each = (off * ns).sum(axis=1) / (off * (batch - middle)).sum()
+    return (weight * ns).sum(axis=1) / weight.sum() - each * middle, each
+
+
+def _span(values: Values) -> Span:
+    found = values[np.isfinite(values)]
+    if not found.size:
+        return Span(inf, inf, inf)
+    low, high = np.quantile(found, _TAILS)
+    return Span(float(values[0]), min(float(low), float(values[0])), max(float(high), float(values[0])))

@@ -1,0 +1,92 @@
+"""Memory beside time: the peak before and after, with what may be wrong with it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.made_whatif import made
+from tests.memory.made import Block, memory
+
+from lostflops.memory.blocks import Memory
+from lostflops.memory.owners import Owner
+from lostflops.predict.answers.answer import Applied
+from lostflops.predict.answers.recalled import BETWEEN_RUNS, recalled, told
+from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
+from lostflops.predict.remembered.editing import owned, scaled
+
+START = memory(
+    Block(Owner.PARAMETERS, 600),
+    Block(Owner.ACTIVATIONS, 400, 10, 20, phase="forward", step=1),
+    Block(Owner.ACTIVATIONS, 400, 30, 40, phase="forward", step=2),
+)
+FACTS = Facts(None, memory=START)
+Remember = Callable[[Memory, str, Facts], Remembered]
+
+
+def halved(kept: Memory, value: str, facts: Facts) -> Remembered:
+    return Remembered(scaled(kept, owned(kept, Owner(value)), 0.5), 0.2, (f"{value} halved, {facts.replicas}",))
+
+
+def applied(remember: Remember | None, value: str = "activations", facts: Facts | None = None) -> Applied:
+    change = Change("halve", "halve=OWNER", "", "", str, lambda graph, value, facts: Edited(graph, 0.0), again=True)
+    return Applied(replace(change, remember=remember), value, Edited(made(), 0.0, facts=facts), 0.0)
+
+
+def test_the_interval_holds_what_the_change_doubts_and_what_runs_differ_by() -> None:
+    found = recalled(FACTS, [applied(halved)])
+    assert (found.before.peak_bytes, found.after.peak_bytes) == (1000, 800)
+    off = np.hypot(0.2 * 200, BETWEEN_RUNS * 800)
+    assert (found.low, found.high) == (round(800 - off), round(800 + off))
+
+
+def test_changes_compose_and_know_what_the_ones_before_them_made_so() -> None:
+    later = replace(FACTS, replicas=8)
+    found = recalled(FACTS, [applied(halved, facts=later), applied(halved, "parameters")])
+    assert found.after.peak_bytes == 500
+    assert found.notes == ("halve=activations: activations halved, None", "halve=parameters: parameters halved, 8")
+    assert found.off == pytest.approx(np.sqrt((0.2 * 200) ** 2 + (0.2 * 300) ** 2 + (BETWEEN_RUNS * 500) ** 2))
+
+
+def test_owners_sum_to_the_peak() -> None:
+    found = recalled(FACTS, [applied(halved)]).to_json()
+    assert sum(found["owners_before"].values()) == found["before"] == 1000
+    assert sum(found["owners_after"].values()) == found["after"] == 800
+    assert (found["owners_after"]["activations"], found["rank"], found["device"]) == (200, 0, "cpu")
+
+
+def test_steps_that_differ_widen_the_interval() -> None:
+    uneven = memory(
+        Block(Owner.PARAMETERS, 600),
+        *(Block(Owner.ACTIVATIONS, 100, 10 * n, 10 * n + 5, phase="forward", step=n) for n in range(1, 4)),
+        Block(Owner.ACTIVATIONS, 400, 50, 60, phase="forward", step=4),
+    )
+    found = recalled(replace(FACTS, memory=uneven), [])
+    assert found.off == pytest.approx(1000 * np.hypot(BETWEEN_RUNS, 0.3))
+
+
+def refuses(kept: Memory, value: str, facts: Facts) -> Remembered:
+    raise NotApplicable("of a reason")
+
+
+@pytest.mark.parametrize(
+    ("facts", "remember", "reason"),
+    [
+        (Facts(None), halved, "no memory was recorded"),
+        (FACTS, None, "what halve=activations does to memory is not known"),
+        (FACTS, refuses, "cannot be told: of a reason"),
+    ],
+)
+def test_what_is_not_known_has_a_reason(facts: Facts, remember: Remember | None, reason: str) -> None:
+    with pytest.raises(NotApplicable, match=reason):
+        recalled(facts, [applied(remember)])
+
+
+def test_people_read_the_peak_in_one_sentence() -> None:
+    found = recalled(FACTS, [applied(halved)])
+    assert found.verdict == (
+        "The peak of memory, on rank 0 (cpu), becomes 800 B (759 B to 841 B), 20.0% less than 1.00 kB."
+    )
+    assert list(told(found)) == ["Memory, halve=activations: activations halved, None"]
+    assert list(told("why not")) == ["Memory: why not."]
+    assert recalled(FACTS, []).verdict == "The peak of memory, on rank 0 (cpu), stays 1.00 kB."
