@@ -30,6 +30,11 @@ OPTIONS = ("memory", "modules")
 Row = dict[str, Any]
 
 
+@pytest.fixture(autouse=True)
+def _models_of_other_tests_are_gone() -> None:
+    gc.collect()
+
+
 def network(width: int = 32) -> Any:
     """Two layers of which one is normalised, and a tied one."""
     torch.manual_seed(0)
