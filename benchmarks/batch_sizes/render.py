@@ -54,10 +54,7 @@ def figures() -> Iterator[str]:
     inside = sum(one["low"] <= one["measured"] <= one["high"] for one in steps)
     bent = [job["job"] for job in told["jobs"] if job["times_linear"] is False]
     if bent:
-        yield (
-            f"\nOther work ran on the machine at the same time: step times of {', '.join(bent)} were on no line, and "
-            "throughput at other sizes was refused."
-        )
+        yield (f"\nStep times of {', '.join(bent)} were on no line, and throughput at other sizes was refused.")
     pairs = [one["resident"] for _, one in rows if one["resident"]["predicted"] is not None]
     over = [one["predicted"] / one["measured"] - 1 for one in pairs]
     yield (

@@ -53,7 +53,7 @@ def run_job(asked: argparse.Namespace, job: tuple[str, int], name: str, *more: s
         str(JOB),
         "--model",
         model,
-        "--run",
+        "--folder",
         str(folder),
         *more,
     ]

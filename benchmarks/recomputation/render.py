@@ -56,9 +56,7 @@ def _summary(trials: list[dict[str, Any]]) -> str:
     return (
         f"Peaks: {within(0.07, 'peak', 'peak')}. Steps, to those without: by the clock "
         f"{within(0.1, 'seconds', 'ratio')}; by the processor's time {within(0.1, 'processor', 'ratio')}. Steps with "
-        "and without take turns in one process, and the median of neighbouring turns is shown. The machine was shared "
-        "with other work while these ran (load of 8 on 2 cores): ratios of neighbouring turns differ by factors by the "
-        "clock, and by tens of percent by the processor's time.\n"
+        "and without take turns in one process, and the median of neighbouring turns is shown.\n"
     )
 
 

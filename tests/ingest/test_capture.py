@@ -123,6 +123,20 @@ def test_collectives_and_groups(folder, ask):
     }
 
 
+def test_groups_that_were_given_up_before_the_ring_was_read(folder, ask):
+    entries = [
+        [1, "0", 1, "gloo:all_reduce", False, 8, 8, BASE + 5],
+        [2, "5", 1, "gloo:all_reduce", False, 8, 8, BASE + 6],
+    ]
+    told = {"0": {"ranks": [0, 1], "description": "default_pg", "backend": "gloo"}, "unused": {"ranks": [0]}}
+    early = {"kind": "job", "key": "groups", "value": told}
+    late = {"kind": "collectives", "entries": entries, "groups": {}, "lost": 0}
+    broken = {"kind": "job", "key": "groups", "value": {"5": {"ranks": []}}}
+    write(folder, 0, one_rank(early, broken, late, end(9)))
+    assert ask("select record, group_id from enqueues order by record") == [(1, "0@0-1"), (2, None)]
+    assert ask("select group_id, backend from groups") == [("0@0-1", "gloo")]
+
+
 def test_facts(folder, ask):
     weight = {"name": "w", "module": "Linear", "shape": [4, 2], "local_shape": [2, 2], "dtype": "float32", "bytes": 16}
     records = [

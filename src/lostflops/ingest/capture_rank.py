@@ -56,6 +56,8 @@ class _Session:
     arrived: int = 0
     dropped: int = 0
     group_ids: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, records.Group] = field(default_factory=dict)
+    """By name, as the job had them early: a program may give them up before its ring is read."""
     stacks: dict[str, str] = field(default_factory=dict)
     holdings: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     """By window and number; held back until all is known of them."""
@@ -175,6 +177,8 @@ class RankCapture:
         self.stats.add("malformed_entries", len(found.entries) - len(entries))
         if not entries:
             return
+        for name in {entry.group_name for entry in entries} & session.groups.keys() - session.group_ids.keys():
+            session.group_ids[name] = self._group(name, session.groups[name])
         known = [session.group_ids.get(entry.group_name) for entry in entries]
         self.stats.add("enqueues_without_group", known.count(None))
         times = [entry.created or None for entry in entries]
@@ -209,6 +213,8 @@ class RankCapture:
 
     def _fact(self, session: _Session, fact: records.Fact) -> None:
         self._put(JOB, {"attempt": session.attempt, "key": fact.key, "value": _json(fact.value)})
+        if fact.key == "groups":
+            session.groups |= records.groups(fact.value)
 
     def _clock(self, session: _Session, clock: records.Clock) -> None:
         session.seen_at(clock.wall)

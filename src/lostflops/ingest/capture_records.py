@@ -235,6 +235,14 @@ def kind_of(record: object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def groups(found: object) -> dict[str, Group]:
+    """Those of a fact about the job, which was told before any group was given up."""
+    try:
+        return msgspec.convert(found, dict[str, Group])
+    except msgspec.ValidationError:
+        return {}
+
+
 def entries(found: list[Any]) -> list[Entry]:
     """Those that can be read."""
     try:
