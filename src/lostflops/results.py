@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from lostflops.pictures import Knobs, Spans, Strips
+
 Value = str | int | float | bool | None
 Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
 """`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per something, `gbs` GB/s;
@@ -375,7 +377,8 @@ class Figure:
         return list(self.value) if isinstance(self.value, tuple) else self.value
 
 
-Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Portions | Timeline | Waterfall | Findings
+Picture = Strips | Spans | Knobs
+Block = Table | Pairs | Section | HeatMap | Plot | Stacks | Lines | Portions | Timeline | Waterfall | Findings | Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,3 +414,14 @@ class Result:
             "notes": list(self.notes),
             **{block.name: block.to_json() for block in (*self.blocks, *self.more)},
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that is said of a run, in the order in which to read it. `glossary` explains words that appear in results;
+    `missing` names what could not be answered, and why."""
+
+    title: str
+    results: tuple[Result, ...]
+    glossary: Mapping[str, str]
+    missing: tuple[tuple[str, str], ...] = ()

@@ -58,6 +58,10 @@ def report(
     findings: Annotated[
         bool, typer.Option("--findings/--no-findings", help="Say what to do about it: the first of lostflops diagnose.")
     ] = True,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with all views into one file.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the time of a run went.
@@ -66,6 +70,9 @@ def report(
     model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on. A run without a deep window
     shows what all its steps tell.
     """
+    if html:
+        write_page(run, html)
+        return
     from lostflops.advise.summary import with_findings
     from lostflops.analyze.report import report as analyse
     from lostflops.errors import UsageError
@@ -89,6 +96,15 @@ def report(
         if findings and not (rank or step or window):
             result = with_findings(result, opened)
     show(replace(result, next_command=command(*_next(result.to_json(), run))), as_json)
+
+
+def write_page(path: Path, file: Path) -> None:
+    from lostflops.pages.page import page_of
+    from lostflops.report.html import write_page
+    from lostflops.store.run import Run
+
+    with Run.open(path) as run, file.open("w", encoding="utf-8") as stream:
+        write_page(page_of(run), stream)
 
 
 def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:

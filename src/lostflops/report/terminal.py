@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from lostflops.pictures import Knobs, Spans, Strips
 from lostflops.report.bars import floating_bar, shade
 from lostflops.report.plot import plotted
 from lostflops.report.portions import nested
@@ -105,6 +106,8 @@ def _write_block(block: Block, console: Console) -> None:
             console.print(_ledger(block))
         case Findings():
             _write_findings(block, console)
+        case Strips() | Spans() | Knobs():
+            console.print(Text("A page draws this: lostflops open RUN", style="dim"))
         case _:
             _draw(block, console)
 

@@ -1,0 +1,47 @@
+"""A page as one HTML file that needs nothing else: the bundle of the web UI, and the data as text that cannot run.
+
+Names in traces are hostile. Data stands deflated and in base64 in elements that no browser executes; the UI sets text
+as text; the policy allows our script and our style by their hashes, and no request at all.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import TextIO
+
+from lostflops.report.view import View, packed
+from lostflops.results import Page
+
+
+def write_page(page: Page, stream: TextIO) -> None:
+    view = View()
+    data = packed(view.page(page), view.blobs)
+    script, style = asset("app.js"), asset("app.css")
+    stream.write(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(script, style)}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(page.title)} · lostflops</title><style>{style}</style></head><body>"
+    )
+    stream.writelines(f'<script type="text/plain" class="data">{one}</script>' for one in data)
+    stream.write(f'<main id="app"></main><script type="module">{script}</script></body></html>')
+
+
+def asset(name: str) -> str:
+    return (files("lostflops.report") / "assets" / name).read_text("utf-8")
+
+
+def policy(script: str, style: str) -> str:
+    """
+    >>> policy("", "").split("; ")[0]
+    "default-src 'none'"
+    """
+    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    return f"default-src 'none'; {allowed}; img-src data: blob:; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,102 @@
+"""A page as plain data for the web UI: blocks with their kinds, and long columns as bytes beside the JSON.
+
+A `Blob` stands in the JSON for bytes that are little-endian numbers of one type. JavaScript's numbers hold 53 bits, so
+times on the calendar are written out as text, and longer integers too.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from lostflops.pictures import Strips
+from lostflops.results import Block, Page, Result, Table
+from lostflops.units import format_time
+
+SCHEMA: Final = "lostflops.page/1"
+LARGEST: Final = 2**53
+
+
+class View:
+    """Plain data with the bytes that it refers to."""
+
+    def __init__(self) -> None:
+        self.blobs: list[bytes] = []
+
+    def blob(self, values: bytes, kind: str = "u1") -> dict[str, Any]:
+        self.blobs.append(values)
+        return {"blob": len(self.blobs) - 1, "type": kind}
+
+    def page(self, page: Page) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "title": page.title,
+            "glossary": dict(page.glossary),
+            "missing": [list(one) for one in page.missing],
+            "results": [self.result(result) for result in page.results],
+        }
+
+    def result(self, result: Result) -> dict[str, Any]:
+        return {
+            "name": result.name,
+            "title": result.title,
+            "verdict": result.verdict,
+            "notes": list(result.notes),
+            "next_command": result.next_command,
+            "blocks": [self.block(block) for block in result.blocks],
+        }
+
+    def block(self, block: Block) -> dict[str, Any]:
+        match block:
+            case Table():
+                return {"kind": "Table", **_plain(block), "rows": _rows(block)}
+            case Strips():
+                return self._strips(block)
+            case _:
+                return {"kind": type(block).__name__, **_plain(block)}
+
+    def _strips(self, block: Strips) -> dict[str, Any]:
+        return {
+            "kind": "Strips",
+            "name": block.name,
+            "title": block.title,
+            "began": format_time(block.start),
+            "span": block.stop - block.start,
+            "bins": block.bins,
+            "kinds": list(block.kinds),
+            "rows": [name for name, _ in block.rows],
+            "codes": self.blob(b"".join(codes for _, codes in block.rows)),
+            "marks": [[number, time - block.start] for number, time in block.marks],
+            "marked": block.marked,
+        }
+
+
+def _rows(table: Table) -> list[list[Any]]:
+    units = [field.unit for field in table.fields]
+    return [[_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
+
+
+def _value(value: Any, unit: str) -> Any:
+    return format_time(value) if unit == "time" and isinstance(value, int) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
+        return str(value)
+    return value
+
+
+def packed(data: Mapping[str, Any], blobs: list[bytes]) -> list[str]:
+    """The JSON and then the blobs, each deflated and as text without any character that means something in HTML."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+    return [b64encode(zlib.compress(one, 9)).decode() for one in (text, *blobs)]

@@ -1,0 +1,48 @@
+// How each kind of block is drawn. A page knows kinds of blocks and no analysis by name.
+
+import type { Source } from "../source";
+import type { Block } from "../types";
+import { h } from "../dom";
+import { drawFindings } from "./findings";
+import { drawHeatMap } from "./heat-map";
+import { drawKnobs } from "./knobs";
+import { drawLines } from "./lines";
+import { drawPairs, drawSection } from "./pairs";
+import { drawPlot } from "./plot";
+import { drawPortions } from "./portions";
+import { drawSpans } from "./spans";
+import { drawStacks } from "./stacks";
+import { drawStrips } from "./strips";
+import { drawTable } from "./table";
+import { drawTimeline } from "./timeline";
+import { drawWaterfall } from "./waterfall";
+
+export interface Context {
+  source: Source;
+}
+
+type Draw<B extends Block> = (block: B, context: Context) => Element;
+type Drawings = { [K in Block["kind"]]: Draw<Extract<Block, { kind: K }>> };
+
+const DRAWINGS: Drawings = {
+  Findings: drawFindings,
+  HeatMap: drawHeatMap,
+  Knobs: drawKnobs,
+  Lines: drawLines,
+  Pairs: drawPairs,
+  Plot: drawPlot,
+  Portions: drawPortions,
+  Section: drawSection,
+  Spans: drawSpans,
+  Stacks: drawStacks,
+  Strips: drawStrips,
+  Table: drawTable,
+  Timeline: drawTimeline,
+  Waterfall: drawWaterfall,
+};
+
+export function draw(block: Block, context: Context): Element {
+  const drawn = (DRAWINGS[block.kind] as Draw<Block>)(block, context);
+  const title = block.title ? h("h3", {}, block.title) : null;
+  return h("section", { class: `block ${block.kind}`, "data-block": block.name }, title, drawn);
+}

@@ -1,0 +1,31 @@
+// Where the page's data comes from: text that stands in the file.
+
+import type { Blob as BlobRef, Page } from "./types";
+
+export interface Source {
+  page: Page;
+  numbers(blob: BlobRef): Uint8Array | Uint32Array | Float64Array;
+}
+
+export async function embedded(): Promise<Source> {
+  const texts = [...document.querySelectorAll("script.data")].map((element) => element.textContent ?? "");
+  return unpacked(texts);
+}
+
+export async function unpacked(texts: string[]): Promise<Source> {
+  const [json, ...blobs] = await Promise.all(texts.map(inflated));
+  const page = JSON.parse(new TextDecoder().decode(json)) as Page;
+  return { page, numbers: (blob) => typed(blobs[blob.blob] as Uint8Array, blob.type) };
+}
+
+async function inflated(text: string): Promise<Uint8Array> {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function typed(bytes: Uint8Array, type: BlobRef["type"]): Uint8Array | Uint32Array | Float64Array {
+  if (type === "u1") return bytes;
+  const buffer = bytes.buffer as ArrayBuffer;
+  return type === "u4" ? new Uint32Array(buffer) : new Float64Array(buffer);
+}

@@ -1,0 +1,277 @@
+// What the page is given: the plain data of report/view.py. Units are those of results.py.
+
+export type Unit = "" | "count" | "ns" | "bytes" | "flop" | "share" | "time" | "rate" | "gbs";
+export type Value = string | number | boolean | null;
+
+export interface Blob {
+  blob: number;
+  type: "u1" | "u4" | "f8";
+}
+
+export interface Field {
+  name: string;
+  unit: Unit;
+  label: string;
+  shown: boolean;
+}
+
+export interface Table {
+  kind: "Table";
+  name: string;
+  title: string;
+  fields: Field[];
+  rows: Value[][];
+  left_out: number;
+  most_shown: number | null;
+}
+
+export interface Pair {
+  name: string;
+  value: Value | Value[];
+  unit: Unit;
+  label: string;
+  shown: boolean;
+}
+
+export interface Pairs {
+  kind: "Pairs";
+  name: string;
+  title: string;
+  items: Pair[];
+}
+
+export interface Section {
+  kind: "Section";
+  name: string;
+  title: string;
+  items: Pair[];
+  table: Omit<Table, "kind">;
+}
+
+export interface HeatMap {
+  kind: "HeatMap";
+  name: string;
+  title: string;
+  rows: [string, (number | null)[]][];
+  unit: Unit;
+  legend: string;
+}
+
+export interface Series {
+  name: string;
+  drawn: "marks" | "line";
+  points: [number, number][];
+}
+
+export interface Plot {
+  kind: "Plot";
+  name: string;
+  title: string;
+  x: Field;
+  y: Field;
+  series: Series[];
+  log_x: boolean;
+  log_y: boolean;
+}
+
+export interface Stacks {
+  kind: "Stacks";
+  name: string;
+  title: string;
+  items: [string[], number, number][];
+  kinds: Record<string, string>;
+}
+
+export interface Line {
+  name: string;
+  ns: number;
+  share: number;
+  parts: Line[];
+}
+
+export interface Lines {
+  kind: "Lines";
+  name: string;
+  title: string;
+  items: Line[];
+  total_ns: number;
+  per: number;
+  unit: string;
+}
+
+export interface Portion {
+  name: string;
+  bytes: number;
+  count: number;
+  parts: Portion[];
+}
+
+export interface Portions {
+  kind: "Portions";
+  name: string;
+  title: string;
+  key: string;
+  items: Portion[];
+  total: number;
+}
+
+export interface Timeline {
+  kind: "Timeline";
+  name: string;
+  title: string;
+  span: number;
+  at: number[];
+  total: number[];
+  rows: [string, number[]][];
+  marks: [number, number][];
+  marked: string;
+  top: number | null;
+}
+
+export interface Waterfall {
+  kind: "Waterfall";
+  name: string;
+  title: string;
+  value: number | null;
+  reason: string;
+  convention: string;
+  bars: { name: string; points: number }[];
+}
+
+export interface Prediction {
+  gain: number;
+  gain_low: number;
+  gain_high: number;
+  basis: string;
+  id: string | null;
+  change: string;
+  predicted_ns: number | null;
+  low_ns: number | null;
+  high_ns: number | null;
+  replay_error: number | null;
+}
+
+export interface Evidence {
+  what: string;
+  events: [number, number][];
+  ranks: number[];
+  steps: number[];
+  sources: string[];
+}
+
+export interface Finding {
+  cause: string;
+  what: string;
+  lost_ns: number;
+  lost_share: number;
+  rank_hours: number;
+  usd: number | null;
+  ranks: number[];
+  evidence: Evidence[];
+  confidence: number;
+  certain_if: string;
+  fix: string;
+  prediction: Prediction | null;
+}
+
+export interface Findings {
+  kind: "Findings";
+  name: string;
+  title: string;
+  items: Finding[];
+  most_shown: number | null;
+}
+
+export interface Strips {
+  kind: "Strips";
+  name: string;
+  title: string;
+  began: string;
+  span: number;
+  bins: number;
+  kinds: string[];
+  rows: string[];
+  codes: Blob;
+  marks: [number, number][];
+  marked: string;
+}
+
+export interface Span {
+  row: number;
+  start: number;
+  stop: number;
+  kind: string;
+  name: string;
+  said: [string, string][];
+  meeting: number | null;
+}
+
+export interface Spans {
+  kind: "Spans";
+  name: string;
+  title: string;
+  began: string;
+  span: number;
+  rows: string[];
+  items: Span[];
+  left_out: number;
+}
+
+export interface Setting {
+  value: string;
+  predicted_ns: number | null;
+  low_ns: number | null;
+  high_ns: number | null;
+  lines: [string, number][];
+  why_not: string;
+}
+
+export interface Knob {
+  change: string;
+  label: string;
+  settings: Setting[];
+  now: number | null;
+  how: string;
+}
+
+export interface Knobs {
+  kind: "Knobs";
+  name: string;
+  title: string;
+  measured_ns: number;
+  lines: [string, number][];
+  items: Knob[];
+}
+
+export type Block =
+  | Table
+  | Pairs
+  | Section
+  | HeatMap
+  | Plot
+  | Stacks
+  | Lines
+  | Portions
+  | Timeline
+  | Waterfall
+  | Findings
+  | Strips
+  | Spans
+  | Knobs;
+
+export interface Result {
+  name: string;
+  title: string;
+  verdict: string;
+  notes: string[];
+  next_command: string;
+  blocks: Block[];
+}
+
+export interface Page {
+  schema: string;
+  title: string;
+  glossary: Record<string, string>;
+  missing: [string, string][];
+  results: Result[];
+}
