@@ -95,7 +95,8 @@ class Spans:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A position of a knob: the step that is predicted there, nine times of ten between `low_ns` and `high_ns`, and
-    what it is made of, line by line. `why_not` says why there is no prediction."""
+    what it is made of, line by line. It does the work of `work` recorded steps. `why_not` says why there is no
+    prediction."""
 
     value: str
     predicted_ns: int | None
@@ -103,6 +104,7 @@ class Setting:
     high_ns: int | None
     lines: tuple[tuple[str, int], ...] = ()
     why_not: str = ""
+    work: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class Knobs:
                         "interval": [one.low_ns, one.high_ns],
                         "lines": dict(one.lines),
                         "why_not": one.why_not,
+                        "work": one.work,
                     }
                     for one in knob.settings
                 ]

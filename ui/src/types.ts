@@ -224,6 +224,7 @@ export interface Setting {
   high_ns: number | null;
   lines: [string, number][];
   why_not: string;
+  work: number;
 }
 
 export interface Knob {
