@@ -10,15 +10,17 @@ gaps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from lostflops.align.mesh import recognise
+from lostflops.align.pass_spans import drawn
 from lostflops.align.passes import CannotTell, passes
 from lostflops.align.schedule import Grid, Orders, Times, grid, on_one_clock, replay, schedule
 from lostflops.errors import UsageError
+from lostflops.pictures import Spans
 from lostflops.results import Field, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_share
 
@@ -74,7 +76,13 @@ def pipeline(run: Run, *, mesh: Mapping[str, int] | None = None) -> Result:
     made, notes = _warm(made)
     found = _bubble(made)
     arranged_notes = arranged.notes if arranged.source != "none" else ()
-    return _result(_verdict(made, found), made, found, (*arranged_notes, *notes, *_notes(made, found)))
+    told = _result(_verdict(made, found), made, found, (*arranged_notes, *notes, *_notes(made, found)))
+    picture = drawn(made, int(recorded.start.min())) if on_one_clock(made) else _nothing_drawn()
+    return replace(told, blocks=(*told.blocks, picture)) if picture.items else replace(told, more=(picture,))
+
+
+def _nothing_drawn() -> Spans:
+    return Spans("schedule", "Schedule", 0, 0, (), ())
 
 
 def _check(mesh: Mapping[str, int] | None, stages: int) -> None:
@@ -87,7 +95,7 @@ def _notes(made: Grid, found: _Bubble) -> Iterator[str]:
     if made.left_out:
         yield f"{counted(made.left_out, 'pipeline step')} left out: not whole, or the slow first one."
     if found.parts["warm_up"] is None:
-        yield "Stages are on unrelated clocks: warm-up, steady state and drain cannot be told apart."
+        yield "Stages are on unrelated clocks: warm-up, steady state and drain cannot be told apart, nor drawn."
     if (found.between or 0) > SMALL:
         yield f"Pipelines of a step differ: on average one ends {format_share(found.between or 0)} before the slowest."
 
@@ -212,7 +220,7 @@ def _result(verdict: str, made: Grid | None, found: _Bubble | None, notes: tuple
         title="Pipeline",
         verdict=verdict,
         blocks=blocks if found else (),
-        more=() if found else blocks,
+        more=() if found else (*blocks, _nothing_drawn()),
         notes=notes,
     )
 
