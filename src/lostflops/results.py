@@ -419,9 +419,10 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Page:
     """All that is said of a run, in the order in which to read it. `glossary` explains words that appear in results;
-    `missing` names what could not be answered, and why."""
+    `missing` names what could not be answered, and why; `standing` the result whose verdict stays in sight."""
 
     title: str
     results: tuple[Result, ...]
     glossary: Mapping[str, str]
     missing: tuple[tuple[str, str], ...] = ()
+    standing: str = ""

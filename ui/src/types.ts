@@ -274,5 +274,7 @@ export interface Page {
   title: string;
   glossary: Record<string, string>;
   missing: [string, string][];
+  /** The name of the result whose verdict stays in sight. */
+  standing: string;
   results: Result[];
 }

@@ -1,67 +1,111 @@
-// Values as people read them; the same words as lostflops/units.py and report/values.py.
+// Values as people read them; the same words as lostflops/units.py and report/values.py, to the last digit.
+//
+// JSON does not tell 5.0 from 5. Where Python would show a float without its unit, because its column is one of whole
+// numbers, it is rounded and shown with the unit here.
 
+import { divided, fixed, general, grouped, withPoint } from "./rounding";
 import type { Unit, Value } from "./types";
 
-type Scale = [string, number][];
+type Scale = [string, bigint][];
 
+const MOST_VALUES = 8;
 const DURATIONS: Scale = [
-  ["ns", 1],
-  ["us", 1e3],
-  ["ms", 1e6],
-  ["s", 1e9],
-  ["min", 60e9],
-  ["h", 3600e9],
+  ["ns", 1n],
+  ["us", 1_000n],
+  ["ms", 1_000_000n],
+  ["s", 1_000_000_000n],
+  ["min", 60_000_000_000n],
+  ["h", 3_600_000_000_000n],
 ];
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E", "Z"];
-const BYTES: Scale = PREFIXES.map((prefix, power) => [`${prefix}B`, 1000 ** power]);
-const FLOPS: Scale = PREFIXES.map((prefix, power) => [`${prefix}FLOP`, 1000 ** power]);
+const BYTES = prefixed("B");
+const FLOPS = prefixed("FLOP");
+const WHOLE: readonly Unit[] = ["ns", "bytes", "flop", "count", "time"];
+const LONG_INTEGER = /^-?\d{16,}$/;
 
-export function formatNs(ns: number): string {
-  return scaled(ns, DURATIONS);
+export function formatNs(ns: number | bigint): string {
+  return scaled(whole(ns), DURATIONS);
 }
 
-export function formatBytes(count: number): string {
-  return scaled(count, BYTES);
+export function formatBytes(count: number | bigint): string {
+  return scaled(whole(count), BYTES);
 }
 
 export function formatShare(share: number): string {
   if (share > 0.9995 && share < 1) return ">99.9%";
   if (Math.abs(share) > 0 && Math.abs(share) < 0.0005) return share > 0 ? "<0.1%" : ">-0.1%";
-  return `${(100 * share).toFixed(1)}%`;
+  return `${fixed(100 * share, 1)}%`;
 }
 
 export function formatValue(value: Value, unit: Unit): string {
   if (value === null) return "-";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "string") return value;
-  if (unit === "ns") return formatNs(value);
-  if (unit === "bytes") return formatBytes(value);
-  if (unit === "flop") return scaled(value, FLOPS);
+  if (typeof value === "string") {
+    // Integers that a number of JavaScript cannot hold are sent as text.
+    return WHOLE.includes(unit) && LONG_INTEGER.test(value) ? formatWhole(BigInt(value), unit) : value;
+  }
+  if (!Number.isFinite(value)) return "-";
+  if (WHOLE.includes(unit)) return formatWhole(whole(value), unit);
   if (unit === "share") return formatShare(value);
-  if (unit === "count") return value.toLocaleString("en-US");
   if (unit === "rate" || unit === "gbs") return formatRate(value);
-  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(10)));
+  return Number.isSafeInteger(value) && !Object.is(value, -0) ? String(value) : general(value, 10);
+}
+
+/** Several values; numbers that follow each other are drawn together: 0-3, 8. */
+export function formatValues(values: Value[], unit: Unit): string {
+  const runs: Value[][] = [];
+  for (const value of values) {
+    const run = runs[runs.length - 1];
+    const last = run?.[run.length - 1];
+    if (run && Number.isInteger(value) && Number.isInteger(last) && value === (last as number) + 1) run.push(value);
+    else runs.push([value]);
+  }
+  const texts = runs.map((run) =>
+    run.length > 1 ? `${formatValue(run[0]!, unit)}-${formatValue(run[run.length - 1]!, unit)}` : formatValue(run[0]!, unit),
+  );
+  if (texts.length > MOST_VALUES) {
+    texts.splice(MOST_VALUES, Infinity, `... ${grouped(String(values.length))} in all`);
+  }
+  return texts.join(", ") || "-";
+}
+
+function formatWhole(value: bigint, unit: Unit): string {
+  if (unit === "ns") return scaled(value, DURATIONS);
+  if (unit === "bytes") return scaled(value, BYTES);
+  if (unit === "flop") return scaled(value, FLOPS);
+  return grouped(value.toString());
 }
 
 function formatRate(value: number): string {
   if (value > 0 && value < 0.001) return "<0.001";
-  return value >= 1000 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(3)));
+  return value >= 1000 ? grouped(fixed(value, 0)) : general(value, 3);
 }
 
-function scaled(value: number, scale: Scale): string {
-  const sign = value < 0 ? "-" : "";
-  const magnitude = Math.abs(value);
-  const [smallest] = scale[0] as [string, number];
-  if (magnitude < 1000) return `${sign}${Math.round(magnitude)} ${smallest}`;
+function prefixed(unit: string): Scale {
+  return PREFIXES.map((prefix, power) => [`${prefix}${unit}`, 1000n ** BigInt(power)]);
+}
+
+function whole(value: number | bigint): bigint {
+  return typeof value === "bigint" ? value : BigInt(Number.isInteger(value) ? value : fixed(value, 0));
+}
+
+function scaled(value: bigint, scale: Scale): string {
+  const sign = value < 0n ? "-" : "";
+  const magnitude = value < 0n ? -value : value;
+  if (magnitude < 1000n) return `${sign}${magnitude} ${scale[0]![0]}`;
   for (const [unit, factor] of scale.slice(1)) {
-    const text = threeDigits(magnitude / factor);
+    const text = threeDigits(magnitude, factor);
     if (text !== null) return `${sign}${text} ${unit}`;
   }
-  const [largest, factor] = scale[scale.length - 1] as [string, number];
-  return `${sign}${Math.round(magnitude / factor)} ${largest}`;
+  const [largest, factor] = scale[scale.length - 1]!;
+  return `${sign}${divided(magnitude, factor)} ${largest}`;
 }
 
-function threeDigits(quotient: number): string | null {
-  for (const places of [2, 1, 0]) if (Math.round(quotient * 10 ** places) < 1000) return quotient.toFixed(places);
+/** The quotient with three digits, or null when that needs a larger unit. */
+function threeDigits(magnitude: bigint, factor: bigint): string | null {
+  for (const places of [2, 1, 0]) {
+    const found = divided(magnitude * 10n ** BigInt(places), factor);
+    if (found < 1000n) return withPoint(found, places);
+  }
   return null;
 }

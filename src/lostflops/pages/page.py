@@ -5,40 +5,74 @@ A question that cannot be answered does not take the others with it: the page sa
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.summary import with_findings
 from lostflops.analyze.comm import comm
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.memory import memory
 from lostflops.analyze.pipeline import pipeline
-from lostflops.analyze.quality import quality
 from lostflops.analyze.ranks import ranks
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
 from lostflops.errors import LostflopsError
+from lostflops.ledger.mfu import Claims
 from lostflops.pages.glossary import GLOSSARY
+from lostflops.pages.trust import trust
 from lostflops.results import Page, Result
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 Question = Callable[["Run"], Result]
+Progress = Callable[[int, int], None]
+
+STANDING: Final = "quality"
+_VERBS: Final = {
+    "report": "diagnose",
+    "ranks": "ranks",
+    "steps": "steps",
+    "comm": "comm",
+    "kernels": "kernels",
+    "pipeline": "pipeline",
+    "memory": "memory",
+    "quality": "info",
+}
+"""Where a terminal tells more about a result."""
 
 
 def _report(run: Run) -> Result:
     return with_findings(report(run), run)
 
 
-QUESTIONS: tuple[Question, ...] = (_report, ranks, steps, comm, kernels, pipeline, memory, quality)
+QUESTIONS: tuple[Question, ...] = (_report, ranks, steps, comm, kernels, pipeline, memory, trust)
 
 
-def page_of(run: Run, questions: Sequence[Question] = QUESTIONS) -> Page:
+def questions_for(said: Claims) -> tuple[Question, ...]:
+    """All questions, with what the user claims of peaks, FLOPs and tokens."""
+
+    def _report_with_claims(run: Run) -> Result:
+        return with_findings(report(run, said=said), run)
+
+    return tuple(_report_with_claims if question is _report else question for question in QUESTIONS)
+
+
+def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
     results, missing = [], []
-    for question in questions:
+    for done, question in enumerate(questions):
+        if progress:
+            progress(done, len(questions))
         try:
-            results.append(question(run))
+            results.append(_with_next(question(run), run.path.name))
         except LostflopsError as error:
             missing.append((question.__name__.strip("_"), str(error)))
-    return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing))
+    return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)
+
+
+def _with_next(result: Result, run: str) -> Result:
+    """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page."""
+    verb = _VERBS.get(result.name)
+    return replace(result, next_command=f"lostflops {verb} {shlex.quote(run)}") if verb else result

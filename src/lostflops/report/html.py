@@ -27,7 +27,7 @@ def write_page(page: Page, stream: TextIO) -> None:
         f"<title>{escape(page.title)} · lostflops</title><style>{style}</style></head><body>"
     )
     stream.writelines(f'<script type="text/plain" class="data">{one}</script>' for one in data)
-    stream.write(f'<main id="app"></main><script type="module">{script}</script></body></html>')
+    stream.write(f'<div id="app"></div><script type="module">{script}</script></body></html>')
 
 
 def asset(name: str) -> str:

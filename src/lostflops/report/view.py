@@ -1,7 +1,7 @@
 """A page as plain data for the web UI: blocks with their kinds, and long columns as bytes beside the JSON.
 
 A `Blob` stands in the JSON for bytes that are little-endian numbers of one type. JavaScript's numbers hold 53 bits, so
-times on the calendar are written out as text, and longer integers too.
+times on the calendar are written out as text, and longer integers too. What only programs read is left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from typing import Any, Final
 
 from lostflops.pictures import Strips
-from lostflops.results import Block, Page, Result, Table
+from lostflops.results import Block, Page, Pair, Pairs, Result, Section, Table
 from lostflops.units import format_time
 
 SCHEMA: Final = "lostflops.page/1"
@@ -37,6 +38,7 @@ class View:
             "title": page.title,
             "glossary": dict(page.glossary),
             "missing": [list(one) for one in page.missing],
+            "standing": page.standing,
             "results": [self.result(result) for result in page.results],
         }
 
@@ -53,7 +55,11 @@ class View:
     def block(self, block: Block) -> dict[str, Any]:
         match block:
             case Table():
-                return {"kind": "Table", **_plain(block), "rows": _rows(block)}
+                return {"kind": "Table", **_table(block)}
+            case Pairs():
+                return {"kind": "Pairs", **_plain(block), "items": _pairs(block.items)}
+            case Section():
+                return {"kind": "Section", **_plain(block), "items": _pairs(block.items), "table": _table(block.table)}
             case Strips():
                 return self._strips(block)
             case _:
@@ -75,13 +81,30 @@ class View:
         }
 
 
-def _rows(table: Table) -> list[list[Any]]:
+def _table(table: Table) -> dict[str, Any]:
+    """What people can see of it: `more` is for programs."""
     units = [field.unit for field in table.fields]
-    return [[_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
+    rows = [[_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
+    return {
+        "name": table.name,
+        "title": table.title,
+        "fields": _plain(table.fields),
+        "rows": rows,
+        "left_out": table.left_out,
+        "most_shown": table.most_shown,
+    }
+
+
+def _pairs(items: tuple[Pair, ...]) -> list[dict[str, Any]]:
+    return [{**_plain(pair), "value": _value(pair.value, pair.unit)} for pair in items]
 
 
 def _value(value: Any, unit: str) -> Any:
-    return format_time(value) if unit == "time" and isinstance(value, int) else _plain(value)
+    if unit == "time" and isinstance(value, int):
+        return format_time(value)
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return [_value(one, unit) for one in value] if isinstance(value, tuple) else _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -93,7 +116,8 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
         return str(value)
-    return value
+    # JSON has no such numbers; a drawing leaves out what is not there.
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def packed(data: Mapping[str, Any], blobs: list[bytes]) -> list[str]:

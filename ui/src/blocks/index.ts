@@ -3,6 +3,7 @@
 import type { Source } from "../source";
 import type { Block } from "../types";
 import { h } from "../dom";
+import { label } from "../glossary";
 import { drawFindings } from "./findings";
 import { drawHeatMap } from "./heat-map";
 import { drawKnobs } from "./knobs";
@@ -42,7 +43,16 @@ const DRAWINGS: Drawings = {
 };
 
 export function draw(block: Block, context: Context): Element {
-  const drawn = (DRAWINGS[block.kind] as Draw<Block>)(block, context);
-  const title = block.title ? h("h3", {}, block.title) : null;
-  return h("section", { class: `block ${block.kind}`, "data-block": block.name }, title, drawn);
+  const title = block.title ? h("h3", {}, ...label(block.title)) : null;
+  return h("section", { class: `block ${block.kind}`, "data-block": block.name }, title, drawn(block, context));
+}
+
+/** One block that cannot be drawn must not take the page with it. */
+function drawn(block: Block, context: Context): Element {
+  try {
+    return (DRAWINGS[block.kind] as Draw<Block>)(block, context);
+  } catch (error) {
+    console.error(error);
+    return h("p", { class: "undrawn" }, `This could not be drawn: ${String(error)}`);
+  }
 }

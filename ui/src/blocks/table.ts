@@ -1,19 +1,144 @@
-import type { Table } from "../types";
+// A table that can be sorted, filtered, and unfolded.
+
 import { h } from "../dom";
+import type { Attributes, Child } from "../dom";
+import { knownWord } from "../glossary";
+import type { Table, Value } from "../types";
+import { grouped } from "../rounding";
+import { cell, compare, headOf, isNumeric } from "./cells";
+import { windowed } from "./rows";
 import { formatValue } from "../units";
+import "./table.css";
+
+const FIRST = 20;
+const MOST_IN_DOM = 1000;
 
 export function drawTable(block: Omit<Table, "kind">): Element {
-  const shown = block.fields.flatMap((field, place) => (field.shown ? [place] : []));
-  const head = shown.map((place) => {
-    const field = block.fields[place]!;
-    return h("th", { scope: "col" }, field.label || field.name.replaceAll("_", " "));
-  });
-  const rows = block.rows.map((row) =>
-    h("tr", {}, ...shown.map((place) => cell(row[place] ?? null, block.fields[place]!.unit))),
-  );
-  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+  return block.rows.length ? new Grid(block).element : h("p", { class: "muted" }, `No rows.${leftOut(block.left_out)}`);
 }
 
-function cell(value: Table["rows"][number][number], unit: Table["fields"][number]["unit"]): Element {
-  return h("td", { class: typeof value === "number" ? "number" : "" }, formatValue(value, unit));
+function leftOut(count: number): string {
+  return count ? ` ${grouped(String(count))} more ${count === 1 ? "row is" : "rows are"} not on this page.` : "";
+}
+
+class Grid {
+  private readonly numeric: boolean[];
+  private readonly heads = h("tr");
+  private readonly body = h("tbody");
+  private readonly table = h("table", {}, h("thead", {}, this.heads), this.body);
+  private readonly box = h("div", { class: "scroll", tabindex: 0, role: "region", scroll: () => this.scrolled() }, this.table);
+  private readonly count = h("span", { class: "muted", "aria-live": "polite" });
+  private readonly unfold = h("button", { type: "button", click: () => this.toggleAll() });
+  readonly element: Element;
+  private rows: Value[][];
+  private sorted: { place: number; down: boolean } | null = null;
+  private wanted = "";
+  private all = false;
+  private more = false;
+
+  constructor(private readonly block: Omit<Table, "kind">) {
+    this.numeric = block.fields.map((_, place) => isNumeric(block.rows, place));
+    this.rows = block.rows;
+    this.box.setAttribute("aria-label", block.title || block.name);
+    this.element = h(
+      "div",
+      { class: "grid" },
+      this.filterBox(),
+      this.box,
+      h("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count),
+    );
+    this.draw();
+  }
+
+  private filterBox(): Child {
+    if (this.block.rows.length <= FIRST) return null;
+    const input = h("input", { type: "search", placeholder: "filter rows", "aria-label": "Filter rows" }) as HTMLInputElement;
+    input.addEventListener("input", () => {
+      this.wanted = input.value.toLowerCase();
+      this.draw();
+    });
+    return h("div", { class: "tools" }, input);
+  }
+
+  private moreColumns(): Child {
+    const hidden = this.block.fields.filter((field) => !field.shown).length;
+    if (!hidden) return null;
+    const toggle = (event: Event): void => {
+      this.more = (event.target as HTMLInputElement).checked;
+      this.draw();
+    };
+    const words = `${hidden} more ${hidden === 1 ? "column" : "columns"}`;
+    return h("label", { class: "muted" }, h("input", { type: "checkbox", change: toggle }), words);
+  }
+
+  private draw(): void {
+    const places = this.block.fields.flatMap((field, place) => (field.shown || this.more ? [place] : []));
+    this.heads.replaceChildren(...places.map((place) => this.head(place)));
+    this.rows = this.chosen(places);
+    const isLong = this.all && this.rows.length > MOST_IN_DOM;
+    this.element.classList.toggle("windowed", isLong);
+    this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
+    if (isLong) this.scrolled();
+    else this.body.replaceChildren(...this.rows.slice(0, this.all ? undefined : FIRST).map((row) => this.row(row)));
+    this.say();
+  }
+
+  private scrolled(): void {
+    if (!this.element.classList.contains("windowed")) return;
+    windowed(this.box, this.body, this.rows.length, (place) => this.row(this.rows[place]!));
+  }
+
+  private say(): void {
+    const [kept, of] = [this.rows.length, this.block.rows.length];
+    this.unfold.hidden = kept <= FIRST;
+    this.unfold.textContent = this.all ? `show the first ${FIRST}` : `show all ${grouped(String(kept))}`;
+    const filtered = this.wanted ? `${grouped(String(kept))} of ${grouped(String(of))} rows.` : "";
+    this.count.textContent = `${filtered}${leftOut(this.block.left_out)}`.trim();
+  }
+
+  private head(place: number): HTMLElement {
+    const field = this.block.fields[place]!;
+    const order = this.sorted?.place !== place ? "none" : this.sorted.down ? "descending" : "ascending";
+    // A word with a meaning must not be a second thing to focus inside the button: the button tells it.
+    const known = knownWord(headOf(field));
+    const words = h("span", known === undefined ? {} : { class: "term" }, headOf(field));
+    const told: Attributes = known === undefined ? {} : { "data-term": known };
+    const button = h("button", { type: "button", click: () => this.sort(place), ...told }, words);
+    return h("th", { scope: "col", "aria-sort": order, class: this.numeric[place] ? "number" : "" }, button);
+  }
+
+  private row(row: Value[]): HTMLElement {
+    const places = this.block.fields.flatMap((field, place) => (field.shown || this.more ? [place] : []));
+    return h("tr", {}, ...places.map((place) => cell(row, place, this.block.fields[place]!, this.numeric[place]!)));
+  }
+
+  /** Numbers begin with the largest, names with the first; a third time gives the order of the block. */
+  private sort(place: number): void {
+    const first = this.numeric[place]!;
+    if (this.sorted?.place !== place) this.sorted = { place, down: first };
+    else this.sorted = this.sorted.down === first ? { place, down: !first } : null;
+    this.draw();
+    const at = [...this.heads.children].findIndex((head) => head.getAttribute("aria-sort") !== "none");
+    (this.heads.children[at]?.firstElementChild as HTMLElement | undefined)?.focus();
+  }
+
+  private toggleAll(): void {
+    this.all = !this.all;
+    this.box.scrollTop = 0;
+    this.draw();
+    if (!this.all) this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  private chosen(places: number[]): Value[][] {
+    const texts = (row: Value[]): string[] =>
+      places.map((place) => formatValue(row[place] ?? null, this.block.fields[place]!.unit).toLowerCase());
+    const kept = this.wanted
+      ? this.block.rows.filter((row) => texts(row).some((text) => text.includes(this.wanted)))
+      : this.block.rows;
+    if (!this.sorted) return kept;
+    const { place, down } = this.sorted;
+    const known = kept.filter((row) => row[place] !== null);
+    known.sort((one, other) => (down ? -1 : 1) * compare(one[place] ?? null, other[place] ?? null));
+    return [...known, ...kept.filter((row) => row[place] === null)];
+  }
 }

@@ -1,0 +1,56 @@
+// A cell of a table: what it says, and what it sorts by.
+
+import type { Child } from "../dom";
+import { h } from "../dom";
+import { term } from "../glossary";
+import type { Field, Value } from "../types";
+import { formatValue } from "../units";
+
+const LONGEST_NAME = 56;
+/** Sentences have short words, names of kernels have not. */
+const LONGEST_MEAN_WORD = 12;
+const UNITS: Partial<Record<Field["unit"], string>> = { gbs: "GB/s", time: "UTC" };
+const SUFFIXES: Partial<Record<Field["unit"], string>> = { ns: "_ns", bytes: "_bytes", gbs: "_gbs" };
+
+export function headOf(field: Field): string {
+  const suffix = SUFFIXES[field.unit];
+  const bare = suffix && field.name.endsWith(suffix) ? field.name.slice(0, -suffix.length) : field.name;
+  const text = field.label || (field.name === "ns" ? "time" : bare.replaceAll("_", " "));
+  const unit = UNITS[field.unit];
+  return unit && !text.includes(unit) ? `${text} ${unit}` : text;
+}
+
+/** Columns of numbers stand to the right; one that holds nothing at all is taken as such. */
+export function isNumeric(rows: Value[][], place: number): boolean {
+  return rows.every((row) => row[place] === null || typeof row[place] === "number");
+}
+
+export function cell(row: Value[], place: number, field: Field, numeric: boolean): HTMLElement {
+  const value = row[place] ?? null;
+  const text = formatValue(value, field.unit);
+  if (numeric || typeof value !== "string") return h("td", { class: numeric ? "number" : "" }, text);
+  const whole = wholeName(text, row);
+  if (whole.length > LONGEST_NAME && isName(whole)) return h("td", { class: "name", title: whole }, cut(whole));
+  return h("td", { class: text.length > LONGEST_NAME ? "prose" : "", ...(whole === text ? {} : { title: whole }) }, term(text));
+}
+
+export function compare(one: Value, other: Value): number {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  return String(one).localeCompare(String(other), "en", { numeric: true });
+}
+
+/** A name that was cut for terminals stands whole elsewhere in its row. */
+function wholeName(text: string, row: Value[]): string {
+  if (!text.endsWith("...")) return text;
+  const begin = text.slice(0, -3);
+  return (row.find((other) => typeof other === "string" && other !== text && other.startsWith(begin)) as string) ?? text;
+}
+
+function isName(text: string): boolean {
+  return text.length / text.split(" ").length > LONGEST_MEAN_WORD;
+}
+
+function cut(name: string): Child {
+  const half = Math.floor((LONGEST_NAME - 1) / 2);
+  return `${name.slice(0, half)}…${name.slice(-half)}`;
+}

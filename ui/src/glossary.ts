@@ -1,0 +1,87 @@
+// What words mean: known words get a dotted underline, and their meaning in a box by hover and by focus.
+
+import { h } from "./dom";
+import type { Child } from "./dom";
+import "./glossary.css";
+
+const WORD = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu;
+/** In a sentence only words that no other sentence has: `comm.wait`, `MFU`, `p50`, but not `compute`. */
+const TECHNICAL = /[A-Z.\d]/;
+
+let words: Record<string, string> = {};
+const bubble = h("div", { id: "meaning", role: "tooltip", hidden: true });
+
+export function learn(glossary: Record<string, string>): void {
+  words = { ...words, ...glossary };
+}
+
+export function meaningOf(word: string): string | undefined {
+  return Object.hasOwn(words, word) ? words[word] : undefined;
+}
+
+export function allWords(): [string, string][] {
+  return Object.entries(words).sort(([one], [other]) => one.localeCompare(other));
+}
+
+/** A word as it is, or with its meaning where it has one. */
+export function term(word: string): Child {
+  return meaningOf(word) === undefined ? word : h("span", { class: "term", tabindex: 0, "data-term": word }, word);
+}
+
+/** A heading or a label: a known word, or a sentence. */
+export function label(text: string): Child[] {
+  return meaningOf(text) === undefined ? prose(text) : [term(text)];
+}
+
+/** The first word of a text that has a meaning. */
+export function knownWord(text: string): string | undefined {
+  return [text, ...(text.match(WORD) ?? [])].find((word) => meaningOf(word) !== undefined);
+}
+
+/** A sentence: known words that are no plain English get their meaning, once. */
+export function prose(text: string): Child[] {
+  const seen = new Set<string>();
+  return marked(text, (word) => TECHNICAL.test(word) && !seen.has(word) && !!seen.add(word));
+}
+
+function marked(text: string, wanted: (word: string) => boolean): Child[] {
+  const parts: Child[] = [];
+  let done = 0;
+  for (const found of text.matchAll(WORD)) {
+    if (meaningOf(found[0]) === undefined || !wanted(found[0])) continue;
+    parts.push(text.slice(done, found.index), term(found[0]));
+    done = found.index + found[0].length;
+  }
+  return [...parts, text.slice(done)];
+}
+
+/** Shows meanings all over the document. */
+export function watchTerms(): void {
+  document.body.append(bubble);
+  document.addEventListener("mouseover", (event) => show(event.target));
+  document.addEventListener("focusin", (event) => show(event.target));
+  document.addEventListener("scroll", hide, { passive: true, capture: true });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
+}
+
+function show(target: EventTarget | null): void {
+  const over = target instanceof Element ? target.closest<HTMLElement>("[data-term]") : null;
+  const meaning = meaningOf(over?.dataset["term"] ?? "");
+  if (!over || meaning === undefined) return hide();
+  // A modal dialog is above everything that is not in it.
+  (over.closest("dialog") ?? document.body).append(bubble);
+  bubble.textContent = meaning;
+  bubble.hidden = false;
+  over.setAttribute("aria-describedby", bubble.id);
+  const place = over.getBoundingClientRect();
+  const left = Math.max(8, Math.min(place.left, innerWidth - bubble.offsetWidth - 8));
+  const below = place.bottom + 6 + bubble.offsetHeight < innerHeight;
+  bubble.style.setProperty("left", `${left}px`);
+  bubble.style.setProperty("top", `${below ? place.bottom + 6 : place.top - bubble.offsetHeight - 6}px`);
+}
+
+function hide(): void {
+  bubble.hidden = true;
+}

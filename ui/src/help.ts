@@ -1,0 +1,21 @@
+// The keys of the page and the words on it.
+
+import { h } from "./dom";
+import { allWords } from "./glossary";
+import { KEYS } from "./keys";
+
+export function helpDialog(): HTMLDialogElement {
+  const dialog: HTMLDialogElement = h(
+    "dialog",
+    { class: "help-dialog", "aria-label": "Keys and words" },
+    h("button", { type: "button", class: "close", autofocus: true, click: () => dialog.close() }, "close"),
+    h("h2", {}, "Keys"),
+    h("dl", { class: "keys" }, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
+    h("h2", {}, "Words"),
+    h("dl", { class: "words" }, ...allWords().flatMap(([word, means]) => [h("dt", {}, word), h("dd", {}, means)])),
+  ) as HTMLDialogElement;
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+  return dialog;
+}
