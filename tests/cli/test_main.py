@@ -9,6 +9,7 @@ from lostflops import errors
 from lostflops.cli.main import COMMANDS, EXIT_CODES, build
 
 CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-step"}
+MARKDOWN = {"--markdown", "--md"}
 FLAGS = {
     "": {"--version"},
     "demo": {"--out", "--ranks", "--json"},
@@ -24,16 +25,17 @@ FLAGS = {
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
-    "memory": {"RUN", "--rank", "--device", "--by", "--frontier", "--json", "--markdown"},
+    "memory": {"RUN", "--rank", "--device", "--by", "--frontier", "--json"} | MARKDOWN,
     "path": {"RUN", "--step", "--top", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},
     "ranks": {"RUN", "--window", "--step", "--mesh", "--limit", "--json"},
     "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},
-    "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--json"} | CLAIMS,
-    "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--markdown", "--json"},
-    "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--markdown", "--json"},
-    "diff": {"A", "B", "--margin", "--anyway", "--markdown", "--json"},
-    "gate": {"--baseline", "--candidate", "--max-regress", "--anyway", "--markdown", "--json"},
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--html", "--json"} | CLAIMS | MARKDOWN,
+    "open": {"RUN", "--out", "--browser", "--json"},
+    "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
+    "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
+    "diff": {"A", "B", "--margin", "--anyway", "--json"} | MARKDOWN,
+    "gate": {"--baseline", "--candidate", "--max-regress", "--anyway", "--json"} | MARKDOWN,
     "scale": {
         "RUN",
         "--ranks",

@@ -26,6 +26,7 @@ from lostflops.cli import (
     ingest,
     kernels,
     memory,
+    open,  # noqa: A004 - a verb is named as it is typed
     path,
     pipeline,
     ranks,
@@ -49,6 +50,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (ingest, ingest.ingest),
     (info, info.info),
     (report, report.report),
+    (open, open.open),
     (diagnose, diagnose.diagnose),
     (explain, explain.explain),
     (steps, steps.steps),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print Markdown instead of text, for pull requests and chat.")
+    bool, typer.Option("--markdown", "--md", help="Print Markdown instead of text, for pull requests and chat.")
 ]
 
 

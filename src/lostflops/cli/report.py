@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import (
     ModelFlopsOption,
     PeakOption,
@@ -18,6 +18,7 @@ from lostflops.cli.scope import (
     rank_bar,
     window_kind,
 )
+from lostflops.cli.written_page import written_page
 
 EXAMPLE = "lostflops report run --by rank"
 
@@ -60,19 +61,18 @@ def report(
     ] = True,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with all views into one file.", show_default=False),
+        typer.Option("--html", metavar="FILE", help="Write a page with all views into this file.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
+    as_markdown: MarkdownOption = False,
 ) -> None:
     """Show where the time of a run went.
 
     A ledger in which every nanosecond of every rank stands on one line, the way from the device's peak to the
     model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on. A run without a deep window
-    shows what all its steps tell.
+    shows what all its steps tell. With --html it writes a page with all views of the run instead, one file that needs
+    no network.
     """
-    if html:
-        write_page(run, html)
-        return
     from lostflops.advise.summary import with_findings
     from lostflops.analyze.report import report as analyse
     from lostflops.errors import UsageError
@@ -82,6 +82,11 @@ def report(
     said = Claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
     if not all(isfinite(value) for value in astuple(said) if value is not None):
         raise UsageError("the peak, FLOPs, tokens and samples must be finite numbers")
+    if html:
+        if window or rank or step or by is not By.PHASE or not findings or as_markdown:
+            raise UsageError("a page shows the whole run: --html takes neither a part of it nor another form")
+        show(written_page(run, html, said), as_json)
+        return
     with Run.open(run) as opened, rank_bar() as progress:
         result = analyse(
             opened,
@@ -95,16 +100,8 @@ def report(
         # Some ranks or steps alone do not tell causes.
         if findings and not (rank or step or window):
             result = with_findings(result, opened)
-    show(replace(result, next_command=command(*_next(result.to_json(), run))), as_json)
-
-
-def write_page(path: Path, file: Path) -> None:
-    from lostflops.pages.page import page_of
-    from lostflops.report.html import write_page
-    from lostflops.store.run import Run
-
-    with Run.open(path) as run, file.open("w", encoding="utf-8") as stream:
-        write_page(page_of(run), stream)
+    following = command(*_next(result.to_json(), run))
+    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
 
 
 def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:

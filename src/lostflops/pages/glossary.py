@@ -39,7 +39,7 @@ _WORDS: Final = {
     "hidden": "runs while the device also computes, and so costs no time of its own",
     "exposed": "runs while the device does not compute, and so costs its time",
     "overlap": "the part of communication that is hidden under compute",
-    "overlap efficiency": "the part of communication that is hidden, of what could be",
+    "overlap efficiency": "time hidden, as a part of what could be: the smaller of compute and communication",
     "group": "the ranks that communicate with each other: its name and, after the @, its members",
     # How a job is laid out.
     "DDP": "distributed data parallel: each rank has the whole model and a part of the batch",
@@ -57,7 +57,7 @@ _WORDS: Final = {
     "1F1B": "a pipeline schedule: one forward pass, one backward pass, in turns",
     "bubble": "the time in which a stage of a pipeline has nothing to do",
     # Ranks that are late.
-    "lateness": "how much later than the first of its group a rank comes to collectives, typically",
+    "lateness": "how much later than the median of its group a rank comes to collectives, on average",
     "excess": "own time beyond that of ranks which do the same work",
     "own": "time outside communication: what a rank takes for itself",
     "waits": "time in which a rank has come to a collective and another has not",
@@ -65,7 +65,7 @@ _WORDS: Final = {
     "last in": "the number of collectives to which this rank came last",
     "p": "how likely chance alone makes a difference as large as this one",
     "p value": "how likely chance alone makes a difference as large as this one",
-    "persistent": "late in most steps",
+    "persistent": "late in half of its steps or more",
     "place": "where a rank stands in the mesh",
     # Steps and phases.
     "fwd": "forward pass",
@@ -74,10 +74,9 @@ _WORDS: Final = {
     "p50": "the median: half of the values are below it",
     "p95": "19 of 20 values are below it",
     "p99": "99 of 100 values are below it",
-    "settled steps": "steps after the first ones, without those that compiled or were profiled",
+    "settled steps": "steps that are not the first of an attempt, and in which nothing was compiled or profiled",
     "settled step, median": "half of the settled steps take less",
     "settled step, 95%": "19 of 20 settled steps take less",
-    "deep window": "the steps of which every kernel was recorded",
     "steps with a deep window": "steps of which every kernel was recorded",
     "launch gaps": "time in which the device waits for the next kernel to be launched",
     "gaps": "time in which the device waits for the next kernel to be launched",

@@ -1,0 +1,58 @@
+"""`lostflops open`: a run as a page in the browser."""
+
+import os
+import sys
+import webbrowser
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, show
+from lostflops.cli.written_page import written_page
+
+EXAMPLE = "lostflops open run"
+
+
+def open(  # noqa: A001 - a verb is named as it is typed
+    run: RunArgument,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write the page.  "
+            "[default: report.html in the run, or a temporary folder where that is read-only]",
+            show_default=False,
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the page of a run and open it in the browser.
+
+    All views of the run in one file that needs no network: it can be sent to others as it is.
+    """
+    file = out or default_file(run)
+    written = written_page(run, file)
+    if browser and not opened(file):
+        how = "There is no browser here: copy the file to a machine that has one."
+        written = replace(written, notes=(*written.notes, how))
+    show(written, as_json)
+
+
+def default_file(run: Path) -> Path:
+    """In the run, which it then moves with; runs of others are often read-only."""
+    if not run.is_dir() or os.access(run, os.W_OK):
+        return run / "report.html"
+    return Path(mkdtemp(prefix="lostflops-")) / f"{run.resolve().name}.html"
+
+
+def opened(file: Path) -> bool:
+    """Whether a browser took it. Without a display there may be one for terminals, which shows no picture."""
+    if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
+        return False
+    return webbrowser.open(file.resolve().as_uri())
