@@ -1,8 +1,10 @@
-"""Fails unless this environment holds lostflops, its six dependencies, what these need, and nothing else."""
+"""Fails unless this environment holds lostflops with its web UI, its six dependencies, what these need, and nothing
+else."""
 
 import re
 import sys
 from importlib.metadata import distribution, distributions
+from importlib.resources import files
 
 DIRECT = {"duckdb", "isal", "msgspec", "numpy", "rich", "typer"}
 TOOLS = {"pip", "setuptools", "wheel"}
@@ -28,4 +30,7 @@ while queue:
     queue += new
 if (extra := installed - expected - TOOLS) or "torch" in installed:
     sys.exit(f"installed without need: {sorted(extra)}")
+for name in ("app.js", "app.css"):
+    if not (files("lostflops.report") / "assets" / name).is_file():
+        sys.exit(f"the web UI lacks {name}")
 print(f"{len(expected)} distributions: {', '.join(sorted(expected))}")
