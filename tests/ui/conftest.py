@@ -3,27 +3,17 @@ own policy fails the test that opened it."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from benchmarks.browser import chromium, started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
 
-# Debian's chromium calls home unless it is told not to; a sandbox needs rights that containers lack.
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 # Scripts of the test harness run outside of the page's policy, so what they hear is what the page's own scripts tried.
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} forbids ${event.blockedURI} ${event.sample}`));"""
@@ -37,13 +27,10 @@ OpenPage = Callable[..., "Page"]
 def browser() -> Iterator[Browser]:
     """One for all tests of this folder."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+    if chromium() is None:
         pytest.skip("chromium is not installed")
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
+    with api.sync_playwright() as playwright, started(playwright) as browser:
+        yield browser
 
 
 @pytest.fixture
