@@ -12,6 +12,18 @@ const LINES: Record<string, string> = {
   "idle.data": "--data",
   unexplained: "--unexplained",
 };
+// Owners of memory stand side by side: no two may share a colour.
+const OWNERS: Record<string, string> = {
+  parameters: "#009e73",
+  gradients: "#cc79a7",
+  optimizer_state: "#0072b2",
+  buffers: "#882255",
+  activations: "#d55e00",
+  temporaries: "#e69f00",
+  communication: "#56b4e9",
+  batches: "#f0e442",
+  unattributed: "#7f7f7f",
+};
 const OTHERS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
 const CHANGED = "lostflops-theme";
 
@@ -20,13 +32,13 @@ const known = new Map<string, string>();
 /** A colour as `rgb(...)` or `#...`, for canvases too. */
 export function colourOf(kind: string): string {
   const variable = variableOf(kind);
-  return variable ? resolved(variable) : (OTHERS[hash(kind) % OTHERS.length] as string);
+  return variable ? resolved(variable) : other(kind);
 }
 
 /** The same for attributes of SVG and for CSS: it follows the theme without being drawn again. */
 export function paintOf(kind: string): string {
   const variable = variableOf(kind);
-  return variable ? `var(${variable})` : (OTHERS[hash(kind) % OTHERS.length] as string);
+  return variable ? `var(${variable})` : other(kind);
 }
 
 /** What a variable of style.css is in the present theme; getPropertyValue would give `light-dark(...)` unresolved. */
@@ -51,6 +63,10 @@ export function onTheme(redraw: () => void): void {
 export function themeChanged(): void {
   known.clear();
   document.dispatchEvent(new Event(CHANGED));
+}
+
+function other(kind: string): string {
+  return (Object.hasOwn(OWNERS, kind) ? OWNERS[kind] : OTHERS[hash(kind) % OTHERS.length]) as string;
 }
 
 function variableOf(kind: string): string | undefined {
