@@ -1,6 +1,93 @@
-import type { Findings } from "../types";
-import { h } from "../dom";
+import "./findings.css";
+import type { Child } from "../dom";
+import type { Finding, Findings, Prediction } from "../types";
+import { h, s } from "../dom";
+import { formatNumbers } from "../numbers";
+import { formatNs, formatShare } from "../units";
+import { drawEvidence } from "./evidence";
+
+/** Least and most of all gains, so that cards can be compared by eye. */
+type Scale = [number, number];
 
 export function drawFindings(block: Findings): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+  if (!block.items.length) return h("p", { class: "calm" }, "No cause was found whose fix is worth the effort.");
+  const scale = scaleOf(block.items.flatMap((one) => one.prediction ?? []));
+  const open = block.most_shown ?? block.items.length;
+  const cards = block.items.map((one, place) => h("li", {}, card(one, place < open, scale)));
+  const left = cards.slice(open);
+  return h(
+    "div",
+    { class: "findings" },
+    h("ol", {}, ...cards.slice(0, open)),
+    left.length
+      ? h("details", { class: "more" }, h("summary", {}, `${left.length} more, which gain less`), h("ol", {}, ...left))
+      : null,
+  );
+}
+
+function card(one: Finding, open: boolean, scale: Scale): Element {
+  const facts: [string, Child[]][] = [
+    ["Fix", [h("span", { class: "fix" }, one.fix)]],
+    ["Lost", [lost(one)]],
+    ["Ranks", one.ranks.length ? [formatNumbers(one.ranks)] : []],
+    ["Gain", one.prediction ? [predicted(one.prediction)] : []],
+    ["Confidence", [confidence(one.confidence), formatShare(one.confidence)]],
+    ["Certain if", one.certain_if ? [one.certain_if] : []],
+  ];
+  const told = facts.filter(([, words]) => words.length);
+  return h(
+    "details",
+    { class: "finding", "data-cause": one.cause, open },
+    h(
+      "summary",
+      {},
+      h("span", { class: "what" }, h("span", { class: "cause" }, one.cause.replaceAll("_", " ")), one.what),
+      one.prediction ? gain(one.prediction, scale) : null,
+    ),
+    h("dl", {}, ...told.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
+    drawEvidence(one.evidence),
+  );
+}
+
+function lost(one: Finding): string {
+  if (!one.lost_ns) return "no time of the recorded window is charged to it";
+  const hours = one.rank_hours.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  const money = one.usd === null ? "" : `, $${Math.round(one.usd).toLocaleString("en-US")}`;
+  return `${formatShare(one.lost_share)} of all time: ${hours} rank-hours a day${money}`;
+}
+
+function predicted(of: Prediction): string {
+  const span = of.low_ns !== null && of.high_ns !== null ? ` (${formatNs(of.low_ns)} to ${formatNs(of.high_ns)})` : "";
+  const step = of.predicted_ns === null ? "" : `; a step would take ${formatNs(of.predicted_ns)}${span}`;
+  return `${between(of)} of the step${step}; by ${of.basis}`;
+}
+
+function between(of: Prediction): string {
+  return `${formatShare(of.gain_low)} to ${formatShare(of.gain_high)}`;
+}
+
+function confidence(share: number): Element {
+  const bar = s("rect", { width: `${100 * share}%`, height: "100%" });
+  return s("svg", { class: "confidence", "aria-hidden": "true" }, bar);
+}
+
+function scaleOf(all: Prediction[]): Scale {
+  return [Math.min(0, ...all.map((one) => one.gain_low)), Math.max(0.01, ...all.map((one) => one.gain_high))];
+}
+
+function gain(of: Prediction, [least, most]: Scale): Element {
+  const at = (share: number) => `${(100 * (share - least)) / (most - least)}%`;
+  const width = `${(100 * (of.gain_high - of.gain_low)) / (most - least)}%`;
+  const range = s(
+    "svg",
+    { class: "range", role: "img", "aria-label": `gains ${between(of)} of the step` },
+    s("rect", { class: "interval", x: at(of.gain_low), width, y: 4, height: 14, rx: 2 }),
+    s("line", { class: "scale", x1: 0, x2: "100%", y1: 18, y2: 18 }),
+    s("line", { class: "zero", x1: at(0), x2: at(0), y1: 2, y2: 22 }),
+    s("line", { class: "best", x1: at(of.gain), x2: at(of.gain), y1: 2, y2: 20 }),
+    least < 0 && -least / (most - least) > 0.15 ? s("text", { x: 0, y: 33 }, formatShare(least)) : null,
+    s("text", { x: at(0), y: 33, "text-anchor": least < 0 ? "middle" : "start" }, "0%"),
+    s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatShare(most)),
+  );
+  return h("span", { class: "gain" }, "gains ", h("b", {}, formatShare(of.gain)), " of the step", range);
 }

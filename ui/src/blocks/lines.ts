@@ -1,6 +1,51 @@
-import type { Lines } from "../types";
-import { h } from "../dom";
+import "./lines.css";
+import type { Line, Lines } from "../types";
+import type { Context } from "./index";
+import type { Row } from "../unfolding";
+import { paintOf } from "../colours";
+import { h, s } from "../dom";
+import { meaningOf } from "../meaning";
+import { readout } from "../readout";
+import { shareAxis } from "../share-axis";
+import { stretch, unfolding } from "../unfolding";
+import { formatNs, formatShare } from "../units";
 
-export function drawLines(block: Lines): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+export function drawLines(block: Lines, context: Context): Element {
+  if (!block.total_ns) return h("p", { class: "muted" }, "No time was recorded.");
+  const glossary = context.source.page.glossary;
+  const full = block.items.filter((line) => line.ns > 0);
+  const empty = block.items.filter((line) => line.ns === 0).map((line) => line.name);
+  const rows = placed(full, 0, block, glossary);
+  const time = formatNs(Math.round(block.total_ns / block.per));
+  const per = block.unit ? `per ${block.unit}` : "time";
+  return h("div", { class: "lines" }, ...stacked(rows, per), unfolding(per, rows, time, [empty, "line"]));
+}
+
+function placed(lines: Line[], start: number, block: Lines, glossary: Record<string, string>, paint?: string): Row[] {
+  let from = start;
+  return lines.map((line) => {
+    const own = paint ?? paintOf(line.name);
+    const row: Row = {
+      name: line.name,
+      figure: formatNs(Math.round(line.ns / block.per)),
+      share: line.share,
+      from,
+      paint: own,
+      said: meaningOf(line.name, glossary),
+      parts: placed(line.parts, from, block, glossary, own),
+    };
+    from += line.share;
+    return row;
+  });
+}
+
+function stacked(rows: Row[], per: string): Element[] {
+  const words = readout("Each part is a line of the ledger; together they are all the time.");
+  const parts = rows.map((row) => {
+    const part = s("g", { "data-line": row.name }, ...stretch(row.from, row.share, row.paint));
+    const meaning = row.said ? `: ${row.said}` : "";
+    words.tells(part, row.name, `${row.figure} ${per === "time" ? "" : `${per}, `}${formatShare(row.share)}${meaning}`);
+    return part;
+  });
+  return [s("svg", { class: "whole" }, ...parts), shareAxis("the time of all ranks"), words.element];
 }

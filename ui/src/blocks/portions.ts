@@ -1,6 +1,90 @@
-import type { Portions } from "../types";
-import { h } from "../dom";
+import "./portions.css";
+import type { Portion, Portions } from "../types";
+import type { Context } from "./index";
+import type { Readout } from "../readout";
+import type { Box } from "../treemap";
+import type { Row } from "../unfolding";
+import { paintOf } from "../colours";
+import { h, s } from "../dom";
+import { meaningOf } from "../meaning";
+import { readout } from "../readout";
+import { squarified } from "../treemap";
+import { unfolding } from "../unfolding";
+import { formatBytes, formatShare } from "../units";
 
-export function drawPortions(block: Portions): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+const LETTER = 7; // Width of a letter at 12 px, generously.
+const LINE = 16;
+
+export function drawPortions(block: Portions, context: Context): Element {
+  if (!block.total) return h("p", { class: "muted" }, "No memory was held.");
+  const full = block.items.filter((item) => item.bytes > 0);
+  const empty = block.items.filter((item) => item.bytes === 0).map((item) => item.name);
+  const words = readout(`Areas are bytes; together they are ${formatBytes(block.total)}.`);
+  const map = s("svg", { class: "map" });
+  // Text is shown where it fits, so that the map is drawn for the width that it has.
+  new ResizeObserver(() => {
+    const room = { x: 0, y: 0, width: map.clientWidth, height: map.clientHeight };
+    if (room.width) map.replaceChildren(...tiles(full, room, block.total, words));
+  }).observe(map);
+  const rows = placed(full, 0, block.total, context.source.page.glossary);
+  const list = unfolding("bytes", rows, formatBytes(block.total), [empty, block.key]);
+  return h("div", { class: "portions" }, map, words.element, list);
+}
+
+function tiles(items: Portion[], room: Box, total: number, words: Readout): SVGElement[] {
+  const boxes = squarified(items.map((item) => item.bytes), room);
+  return items.flatMap((item, place) => {
+    const box = boxes[place]!;
+    const parts = item.parts.length ? item.parts : [item];
+    const inner = squarified(parts.map((part) => part.bytes), box);
+    const drawn = parts.map((part, at) => {
+      const one = tile(item, part, inner[at]!, at === 0);
+      words.tells(one, part === item ? item.name : `${item.name}, ${part.name}`, said(part, total));
+      return one;
+    });
+    const edge = s("rect", { class: "owner", ...box });
+    edge.style.setProperty("stroke", paintOf(item.name));
+    return [s("g", { "data-portion": item.name }, ...drawn), edge];
+  });
+}
+
+/** The first of an owner bears the owner's name. */
+function tile(owner: Portion, part: Portion, box: Box, isFirst: boolean): SVGElement {
+  const area = s("rect", { width: "100%", height: "100%" });
+  area.style.setProperty("fill", paintOf(owner.name));
+  const names = [...(isFirst ? [owner.name] : []), ...(part === owner ? [] : [part.name])];
+  const texts = fitting([...names, formatBytes(part.bytes)], box).map((line, place) =>
+    s("text", { x: 6, y: LINE * (place + 1), class: isFirst && !place ? "owned" : "" }, line),
+  );
+  return s("svg", { class: "tile", "data-part": part.name, ...box }, area, ...texts);
+}
+
+function said(part: Portion, total: number): string {
+  const pieces = part.count === 1 ? "1 piece" : `${part.count.toLocaleString("en-US")} pieces`;
+  return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, in ${pieces}`;
+}
+
+/** All lines that fit, from the first; none where the first does not. */
+function fitting(lines: string[], box: Box): string[] {
+  const rows = Math.floor((box.height - 4) / LINE);
+  const fits = lines.findIndex((line) => line.length * LETTER + 8 > box.width);
+  return lines.slice(0, Math.max(0, Math.min(rows, fits < 0 ? lines.length : fits)));
+}
+
+function placed(items: Portion[], start: number, total: number, glossary: Record<string, string>, paint?: string): Row[] {
+  let from = start;
+  return items.map((item) => {
+    const own = paint ?? paintOf(item.name);
+    const row: Row = {
+      name: item.name,
+      figure: formatBytes(item.bytes),
+      share: item.bytes / total,
+      from,
+      paint: own,
+      said: meaningOf(item.name, glossary),
+      parts: placed(item.parts, from, total, glossary, own),
+    };
+    from += row.share;
+    return row;
+  });
 }

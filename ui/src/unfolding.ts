@@ -1,0 +1,86 @@
+// Rows that are parts of a whole, each with its bar, and unfolding into its definition and its own parts.
+
+import "./unfolding.css";
+import type { Child } from "./dom";
+import { h, s } from "./dom";
+import { formatShare } from "./units";
+
+export interface Row {
+  name: string;
+  figure: string;
+  share: number;
+  /** Where its bar begins, as a part of the whole: that of a part lies in that of its row. */
+  from: number;
+  paint: string;
+  said: string;
+  parts: Row[];
+}
+
+const MOST_PARTS = 40;
+
+/** `empty` are names of what holds nothing: `N lines with nothing`. */
+export function unfolding(figure: string, rows: Row[], total: string, empty: [string[], string]): Element {
+  const [names, noun] = empty;
+  return h(
+    "div",
+    { class: "unfolding" },
+    plain("head", ["", figure, "share"]),
+    ...rows.map(shown),
+    plain("total", ["total", total, formatShare(rows.length ? 1 : 0)]),
+    names.length ? nothing(names, noun) : null,
+  );
+}
+
+function plain(kind: string, [name, figure, share]: [string, string, string]): Element {
+  return h(
+    "div",
+    { class: `row ${kind}` },
+    h("span"),
+    h("span", { class: "name" }, name),
+    h("span", { class: "no-track" }),
+    h("span", { class: "figure" }, figure),
+    h("span", { class: "share" }, share),
+  );
+}
+
+function shown(row: Row): Element {
+  if (!row.said && !row.parts.length) return h("div", { class: "row", "data-row": row.name }, ...cells(row));
+  const left = row.parts.length - MOST_PARTS;
+  return h(
+    "details",
+    { "data-row": row.name },
+    h("summary", { class: "row", title: row.said }, ...cells(row)),
+    h(
+      "div",
+      { class: "inside" },
+      row.said ? h("p", { class: "said" }, row.said) : null,
+      ...row.parts.slice(0, MOST_PARTS).map(shown),
+      left > 0 ? h("p", { class: "said" }, `and ${left.toLocaleString("en-US")} smaller`) : null,
+    ),
+  );
+}
+
+function cells(row: Row): Child[] {
+  return [
+    h("span", { class: row.said || row.parts.length ? "mark" : "" }),
+    h("span", { class: "name" }, row.name),
+    s("svg", { class: "track", "aria-hidden": "true" }, ...stretch(row.from, row.share, row.paint)),
+    h("span", { class: "figure" }, row.figure),
+    h("span", { class: "share" }, formatShare(row.share)),
+  ];
+}
+
+/** A bar in shares of the width, with a hairline so that what holds anything is never invisible. */
+export function stretch(from: number, share: number, paint: string): SVGElement[] {
+  const [x, width] = [`${100 * from}%`, `${100 * share}%`];
+  const bar = s("rect", { class: "bar", x, width, height: "100%" });
+  const hair = s("line", { x1: x, x2: x, y1: 0, y2: "100%" });
+  bar.style.setProperty("fill", paint);
+  hair.style.setProperty("stroke", paint);
+  return [hair, bar];
+}
+
+function nothing(names: string[], noun: string): Element {
+  const counted = `${names.length} ${noun}${names.length === 1 ? "" : "s"} with nothing`;
+  return h("details", { class: "nothing" }, h("summary", {}, h("span", { class: "mark" }), ` ${counted}`), h("p", { class: "said" }, names.join(", ")));
+}
