@@ -18,11 +18,15 @@ MOST_EVENTS: Final = 2_000_000
 LARGE: Final = "Causes were not looked for, because the run is large: lostflops diagnose names them."
 
 
+def is_large(run: Run) -> bool:
+    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
+    return bool(events > MOST_EVENTS)
+
+
 def with_findings(report: Result, run: Run) -> Result:
     """The report, with the causes whose fix gains most; and how many there are in all. Without, where the run is
     large."""
-    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
-    if events > MOST_EVENTS:
+    if is_large(run):
         return replace(report, notes=(*report.notes, LARGE))
     found = diagnosis(Case(run)).findings
     fields = (

@@ -22,6 +22,14 @@ DEFINITIONS: Final = {
     "idle.bubble": "a pipeline rank waits between microbatches for a neighbour stage",
     "unexplained": "anything else",
 }
+INSIDE_COMPUTE: Final = {
+    "compute.no_model_flops": "kernels that multiply nothing for the model: elementwise, norms, optimizer, casts",
+    "compute.recomputation": "FLOPs done again: activation checkpointing, the backward pass of flash attention",
+    "compute.bandwidth_bound": "what matmul-class kernels must take beyond peak as their shapes move that many bytes",
+    "compute.below_achievable": "the rest of what matmul-class kernels take beyond peak",
+    "compute.below_peak": "what kernels that multiply for the model take beyond what their FLOPs take at peak",
+}
+"""Bars between compute and MFU, where it is known."""
 LINES: Final = tuple(DEFINITIONS)
 COMM_LINES: Final = ("comm.transfer", "comm.wait", "comm.bubble")
 WAIT_LINES: Final = ("comm.wait", "comm.bubble")

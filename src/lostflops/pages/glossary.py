@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from lostflops.ledger.lines import DEFINITIONS
+from lostflops.ledger.lines import DEFINITIONS, INSIDE_COMPUTE
+from lostflops.memory.owners import ABOUT
 
 _WORDS: Final = {
     # The hardware and what it is measured in.
@@ -90,4 +91,6 @@ _WORDS: Final = {
     "guessed": "was not recorded, and is most likely so",
 }
 
-GLOSSARY: Final = {**DEFINITIONS, **_WORDS}
+_OWNERS: Final = {str(owner): meaning for owner, meaning in ABOUT.items()}
+
+GLOSSARY: Final = {**DEFINITIONS, **INSIDE_COMPUTE, **_OWNERS, **_WORDS}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.summary import with_findings
 from lostflops.analyze.comm import comm
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.memory import memory
@@ -20,6 +19,7 @@ from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
 from lostflops.errors import LostflopsError
 from lostflops.ledger.mfu import Claims
+from lostflops.pages.causes import causes
 from lostflops.pages.glossary import GLOSSARY
 from lostflops.pages.trust import trust
 from lostflops.results import Page, Result
@@ -44,20 +44,16 @@ _VERBS: Final = {
 """Where a terminal tells more about a result."""
 
 
-def _report(run: Run) -> Result:
-    return with_findings(report(run), run)
-
-
-QUESTIONS: tuple[Question, ...] = (_report, ranks, steps, comm, kernels, pipeline, memory, trust)
+QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, comm, kernels, pipeline, memory, trust)
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:
     """All questions, with what the user claims of peaks, FLOPs and tokens."""
 
     def _report_with_claims(run: Run) -> Result:
-        return with_findings(report(run, said=said), run)
+        return report(run, said=said)
 
-    return tuple(_report_with_claims if question is _report else question for question in QUESTIONS)
+    return tuple(_report_with_claims if question is report else question for question in QUESTIONS)
 
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
