@@ -52,7 +52,15 @@ export interface HeatMap {
   kind: "HeatMap";
   name: string;
   title: string;
-  rows: [string, (number | null)[]][];
+  rows: string[];
+  /** How many cells each row has. */
+  widths: number[];
+  columns?: string[];
+  /** Cells of the longest row; shorter ones are filled up. */
+  places: number;
+  /** Row by row. Numbers of type u4 are counted from `least`, and all bits are set where there is no value. */
+  values: Blob;
+  least: number;
   unit: Unit;
   legend: string;
 }
@@ -78,8 +86,14 @@ export interface Stacks {
   kind: "Stacks";
   name: string;
   title: string;
-  items: [string[], number, number][];
-  kinds: Record<string, string>;
+  names: string[];
+  /** What each name is. */
+  kinds: string[];
+  /** Branches of a tree, each after its parent: places of names, places of parents from 1 (0: none), and sums. */
+  frames: Blob;
+  parents: Blob;
+  samples: Blob;
+  ns: Blob;
 }
 
 export interface Line {
@@ -119,6 +133,7 @@ export interface Timeline {
   kind: "Timeline";
   name: string;
   title: string;
+  began: string;
   span: number;
   at: number[];
   total: number[];

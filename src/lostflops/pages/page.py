@@ -21,6 +21,7 @@ from lostflops.errors import LostflopsError
 from lostflops.ledger.mfu import Claims
 from lostflops.pages.causes import causes
 from lostflops.pages.glossary import GLOSSARY
+from lostflops.pages.stacks import flame
 from lostflops.pages.trust import trust
 from lostflops.results import Page, Result
 
@@ -44,7 +45,7 @@ _VERBS: Final = {
 """Where a terminal tells more about a result."""
 
 
-QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, comm, kernels, pipeline, memory, trust)
+QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, comm, kernels, pipeline, memory, flame, trust)
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:

@@ -15,7 +15,8 @@ from math import isfinite
 from typing import Any, Final
 
 from lostflops.pictures import Strips
-from lostflops.results import Block, Page, Pair, Pairs, Result, Section, Table
+from lostflops.report.columns import cells, forest
+from lostflops.results import Block, HeatMap, Page, Pair, Pairs, Result, Section, Stacks, Table, Timeline
 from lostflops.units import format_time
 
 SCHEMA: Final = "lostflops.page/1"
@@ -62,6 +63,12 @@ class View:
                 return {"kind": "Section", **_plain(block), "items": _pairs(block.items), "table": _table(block.table)}
             case Strips():
                 return self._strips(block)
+            case HeatMap():
+                return self._heat_map(block)
+            case Stacks():
+                return self._stacks(block)
+            case Timeline():
+                return {"kind": "Timeline", **_plain(_from_its_start(block))}
             case _:
                 return {"kind": type(block).__name__, **_plain(block)}
 
@@ -79,6 +86,47 @@ class View:
             "marks": [[number, time - block.start] for number, time in block.marks],
             "marked": block.marked,
         }
+
+    def _heat_map(self, block: HeatMap) -> dict[str, Any]:
+        found = cells(block)
+        return {
+            "kind": "HeatMap",
+            **_plain({field.name: getattr(block, field.name) for field in fields(block) if field.name != "rows"}),
+            "rows": [name for name, _ in block.rows],
+            "widths": [len(values) for _, values in block.rows],
+            "places": found.places,
+            "least": found.least,
+            "values": self.blob(found.packed, found.kind),
+        }
+
+    def _stacks(self, block: Stacks) -> dict[str, Any]:
+        found = forest(block)
+        return {
+            "kind": "Stacks",
+            "name": block.name,
+            "title": block.title,
+            "names": found.names,
+            "kinds": [block.kinds.get(name, "") for name in found.names],
+            "frames": self.blob(found.frames, "u4"),
+            "parents": self.blob(found.parents, "u4"),
+            "samples": self.blob(found.samples, "u4"),
+            "ns": self.blob(found.ns, "f8"),
+        }
+
+
+def _from_its_start(block: Timeline) -> dict[str, Any]:
+    return {
+        "name": block.name,
+        "title": block.title,
+        "began": format_time(block.start),
+        "span": block.stop - block.start,
+        "at": [time - block.start for time in block.at],
+        "total": block.total,
+        "rows": block.rows,
+        "marks": [(number, time - block.start) for number, time in block.marks],
+        "marked": block.marked,
+        "top": None if block.top is None else block.top - block.start,
+    }
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -1,6 +1,170 @@
-import type { Plot } from "../types";
-import { h } from "../dom";
+// Series over a common x: marks where something was measured, lines where it was computed.
+
+import "./plot.css";
+import { axisOf, drawable, said } from "../axes";
+import { h, s } from "../dom";
+import { fitted } from "../fitted";
+import { frameOf, grid, xOf, yOf } from "../grid";
+import { looks, MOST_POINTS, nearest, outline, thinned } from "../points";
+import { readout } from "../callout";
+import type { Frame } from "../grid";
+import type { Look, Spot } from "../points";
+import type { Readout } from "../callout";
+import type { Plot, Series } from "../types";
+
+interface Found {
+  series: number;
+  spot: Spot;
+}
 
 export function drawPlot(block: Plot): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+  const fits = ([x, y]: [number, number]): boolean => drawable(x, block.log_x) && drawable(y, block.log_y);
+  const points = block.series.flatMap((series) => series.points);
+  const fitting = points.filter(fits);
+  const missing = points.length - fitting.length;
+  const note = missing ? `Not drawn: ${missing} ${missing === 1 ? "point" : "points"} without a place on these axes.` : "";
+  if (!fitting.length) return h("p", { class: "muted" }, `Nothing to draw. ${note}`.trim());
+  const across = axisOf(block.x, fitting.map(([x]) => x), block.log_x);
+  const up = axisOf(block.y, fitting.map(([, y]) => y), block.log_y);
+  const chart = new Chart(block, fits);
+  const box = fitted("chart", (width, inside) => {
+    chart.draw(frameOf(across, up, width, Math.round(Math.max(240, Math.min(380, width * 0.5)))), inside, fitting.length);
+  });
+  return h("div", { class: "plot" }, box, chart.legend, note ? h("p", { class: "muted" }, note) : null);
+}
+
+class Chart {
+  readonly legend: HTMLElement;
+  private readonly looks: Look[];
+  private readonly hidden = new Set<number>();
+  private readonly paths: SVGElement[] = [];
+  private readonly readout: Readout = readout();
+  private readonly cursor = s("circle", { class: "cursor", r: 7, visibility: "hidden" });
+  private spots: Spot[][] = [];
+  private at: Found | null = null;
+
+  constructor(
+    private readonly block: Plot,
+    private readonly fits: (point: [number, number]) => boolean,
+  ) {
+    this.looks = looks(block.series);
+    this.legend = h("ul", { class: "chart-legend" }, ...block.series.map((series, place) => this.entry(series, place)));
+  }
+
+  draw(frame: Frame, box: HTMLElement, count: number): void {
+    this.spots = this.block.series.map((series) =>
+      series.points.flatMap((point, place) =>
+        this.fits(point) ? [{ x: xOf(frame, point[0]), y: yOf(frame, point[1]), point: place }] : [],
+      ),
+    );
+    this.block.series.forEach(({ drawn }, place) => {
+      const all = this.spots[place] as Spot[];
+      this.paths[place] = this.path(count > MOST_POINTS ? thinned(all, drawn) : all, drawn, place);
+    });
+    const size = { width: frame.left + frame.width + 16, height: frame.top + frame.height + 42 };
+    const lines = this.paths.filter((_, place) => this.block.series[place]?.drawn === "line");
+    const marks = this.paths.filter((_, place) => this.block.series[place]?.drawn === "marks");
+    const label = `${this.block.title || this.block.name}: ${frame.up.title} by ${frame.across.title}. Arrow keys move between points.`;
+    const svg = s(
+      "svg",
+      {
+        ...size,
+        tabindex: 0,
+        role: "application",
+        "aria-label": label,
+        pointermove: (event) => this.pointed(event as PointerEvent, svg),
+        pointerdown: (event) => this.pointed(event as PointerEvent, svg),
+        pointerleave: () => this.tell(null),
+        focus: () => this.at ?? this.tell(this.first()),
+        blur: () => this.tell(null),
+        keydown: (event) => this.key(event as KeyboardEvent),
+      },
+      grid(frame),
+      ...lines,
+      ...marks,
+      this.cursor,
+    );
+    box.replaceChildren(svg, this.readout.element);
+    this.tell(null);
+  }
+
+  private path(spots: Spot[], drawn: Series["drawn"], place: number): SVGElement {
+    const look = this.looks[place] as Look;
+    const paint = drawn === "line" ? { stroke: look.colour, "stroke-dasharray": look.dash } : { fill: look.colour };
+    const visibility = this.hidden.has(place) ? "hidden" : "visible";
+    return s("path", { class: drawn, d: outline(spots, look, drawn), "data-points": spots.length, visibility, ...paint });
+  }
+
+  private entry(series: Series, place: number): HTMLElement {
+    const look = this.looks[place] as Look;
+    const swatch = s(
+      "svg",
+      { width: 22, height: 12, "aria-hidden": "true" },
+      series.drawn === "line"
+        ? s("path", { class: "line", d: "M0 6h22", stroke: look.colour, "stroke-dasharray": look.dash })
+        : s("path", { d: `M11 6${look.shape}`, fill: look.colour }),
+    );
+    const toggle = h("button", { type: "button", "aria-pressed": "true", click: () => this.toggle(place, toggle) }, swatch, series.name);
+    return h("li", {}, toggle);
+  }
+
+  private toggle(place: number, button: HTMLElement): void {
+    if (!this.hidden.delete(place)) this.hidden.add(place);
+    button.setAttribute("aria-pressed", String(!this.hidden.has(place)));
+    this.paths[place]?.setAttribute("visibility", this.hidden.has(place) ? "hidden" : "visible");
+    this.tell(null);
+  }
+
+  private shown(): Spot[][] {
+    return this.spots.map((spots, place) => (this.hidden.has(place) ? [] : spots));
+  }
+
+  private first(): Found | null {
+    const series = this.shown().findIndex((spots) => spots.length);
+    return series < 0 ? null : { series, spot: this.spots[series]?.[0] as Spot };
+  }
+
+  private pointed(event: PointerEvent, svg: Element): void {
+    const box = svg.getBoundingClientRect();
+    this.tell(nearest(this.shown(), event.clientX - box.left, event.clientY - box.top));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const at = this.at ?? this.first();
+    if (event.key === "Escape") return this.tell(null);
+    if (!at) return;
+    const along = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    const between = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (along === undefined && between === undefined) return;
+    event.preventDefault();
+    this.tell(along !== undefined ? this.along(at, along) : this.between(at, between as number));
+  }
+
+  private along(at: Found, by: number): Found {
+    const spots = [...(this.spots[at.series] as Spot[])].sort((a, b) => a.x - b.x || a.point - b.point);
+    const place = spots.findIndex((spot) => spot.point === at.spot.point);
+    return { series: at.series, spot: spots[Math.max(0, Math.min(spots.length - 1, place + by))] as Spot };
+  }
+
+  private between(at: Found, by: number): Found {
+    const shown = this.shown();
+    let series = at.series + by;
+    while (series >= 0 && series < shown.length && !shown[series]?.length) series += by;
+    const others = shown.map((spots, place) => (place === series ? spots : []));
+    return nearest(others, at.spot.x, at.spot.y) ?? at;
+  }
+
+  private tell(found: Found | null): void {
+    this.at = found;
+    this.cursor.setAttribute("visibility", found ? "visible" : "hidden");
+    if (!found) return this.readout.hide();
+    const series = this.block.series[found.series] as Series;
+    const [x, y] = series.points[found.spot.point] as [number, number];
+    this.cursor.setAttribute("cx", String(found.spot.x));
+    this.cursor.setAttribute("cy", String(found.spot.y));
+    this.readout.show(found.spot.x, found.spot.y, series.name, [
+      [this.block.x.label || this.block.x.name, said(x, this.block.x)],
+      [this.block.y.label || this.block.y.name, said(y, this.block.y)],
+    ]);
+  }
 }

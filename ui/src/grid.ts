@@ -1,0 +1,63 @@
+// The frame that charts are drawn in: lines and labels of both axes, in SVG.
+
+import { placeOn, ticks } from "./axes";
+import { s } from "./dom";
+import type { Axis } from "./axes";
+
+export interface Frame {
+  across: Axis;
+  up: Axis;
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+const X_ROOM = 92;
+const Y_ROOM = 44;
+
+export const LEFT = 66;
+export const TOP = 26;
+export const BOTTOM = 42;
+export const RIGHT = 16;
+
+export function frameOf(across: Axis, up: Axis, width: number, height: number): Frame {
+  const size = { width: Math.max(40, width - LEFT - RIGHT), height: Math.max(40, height - TOP - BOTTOM) };
+  return { across, up, left: LEFT, top: TOP, ...size };
+}
+
+export function xOf(frame: Frame, value: number): number {
+  return frame.left + placeOn(frame.across, value) * frame.width;
+}
+
+export function yOf(frame: Frame, value: number): number {
+  return frame.top + (1 - placeOn(frame.up, value)) * frame.height;
+}
+
+export function grid(frame: Frame): SVGElement {
+  const { left, top, width, height } = frame;
+  const bottom = top + height;
+  const rows = ticks(frame.up, Math.max(3, Math.floor(height / Y_ROOM))).flatMap(({ value, label }) => {
+    const y = yOf(frame, value);
+    return [
+      s("path", { class: "grid", d: `M${left} ${y}h${width}` }),
+      s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, label),
+    ];
+  });
+  const columns = ticks(frame.across, Math.max(2, Math.floor(width / X_ROOM))).flatMap(({ value, label }) => {
+    const x = xOf(frame, value);
+    return [
+      s("path", { class: "grid", d: `M${x} ${top}v${height}` }),
+      s("text", { x, y: bottom + 17, "text-anchor": "middle" }, label),
+    ];
+  });
+  return s(
+    "g",
+    { class: "axes" },
+    ...rows,
+    ...columns,
+    s("path", { class: "frame", d: `M${left} ${top}V${bottom}H${left + width}` }),
+    s("text", { class: "axis", x: 2, y: 13 }, frame.up.title),
+    s("text", { class: "axis", x: left + width, y: bottom + 35, "text-anchor": "end" }, frame.across.title),
+  );
+}
