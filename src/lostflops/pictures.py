@@ -4,6 +4,9 @@ Like those of `results`, they hold plain values and know neither where these com
 ns on the common clock of all ranks, counted from `start` of the block where they are called offsets.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +15,7 @@ from typing import Any
 class Strips:
     """What each row was doing, from `start` to `stop` in `bins` equal bins: a row's byte for a bin is the place in
     `kinds` of what took most of it, counted from 1, and 0 where nothing is known. `marks` are numbers of what `marked`
-    says and when each begins."""
+    says and when each begins. `events` are what is below the rows, exactly."""
 
     name: str
     title: str
@@ -23,6 +26,7 @@ class Strips:
     rows: tuple[tuple[str, bytes], ...]
     marks: tuple[tuple[int, int], ...] = ()
     marked: str = "step"
+    events: Events | None = None
 
     def __post_init__(self) -> None:
         assert all(len(codes) == self.bins for _, codes in self.rows), f"rows of {self.name} have other bins"
@@ -36,6 +40,7 @@ class Strips:
             "bins": self.bins,
             "rows": {name: _stretches(codes, self.kinds) for name, codes in self.rows},
             f"{self.marked}s": [{self.marked: number, "at_ns": time} for number, time in self.marks],
+            "events": self.events.to_json() if self.events else None,
         }
 
 
@@ -50,6 +55,61 @@ def _stretches(codes: bytes, kinds: tuple[str, ...]) -> list[tuple[str | None, i
         count = found.pop()[1] if found and found[-1][0] == kind else 0
         found.append((kind, count + 1))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What runs one thing at a time, below a row; it has the next `events` of the columns."""
+
+    row: int
+    name: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Who came when to what several rows did together, one line per meeting and row, in order of meetings: when the row
+    `arrived`, how long it stayed and how long of that it waited for the last one, and its event. `said` are places in
+    `sayings`."""
+
+    meeting: Sequence[int]
+    row: Sequence[int]
+    event: Sequence[int]
+    arrived: Sequence[int]
+    dur: Sequence[int]
+    wait: Sequence[int]
+    said: Sequence[int]
+    sayings: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What happened on the lanes of rows, as columns, lane by lane and in order of time; an outer event comes before
+    those inside it. `start` counts from the beginning of the timeline; `kind` and `name` are places in `kinds` and
+    `names`; `event` is the number that a run gives it; `launch` the place of the event that launched it, counted from
+    1, and 0 for none; `wait` how long of it others were missing. `left_out` counts events that were not kept."""
+
+    rows: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+    kinds: tuple[str, ...]
+    names: tuple[str, ...]
+    start: Sequence[int]
+    dur: Sequence[int]
+    kind: Sequence[int]
+    name: Sequence[int]
+    event: Sequence[int]
+    launch: Sequence[int]
+    wait: Sequence[int]
+    meetings: Meetings
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        assert sum(lane.events for lane in self.lanes) == len(self.start), "lanes have other events"
+
+    def to_json(self) -> dict[str, Any]:
+        """How many there are: `lostflops sql` gives events themselves."""
+        return {"kept": len(self.start), "left_out": self.left_out}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.ranks import ranks
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
+from lostflops.analyze.timeline import timeline
 from lostflops.errors import LostflopsError
 from lostflops.ledger.mfu import Claims
 from lostflops.pages.causes import causes
@@ -45,7 +46,7 @@ _VERBS: Final = {
 """Where a terminal tells more about a result."""
 
 
-QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, comm, kernels, pipeline, memory, flame, trust)
+QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, timeline, comm, kernels, pipeline, memory, flame, trust)
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:

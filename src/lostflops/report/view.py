@@ -14,8 +14,9 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
-from lostflops.pictures import Strips
+from lostflops.pictures import Events, Strips
 from lostflops.report.columns import cells, forest
+from lostflops.report.varints import deltas, varints
 from lostflops.results import Block, HeatMap, Page, Pair, Pairs, Result, Section, Stacks, Table, Timeline
 from lostflops.units import format_time
 
@@ -85,6 +86,30 @@ class View:
             "codes": self.blob(b"".join(codes for _, codes in block.rows)),
             "marks": [[number, time - block.start] for number, time in block.marks],
             "marked": block.marked,
+            "events": self.events(block.events) if block.events else None,
+        }
+
+    def events(self, events: Events) -> dict[str, Any]:
+        """What is below rows; times and numbers are stored as differences, which are small."""
+        meetings = events.meetings
+        return {
+            "rows": list(events.rows),
+            "lanes": [[lane.row, lane.name, lane.events] for lane in events.lanes],
+            "kinds": list(events.kinds),
+            "names": list(events.names),
+            **self._columns(events, ("start", "event", "launch"), ("dur", "kind", "name", "wait")),
+            "meetings": {
+                **self._columns(meetings, ("meeting", "row", "event", "arrived"), ("dur", "wait", "said")),
+                "sayings": list(meetings.sayings),
+                "left_out": meetings.left_out,
+            },
+            "left_out": events.left_out,
+        }
+
+    def _columns(self, block: Any, differing: tuple[str, ...], plain: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            **{name: self.blob(deltas(getattr(block, name))) for name in differing},
+            **{name: self.blob(varints(getattr(block, name))) for name in plain},
         }
 
     def _heat_map(self, block: HeatMap) -> dict[str, Any]:

@@ -1,0 +1,157 @@
+"""What happened on the lanes of ranks, on one clock: as many events as there is room for, the longest of each lane.
+
+Lanes take turns, so that the many ops of a thread do not push out the kernels of a stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.align.arrived import arrived
+from lostflops.align.one_clock import OneClock
+from lostflops.pictures import Events, Lane
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+Columns = Mapping[str, npt.NDArray[Any]]
+Numbers = npt.NDArray[np.int64]
+
+BYTES_AN_EVENT: Final = 10
+"""What an event takes in a page, about; its name comes on top where it is the first of that name."""
+LONGEST_NAME: Final = 300
+_SHOWN: Final = "kind <> 'span'"
+_DEVICE: Final = ("kernel", "comm", "memcpy", "memset")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """From the first event of any rank to the last, on the common clock."""
+
+    start: int
+    stop: int
+
+
+def row_name(rank: int) -> str:
+    return f"rank {rank}"
+
+
+def extent(run: Run, clock: OneClock) -> Extent | None:
+    """When anything was recorded; none where nothing was."""
+    rows = run.sql(f"select rank, min(start), max(start + dur) from events where {_SHOWN} group by rank").fetchall()
+    edges = [clock.shared(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
+    return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None
+
+
+def lane_events(
+    run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, *, origin: int, most: int, room: int | None = None
+) -> Events:
+    """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names."""
+    found, held = _longest(run, clock, ranks, asked, most)
+    names, name = _interned(found["name"])
+    if room is not None:
+        kept = _fitting(names, name, room)
+        found = {key: values[:kept] for key, values in found.items()}
+        names, name = _interned(found["name"])
+    start = _shared(clock, found["rank"], found["start"])
+    order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["rank"]))
+    found = {key: values[order] for key, values in found.items()}
+    kinds, kind = _interned(found["kind"])
+    meetings, waits = arrived(run, ranks, asked, origin=origin)
+    return Events(
+        rows=tuple(row_name(rank) for rank in run.ranks),
+        lanes=_lanes(run, found),
+        kinds=kinds,
+        names=names,
+        start=(start[order] - origin).tolist(),
+        dur=found["dur"].tolist(),
+        kind=kind.tolist(),
+        name=name[order].tolist(),
+        event=found["event"].tolist(),
+        launch=_launches(found).tolist(),
+        wait=waits.of(found["rank"], found["event"]).tolist(),
+        meetings=meetings,
+        left_out=held - order.size,
+    )
+
+
+def _longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int) -> tuple[Columns, int]:
+    """Events in the order in which they are kept, and how many there are in all."""
+    # Clocks are turned back to a ns or so; an event at the very edge does not matter.
+    edges = np.array([asked.start, asked.stop])
+    windows = ", ".join("({}, {}, {})".format(rank, *clock.own(rank, edges).tolist()) for rank in ranks)
+    inside = (
+        f"from events join (values {windows}) as asked (rank, first, last) using (rank) "
+        f"where rank in ({', '.join(map(str, ranks))}) and {_SHOWN} and start < last and start + dur > first"
+    )
+    ((held,),) = run.sql(f"select count(*) {inside}").fetchall()
+    place = "row_number() over (partition by rank, lane order by dur desc, event) as place"
+    columns = run.sql(
+        f"select rank, lane, event, kind, coalesce(name, '') as name, start, dur, coalesce(correlation, -1) as link "
+        f"from (select rank, lane, event, kind, name, start, dur, correlation, {place} {inside} "
+        f"qualify place <= {most}) order by place, rank, lane limit {most}"
+    ).fetchnumpy()
+    return {key: np.asarray(values) for key, values in columns.items()}, held
+
+
+def _interned(texts: npt.NDArray[Any]) -> tuple[tuple[str, ...], Numbers]:
+    """Different texts in the order in which they come, cut where they are very long, and the place of each."""
+    places: dict[str, int] = {}
+    codes = [places.setdefault(text, len(places)) for text in texts.tolist()]
+    return tuple(_cut(text) for text in places), np.array(codes, np.int64)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def _fitting(names: Sequence[str], name: Numbers, room: int) -> int:
+    """How many of the events, from the first, have room with their names."""
+    cost = np.full(name.size, BYTES_AN_EVENT)
+    _, first = np.unique(name, return_index=True)
+    cost[first] += np.array([len(text.encode()) for text in names], np.int64)
+    return int(np.searchsorted(np.cumsum(cost), room, side="right"))
+
+
+def _shared(clock: OneClock, rank: Numbers, times: Numbers) -> Numbers:
+    moved = times.copy()
+    order = np.argsort(rank, kind="stable")
+    ranks, first = np.unique(rank[order], return_index=True)
+    for one, rows in zip(ranks.tolist(), np.split(order, first[1:]), strict=True):
+        moved[rows] = clock.shared(one, times[rows])
+    return moved
+
+
+def _lanes(run: Run, found: Columns) -> tuple[Lane, ...]:
+    told = {
+        (rank, lane): name or (f"stream {stream}" if kind == "stream" else f"thread {thread}" if thread else "others")
+        for rank, lane, kind, thread, stream, name in run.sql(
+            "select rank, lane, kind, thread, stream, trim(name) from lanes"
+        ).fetchall()
+    }
+    rows = {rank: row for row, rank in enumerate(run.ranks)}
+    counts = Counter(zip(found["rank"].tolist(), found["lane"].tolist(), strict=True))
+    return tuple(
+        Lane(rows[rank], told.get((rank, lane), f"lane {lane}"), count) for (rank, lane), count in counts.items()
+    )
+
+
+def _launches(found: Columns) -> Numbers:
+    """Place of the first call with the same correlation, from 1; 0 where it is not among the events, or has none."""
+    _, link = np.unique(found["link"], return_inverse=True)
+    key = found["rank"].astype(np.int64) * (link.size + 1) + link
+    linked = found["link"] >= 0
+    calls = np.flatnonzero(linked & (found["kind"] == "runtime"))
+    launched = np.flatnonzero(linked & np.isin(found["kind"], _DEVICE))
+    launch = np.zeros(key.size, np.int64)
+    if calls.size:
+        calls = calls[np.lexsort((found["start"][calls], key[calls]))]
+        at = np.minimum(np.searchsorted(key[calls], key[launched]), calls.size - 1)
+        launch[launched] = np.where(key[calls][at] == key[launched], calls[at] + 1, 0)
+    return launch

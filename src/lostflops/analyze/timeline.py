@@ -1,0 +1,111 @@
+"""What was every rank doing at each moment, on one clock?
+
+A rank's row is its ledger, so that waits and transfers stand apart; below it are the events of its lanes, as many as a
+page has room for. A live page asks for those of a window with `events_in`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from lostflops.align.answers import clock_notes, clock_of
+from lostflops.align.lane_events import Extent, extent, lane_events, row_name
+from lostflops.align.one_clock import OneClock
+from lostflops.errors import UsageError
+from lostflops.ledger.accounts import Progress
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.record import records
+from lostflops.ledger.strips import binned, edges, whole
+from lostflops.ledger.windows import WindowKind, window
+from lostflops.pictures import Events, Strips
+from lostflops.results import Result
+from lostflops.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from lostflops.ledger.record import Record
+    from lostflops.store.run import Run
+
+MOST_BINS: Final = 16_384
+MOST_CELLS: Final = 4_096_000
+"""Bins of all rows together: what a file can hold."""
+MOST_EVENTS: Final = 400_000
+ROOM: Final = 5_000_000
+"""Bytes for events and their names, before they are deflated."""
+
+
+def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: Progress | None = None) -> Result:
+    clock = OneClock.of(run)
+    span = extent(run, clock)
+    if span is None:
+        return Result("timeline", "Timeline", "Cannot tell: no rank recorded any events.")
+    strips = _Strips(clock, span, len(run.ranks))
+    for done, record in enumerate(records(run, run.ranks)):
+        if progress is not None:
+            progress(done, len(run.ranks))
+        strips.add(record)
+    events = lane_events(run, clock, run.ranks, span, origin=span.start, most=most, room=room)
+    return Result(
+        name="timeline",
+        title="Timeline",
+        verdict=f"{counted(len(strips.rows), 'rank')} over {format_ns(span.stop - span.start)} on one clock; a row "
+        f"shows the line of the ledger that takes most of each {format_ns(strips.width)}.",
+        blocks=(strips.block(events),),
+        notes=(*clock_notes(run, clock_of(run)), *_left_out(events)),
+    )
+
+
+def events_in(run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
+    """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline."""
+    if unknown := sorted(set(ranks) - set(run.ranks)):
+        raise UsageError(f"the run has no rank {unknown[0]}")
+    clock = OneClock.of(run)
+    span = extent(run, clock)
+    if span is None or not ranks:
+        raise UsageError("no rank recorded any events")
+    asked = Extent(span.start + start, span.start + stop)
+    return lane_events(run, clock, sorted(set(ranks)), asked, origin=span.start, most=most)
+
+
+class _Strips:
+    """Rows of ranks as they are read, and when each step begins on the first rank that has it."""
+
+    def __init__(self, clock: OneClock, span: Extent, ranks: int) -> None:
+        self._clock, self._span = clock, span
+        self.bins = max(1, min(MOST_BINS, MOST_CELLS // ranks, span.stop - span.start))
+        self._edges = edges(span.start, span.stop, self.bins)
+        self.rows: list[tuple[str, bytes]] = []
+        self._steps: dict[int, int] = {}
+
+    @property
+    def width(self) -> int:
+        return (self._span.stop - self._span.start) // self.bins
+
+    def add(self, record: Record) -> None:
+        codes = binned(whole(record).lines, self._clock.own(record.rank, self._edges))
+        self.rows.append((row_name(record.rank), codes.tobytes()))
+        if record.steps.number.size:
+            steps = window(record, WindowKind.STEPS)
+            for number, start in zip(steps.number, self._clock.shared(record.rank, steps.start).tolist(), strict=True):
+                self._steps[number] = min(start, self._steps.get(number, start))
+
+    def block(self, events: Events) -> Strips:
+        marks = tuple(sorted(self._steps.items(), key=lambda mark: mark[1]))
+        return Strips(
+            "rows",
+            "All ranks on one clock",
+            self._span.start,
+            self._span.stop,
+            self.bins,
+            LINES,
+            tuple(self.rows),
+            marks,
+            events=events,
+        )
+
+
+def _left_out(events: Events) -> tuple[str, ...]:
+    if not events.left_out:
+        return ()
+    kept = f"{counted(len(events.start), 'event')} below rows, the longest of each lane"
+    return (f"{kept}; {events.left_out:,} shorter ones are left out there. Rows of ranks count all of them.",)

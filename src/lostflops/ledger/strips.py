@@ -1,0 +1,49 @@
+"""Which line took most of each bin of a rank's time: the ledger at the resolution of a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ledger.lines import LINES
+from lostflops.ledger.partition import Partition, partition
+from lostflops.ledger.record import Record
+from lostflops.ledger.windows import Window, WindowKind, window
+from lostflops.store.intervals import Intervals, Ns
+
+
+def whole(record: Record) -> Partition:
+    """All that the rank recorded, also outside its steps: on steps it is the same as their partition."""
+    parts = [window(record, kind) for kind in WindowKind if kind is WindowKind.TRACE or record.steps.number.size]
+    start, stop = (np.concatenate(edges) for edges in zip(*((one.start, one.stop) for one in parts), strict=True))
+    return partition(record, Window(WindowKind.TRACE, (), start.min(keepdims=True), stop.max(keepdims=True)))
+
+
+def edges(start: int, stop: int, bins: int) -> Ns:
+    """Where bins begin and end: as equal as whole ns allow.
+
+    >>> edges(10, 20, 4).tolist()
+    [10, 12, 15, 17, 20]
+    """
+    return start + np.arange(bins + 1, dtype=np.int64) * (stop - start) // bins
+
+
+def binned(lines: Mapping[str, Intervals], at: Ns) -> npt.NDArray[np.uint8]:
+    """The place in LINES of what took most of each bin, counted from 1; 0 where most of it is on no line. Of equals
+    the earlier line counts, and any comes before none.
+
+    >>> lines = {"compute": Intervals.of([0], [12]), "copy": Intervals.of([12], [20])}
+    >>> binned(lines, np.array([0, 10, 20, 30])).tolist()
+    [1, 5, 0]
+    """
+    start, stop = at[:-1], at[1:]
+    best, most, known = (np.zeros(start.size, np.int64) for _ in range(3))
+    for code, line in enumerate(LINES, 1):
+        if line in lines and len(lines[line]):
+            share = lines[line].within(start, stop)
+            known += share
+            best = np.where(share > most, code, best)
+            most = np.maximum(most, share)
+    return np.where(stop - start - known > most, 0, best).astype(np.uint8)
