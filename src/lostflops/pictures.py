@@ -155,8 +155,8 @@ class Spans:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A position of a knob: the step that is predicted there, nine times of ten between `low_ns` and `high_ns`, and
-    what it is made of, line by line. It does the work of `work` recorded steps. `why_not` says why there is no
-    prediction."""
+    what it is made of, line by line. It does the work of `work` recorded steps. `how` says how to set it in a job,
+    `notes` what was assumed, and `why_not` why there is no prediction."""
 
     value: str
     predicted_ns: int | None
@@ -165,18 +165,21 @@ class Setting:
     lines: tuple[tuple[str, int], ...] = ()
     why_not: str = ""
     work: int = 1
+    how: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
     """A what-if with the values that were tried, in order; `now` is the place of what was measured, where it has one.
-    `how` says how to turn it in a job."""
+    `about` says what it asks, `cost` what it costs or risks."""
 
     change: str
     label: str
     settings: tuple[Setting, ...]
     now: int | None
-    how: str = ""
+    about: str = ""
+    cost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

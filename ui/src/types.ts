@@ -240,6 +240,8 @@ export interface Setting {
   lines: [string, number][];
   why_not: string;
   work: number;
+  how: string;
+  notes: string[];
 }
 
 export interface Knob {
@@ -247,7 +249,8 @@ export interface Knob {
   label: string;
   settings: Setting[];
   now: number | null;
-  how: string;
+  about: string;
+  cost: string;
 }
 
 export interface Knobs {

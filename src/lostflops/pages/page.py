@@ -22,6 +22,7 @@ from lostflops.errors import LostflopsError
 from lostflops.ledger.mfu import Claims
 from lostflops.pages.causes import causes
 from lostflops.pages.glossary import GLOSSARY
+from lostflops.pages.knobs import knobs
 from lostflops.pages.stacks import flame
 from lostflops.pages.trust import trust
 from lostflops.results import Page, Result
@@ -46,7 +47,7 @@ _VERBS: Final = {
 """Where a terminal tells more about a result."""
 
 
-QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, timeline, comm, kernels, pipeline, memory, flame, trust)
+QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, timeline, comm, kernels, pipeline, memory, flame, knobs, trust)
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:

@@ -34,8 +34,16 @@ def tried(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change] = 
         reason = error.__cause__ if len(changes) == 1 and error.__cause__ is not None else error
         return Setting(value, None, None, None, why_not=str(reason))
     predicted = round(found.predicted)
-    lines = _closed(mean_lines(found.schedule), predicted)
-    return Setting(value, predicted, round(found.low), round(found.high), lines, work=found.work)
+    return Setting(
+        value,
+        predicted,
+        round(found.low),
+        round(found.high),
+        _closed(mean_lines(found.schedule), predicted),
+        work=found.work,
+        how="\n".join(one.change.how(one.value) for one in found.applied),
+        notes=tuple(dict.fromkeys(note for one in found.applied for note in one.edited.notes)),
+    )
 
 
 def _answer(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change]) -> Answer:

@@ -1,0 +1,173 @@
+"""What would a step take if one turned this or that: the run replayed with each change over a range of values.
+
+All start from one replay of the run as it was. A page holds one change at a time; together they are replayed by
+`lostflops serve`, and by `lostflops whatif` with several --change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from lostflops.pages.scales import Scale, scales
+from lostflops.pages.tried import tried
+from lostflops.pictures import Knob, Knobs, Setting
+from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.predict.answers.whatif import compared, notes_of_run
+from lostflops.predict.changes import CHANGES
+from lostflops.results import Field, Result, Table
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.predict.change import Change
+    from lostflops.store.run import Run
+
+NAME, TITLE = "knobs", "What if"
+MOST_EVENTS: Final = 2_000_000
+"""A run of more is not replayed for a page: its graph alone takes minutes."""
+AFFORDED: Final = 6_000_000
+"""Tasks that are replayed for a page, all positions together: some ten seconds."""
+_FEWEST: Final = 5
+"""Positions that a gradual knob is given though it takes longer."""
+
+
+def knobs(run: Run) -> Result:
+    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
+    if events > MOST_EVENTS:
+        return Result(
+            NAME,
+            TITLE,
+            f"Nothing was tried, because the run is large ({events:,} events): a page does not wait for its replay. "
+            "lostflops whatif RUN --change NAME=VALUE answers one question at a time.",
+        )
+    return turned(baseline(run))
+
+
+def turned(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
+    """Each knob that applies, turned alone."""
+    now = tried(start, ())
+    assert now.predicted_ns is not None, "a step that was measured is not told"
+    found = [_Turned.first(start, scale, now, known) for scale in scales(start, known)]
+    applies = [one for one in found if one.is_told]
+    _fill(start, applies, known, afforded)
+    measured = now.predicted_ns
+    block = Knobs("knobs", "Turn one thing and see the step", measured, now.lines, tuple(_ordered(applies, measured)))
+    refused = _refused([one for one in found if not one.is_told])
+    blocks = (block, refused) if refused.rows else (block,)
+    bounds = [change.name for change in known if change.is_bound]
+    return Result(NAME, TITLE, _verdict(start, block, bounds), blocks, tuple(_notes(start, applies)))
+
+
+@dataclass(slots=True)
+class _Turned:
+    """A knob with what was found for each place of its scale so far."""
+
+    scale: Scale
+    found: dict[int, Setting]
+
+    @classmethod
+    def first(cls, start: Baseline, scale: Scale, now: Setting, known: Sequence[Change]) -> _Turned:
+        """From now outward, up to the first value that can be told: where none can, that is found at little cost."""
+        made = cls(scale, {scale.now: replace(now, value=scale.values[scale.now])})
+        for place in scale.outward:
+            if made.turn(start, place, known).predicted_ns is not None:
+                break
+        return made
+
+    def turn(self, start: Baseline, place: int, known: Sequence[Change]) -> Setting:
+        self.found[place] = tried(start, [(self.scale.change.name, self.scale.values[place])], known)
+        return self.found[place]
+
+    @property
+    def others(self) -> list[Setting]:
+        return [one for place, one in self.found.items() if place != self.scale.now]
+
+    @property
+    def is_told(self) -> bool:
+        return any(one.predicted_ns is not None for one in self.others)
+
+    @property
+    def missing(self) -> list[int]:
+        return [place for place in self.scale.outward if place not in self.found]
+
+    @property
+    def knob(self) -> Knob:
+        change, places = self.scale.change, sorted(self.found)
+        settings = tuple(self.found[place] for place in places)
+        return Knob(change.name, self.scale.label, settings, places.index(self.scale.now), change.about, change.cost)
+
+
+def _fill(start: Baseline, applies: Sequence[_Turned], known: Sequence[Change], afforded: int) -> None:
+    """The other positions, as many of each knob as the graph's size allows; the ends first, since what is between them
+    can be guessed."""
+    left = afforded // max(len(start.graph.tasks), 1) - len(applies)
+    share = left / max(sum(len(one.missing) for one in applies), 1)
+    for one in applies:
+        for place in _spread(one.missing, max(int(len(one.missing) * share), _FEWEST - 2)):
+            one.turn(start, place, known)
+
+
+def _spread(places: Sequence[int], most: int) -> list[int]:
+    """
+    >>> _spread([3, 1, 4, 0, 5, 6], 3), _spread([2, 1], 3)
+    ([0, 3, 6], [1, 2])
+    """
+    told = sorted(places)
+    if len(told) <= most:
+        return told
+    return [told[round(at * (len(told) - 1) / (most - 1))] for at in range(most)]
+
+
+def _gain(one: Setting, measured: int) -> float:
+    """Of the same work."""
+    return 0.0 if one.predicted_ns is None else 1 - one.predicted_ns / (measured * one.work)
+
+
+def _ordered(applies: Sequence[_Turned], measured: int) -> Iterator[Knob]:
+    """Gradual ones in their own order, then switches, those that move most first."""
+    gradual = [one for one in applies if one.scale.is_gradual]
+    switches = [one for one in applies if not one.scale.is_gradual]
+    switches.sort(key=lambda one: -max(abs(_gain(setting, measured)) for setting in one.others))
+    yield from (one.knob for one in (*gradual, *switches))
+
+
+def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
+    if not block.items:
+        return "No change that can be turned applies to this run: the table says why."
+    guess = "Guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
+    settings = [
+        (_gain(one, block.measured_ns), knob, one)
+        for knob in block.items
+        for one in knob.settings
+        if knob.change not in bounds and one.high_ns is not None and one.high_ns < block.measured_ns * one.work
+    ]
+    if not settings:
+        return f"{guess}Of {len(block.items)} knobs none shortens the step by more than chance would."
+    gain, knob, best = max(settings, key=lambda item: item[0])
+    assert best.predicted_ns is not None
+    each = " for the work of a recorded one" if best.work > 1 else ""
+    return (
+        f"{guess}Of {len(block.items)} knobs, each turned alone, {knob.change}={best.value} gains most: a step takes "
+        f"{format_ns(round(best.predicted_ns / best.work))}{each}, {compared(gain)} the "
+        f"{format_ns(block.measured_ns)} measured."
+    )
+
+
+def _refused(found: Sequence[_Turned]) -> Table:
+    by_reason: dict[str, list[str]] = {}
+    for one in found:
+        nearest = one.found[one.scale.outward[0]]
+        by_reason.setdefault(nearest.why_not, []).append(one.scale.change.name)
+    rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
+    return Table("not_applicable", "What cannot be turned here, and why", (Field("change"), Field("reason")), rows)
+
+
+def _notes(start: Baseline, applies: Sequence[_Turned]) -> Iterator[str]:
+    yield (
+        "The measured step is split into lines as the replay of the run is, so that both sides compare; "
+        f"the replay misses the measured step by {format_share(abs(start.error))}."
+    )
+    if any(one.missing for one in applies):
+        yield "The run is large, so that knobs have fewer positions than they could: lostflops whatif answers others."
+    yield from notes_of_run(start)

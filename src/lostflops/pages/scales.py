@@ -1,0 +1,137 @@
+"""Which values a knob is turned to: in order, with the one that the run has among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.predict.change import NotApplicable
+from lostflops.predict.edits.rebucket import MIB
+from lostflops.predict.edits.reductions import reductions
+from lostflops.predict.edits.relaid import laid_out
+
+if TYPE_CHECKING:
+    from lostflops.predict.answers.baseline import Baseline
+    from lostflops.predict.change import Change
+
+AS_RECORDED: Final = "as recorded"
+_SIZES: Final = (1, 5, 10, 25, 50, 100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The values of a knob; `now` is the place of the recorded one, which nothing needs to be changed for."""
+
+    change: Change
+    label: str
+    values: tuple[str, ...]
+    now: int
+
+    @property
+    def is_gradual(self) -> bool:
+        return self.change.name in _GRADUAL
+
+    @property
+    def outward(self) -> list[int]:
+        """Places of all others, the nearest to now first."""
+        places = [place for place in range(len(self.values)) if place != self.now]
+        return sorted(places, key=lambda place: (abs(place - self.now), place < self.now))
+
+
+def scales(start: Baseline, known: Sequence[Change]) -> Iterator[Scale]:
+    """Those that can be turned gradually come first, then what can be switched."""
+    by_name = {change.name: change for change in known}
+    for name, (label, values) in _GRADUAL.items():
+        if name in by_name:
+            told, now = values(start)
+            yield Scale(by_name[name], label, told, now)
+    for change in known:
+        if change.name not in _GRADUAL and change.tried:
+            bound = " (a bound: no setting gives it)" if change.is_bound else ""
+            places = AS_RECORDED, *_SWITCHED.get(change.name, change.tried)
+            yield Scale(change, _LABELS.get(change.name, change.name.replace("_", " ")) + bound, places, 0)
+
+
+def _fixed(*values: str, now: str) -> Callable[[Baseline], tuple[tuple[str, ...], int]]:
+    return lambda _: (values, values.index(now))
+
+
+def _buckets(start: Baseline) -> tuple[tuple[str, ...], int]:
+    """Recorded buckets have several sizes: they stand where their median would."""
+    meetings = start.graph.meetings
+    try:
+        sizes = meetings.size[reductions(start.graph) & (meetings.size > 0)]
+    except NotApplicable:
+        sizes = meetings.size[:0]
+    median = float(np.median(sizes)) / MIB if sizes.size else 0.0
+    now = sum(size < median for size in _SIZES)
+    told = [str(size) for size in _SIZES]
+    return (*told[:now], AS_RECORDED, *told[now:]), now
+
+
+def _ranks(start: Baseline) -> tuple[tuple[str, ...], int]:
+    """Whole replicas: half and a quarter of them where these are whole, and more."""
+    layout = start.facts.layout
+    world, replica = (layout.world, layout.replica) if layout is not None else (len(start.graph.ranks), 1)
+    fewer = [world // part for part in (4, 2) if world % (part * replica) == 0]
+    return tuple(str(ranks) for ranks in (*fewer, *(world * times for times in (1, 2, 4, 16, 64)))), len(fewer)
+
+
+def _microbatches(start: Baseline) -> tuple[tuple[str, ...], int]:
+    try:
+        now = laid_out(start.graph)[1].shape.microbatches
+    except NotApplicable:
+        return (AS_RECORDED, "8"), 0
+    fewer = [now // part for part in (4, 2) if now % part == 0]
+    return tuple(str(count) for count in (*fewer, now, 2 * now, 4 * now, 8 * now)), len(fewer)
+
+
+_GRADUAL: Final[Mapping[str, tuple[str, Callable[[Baseline], tuple[tuple[str, ...], int]]]]] = {
+    "bucket_mb": ("size of gradient buckets, MiB", _buckets),
+    "network.bandwidth": (
+        "bandwidth of the network, times that of now",
+        _fixed("0.25x", "0.5x", "1x", "2x", "4x", "8x", now="1x"),
+    ),
+    "network.latency": (
+        "latency of the network, times that of now",
+        _fixed("0.25x", "0.5x", "1x", "2x", "4x", now="1x"),
+    ),
+    "world_size": ("ranks, each with the same work", _ranks),
+    "microbatches": ("microbatches of a pipeline's step", _microbatches),
+    "accumulate": ("microbatches before gradients are reduced", _fixed("1", "2", "4", "8", now="1")),
+    "compression": (
+        "bytes of reduced gradients, times those of now",
+        _fixed("0.1x", "0.25x", "0.5x", "1x", now="1x"),
+    ),
+}
+_LABELS: Final[Mapping[str, str]] = {
+    "blocking": "small collectives that the host waits for",
+    "comm_streams": "streams for reductions",
+    "data": "loading of data",
+    "ddp": "DDP instead of reductions by hand, buckets in MiB",
+    "encode": "stored activations",
+    "first_bucket_mb": "size of the first bucket, MiB",
+    "imbalance": "differences between ranks, stages and microbatches",
+    "launch": "cost of launching",
+    "no_sync": "reducing only the last microbatch (no_sync)",
+    "overlap": "overlap of compute and communication",
+    "precision": "precision of matrix products",
+    "prefetch": "units gathered ahead",
+    "python": "Python between ops",
+    "recompute": "recomputing activations",
+    "schedule": "schedule of the pipeline",
+    "stages": "compute of the pipeline's stages",
+    "straggler": "late ranks",
+    "sync": "waits of the host for the device",
+    "work": "work of ranks that do the same",
+    "zero": "sharding: ZeRO stage",
+}
+_SWITCHED: Final[Mapping[str, tuple[str, ...]]] = {
+    "python": ("0.75x", "0.5x", "0.25x", "removed"),
+    "first_bucket_mb": ("0.25", "1", "4", "16"),
+    "comm_streams": ("2", "4"),
+}
+"""Values that are in between, where a change has some beside those that are tried to rank it."""
