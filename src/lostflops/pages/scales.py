@@ -50,9 +50,8 @@ def scales(start: Baseline, known: Sequence[Change]) -> Iterator[Scale]:
             yield Scale(by_name[name], label, told, now)
     for change in known:
         if change.name not in _GRADUAL and change.tried:
-            bound = " (a bound: no setting gives it)" if change.is_bound else ""
             places = AS_RECORDED, *_SWITCHED.get(change.name, change.tried)
-            yield Scale(change, _LABELS.get(change.name, change.name.replace("_", " ")) + bound, places, 0)
+            yield Scale(change, _LABELS.get(change.name, change.name.replace("_", " ")), places, 0)
 
 
 def _fixed(*values: str, now: str) -> Callable[[Baseline], tuple[tuple[str, ...], int]]:

@@ -1,6 +1,115 @@
-import type { Knobs } from "../types";
-import { h } from "../dom";
+// What-ifs to turn: a slider for each change, and beside them the step that was measured and the one predicted.
+//
+// A file holds one change at a time, so turning a knob puts the others back. A server replays what they do together.
 
-export function drawKnobs(block: Knobs): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+import "./knobs.css";
+import { h } from "../dom";
+import type { Context } from "./index";
+import { compared, gainOf, showAnswer } from "./knob-answer";
+import type { Asked } from "./knob-answer";
+import { slider } from "./knob-slider";
+import type { Slider } from "./knob-slider";
+import type { Knob, Knobs, Setting } from "../types";
+import { formatNs } from "../units";
+
+export interface Live {
+  whatif(changes: [string, string][]): Promise<Setting>;
+}
+
+/** Of the measured step: less is no difference that anybody could see. */
+const SAME = 0.001;
+const PAUSE_MS = 150;
+const ALONE =
+  "This file knows each change alone: turning one puts the others back. " +
+  "lostflops serve RUN replays several at once, and so does lostflops whatif with several --change.";
+const TOGETHER = "Changes are replayed together, in the order in which they stand here.";
+
+export function drawKnobs(block: Knobs, context: Context): Element {
+  if (!block.items.length) return h("p", { class: "muted" }, "Nothing can be turned in this run.");
+  const live = (context.source as { live?: Live }).live;
+  const panel = h("div", { class: "answer" });
+  const sliders = block.items.map((knob, turned) => slider(knob, (setting) => alone(block, knob, setting), () => turn(turned)));
+  let asked = 0;
+
+  function turn(turned: number): void {
+    if (!live) sliders.forEach((one, place) => (place === turned ? undefined : one.reset()));
+    const moved = sliders.filter((one) => one.isTurned);
+    const changes = moved.map((one): [string, string] => [one.knob.change, one.setting.value]);
+    const number = ++asked;
+    if (!live || moved.length < 2) return show(moved[0]?.setting ?? measured(block), moved, changes);
+    panel.setAttribute("aria-busy", "true");
+    setTimeout(() => {
+      if (number !== asked) return;
+      const late = (setting: Setting): void => (number === asked ? show(setting, moved, changes) : undefined);
+      live.whatif(changes).then(late, (error: unknown) => late(unknown(String(error))));
+    }, PAUSE_MS);
+  }
+
+  function show(setting: Setting, moved: Slider[], changes: [string, string][]): void {
+    panel.removeAttribute("aria-busy");
+    const told: Asked = { changes, setting, knobs: moved.map((one) => one.knob) };
+    panel.replaceChildren(...showAnswer(block, told));
+  }
+
+  function reset(): void {
+    sliders.forEach((one) => one.reset());
+    turn(-1);
+  }
+
+  turn(-1);
+  const button = h("button", { type: "button", class: "back", click: reset }, "put all back");
+  const rows = h("div", { class: "rows" }, ...folded(block, sliders), button);
+  return h("div", { class: "knobs" }, panel, rows, h("p", { class: "muted together" }, live ? TOGETHER : ALONE));
+}
+
+/** Those that move the step; the others can be opened. */
+function folded(block: Knobs, sliders: Slider[]): Element[] {
+  const moves = sliders.filter((one) => movesStep(one.knob, block.measured_ns));
+  const still = sliders.filter((one) => !moves.includes(one));
+  if (!still.length || !moves.length) return sliders.map((one) => one.element);
+  const title = `${still.length} more that ${still.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
+  return [
+    ...moves.map((one) => one.element),
+    h("details", { class: "still" }, h("summary", {}, title), ...still.map((one) => one.element)),
+  ];
+}
+
+function movesStep(knob: Knob, measured: number): boolean {
+  return knob.settings.some(
+    (one) => one.predicted_ns !== null && Math.abs(one.predicted_ns / one.work - measured) > SAME * measured,
+  );
+}
+
+/** The step at a position of one knob, or from end to end where it is not turned: seen without looking away from it. */
+function alone(block: Knobs, knob: Knob, setting: Setting): string {
+  if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(knob)}`;
+  if (setting.predicted_ns === null) return "step: cannot tell";
+  const each = setting.work > 1 ? " for the same work" : "";
+  const told = formatNs(Math.round(setting.predicted_ns / setting.work));
+  return `step: ${told}${each}, ${compared(gainOf(block, setting))}`;
+}
+
+function ranged(knob: Knob): string {
+  const told = knob.settings.flatMap((one) => (one.predicted_ns === null ? [] : [one.predicted_ns / one.work]));
+  const [low, high] = [Math.min(...told), Math.max(...told)].map((ns) => formatNs(Math.round(ns)));
+  return low === high ? `${low}` : `${low} to ${high}`;
+}
+
+function measured(block: Knobs): Setting {
+  const now = block.items[0]!;
+  return now.settings[now.now ?? 0]!;
+}
+
+function unknown(why: string): Setting {
+  return {
+    value: "",
+    predicted_ns: null,
+    low_ns: null,
+    high_ns: null,
+    lines: [],
+    why_not: why,
+    work: 1,
+    how: "",
+    notes: [],
+  };
 }

@@ -1,0 +1,121 @@
+// What turned knobs give: both step times, how sure that is, both as bars on one scale, and which lines move.
+
+import { paintOf } from "../colours";
+import { h } from "../dom";
+import { stepBars } from "./knob-bars";
+import type { Knob, Knobs, Setting } from "../types";
+import { formatNs, formatShare } from "../units";
+
+export interface Asked {
+  changes: [string, string][];
+  setting: Setting;
+  knobs: Knob[];
+}
+
+export function showAnswer(block: Knobs, asked: Asked): Element[] {
+  const { setting, changes } = asked;
+  const said = changes.map(([name, value]) => `${name}=${value}`).join(", ");
+  const title = h("h4", {}, said ? `With ${said}` : "As recorded: turn a knob to see what would change");
+  if (setting.predicted_ns === null) return [title, figures(block, null), reason(setting), ...applied(asked)];
+  return [
+    title,
+    figures(block, changes.length ? setting : null),
+    ...(changes.length ? [sure(block, setting)] : []),
+    stepBars(block, changes.length ? setting : null),
+    lines(block, setting, changes.length > 0),
+    ...applied(asked),
+  ];
+}
+
+function figures(block: Knobs, setting: Setting | null): Element {
+  const both = [figure("measured", "step, measured", formatNs(block.measured_ns))];
+  if (setting && setting.predicted_ns !== null) {
+    both.push(figure("predicted", "step, predicted", formatNs(setting.predicted_ns)));
+    const gain = gainOf(block, setting);
+    const kind = gain > 0 ? "gain good" : gain < 0 ? "gain bad" : "gain";
+    both.push(figure(kind, setting.work > 1 ? "for the same work" : "difference", compared(gain)));
+  }
+  return h("div", { class: "figures", "aria-live": "polite" }, ...both);
+}
+
+function figure(kind: string, label: string, text: string): Element {
+  return h("div", { class: `figure ${kind}` }, h("span", { class: "muted" }, label), h("strong", {}, text));
+}
+
+/** Of the same work. */
+export function gainOf(block: Knobs, setting: Setting): number {
+  return 1 - setting.predicted_ns! / (block.measured_ns * setting.work);
+}
+
+export function compared(gain: number): string {
+  return gain === 0 ? "the same" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "less" : "more"}`;
+}
+
+function sure(block: Knobs, setting: Setting): Element {
+  const [low, high] = [setting.low_ns!, setting.high_ns!];
+  const whole = block.measured_ns * setting.work;
+  const sentences = [`Between ${formatNs(low)} and ${formatNs(high)}, nine times of ten.`];
+  if (low <= whole && whole <= high) sentences.push("That it makes any difference is not sure.");
+  if (setting.work > 1) {
+    const each = formatNs(Math.round(setting.predicted_ns! / setting.work));
+    sentences.push(`A step then does the work of ${setting.work} recorded ones: ${each} for each.`);
+  }
+  return h("p", { class: "sure" }, sentences.join(" "));
+}
+
+function reason(setting: Setting): Element {
+  return h("p", { class: "why" }, h("strong", {}, "Cannot tell, because "), setting.why_not);
+}
+
+/** Each line before and after, those that move most first; both columns sum to the steps. */
+function lines(block: Knobs, setting: Setting, isTurned: boolean): Element {
+  const before = new Map(block.lines);
+  const after = new Map(setting.lines);
+  const names = [...new Set([...before.keys(), ...after.keys()])];
+  const rows = names.map((name) => ({ name, old: before.get(name) ?? 0, now: after.get(name) ?? 0 }));
+  const moved = (row: { old: number; now: number }): number => Math.abs(row.now - row.old);
+  rows.sort((one, other) => moved(other) - moved(one) || other.old - one.old);
+  const heads = ["line", "measured", ...(isTurned ? ["predicted", "difference"] : [])];
+  const cells = rows.map((row) =>
+    h("tr", { "data-line": row.name }, h("th", { scope: "row" }, ...named(row.name)), ...numbers(row.old, row.now)),
+  );
+  const sum = h("tr", { class: "sum" }, h("th", { scope: "row" }, "step"), ...numbers(block.measured_ns, setting.predicted_ns!));
+
+  function numbers(old: number, now: number): Element[] {
+    const shown = isTurned ? [formatNs(old), formatNs(now), difference(now - old)] : [formatNs(old)];
+    return shown.map((text) => h("td", { class: "number" }, text));
+  }
+
+  return h(
+    "table",
+    { class: "moved" },
+    h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, ...cells, sum),
+  );
+}
+
+function named(name: string): Element[] {
+  const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
+  swatch.style.setProperty("background", paintOf(name));
+  return [swatch, h("span", { class: "term", tabindex: 0, "data-term": name }, name)];
+}
+
+function difference(ns: number): string {
+  return ns > 0 ? `+${formatNs(ns)}` : formatNs(ns);
+}
+
+/** How it is set in a job, what it costs, what was assumed, and the command that keeps the prediction. */
+function applied({ changes, setting, knobs }: Asked): Element[] {
+  if (!changes.length) return [];
+  const command = `lostflops whatif RUN ${changes.map(([name, value]) => `--change ${name}=${value}`).join(" ")}`;
+  const rows: [string, Element][] = [["keep this prediction", h("code", {}, command)]];
+  if (setting.how) rows.unshift(["how to apply it", h("code", {}, setting.how)]);
+  const costs = knobs.flatMap((knob) => (knob.cost ? [knob.cost] : []));
+  if (costs.length) rows.push(["cost and risk", h("span", {}, costs.join("; "))]);
+  const notes = setting.notes.map((note) => h("li", {}, note));
+  const assumed = h("details", {}, h("summary", {}, "what was assumed"), h("ul", {}, ...notes));
+  return [
+    h("dl", { class: "applied" }, ...rows.flatMap(([term, said]) => [h("dt", {}, term), h("dd", {}, said)])),
+    ...(notes.length ? [assumed] : []),
+  ];
+}

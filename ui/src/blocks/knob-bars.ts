@@ -1,0 +1,72 @@
+// The measured step and the predicted one as bars of their lines on one axis of time, with the interval of the latter.
+
+import { paintOf } from "../colours";
+import { s } from "../dom";
+import type { Knobs, Setting } from "../types";
+import { formatNs } from "../units";
+
+const BAR = 26;
+const GAP = 20;
+const STEPS = [1, 2, 2.5, 5, 10];
+const FEWEST_TICKS = 3;
+
+export function stepBars(block: Knobs, setting: Setting | null): Element {
+  const longest = Math.max(block.measured_ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
+  const place = (ns: number): string => `${((100 * ns) / longest).toFixed(3)}%`;
+  const predicted = setting ? [bar("predicted", setting.lines, 1, place), interval(setting, place)] : [];
+  const said = setting
+    ? `Measured ${formatNs(block.measured_ns)}, predicted ${formatNs(setting.predicted_ns!)}`
+    : `Measured ${formatNs(block.measured_ns)}`;
+  return s(
+    "svg",
+    { class: "bars", role: "img", "aria-label": `${said}; the table below has their lines.`, height: top(2) + 22 },
+    ...axis(longest, place),
+    bar("measured", block.lines, 0, place),
+    ...predicted,
+  );
+}
+
+function top(row: number): number {
+  return row * (BAR + GAP) + GAP;
+}
+
+function bar(name: string, lines: [string, number][], row: number, place: (ns: number) => string): Element {
+  let from = 0;
+  const parts = lines.map(([line, ns]) => {
+    const title = s("title", {}, `${line}: ${formatNs(ns)}`);
+    const box = { x: place(from), y: top(row), width: place(ns), height: BAR, fill: paintOf(line), "data-line": line };
+    from += ns;
+    return s("rect", box, title);
+  });
+  return s("g", { class: name }, s("text", { x: 0, y: top(row) - 6 }, name), ...parts);
+}
+
+/** Where nine of ten runs would end. */
+function interval(setting: Setting, place: (ns: number) => string): Element {
+  const y = top(1) + BAR / 2;
+  const [low, high] = [place(setting.low_ns!), place(setting.high_ns!)];
+  const title = `nine times of ten from ${formatNs(setting.low_ns!)} to ${formatNs(setting.high_ns!)}`;
+  const ends = [low, high].map((x) => s("line", { x1: x, x2: x, y1: y - 6, y2: y + 6 }));
+  const line = s("line", { x1: low, x2: high, y1: y, y2: y });
+  const halo = s("g", { class: "halo" }, line.cloneNode(), ...ends.map((end) => end.cloneNode()));
+  return s("g", { class: "interval" }, s("title", {}, title), halo, line, ...ends);
+}
+
+function axis(longest: number, place: (ns: number) => string): Element[] {
+  const bottom = top(2) - GAP + 4;
+  return ticks(longest).flatMap((ns) => {
+    const anchor = ns === 0 ? "start" : ns > 0.93 * longest ? "end" : "middle";
+    return [
+      s("line", { class: "grid", x1: place(ns), x2: place(ns), y1: 0, y2: bottom }),
+      s("text", { class: "tick", x: place(ns), y: bottom + 14, "text-anchor": anchor }, formatNs(ns)),
+    ];
+  });
+}
+
+/** Round times from zero on. */
+function ticks(longest: number): number[] {
+  const power = 10 ** Math.floor(Math.log10(longest / FEWEST_TICKS));
+  const fitting = STEPS.filter((step) => longest / (step * power) >= FEWEST_TICKS);
+  const step = (fitting[fitting.length - 1] ?? 1) * power;
+  return Array.from({ length: Math.floor(longest / step) + 1 }, (_, count) => Math.round(count * step));
+}
