@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -11,9 +11,8 @@ import duckdb
 from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
 from lostflops.store.parquet import literal_glob, scan
+from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, may_change
 from lostflops.store.tables import TABLES, Table, table
-
-_EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
 
 
 class Run:
@@ -29,17 +28,17 @@ class Run:
         self._connection = connection
 
     @classmethod
-    def open(cls, path: str | Path) -> Run:
+    def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Run:
+        """`limits` are settings of DuckDB, such as its memory."""
         folder = Path(path).resolve()
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
-        connection = duckdb.connect()
+        connection = duckdb.connect(config=dict(limits or {}))
         try:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
-            # Views may read the run; queries may read or write nothing else.
-            allowed = {"folder": str(folder), "pattern": literal_glob(str(folder))}
-            connection.execute("SET allowed_directories = [$folder, $pattern]", allowed)
+            # Views may read the run's data; queries may read or write nothing else.
+            connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
         except duckdb.Error as error:
@@ -61,16 +60,31 @@ class Run:
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Rows of one SELECT over the tables of the run; a run is never changed by a query."""
         try:
+            if may_change(query):
+                check_reads(query, self._connection)
             statements = self._connection.extract_statements(query)
-            explained = _EXPLAIN.match(query)
+            explained = EXPLAIN.match(query)
             if explained and statements:
                 statements += self._connection.extract_statements(query[explained.end() :])
                 statements.pop(0)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-                raise QueryError("a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)")
+                raise QueryError(READ_ONLY)
             return self._connection.sql(query)
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
+
+    def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """The same for SQL of strangers, which may call harmless functions only."""
+        check_reads(query, self._connection)
+        return self.sql(query)
+
+    def beside(self) -> Run:
+        """The same run for another thread: a connection is one thread's at a time."""
+        return type(self)(self.path, self.manifest, self._connection.cursor())
+
+    def interrupt(self) -> None:
+        """End the query that another thread waits for."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         self._connection.close()
@@ -96,6 +110,12 @@ def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
         return f"SELECT {', '.join(names)} FROM {scan(paths)}"
     known = f"{nothing} UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
     return f"SELECT {', '.join(names)} FROM ({known})"
+
+
+def _allowed(folder: Path, manifest: manifests.Manifest) -> list[str]:
+    """Paths as they are, and as views name them."""
+    paths = {str(folder / file.path) for files in manifest.files.values() for file in files}
+    return sorted(paths | {literal_glob(path) for path in paths})
 
 
 def _check_files(folder: Path, manifest: manifests.Manifest) -> None:

@@ -1,0 +1,76 @@
+"""Whether SQL only reads: no statement hides in it that changes anything, and no function that reaches outside tables.
+
+DuckDB takes `WITH x AS (COPY ... TO 'file') SELECT ...` for a SELECT, and runs SQL that is given to functions as text.
+So the parsed query is looked at, and what is not known to be harmless is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import duckdb
+
+from lostflops.errors import QueryError
+
+EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
+READ_ONLY: Final = "a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)"
+
+_NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+_TABLE_FUNCTIONS: Final = {
+    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_types", "generate_series", "histogram",
+    "histogram_values", "json_each", "json_tree", "pragma_table_info", "pragma_version", "query_table", "range",
+    "repeat", "repeat_row", "unnest",
+}  # fmt: skip
+# Without one of these words no query can hold what changes something; looking at the words is cheaper than parsing.
+_SUSPECT: Final = re.compile(r"copy|insert|update|delete|merge|serialized", re.IGNORECASE)
+
+
+def may_change(query: str) -> bool:
+    """
+    >>> may_change("select count(*) from events"), may_change("with x as (copy t to 'f') from x")
+    (False, True)
+    """
+    return _SUSPECT.search(query) is not None
+
+
+def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """Raises `QueryError` unless the query is one SELECT over tables and harmless functions."""
+    explained = EXPLAIN.match(query)
+    try:
+        text = connection.execute("SELECT json_serialize_sql($1)", [query[explained.end() :] if explained else query])
+        [(parsed,)] = text.fetchall()
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from None
+    tree = json.loads(parsed)
+    if tree["error"]:
+        parser = tree.get("error_type") == "parser"
+        raise QueryError(f"Parser Error: {tree['error_message']}" if parser else READ_ONLY)
+    if len(tree["statements"]) != 1:
+        raise QueryError(READ_ONLY)
+    for item in _items(tree):
+        kind = str(item.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _NODES:
+            raise QueryError(READ_ONLY)
+        if kind == "TABLE_FUNCTION":
+            _check_function(item)
+
+
+def _check_function(item: dict[str, Any]) -> None:
+    function = item.get("function", {})
+    name = str(function.get("function_name", "")).lower()
+    if name not in _TABLE_FUNCTIONS:
+        raise QueryError(f"a query reads the tables of a run, and function {name!r} could read something else")
+
+
+def _items(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield one
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
