@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import duckdb
 
@@ -28,7 +29,7 @@ class Run:
         self._connection = connection
 
     @classmethod
-    def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Run:
+    def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
         """`limits` are settings of DuckDB, such as its memory."""
         folder = Path(path).resolve()
         manifest = manifests.load(folder)
@@ -78,7 +79,7 @@ class Run:
         check_reads(query, self._connection)
         return self.sql(query)
 
-    def beside(self) -> Run:
+    def beside(self) -> Self:
         """The same run for another thread: a connection is one thread's at a time."""
         return type(self)(self.path, self.manifest, self._connection.cursor())
 
@@ -89,7 +90,7 @@ class Run:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

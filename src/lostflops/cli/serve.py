@@ -1,0 +1,38 @@
+"""`lostflops serve`: the page of a run, live."""
+
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import RunArgument
+
+EXAMPLE = "lostflops serve run"
+
+
+def serve(
+    run: RunArgument,
+    *,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port to listen on; 0 is any that is free.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Show a run as a live page on this machine.
+
+    The same views as in the file of lostflops report --html, for runs of any size: results show as they are found,
+    the timeline loads what it shows, what-ifs are replayed, and SQL is answered. Only this machine can reach it,
+    with the token of the printed address. Ctrl-C ends it.
+    """
+    from lostflops.errors import UsageError
+
+    try:
+        from lostflops.serve.server import serve as start
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise UsageError("a live page needs an extra: pip install 'lostflops[serve]'") from None
+
+    def tell(address: str) -> None:
+        print(f"Serving {run} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
+
+    start(run, port, tell, browser=browser)

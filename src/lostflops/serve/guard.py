@@ -1,0 +1,54 @@
+"""Which requests are let in: those of this machine's own page, with the token that was printed once.
+
+The token travels in a header. A cookie would be sent to every server of this machine, since cookies do not know ports,
+and a query would stand in histories and logs; a header that a page must set itself also ends requests that other sites
+forge. Host is checked because a name that an attacker owns may lead to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+from typing import Final
+
+from starlette.datastructures import Headers
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    # Not `same-origin`: the Perfetto UI that a click opens could not be given the trace.
+    "Cross-Origin-Opener-Policy": "same-origin-allow-popups",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: bool) -> tuple[int, str] | None:
+    """Why a request is not answered, with its status; None lets it in. `public` routes say nothing about the run."""
+    hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+    if headers.getlist("host") not in ([hosts[0]], [hosts[1]]):
+        return 403, f"this page is served as http://{hosts[0]}, and no other name or port leads here"
+    host = headers["host"]
+    if any(origin != f"http://{host}" for origin in headers.getlist("origin")):
+        return 403, "requests of other sites are refused"
+    if not _own(headers, is_shell):
+        return 403, "requests of other sites are refused"
+    if not public and not _has_token(headers, token):
+        return 401, "the token is missing or wrong: open the address that lostflops serve printed"
+    return None
+
+
+def _own(headers: Headers, is_shell: bool) -> bool:
+    """What browsers say of where a request comes from. Following a link to the page is fine: it holds no data."""
+    site = headers.get("sec-fetch-site", "none")
+    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return site in ("none", "same-origin") or (is_shell and followed)
+
+
+def _has_token(headers: Headers, token: str) -> bool:
+    given = headers.getlist("authorization")
+    return len(given) == 1 and compare_digest(given[0].encode("latin-1"), f"Bearer {token}".encode("latin-1"))

@@ -1,0 +1,87 @@
+"""What a live page is answered from: the run, threads that ask it, and what they found so far."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from lostflops.pages.tried import tried
+from lostflops.pictures import Setting
+from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.serve.opened import Identity, OpenedRun
+from lostflops.serve.queries import LIMITS, MOST_SECONDS, queried
+from lostflops.serve.work import Workers
+from lostflops.store.run import Run
+
+SLOW_SECONDS: Final = 900.0
+"""A question about a large run is answered once, and may take its time."""
+QUICK_SECONDS: Final = 30.0
+
+
+class Live:
+    def __init__(self, path: Path) -> None:
+        self._run = OpenedRun(path)
+        self._strangers = OpenedRun(path, LIMITS)
+        self._slow, self._quick = Workers(2), Workers(3)
+        self._kept: dict[str, asyncio.Task[bytes]] = {}
+        self._kept_of = self._run.identity
+        self._replays = _Replays()
+
+    @property
+    def title(self) -> str:
+        return self._run.path.resolve().name
+
+    @property
+    def identity(self) -> str:
+        """Changes when the run is written anew."""
+        return "-".join(f"{part:x}" for part in self._run.identity)
+
+    async def kept(self, name: str, function: Callable[[Run], bytes]) -> bytes:
+        """An answer that is found once, however many ask; whoever goes away does not end it."""
+        run = self._run.beside()
+        if self._kept_of != self._run.identity:
+            self._kept.clear()
+            self._kept_of = self._run.identity
+        task = self._kept.get(name)
+        if task is None:
+            task = self._kept[name] = asyncio.create_task(self._slow.answer(run, function, SLOW_SECONDS))
+            task.add_done_callback(lambda done: self._forget(name, done))
+        else:
+            run.close()
+        return await asyncio.shield(task)
+
+    def _forget(self, name: str, task: asyncio.Task[bytes]) -> None:
+        """What failed may be tried again."""
+        if (task.cancelled() or task.exception()) and self._kept.get(name) is task:
+            del self._kept[name]
+
+    async def window(self, function: Callable[[Run], bytes]) -> bytes:
+        return await self._quick.answer(self._run.beside(), function, QUICK_SECONDS)
+
+    async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
+        return await self._quick.answer(self._strangers.beside(), lambda run: packed(queried(run, query)), MOST_SECONDS)
+
+    async def tried(self, changes: list[tuple[str, str]]) -> Setting:
+        run, identity = self._run.beside(), self._run.identity
+        return await self._slow.answer(run, lambda own: self._replays.tried(own, identity, changes), SLOW_SECONDS)
+
+    def close(self) -> bool:
+        """Whether all work ended."""
+        return self._slow.close() & self._quick.close()
+
+
+class _Replays:
+    """The run replayed as it was, once; what-ifs start from it one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start: tuple[Identity, Baseline] | None = None
+
+    def tried(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
+        with self._lock:
+            if self._start is None or self._start[0] != identity:
+                self._start = identity, baseline(run)
+            return tried(self._start[1], changes)

@@ -1,0 +1,33 @@
+"""The run that is served: opened once, and anew when another ingest has replaced it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lostflops.serve.work import StoppableRun
+from lostflops.store.manifest import FILE_NAME
+
+Identity = tuple[int, int, int]
+
+
+class OpenedRun:
+    def __init__(self, path: Path, limits: Mapping[str, str | bool | int] | None = None) -> None:
+        self.path = path
+        self._limits = limits
+        self.identity = self._on_disk()
+        self._run = StoppableRun.open(path, limits)
+
+    def beside(self) -> StoppableRun:
+        """A connection of its own to what is on disk now. Work that goes on keeps the run that it began with."""
+        found = self._on_disk()
+        if found != self.identity:
+            self._run, self.identity = StoppableRun.open(self.path, self._limits), found
+        return self._run.beside()
+
+    def close(self) -> None:
+        self._run.close()
+
+    def _on_disk(self) -> Identity:
+        status = (self.path / FILE_NAME).stat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
