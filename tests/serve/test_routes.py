@@ -1,0 +1,163 @@
+"""What a live page is told is what the command line tells."""
+
+import asyncio
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lostflops.pages.page import QUESTIONS, page_of
+from lostflops.report.view import View
+from lostflops.results import Result
+from lostflops.serve import routes
+from lostflops.serve.live import Live
+from lostflops.serve.work import Stopped, Workers
+from lostflops.store.run import Run
+
+from .conftest import GOOD, Server, unpacked
+
+NAMES = [question.__name__.strip("_") for question in QUESTIONS]
+
+
+def test_questions_are_those_of_the_page(server: Server) -> None:
+    said = server.ask("GET", "/api/questions").json()
+    assert said["questions"] == NAMES
+    assert "comm.wait" in said["glossary"]
+    assert {"events", "steps"} <= {table["name"] for table in said["tables"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_result_is_that_of_the_file(server: Server, run_folder: Path, name: str) -> None:
+    given = unpacked(server.ask("GET", f"/api/result?name={name}"))
+    with Run.open(run_folder) as run:
+        page = page_of(run, [QUESTIONS[NAMES.index(name)]])
+    assert given["results"] == View().page(page)["results"]
+    assert given["missing"] == [list(one) for one in page.missing]
+
+
+@pytest.mark.parametrize("name", ["", "levitate", "__init__", "_report", "../report"])
+def test_a_name_that_is_no_question_is_refused(server: Server, name: str) -> None:
+    answer = server.ask("GET", "/api/result", params={"name": name})
+    assert (answer.status_code, answer.json()["error"][:20]) == (422, "there is no question")
+
+
+def test_a_question_is_asked_once_however_many_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def slow(run: Run) -> Result:
+        asked.append(run.ranks)
+        time.sleep(0.1)
+        return Result("slow", "Slow", "At last.")
+
+    monkeypatch.setitem(routes._QUESTIONS, "slow", slow)
+
+    async def three(client):
+        return await asyncio.gather(*(client.get("/api/result?name=slow", headers=GOOD) for _ in range(3)))
+
+    answers = server.together(three)
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert len({answer.content for answer in answers}) == 1
+    server.ask("GET", "/api/result?name=slow")
+    assert asked == [(0, 1)]
+
+
+def test_events_of_a_window(server: Server, run_folder: Path) -> None:
+    all_of_it = unpacked(server.ask("GET", f"/api/events?ranks=0,1&start=0&stop={10**15}&most=50000"))["events"]
+    with Run.open(run_folder) as run:
+        [(events,)] = run.sql("select count(*) from events where kind != 'span'").fetchall()
+    shown = sum(lane[2] for lane in all_of_it["lanes"])
+    assert shown + all_of_it["left_out"] == events
+    few = unpacked(server.ask("GET", f"/api/events?ranks=0&start=0&stop={10**15}&most=5"))["events"]
+    assert sum(lane[2] for lane in few["lanes"]) == 5
+
+
+@pytest.mark.parametrize(
+    "changed", [{"ranks": "x"}, {"ranks": "0;1"}, {"start": "1e9"}, {"stop": "²"}, {"most": "9" * 30}, {"ranks": "77"}]
+)
+def test_windows_that_make_no_sense_are_refused(server: Server, changed: dict[str, str]) -> None:
+    asked = {"ranks": "0", "start": "0", "stop": "1000", "most": "10", **changed}
+    assert server.ask("GET", "/api/events", params=asked).status_code == 422
+
+
+def test_a_what_if_without_changes_is_the_measured_step(server: Server) -> None:
+    now = server.ask("POST", "/api/whatif", json={"changes": []}).json()
+    assert sum(ns for _, ns in now["lines"]) == now["predicted_ns"]
+    wrong = server.ask("POST", "/api/whatif", json={"changes": [["levitate", "1"]]}).json()
+    assert wrong["predicted_ns"] is None
+    assert "levitate" in wrong["why_not"]
+
+
+@pytest.mark.parametrize("changes", [None, "x", [["a"]], [["a", 1]], [["a", "b", "c"]], [["a", "b"]] * 17])
+def test_what_is_no_list_of_changes_is_refused(server: Server, changes: object) -> None:
+    assert server.ask("POST", "/api/whatif", json={"changes": changes}).status_code == 422
+
+
+def test_a_run_that_is_written_anew_is_answered_anew(run_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_folder, folder)
+    live = Live(folder)
+    server = Server(live)
+    first = server.ask("GET", "/api/result?name=quality")
+    (folder / "run.json.new").write_bytes((folder / "run.json").read_bytes())
+    (folder / "run.json.new").replace(folder / "run.json")
+    second = server.ask("GET", "/api/result?name=quality")
+    assert first.headers["Lostflops-Run"] != second.headers["Lostflops-Run"]
+    assert first.content == second.content
+    assert live.close()
+
+
+def test_a_bug_is_not_shown_to_the_page(server: Server, monkeypatch, capsys) -> None:
+    async def broken(*_):
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr(server.live, "tried", broken)
+    answer = server.ask("POST", "/api/whatif", json={"changes": []})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "a secret of the inside" in capsys.readouterr().err
+
+
+def test_slow_work_is_ended(server: Server) -> None:
+    seen: list[type[BaseException]] = []
+
+    def endless(run: Run) -> None:
+        try:
+            run.sql("select count(*) from range(100000000000) a").fetchall()
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    workers = Workers(1)
+    began = time.monotonic()
+    with pytest.raises(Stopped, match=r"after 0\.2 s"):
+        asyncio.run(workers.answer(server.live._run.beside(), endless, 0.2))
+    assert workers.close(2)
+    assert time.monotonic() - began < 2
+    assert [error.__name__ for error in seen] == ["InterruptException"]
+
+
+def test_work_that_was_stopped_asks_no_more(server: Server) -> None:
+    run = server.live._run.beside()
+    run.stop()
+    with pytest.raises(Stopped):
+        run.sql("select 1")
+
+
+def test_more_than_can_wait_is_refused(server: Server) -> None:
+    free = threading.Event()
+    workers = Workers(1, waiting=1)
+
+    async def three() -> list[object]:
+        jobs = [workers.answer(server.live._run.beside(), lambda _: free.wait(5), 5) for _ in range(3)]
+        tasks = []
+        for job in jobs:
+            tasks.append(asyncio.create_task(job))
+            await asyncio.sleep(0.05)
+        free.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = asyncio.run(three())
+    assert (first, second, type(third)) == (True, True, Stopped)
+    assert workers.close()
