@@ -96,16 +96,27 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Values by row and place; None where there is none. `legend` says what a cell is."""
+    """Values by row and place; None where there is none. `legend` says what a cell is. `columns` name the places where
+    these mean the same in each row, and are the keys of values in JSON; so none is named twice."""
 
     name: str
     title: str
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
     unit: Unit
     legend: str
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert len(set(self.columns)) == len(self.columns), f"{self.name} has two columns of one name"
+        assert not self.columns or all(len(values) == len(self.columns) for _, values in self.rows), (
+            f"rows of {self.name} have other columns"
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [{"row": name, "values": list(values)} for name, values in self.rows]
+        return [{"row": name, "values": self._values(values)} for name, values in self.rows]
+
+    def _values(self, values: tuple[float | None, ...]) -> Any:
+        return dict(zip(self.columns, values, strict=True)) if self.columns else list(values)
 
 
 @dataclass(frozen=True, slots=True)

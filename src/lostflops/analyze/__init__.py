@@ -11,6 +11,7 @@ from lostflops.analyze.contents import contents
 from lostflops.analyze.flame import flame
 from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
+from lostflops.analyze.lateness import lateness
 from lostflops.analyze.memory import memory
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
@@ -31,6 +32,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     memory,
     comm,
     ranks,
+    lateness,
     pipeline,
     flame,
     hang,

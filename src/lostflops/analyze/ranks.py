@@ -15,14 +15,14 @@ import numpy as np
 
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.mesh import Mesh, recognise
-from lostflops.align.waits import RESOLUTION
+from lostflops.blame.arrivals import by_rank
 from lostflops.blame.charges import charges
-from lostflops.blame.judgement import MOST_RANKS, Judgement, judge, within
+from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES, WAIT_LINES
-from lostflops.ledger.scope import Scope, scope
+from lostflops.ledger.scope import scope
 from lostflops.pace.told import Told
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.units import counted
@@ -36,14 +36,6 @@ _WIDEST: Final = 64
 _MOST_CELLS: Final = 2048
 _WAITING: Final = [LINES.index(line) for line in WAIT_LINES]
 _NS_PER_HOUR: Final = 3.6e12
-
-_LATENESS: Final = """
-    with middle as (
-        select meeting, quantile_disc(arrived, 0.5) as arrived from arrivals
-        where arrived is not null and not is_transfer {steps} group by meeting
-    )
-    select rank, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
-    where a.arrived is not null group by rank"""
 
 
 def ranks(
@@ -59,7 +51,7 @@ def ranks(
     order = recognise(run, mesh)
     found = judge(run, asked, order, progress)
     clock = clock_of(run)
-    lateness = _lateness(run, asked, clock)
+    lateness = by_rank(run, asked, clock)
     told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
     result = Result(
         name="ranks",
@@ -94,14 +86,6 @@ def _verdict(found: Judgement) -> str:
     if found.stragglers:
         return latecomers(found.stragglers)
     return unevenness(found.comparison)
-
-
-def _lateness(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
-    """Mean lateness of each rank; 0 where it is within what the ends of its collectives lie apart."""
-    spread = {row[0]: int(row[5] or 0) for row in clock.table.rows}
-    usual = float(np.median(list(spread.values()))) if spread else 0.0
-    found: dict[int, float] = dict(run.sql(_LATENESS.format(steps=within(asked))).fetchall())
-    return {rank: ns if abs(ns) > RESOLUTION * (spread.get(rank, 0) + usual) else 0.0 for rank, ns in found.items()}
 
 
 def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:

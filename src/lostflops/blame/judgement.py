@@ -58,19 +58,28 @@ class Judgement:
 
 
 def judge(run: Run, asked: Scope, mesh: Mesh, progress: Callable[[int, int], None] | None = None) -> Judgement:
-    chosen = replace(asked, ranks=_chosen(run, asked, mesh))
-    return judged(run, asked, mesh, tuple(profiles(run, chosen, progress)))
+    some = replace(asked, ranks=chosen(run, asked, mesh))
+    return judged(run, asked, mesh, tuple(profiles(run, some, progress)))
 
 
 def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judgement:
     """The same from profiles that are there already."""
-    ranks = {one.rank for one in found}
-    cohorts = {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
-    dark = frozenset(rank for (rank,) in run.sql(_DARK).fetchall())
-    comparison = compare(found, cohorts, dark)
+    comparison, _ = compared(run, mesh, found)
+    cohorts = _cohorts(mesh, found)
     last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=within(asked))).fetchall()}
     evidence = _Evidence(run, asked, cohorts)
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
+
+
+def compared(run: Run, mesh: Mesh, found: Sequence[Profile]) -> tuple[Comparison, frozenset[int]]:
+    """Ranks beside those that do the same work, and which of them miss records of collectives."""
+    dark = frozenset(rank for (rank,) in run.sql(_DARK).fetchall())
+    return compare(found, _cohorts(mesh, found), dark), dark
+
+
+def _cohorts(mesh: Mesh, found: Sequence[Profile]) -> dict[int, list[int]]:
+    ranks = {one.rank for one in found}
+    return {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
 
 
 def within(asked: Scope) -> str:
@@ -82,8 +91,9 @@ def within(asked: Scope) -> str:
     return "and (step is not null or not exists (from arrivals where step is not null))"
 
 
-def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
-    if len(asked.ranks) <= MOST_RANKS:
+def chosen(run: Run, asked: Scope, mesh: Mesh, most: int = MOST_RANKS) -> tuple[int, ...]:
+    """All ranks up to so many; of more, those that waited least beside a sample of their cohorts."""
+    if len(asked.ranks) <= most:
         return asked.ranks
     waits = dict(run.sql(_WAITS.format(steps=within(asked))).fetchall())
     cohorts: dict[tuple[int, ...], list[int]] = {}
@@ -93,7 +103,7 @@ def _chosen(run: Run, asked: Scope, mesh: Mesh) -> tuple[int, ...]:
             members = mesh.cohort(rank)
             seen.update(members)
             cohorts[members] = sorted(set(members) & set(asked.ranks), key=lambda one: waits.get(one) or 0.0)
-    room = max(MOST_RANKS // max(len(cohorts), 1), 4)
+    room = max(most // max(len(cohorts), 1), 4)
     return tuple(sorted({rank for ordered in cohorts.values() for rank in _some(ordered, room)}))
 
 

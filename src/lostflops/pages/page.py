@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.analyze.comm import comm
 from lostflops.analyze.kernels import kernels
+from lostflops.analyze.lateness import lateness
 from lostflops.analyze.memory import memory
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.ranks import ranks
@@ -47,7 +48,21 @@ _VERBS: Final = {
 """Where a terminal tells more about a result."""
 
 
-QUESTIONS: tuple[Question, ...] = (report, causes, ranks, steps, timeline, comm, kernels, pipeline, memory, flame, knobs, trust)
+QUESTIONS: tuple[Question, ...] = (
+    report,
+    causes,
+    ranks,
+    lateness,
+    steps,
+    timeline,
+    comm,
+    kernels,
+    pipeline,
+    memory,
+    flame,
+    knobs,
+    trust,
+)
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:

@@ -49,6 +49,9 @@ NARROWEST_BARS = 20
 MOST_PARTS = 4
 """Parts shown below a line of the ledger; the rest is summed."""
 MOST_STACKS = 5
+MOST_HEAT_ROWS = 64
+MOST_NAMED = 8
+"""Columns of a heat map that are all named."""
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -142,9 +145,18 @@ def _write_heat_map(block: HeatMap, console: Console) -> None:
     plain = _is_plain(console)
     largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
     widest = max((cell_len(_clean(name)) for name, _ in block.rows), default=0)
-    for name, values in block.rows:
+    for name, values in block.rows[:MOST_HEAT_ROWS]:
         cells = "".join(shade(value, largest, plain=plain) for value in values)
         console.print(Text(f"  {_clean(name):<{widest}}  {cells}"), no_wrap=True, overflow="crop")
+    if (left := len(block.rows) - MOST_HEAT_ROWS) > 0:
+        console.print(Text(f"  ... and {left:,} more", style="dim"))
+    if block.columns:
+        named = (
+            ", ".join(block.columns)
+            if len(block.columns) <= MOST_NAMED
+            else f"{block.columns[0]} to {block.columns[-1]}"
+        )
+        console.print(Padding(Text(f"columns: {_clean(named)}", style="dim"), (0, 0, 0, 2)))
     scale = f"{shade(largest, largest, plain=plain)} is {format_value(round(largest), block.unit)}"
     console.print(Padding(Text(f"{_clean(block.legend)}; {scale}", style="dim"), (0, 0, 0, 2)))
 
