@@ -37,7 +37,7 @@ def many_steps(durations: list[int]) -> list[dict[str, Any]]:
 
 def test_json(lostflops, golden: Path) -> None:
     found = answer(lostflops, golden)
-    assert found.keys() == {"schema", "title", "verdict", "notes", "steps", "spread", "ranks"}
+    assert found.keys() == {"schema", "title", "verdict", "notes", "steps", "spread", "ranks", "step_times"}
     assert found["schema"] == "lostflops.steps/1"
     assert found["steps"] == [
         {
@@ -149,3 +149,17 @@ def test_many_steps_are_all_in_json(lostflops, tmp_path: Path) -> None:
     run = make_run(tmp_path, many_steps([100] * 50))
     assert [row["step"] for row in answer(lostflops, run)["ranks"]] == list(range(50))
     assert "... and 10 more" in lostflops("steps", run).out
+
+
+def test_the_picture_says_on_which_line_a_slow_step_lost_its_time(lostflops, tmp_path: Path) -> None:
+    events = many_steps([100, 100, 100, 100])
+    events += [step(4, 400, 300), op("aten::mm", 401, 6), launch(4, 402), kernel(4, 640, 50)]
+    found = answer(lostflops, make_run(tmp_path, events))["step_times"]
+    by_name = {one["series"]: one for one in found}
+    assert [*by_name][1].startswith("outlier: slow, most of it ")
+    slow = {row["step"]: row for row in answer(lostflops, tmp_path / "run")["ranks"]}
+    (number,) = by_name[[*by_name][1]]["step"]
+    usual = slow[min(slow)]["lines"]
+    most = max(LINES, key=lambda line: slow[number]["lines"][line] - usual[line])
+    assert [*by_name][1] == f"outlier: slow, most of it {most}"
+    assert by_name[[*by_name][1]]["time_ns"] == [slow[number]["wall_ns"]]

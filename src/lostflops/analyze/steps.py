@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +15,9 @@ from lostflops.ledger.accounts import Progress, ledgers
 from lostflops.ledger.lines import GROUPS, LINES, grouped
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
+from lostflops.pace.strip import SLOW, Timed, largest, strip, timed_strip
 from lostflops.pace.told import Told
-from lostflops.results import Field, Pair, Pairs, Result, Table, Value
+from lostflops.results import Field, Pair, Pairs, Plot, Result, Table, Value
 from lostflops.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 40
 """Steps that are listed; slow ones always are."""
-SLOW: Final = 1.2
-"""Times the median above which a step is called slow."""
 
 
 def steps(
@@ -36,9 +36,18 @@ def steps(
     held = _held(run, scope(run, None, ranks).ranks)
     wanted = [step for step in steps if step in held]
     told.refuse_untimed(set(steps) - held)
-    if held and (wanted or not steps):
-        return told.steps(_profiled(run, ranks, wanted, progress), steps)
-    return told.steps(Result("steps", "Steps", "", more=_empty()), steps)
+    profiled = held and (wanted or not steps)
+    found = _profiled(run, ranks, wanted, progress) if profiled else Result("steps", "Steps", "", more=_empty())
+    return _drawn(told.steps(found, steps), timed_strip(run, told.pace, ranks, steps))
+
+
+def _drawn(result: Result, plot: Plot) -> Result:
+    """The result with a picture of its steps, in place of one that it has; a single step needs none."""
+    blocks = tuple(block for block in result.blocks if block.name != plot.name)
+    more = tuple(block for block in result.more if block.name != plot.name)
+    if sum(len(series.points) for series in plot.series if series.drawn == "marks") < 2:
+        return replace(result, blocks=blocks, more=(*more, plot))
+    return replace(result, blocks=(plot, *blocks), more=more)
 
 
 def _held(run: Run, ranks: Sequence[int]) -> set[int]:
@@ -63,13 +72,25 @@ def _profiled(run: Run, ranks: Sequence[int], steps: Sequence[int], progress: Pr
             each.append((ledger.rank, number, sum(own.values()), *(own[line] for line in LINES)))
     means = {number: sum(by_rank.values()) / len(by_rank) for number, by_rank in sorted(walls.items())}
     middle = median(means.values()) if means else 0.0
-    return Result(
+    result = Result(
         name="steps",
         title="Steps",
         verdict=_verdict(means, middle),
         blocks=(_table(means, walls, lines, middle), _spread(means, middle)),
         more=(_each(each),),
     )
+    per_rank = {number: {line: ns / len(walls[number]) for line, ns in own.items()} for number, own in lines.items()}
+    return _drawn(result, strip(_timed(means, per_rank, middle), middle))
+
+
+def _timed(means: Mapping[int, float], lines: Mapping[int, Mapping[str, float]], middle: float) -> list[Timed]:
+    usual = {line: median(own[line] for own in lines.values()) for line in LINES} if lines else {}
+    return [
+        Timed(number, mean, f"slow{largest({line: lines[number][line] - usual[line] for line in LINES})}")
+        if mean > SLOW * middle
+        else Timed(number, mean)
+        for number, mean in means.items()
+    ]
 
 
 def _verdict(means: Mapping[int, float], middle: float) -> str:

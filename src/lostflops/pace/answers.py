@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.pace.lateness import Lateness
+from lostflops.pace.strip import SLOW
 from lostflops.pace.timings import PACED, PHASES, Pace, within
 from lostflops.results import Field, Pair, Pairs, Table
 from lostflops.units import counted, format_ns, format_share
@@ -13,8 +14,6 @@ from lostflops.units import counted, format_ns, format_share
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-SLOW: Final = 1.2
-"""Times the median above which a settled step is called slow."""
 MOST_STEPS: Final = 20
 """Steps that are listed of the newest, and as many of the slowest."""
 _MOST_RANKS: Final = 12
