@@ -18,7 +18,7 @@ from lostflops.facts.kernel_classes import op_class
 from lostflops.ledger import gaps
 from lostflops.ledger.accounts import Overlap, account
 from lostflops.ledger.host_traits import traits
-from lostflops.ledger.lines import COMM_LINES, LINES
+from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, LINES
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import direction
 from lostflops.ledger.record import (
@@ -57,6 +57,7 @@ COPIES = (
     *("Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pageable -> Device)"),
     *("Memcpy HtoD (Pinned -> Device)", "CopyDeviceToHost"),
 )
+CALLED = ("all_gather", "reduce_scatter")
 SKEW = 4
 """What the clocks of host and device differ by, in traces this short."""
 THREADS = (0, 0, 0, 1, 2)
@@ -333,6 +334,8 @@ def record_of(trace: Trace) -> Record:
             whole(turn % 3 for turn in range(len(comms) + len(gloo))),
             np.array([call.is_transfer for call in calls_of(trace)], np.bool_),
             ("a", "b"),
+            whole(turn % 2 for turn in range(len(comms) + len(gloo))),
+            CALLED,
         ),
         formulas=Formulas(none, none, none, none, none, ()),
         numbered=Numbered(none, none, none, none),
@@ -443,6 +446,40 @@ def check_sums(ledger):
         assert {line: sum(own[line] for own in ledger.steps) for line in LINES} == ledger.lines
         assert [sum(own.values()) for own in ledger.steps] == (ledger.window.stop - ledger.window.start).tolist()
     assert sum(ledger.lines[line] for line in COMM_LINES) == ledger.overlap.exposed
+    check_together(ledger)
+
+
+def check_together(ledger):
+    """What ran at once closes with the lines."""
+
+    def having(wanted):
+        return sum(ns for names, ns in ledger.together.items() if wanted(set(names)))
+
+    assert having(lambda names: "compute" in names) == ledger.lines["compute"]
+    assert having(lambda names: names & set(CALLED)) == ledger.overlap.comm
+    assert having(lambda names: names & set(CALLED) and "compute" in names) == ledger.overlap.hidden
+    assert having(lambda names: names <= {"copy"}) == ledger.lines["copy"]
+    assert sum(ledger.together.values()) == sum(ledger.lines[line] for line in BUSY_LINES)
+
+
+@examples(80)
+@given(device_traces(), st.sampled_from(WindowKind))
+@cut_down
+def test_what_runs_at_once(trace, kind):
+    expected, found = Oracle(trace, by_steps=kind is WindowKind.STEPS, skew=SKEW), ledger_of(trace, kind)
+    seen = Counter()
+    for time in expected.window():
+        running = [work for work in trace.device if work.start <= time < work.stop]
+        turns = [turn for turn, work in enumerate(calls_of(trace)) if work in running]
+        names = {
+            *("compute" for work in running if work.kind == "kernel"),
+            *(CALLED[turn % 2] for turn in turns),
+            *("copy" for work in running if work.kind in ("memcpy", "memset")),
+        }
+        seen[tuple(name for name in ("compute", *CALLED, "copy") if name in names)] += 1
+    del seen[()]
+    assert found.together == seen
+    check_together(found)
 
 
 @examples(80)

@@ -13,6 +13,7 @@ from lostflops.analyze.hang import hang
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.lateness import lateness
 from lostflops.analyze.memory import memory
+from lostflops.analyze.overlap import overlap
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.quality import quality
 from lostflops.analyze.ranks import ranks
@@ -31,6 +32,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     kernels,
     memory,
     comm,
+    overlap,
     ranks,
     lateness,
     pipeline,

@@ -6,8 +6,10 @@ It is made where the rank's data is; the ledger of a run is the sum of its ranks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,12 +32,16 @@ from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
 from lostflops.ledger.samples import LineStacks, samples_by_line
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
+from lostflops.ledger.together import Together, together
 from lostflops.ledger.windows import Window, WindowKind, window
 from lostflops.ledger.work import RankWork, rank_work
 from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
+MOST_KEPT: Final = 2000
+"""Ranks whose ledgers are kept for the next question."""
 
 Lines = dict[str, int]
 Progress = Callable[[int, int], None]
@@ -93,6 +99,7 @@ class RankLedger:
     sampled_ns: LineStacks
     overlap: Overlap
     groups: dict[str, Overlap]
+    together: Together
     longest: dict[str, Longest]
     blocker: int
     """Event of what had blocked before the longest stretch of `idle.sync`, -1 for none."""
@@ -106,8 +113,33 @@ class RankLedger:
         assert all(ns >= 0 for ns in self.lines.values())
 
 
+_kept: ContextVar[dict[tuple[int, Scope], list[RankLedger]] | None] = ContextVar("kept ledgers", default=None)
+
+
+@contextmanager
+def made_once() -> Iterator[None]:
+    """Inside it ledgers are made once for all questions about the same ranks and window: a page asks many. Of very many
+    ranks they are made anew, since they would fill the memory."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
     """The ledger of each rank that was asked for; `progress` hears how many of how many are done."""
+    kept = _kept.get() if len(asked.ranks) <= MOST_KEPT else None
+    if kept is None:
+        yield from _ledgers(run, asked, progress)
+        return
+    key = id(run), asked
+    if key not in kept:
+        kept[key] = list(_ledgers(run, asked, progress))
+    yield from kept[key]
+
+
+def _ledgers(run: Run, asked: Scope, progress: Progress | None) -> Iterator[RankLedger]:
     for done, record in enumerate(records(run, asked.ranks)):
         if progress is not None:
             progress(done, len(asked.ranks))
@@ -135,6 +167,7 @@ def account(record: Record, chosen: Window) -> RankLedger:
         sampled_ns=times,
         overlap=_overlap(made.compute, made.comm),
         groups=_groups(record, made),
+        together=together(record, made),
         longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),
         blocker=_blocker(record, made),
         work=rank_work(record, made, classes),

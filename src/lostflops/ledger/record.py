@@ -39,6 +39,7 @@ KINDS: Final = ("kernel", "comm", "memcpy", "memset")
 KERNEL, COMM, MEMCPY, MEMSET = range(4)
 
 UNKNOWN_GROUP: Final = "unknown group"
+UNKNOWN_OP: Final = "unknown communication"
 
 _DEVICE: Final = f"kind in {KINDS}"
 _HOST: Final = "kind in ('op', 'runtime', 'annotation')"
@@ -48,6 +49,8 @@ _NOTE_KEY: Final = f"hash({_NOTE})"
 _MODULE: Final = "coalesce(module, '')"
 _GROUP: Final = "coalesce(group_id, '')"
 _GROUP_KEY: Final = f"hash({_GROUP})"
+_CALLED: Final = f"coalesce(op, '{UNKNOWN_OP}')"
+_CALLED_KEY: Final = f"hash({_CALLED})"
 _EFFORT_KEY: Final = "hash(name, shapes, dtypes, inputs)"
 
 
@@ -124,8 +127,8 @@ class Gloo:
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """What is known of each communication event: its group, an index into `groups`; how long it waited and for whom, 0
-    and -1 where it did not or nothing tells; and whether it is one end of a transfer."""
+    """What is known of each communication event: its group and operation, indices into `groups` and `ops`; how long it
+    waited and for whom, 0 and -1 where it did not or nothing tells; and whether it is one end of a transfer."""
 
     event: Codes
     group: Codes
@@ -133,6 +136,8 @@ class Collectives:
     late: Codes
     transfer: Flags
     groups: tuple[str, ...]
+    op: Codes
+    ops: tuple[str, ...]
 
     def rows(self, events: Codes) -> Codes:
         """Row of each event, -1 where there is none."""
@@ -149,7 +154,7 @@ class Collectives:
 @dataclass(frozen=True, slots=True)
 class Communication:
     """Communication as the ledger sees it: from `start` to `ready` a participant was missing, then data moved. `row` is
-    the device row, -1 on a CPU rank; `group`, `late` and `transfer` as in Collectives."""
+    the device row, -1 on a CPU rank; `group`, `late`, `transfer` and `op` as in Collectives."""
 
     event: Codes
     row: Codes
@@ -159,6 +164,7 @@ class Communication:
     group: Codes
     late: Codes
     transfer: Flags
+    op: Codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +250,11 @@ class Record:
         at = known.rows(event)
         if not known.event.size:
             none = np.full(event.size, -1, np.int64)
-            return Communication(event, row, start, start, stop, none, none, np.zeros(event.size, np.bool_))
+            return Communication(event, row, start, start, stop, none, none, np.zeros(event.size, np.bool_), none)
         found = at >= 0
         ready = np.minimum(start + np.where(found, known.wait[at], 0), stop)
-        group, late = np.where(found, known.group[at], -1), np.where(found, known.late[at], -1)
-        return Communication(event, row, start, ready, stop, group, late, found & known.transfer[at])
+        group, late, op = (np.where(found, codes[at], -1) for codes in (known.group, known.late, known.op))
+        return Communication(event, row, start, ready, stop, group, late, found & known.transfer[at], op)
 
     @property
     def host_begins(self) -> int:
@@ -300,7 +306,7 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     beside = f"select {_TIMES}, {module_key} as module from events where {chosen} and kind = 'host_comm'"
     gloo = Batch(run, beside, ranks)
     steps, numbered = _steps(run, chosen, ranks), _numbered(run, chosen, ranks)
-    meetings, groups = _meetings(run, chosen, ranks)
+    meetings, groups, made = _meetings(run, chosen, ranks)
     formulas, efforts, works = _worked(run, chosen, ranks)
     placed = Batch(run, _placed(chosen, module_key), ranks)
     samples = Batch(run, f"select rank, time, stack from samples where {chosen} and stack <> ''", ranks)
@@ -320,7 +326,7 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
             work,
             Steps(**steps.of(rank)),
             Gloo(own["event"], own["start"], own["stop"], modules.codes(own["module"])),
-            _collectives(meetings.of(rank), groups),
+            _collectives(meetings.of(rank), groups, made),
             _formulas(formulas.of(rank), efforts, works),
             Numbered(**numbered.of(rank)),
             _placed_rows(placed.of(rank), modules),
@@ -346,20 +352,21 @@ def _numbered(run: Run, chosen: str, ranks: Sequence[int]) -> Batch:
     )
 
 
-def _meetings(run: Run, chosen: str, ranks: Sequence[int]) -> tuple[Batch, Vocabulary]:
+def _meetings(run: Run, chosen: str, ranks: Sequence[int]) -> tuple[Batch, Vocabulary, Vocabulary]:
     groups = Vocabulary(run, _GROUP_KEY, _GROUP, f"collectives where {chosen}")
+    ops = Vocabulary(run, _CALLED_KEY, _CALLED, f"collectives where {chosen}")
     found = Batch(
         run,
         f"select rank, event, {_GROUP_KEY} as group_key, coalesce(wait, 0) as wait, coalesce(late_rank, -1) as late, "
-        "coalesce(is_transfer, op in ('send', 'recv'), false) as transfer "
+        f"coalesce(is_transfer, op in ('send', 'recv'), false) as transfer, {_CALLED_KEY} as op "
         "from collectives left join arrivals using (rank, event) "
         f"where {chosen} and event is not null",
         ranks,
     )
-    return found, groups
+    return found, groups, ops
 
 
-def _collectives(columns: dict[str, Any], groups: Vocabulary) -> Collectives:
+def _collectives(columns: dict[str, Any], groups: Vocabulary, ops: Vocabulary) -> Collectives:
     return Collectives(
         columns["event"],
         groups.codes(columns["group_key"]),
@@ -367,6 +374,8 @@ def _collectives(columns: dict[str, Any], groups: Vocabulary) -> Collectives:
         columns["late"].astype(np.int64),
         columns["transfer"],
         tuple(group for (group,) in groups.values),
+        ops.codes(columns["op"]),
+        tuple(op for (op,) in ops.values),
     )
 
 

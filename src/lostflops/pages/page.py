@@ -14,12 +14,14 @@ from lostflops.analyze.comm import comm
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.lateness import lateness
 from lostflops.analyze.memory import memory
+from lostflops.analyze.overlap import overlap
 from lostflops.analyze.pipeline import pipeline
 from lostflops.analyze.ranks import ranks
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
 from lostflops.analyze.timeline import timeline
 from lostflops.errors import LostflopsError
+from lostflops.ledger.accounts import made_once
 from lostflops.ledger.mfu import Claims
 from lostflops.pages.causes import causes
 from lostflops.pages.glossary import GLOSSARY
@@ -56,6 +58,7 @@ QUESTIONS: tuple[Question, ...] = (
     steps,
     timeline,
     comm,
+    overlap,
     kernels,
     pipeline,
     memory,
@@ -76,13 +79,14 @@ def questions_for(said: Claims) -> tuple[Question, ...]:
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
     results, missing = [], []
-    for done, question in enumerate(questions):
-        if progress:
-            progress(done, len(questions))
-        try:
-            results.append(_with_next(question(run), run.path.name))
-        except LostflopsError as error:
-            missing.append((question.__name__.strip("_"), str(error)))
+    with made_once():
+        for done, question in enumerate(questions):
+            if progress:
+                progress(done, len(questions))
+            try:
+                results.append(_with_next(question(run), run.path.name))
+            except LostflopsError as error:
+                missing.append((question.__name__.strip("_"), str(error)))
     return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)
 
 

@@ -157,7 +157,8 @@ def _write_heat_map(block: HeatMap, console: Console) -> None:
             else f"{block.columns[0]} to {block.columns[-1]}"
         )
         console.print(Padding(Text(f"columns: {_clean(named)}", style="dim"), (0, 0, 0, 2)))
-    scale = f"{shade(largest, largest, plain=plain)} is {format_value(round(largest), block.unit)}"
+    most = largest if block.unit == "share" else round(largest)
+    scale = f"{shade(largest, largest, plain=plain)} is {format_value(most, block.unit)}"
     console.print(Padding(Text(f"{_clean(block.legend)}; {scale}", style="dim"), (0, 0, 0, 2)))
 
 

@@ -1,0 +1,119 @@
+"""What is hidden under what: which activities of a device run alone, and which at the same time?
+
+Activities are compute, each operation of communication, and copies. Every nanosecond in which a rank does anything is
+one of a combination of them, so that combinations sum to the busy lines of the ledger. Time under another activity is
+counted with each that runs, so these do not sum where three run at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.scope import scope
+from lostflops.ledger.together import COMPUTE, COPY
+from lostflops.results import Field, HeatMap, Result, Table
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.ledger.windows import WindowKind
+    from lostflops.store.run import Run
+
+MOST_SHOWN = 12
+ALONE = "alone"
+
+Sums = Mapping[tuple[str, ...], int]
+
+
+def overlap(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    sums: Counter[tuple[str, ...]] = Counter()
+    for ledger in ledgers(run, asked, progress):
+        sums.update(ledger.together)
+    names = _activities(sums)
+    blocks = _table(sums, names), _matrix(sums, names), _combinations(sums)
+    return Result(
+        name="overlap",
+        title="Overlap",
+        verdict=_verdict(sums, names),
+        blocks=blocks if sums else (),
+        more=() if sums else blocks,
+    )
+
+
+def _activities(sums: Sums) -> list[str]:
+    """Compute first, copies last."""
+    known = {name for names in sums for name in names}
+    between = sorted(known - {COMPUTE, COPY}, key=lambda name: (-_time(sums, name), name))
+    return [name for name in (COMPUTE, *between, COPY) if name in known]
+
+
+def _time(sums: Sums, *running: str) -> int:
+    """All time in which these run, and maybe others."""
+    return sum(ns for names, ns in sums.items() if set(running) <= set(names))
+
+
+def _verdict(sums: Sums, names: Sequence[str]) -> str:
+    talking = [name for name in names if name not in (COMPUTE, COPY)]
+    if not sums:
+        return "Nothing ran in this window."
+    if not talking:
+        return "No communication ran, so there is nothing to hide."
+    exposed = {name: _time(sums, name) - _time(sums, name, COMPUTE) for name in talking}
+    worst = max(talking, key=lambda name: exposed[name])
+    whole = _time(sums, worst)
+    hidden = format_share(1 - exposed[worst] / whole) if whole else "none"
+    return (
+        f"Of {worst}, {format_ns(whole)} on all ranks, compute hides {hidden}; {format_ns(exposed[worst])} of it runs "
+        "without compute, the most of any operation."
+    )
+
+
+def _table(sums: Sums, names: Sequence[str]) -> Table:
+    fields = (
+        Field("activity"),
+        Field("ns", "ns", "time"),
+        Field("alone_ns", "ns", "alone"),
+        Field("under_compute_ns", "ns", "hidden"),
+        Field("under_compute", "share", "of it"),
+        Field("under_comm_ns", "ns", "with comm"),
+        Field("under_copy_ns", "ns", "with copy"),
+    )
+    rows = []
+    for name in names:
+        whole, hidden = _time(sums, name), _time(sums, name, COMPUTE)
+        others = [
+            sum(ns for held, ns in sums.items() if name in held and set(held) & wanted)
+            for wanted in (set(names) - {COMPUTE, COPY, name}, {COPY})
+        ]
+        covered = (None, None) if name == COMPUTE else (hidden, hidden / whole if whole else None)
+        copied = None if name == COPY else others[1]
+        rows.append((name, whole, sums.get((name,), 0), *covered, others[0], copied))
+    return Table("activities", "By activity, all ranks (hidden: under compute)", fields, tuple(rows))
+
+
+def _matrix(sums: Sums, names: Sequence[str]) -> HeatMap:
+    rows = []
+    for name in names:
+        whole = _time(sums, name) or 1
+        under = [None if other == name else _time(sums, name, other) / whole for other in names]
+        rows.append((name, (sums.get((name,), 0) / whole, *under)))
+    legend = "share of the row's time in which it runs alone, or together with the activity of the column"
+    return HeatMap("under", "What runs under what", tuple(rows), "share", legend, (ALONE, *names))
+
+
+def _combinations(sums: Sums) -> Table:
+    whole = sum(sums.values()) or 1
+    ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+    rows = tuple((" + ".join(names), ns, ns / whole) for names, ns in ordered)
+    fields = (Field("running"), Field("ns", "ns", "time"), Field("share", "share", "share of busy time"))
+    return Table("combinations", "What runs at once, to the nanosecond", fields, rows, most_shown=MOST_SHOWN)
