@@ -8,7 +8,7 @@ export function helpDialog(): HTMLDialogElement {
   const dialog: HTMLDialogElement = h(
     "dialog",
     { class: "help-dialog", "aria-label": "Keys and words" },
-    h("button", { type: "button", class: "close", autofocus: true, click: () => dialog.close() }, "close"),
+    h("button", { type: "button", class: "close", click: () => dialog.close() }, "close"),
     h("h2", {}, "Keys"),
     h("dl", { class: "keys" }, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
     h("h2", {}, "Words"),

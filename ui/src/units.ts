@@ -21,6 +21,8 @@ const PREFIXES = ["", "k", "M", "G", "T", "P", "E", "Z"];
 const BYTES = prefixed("B");
 const FLOPS = prefixed("FLOP");
 const WHOLE: readonly Unit[] = ["ns", "bytes", "flop", "count", "time"];
+const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
+const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const LONG_INTEGER = /^-?\d{16,}$/;
 
 export function formatNs(ns: number | bigint): string {
@@ -42,7 +44,7 @@ export function formatValue(value: Value, unit: Unit): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") {
     // Integers that a number of JavaScript cannot hold are sent as text.
-    return WHOLE.includes(unit) && LONG_INTEGER.test(value) ? formatWhole(BigInt(value), unit) : value;
+    return WHOLE.includes(unit) && LONG_INTEGER.test(value) ? formatWhole(BigInt(value), unit) : printable(value);
   }
   if (!Number.isFinite(value)) return "-";
   if (WHOLE.includes(unit)) return formatWhole(whole(value), unit);
@@ -67,6 +69,15 @@ export function formatValues(values: Value[], unit: Unit): string {
     texts.splice(MOST_VALUES, Infinity, `... ${grouped(String(values.length))} in all`);
   }
   return texts.join(", ") || "-";
+}
+
+/** Control codes, marks of direction and the like are written out, as in a terminal. */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => {
+    const code = character.codePointAt(0)!;
+    const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+    return SHORT[character] ?? `\\${mark}${code.toString(16).padStart(digits as number, "0")}`;
+  });
 }
 
 function formatWhole(value: bigint, unit: Unit): string {

@@ -1,0 +1,169 @@
+"""The page around the results: what is always in sight, getting around, tables, words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lostflops.report.html import write_page
+from lostflops.report.values import format_value
+from lostflops.results import Field, Page, Pair, Pairs, Result, Table
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+    from playwright.sync_api import Page as Tab
+
+    from ui.conftest import OpenPage
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float, float*)"
+FIELDS = (Field("name"), Field("wait_ns", "ns"), Field("note"), Field("whole", shown=False))
+ROWS = tuple((f"kernel {n:04}", (n * 7919) % 5003 if n % 10 else None, "comm.wait", KERNEL) for n in range(1_500))
+FIRST_COLUMN = "tbody tr:not(.room) td:first-child"
+
+
+def filler(name: str) -> Result:
+    pairs = Pairs("figures", "Figures", tuple(Pair(f"f{n}", n, "count") for n in range(300)))
+    return Result(name, name.title(), f"Verdict of {name}.", (pairs,))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    long = Table("long", "Long", FIELDS, ROWS, left_out=12)
+    cut = Table("cut", "Cut", (Field("short"), Field("name", shown=False)), (("void at::native::vecto...", KERNEL),))
+    results = (
+        Result("first", "First", "Mostly comm.wait.", (long, cut), ("A note.",), "lostflops comm 'my run'"),
+        *(filler(name) for name in ("second", "third", "fourth")),
+        Result("trust", "Trust", "All 4 ranks are good."),
+    )
+    page = Page("my run", results, {"comm.wait": "a participant is missing"}, (("memory", "no events"),), "trust")
+    made = tmp_path_factory.mktemp("page") / "page.html"
+    with made.open("w", encoding="utf-8") as stream:
+        write_page(page, stream)
+    return made
+
+
+def top(tab: Tab, name: str) -> float:
+    return tab.evaluate("(name) => document.getElementById(name).getBoundingClientRect().top", name)
+
+
+def names(table: Locator) -> list[str]:
+    return table.locator(FIRST_COLUMN).all_text_contents()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_trust_is_always_in_sight_and_leads_to_its_section(file: Path, open_page: OpenPage, width: int) -> None:
+    tab = open_page(file, width=width)
+    tab.evaluate("scrollTo(0, 3000)")
+    standing = tab.locator("header").get_by_text("All 4 ranks are good.")
+    assert standing.bounding_box()["y"] >= 0
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    standing.click()
+    assert tab.url.endswith("#trust")
+    assert 0 < top(tab, "trust") < 130
+    assert tab.get_by_text("no events").count() == 1
+
+
+def test_links_and_keys_land_where_they_say(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(f"{file.resolve().as_uri()}#third")
+    assert 0 < top(tab, "third") < 80
+    tab.keyboard.press("j")
+    assert tab.url.endswith("#fourth")
+    assert 0 < top(tab, "fourth") < 80
+    tab.keyboard.press("k")
+    tab.keyboard.press("k")
+    assert 0 < top(tab, "second") < 80
+    assert tab.locator("nav [aria-current]").text_content() == "Second"
+    tab.get_by_role("navigation").get_by_role("link", name="Trust").click()
+    assert 0 < top(tab, "trust") < 80
+    tab.keyboard.press("?")
+    assert tab.get_by_role("dialog").get_by_text("next result").is_visible()
+    tab.keyboard.press("Escape")
+    assert not tab.get_by_role("dialog").is_visible()
+
+
+def test_what_is_far_away_is_drawn_later_and_found_by_the_browser(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    tab.locator("#fourth dd").last.wait_for(state="attached")
+    assert tab.locator("#fourth dd").last.text_content() == "299"
+
+
+def test_a_table_is_sorted_by_mouse_and_keyboard(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    table = tab.locator("[data-block=long]")
+    known = [row for row in ROWS if row[1] is not None]
+    assert names(table) == [row[0] for row in ROWS[:20]]
+    head = table.get_by_role("columnheader", name="wait")
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert names(table) == [row[0] for row in sorted(known, key=lambda row: -row[1])[:20]]
+    tab.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert names(table) == [row[0] for row in sorted(known, key=lambda row: row[1])[:20]]
+    tab.keyboard.press("Enter")
+    assert names(table) == [row[0] for row in ROWS[:20]]
+
+
+def test_a_long_table_unfolds_without_all_its_rows_in_the_document(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    table = tab.locator("[data-block=long]")
+    assert "12 more rows are not on this page." in table.text_content()
+    table.get_by_role("button", name="show all 1,500").click()
+    assert len(names(table)) < 100
+    table.locator(".scroll").evaluate("(box) => box.scrollTo(0, box.scrollHeight)")
+    tab.wait_for_function("document.querySelector('[data-block=long]').textContent.includes('kernel 1499')")
+    assert names(table)[-1] == "kernel 1499"
+    assert len(names(table)) < 100
+
+
+def test_rows_are_filtered_and_more_columns_are_one_click_away(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    table = tab.locator("[data-block=long]")
+    tab.keyboard.press("/")
+    tab.keyboard.type("kernel 07")
+    assert names(table) == [row[0] for row in ROWS[700:720]]
+    assert "100 of 1,500 rows." in table.text_content()
+    tab.keyboard.press("Escape")
+    assert table.get_by_role("columnheader").count() == 3
+    table.get_by_label("1 more column").check()
+    assert table.get_by_role("columnheader").count() == 4
+    cell = table.locator("td.name").first
+    assert cell.get_attribute("title") == KERNEL
+    assert len(cell.text_content()) < 60
+    shown = table.locator("tbody tr").nth(1).locator("td.number").text_content()
+    assert shown == format_value(ROWS[701][1], "ns")
+    assert tab.locator("[data-block=cut] td").get_attribute("title") == KERNEL
+
+
+def test_words_tell_their_meaning_by_mouse_and_keyboard(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    meaning = tab.get_by_role("tooltip")
+    assert not meaning.is_visible()
+    tab.locator("#first .verdict .term").hover()
+    assert meaning.text_content() == "a participant is missing"
+    tab.keyboard.press("Escape")
+    assert not meaning.is_visible()
+    word = tab.locator("[data-block=long] td .term").first
+    word.focus()
+    assert meaning.is_visible()
+    assert word.get_attribute("aria-describedby") == meaning.get_attribute("id")
+
+
+def test_the_theme_is_that_of_the_system_until_it_is_chosen(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file, dark=True)
+    colour = "getComputedStyle(document.documentElement).backgroundColor"
+    assert tab.evaluate(colour) == "rgb(20, 23, 28)"
+    tab.evaluate("document.addEventListener('lostflops-theme', () => (document.title = 'told'))")
+    tab.get_by_label("Theme").select_option("light")
+    assert tab.evaluate(colour) == "rgb(255, 255, 255)"
+    assert tab.title() == "told"
+
+
+def test_a_command_is_copied_or_selected(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file)
+    tab.locator("#first .next").get_by_role("button", name="copy").click()
+    said = tab.locator("#first .next button")
+    tab.wait_for_function("document.querySelector('#first .next button').textContent !== 'copy'")
+    if said.text_content() == "selected":
+        assert tab.evaluate("getSelection().toString()") == "lostflops comm 'my run'"
