@@ -68,7 +68,9 @@ export class Shell {
     let list = this.main.querySelector(".missing ul");
     if (!list) {
       list = h("ul");
-      this.main.append(h("article", { class: "missing" }, h("h2", {}, "What could not be answered"), list));
+      const title = "What could not be answered";
+      this.main.append(h("article", { class: "missing", id: "missing" }, h("h2", {}, title), list));
+      this.nav.append(h("ul", {}, h("li", {}, h("a", { href: "#missing" }, title))));
     }
     list.append(h("li", {}, h("b", {}, ...label(name)), `: ${why}`));
   }

@@ -7,8 +7,9 @@ import type { Field, Value } from "../types";
 import { formatValue } from "../units";
 
 const LONGEST_NAME = 56;
-/** Sentences have short words, names of kernels have not. */
+/** Sentences have short words and marks between them; names of kernels have neither. */
 const LONGEST_MEAN_WORD = 12;
+const SENTENCE = /[.:;] /;
 const UNITS: Partial<Record<Field["unit"], string>> = { gbs: "GB/s", time: "UTC" };
 const SUFFIXES: Partial<Record<Field["unit"], string>> = { ns: "_ns", bytes: "_bytes", gbs: "_gbs" };
 
@@ -30,8 +31,8 @@ export function cell(row: Value[], place: number, field: Field, numeric: boolean
   const text = formatValue(value, field.unit);
   if (numeric || typeof value !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
-  if (whole.length > LONGEST_NAME && isName(whole)) return h("td", { class: "name", title: whole }, cut(whole));
-  return h("td", { class: text.length > LONGEST_NAME ? "prose" : "", ...(whole === text ? {} : { title: whole }) }, term(text));
+  if (isName(whole)) return h("td", { class: "name", title: whole }, whole.length > LONGEST_NAME ? cut(whole) : whole);
+  return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
 }
 
 export function compare(one: Value, other: Value): number {
@@ -47,7 +48,8 @@ function wholeName(text: string, row: Value[]): string {
 }
 
 function isName(text: string): boolean {
-  return text.length / text.split(" ").length > LONGEST_MEAN_WORD;
+  const meanWord = text.length / text.split(" ").length;
+  return text.length > 2 * LONGEST_MEAN_WORD && meanWord > LONGEST_MEAN_WORD && !SENTENCE.test(text);
 }
 
 function cut(name: string): Child {
