@@ -33,9 +33,10 @@ export function label(text: string): Child[] {
   return meaningOf(text) === undefined ? prose(text) : [term(text)];
 }
 
-/** The first word of a text that has a meaning. */
+/** What of a heading has a meaning: all of it, or all but its unit, or a word that is no plain English. */
 export function knownWord(text: string): string | undefined {
-  return [text, ...(text.match(WORD) ?? [])].find((word) => meaningOf(word) !== undefined);
+  const technical = (text.match(WORD) ?? []).filter((word) => TECHNICAL.test(word));
+  return [text, text.replace(/ [^ ]+$/, ""), ...technical].find((word) => meaningOf(word) !== undefined);
 }
 
 /** A sentence: known words that are no plain English get their meaning, once. */

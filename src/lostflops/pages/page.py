@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Final
 
 from lostflops.analyze.comm import comm
@@ -37,17 +38,28 @@ Question = Callable[["Run"], Result]
 Progress = Callable[[int, int], None]
 
 STANDING: Final = "quality"
-_VERBS: Final = {
-    "report": "diagnose",
-    "ranks": "ranks",
-    "steps": "steps",
-    "comm": "comm",
-    "kernels": "kernels",
-    "pipeline": "pipeline",
-    "memory": "memory",
-    "quality": "info",
+MOST_KERNELS: Final = 1_000
+_NEXT: Final = {
+    "report": "diagnose {}",
+    "diagnosis": "explain {} 1",
+    "ranks": "ranks {}",
+    "lateness": "ranks {}",
+    "steps": "steps {}",
+    "comm": "comm {}",
+    "kernels": "kernels {}",
+    "pipeline": "pipeline {}",
+    "memory": "memory {}",
+    "flame": "flame {}",
+    "knobs": "whatif {} --list",
+    "quality": "info {}",
 }
 """Where a terminal tells more about a result."""
+
+
+@wraps(kernels)
+def _all_kernels(run: Run) -> Result:
+    """A page has room for those that a terminal leaves out."""
+    return kernels(run, limit=MOST_KERNELS)
 
 
 QUESTIONS: tuple[Question, ...] = (
@@ -59,7 +71,7 @@ QUESTIONS: tuple[Question, ...] = (
     timeline,
     comm,
     overlap,
-    kernels,
+    _all_kernels,
     pipeline,
     memory,
     flame,
@@ -71,10 +83,11 @@ QUESTIONS: tuple[Question, ...] = (
 def questions_for(said: Claims) -> tuple[Question, ...]:
     """All questions, with what the user claims of peaks, FLOPs and tokens."""
 
-    def _report_with_claims(run: Run) -> Result:
+    @wraps(report)
+    def claimed(run: Run) -> Result:
         return report(run, said=said)
 
-    return tuple(_report_with_claims if question is report else question for question in QUESTIONS)
+    return tuple(claimed if question is report else question for question in QUESTIONS)
 
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
@@ -86,11 +99,11 @@ def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progr
             try:
                 results.append(_with_next(question(run), run.path.name))
             except LostflopsError as error:
-                missing.append((question.__name__.strip("_"), str(error)))
+                missing.append((question.__name__, str(error)))
     return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)
 
 
 def _with_next(result: Result, run: str) -> Result:
     """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page."""
-    verb = _VERBS.get(result.name)
-    return replace(result, next_command=f"lostflops {verb} {shlex.quote(run)}") if verb else result
+    words = _NEXT.get(result.name)
+    return replace(result, next_command=f"lostflops {words.format(shlex.quote(run))}") if words else result

@@ -26,12 +26,25 @@ export function isNumeric(rows: Value[][], place: number): boolean {
   return rows.every((row) => row[place] === null || typeof row[place] === "number");
 }
 
-export function cell(row: Value[], place: number, field: Field, numeric: boolean): HTMLElement {
+/** Names of kernels and functions, at least one of them a long one: all are written alike. */
+export function holdsNames(rows: Value[][], place: number): boolean {
+  return rows.some((row) => typeof row[place] === "string" && isName(wholeName(row[place], row)));
+}
+
+export interface Column {
+  place: number;
+  field: Field;
+  numeric: boolean;
+  names: boolean;
+}
+
+export function cell(row: Value[], { place, field, numeric, names }: Column): HTMLElement {
   const value = row[place] ?? null;
   const text = formatValue(value, field.unit);
   if (numeric || typeof value !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
   if (isName(whole)) return h("td", { class: "name", title: whole }, whole.length > LONGEST_NAME ? cut(whole) : whole);
+  if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
 }
 

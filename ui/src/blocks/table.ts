@@ -5,7 +5,8 @@ import type { Attributes, Child } from "../dom";
 import { knownWord } from "../glossary";
 import type { Table, Value } from "../types";
 import { grouped } from "../rounding";
-import { cell, compare, headOf, isNumeric } from "./cells";
+import type { Column } from "./cells";
+import { cell, compare, headOf, holdsNames, isNumeric } from "./cells";
 import { windowed } from "./rows";
 import { formatValue } from "../units";
 import "./table.css";
@@ -22,7 +23,7 @@ function leftOut(count: number): string {
 }
 
 class Grid {
-  private readonly numeric: boolean[];
+  private readonly columns: Column[];
   private readonly heads = h("tr");
   private readonly body = h("tbody");
   private readonly table = h("table", {}, h("thead", {}, this.heads), this.body);
@@ -37,7 +38,12 @@ class Grid {
   private more = false;
 
   constructor(private readonly block: Omit<Table, "kind">) {
-    this.numeric = block.fields.map((_, place) => isNumeric(block.rows, place));
+    this.columns = block.fields.map((field, place) => ({
+      place,
+      field,
+      numeric: isNumeric(block.rows, place),
+      names: holdsNames(block.rows, place),
+    }));
     this.rows = block.rows;
     this.box.setAttribute("aria-label", block.title || block.name);
     this.element = h(
@@ -72,9 +78,8 @@ class Grid {
   }
 
   private draw(): void {
-    const places = this.block.fields.flatMap((field, place) => (field.shown || this.more ? [place] : []));
-    this.heads.replaceChildren(...places.map((place) => this.head(place)));
-    this.rows = this.chosen(places);
+    this.heads.replaceChildren(...this.shown().map((column) => this.head(column)));
+    this.rows = this.chosen();
     const isLong = this.all && this.rows.length > MOST_IN_DOM;
     this.element.classList.toggle("windowed", isLong);
     this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
@@ -96,25 +101,27 @@ class Grid {
     this.count.textContent = `${filtered}${leftOut(this.block.left_out)}`.trim();
   }
 
-  private head(place: number): HTMLElement {
-    const field = this.block.fields[place]!;
+  private shown(): Column[] {
+    return this.columns.filter(({ field }) => field.shown || this.more);
+  }
+
+  private head({ place, field, numeric }: Column): HTMLElement {
     const order = this.sorted?.place !== place ? "none" : this.sorted.down ? "descending" : "ascending";
     // A word with a meaning must not be a second thing to focus inside the button: the button tells it.
     const known = knownWord(headOf(field));
     const words = h("span", known === undefined ? {} : { class: "term" }, headOf(field));
     const told: Attributes = known === undefined ? {} : { "data-term": known };
     const button = h("button", { type: "button", click: () => this.sort(place), ...told }, words);
-    return h("th", { scope: "col", "aria-sort": order, class: this.numeric[place] ? "number" : "" }, button);
+    return h("th", { scope: "col", "aria-sort": order, class: numeric ? "number" : "" }, button);
   }
 
   private row(row: Value[]): HTMLElement {
-    const places = this.block.fields.flatMap((field, place) => (field.shown || this.more ? [place] : []));
-    return h("tr", {}, ...places.map((place) => cell(row, place, this.block.fields[place]!, this.numeric[place]!)));
+    return h("tr", {}, ...this.shown().map((column) => cell(row, column)));
   }
 
   /** Numbers begin with the largest, names with the first; a third time gives the order of the block. */
   private sort(place: number): void {
-    const first = this.numeric[place]!;
+    const first = this.columns[place]!.numeric;
     if (this.sorted?.place !== place) this.sorted = { place, down: first };
     else this.sorted = this.sorted.down === first ? { place, down: !first } : null;
     this.draw();
@@ -129,9 +136,9 @@ class Grid {
     if (!this.all) this.element.scrollIntoView({ block: "nearest" });
   }
 
-  private chosen(places: number[]): Value[][] {
+  private chosen(): Value[][] {
     const texts = (row: Value[]): string[] =>
-      places.map((place) => formatValue(row[place] ?? null, this.block.fields[place]!.unit).toLowerCase());
+      this.shown().map(({ place, field }) => formatValue(row[place] ?? null, field.unit).toLowerCase());
     const kept = this.wanted
       ? this.block.rows.filter((row) => texts(row).some((text) => text.includes(this.wanted)))
       : this.block.rows;
