@@ -6,14 +6,17 @@ import type { Box } from "../treemap";
 import type { Row } from "../unfolding";
 import { paintOf } from "../colours";
 import { h, s } from "../dom";
+import { beginning, ending, fitting } from "../fitting";
 import { meaningOf } from "../meaning";
 import { readout } from "../readout";
 import { squarified } from "../treemap";
 import { unfolding } from "../unfolding";
 import { formatBytes, formatShare } from "../units";
 
-const LETTER = 7; // Width of a letter at 12 px, generously.
 const LINE = 16;
+const MARGIN = 5;
+const FONT = "12px system-ui, sans-serif";
+const BOLD = `600 ${FONT}`;
 
 export function drawPortions(block: Portions, context: Context): Element {
   if (!block.total) return h("p", { class: "muted" }, "No memory was held.");
@@ -52,9 +55,15 @@ function tiles(items: Portion[], room: Box, total: number, words: Readout): SVGE
 function tile(owner: Portion, part: Portion, box: Box, isFirst: boolean): SVGElement {
   const area = s("rect", { width: "100%", height: "100%" });
   area.style.setProperty("fill", paintOf(owner.name));
-  const names = [...(isFirst ? [owner.name] : []), ...(part === owner ? [] : [part.name])];
-  const texts = fitting([...names, formatBytes(part.bytes)], box).map((line, place) =>
-    s("text", { x: 6, y: LINE * (place + 1), class: isFirst && !place ? "owned" : "" }, line),
+  const room = box.width - 2 * MARGIN;
+  const names = [
+    isFirst ? fitting(owner.name, room, BOLD, beginning) : "",
+    part === owner ? "" : fitting(part.name, room, FONT, ending),
+    fitting(formatBytes(part.bytes), room, FONT),
+  ];
+  const lines = names.filter(Boolean).slice(0, Math.max(0, Math.floor((box.height - MARGIN) / LINE)));
+  const texts = lines.map((line, place) =>
+    s("text", { x: MARGIN, y: LINE * (place + 1), class: line === names[0] ? "owned" : "" }, line),
   );
   return s("svg", { class: "tile", "data-part": part.name, ...box }, area, ...texts);
 }
@@ -62,13 +71,6 @@ function tile(owner: Portion, part: Portion, box: Box, isFirst: boolean): SVGEle
 function said(part: Portion, total: number): string {
   const pieces = part.count === 1 ? "1 piece" : `${part.count.toLocaleString("en-US")} pieces`;
   return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, in ${pieces}`;
-}
-
-/** All lines that fit, from the first; none where the first does not. */
-function fitting(lines: string[], box: Box): string[] {
-  const rows = Math.floor((box.height - 4) / LINE);
-  const fits = lines.findIndex((line) => line.length * LETTER + 8 > box.width);
-  return lines.slice(0, Math.max(0, Math.min(rows, fits < 0 ? lines.length : fits)));
 }
 
 function placed(items: Portion[], start: number, total: number, glossary: Record<string, string>, paint?: string): Row[] {
