@@ -1,0 +1,28 @@
+"""Causes on a page: those of the diagnosis, unless that would take minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lostflops.advise import summary
+from lostflops.advise.diagnose import diagnose
+from lostflops.pages.causes import OPEN, causes
+from lostflops.pages.page import QUESTIONS, page_of
+from lostflops.store.run import Run
+from lostflops.testing import Straggler, SyntheticCluster, store
+
+
+def test_a_page_tells_the_causes_that_a_diagnosis_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Straggler(rank=2, cause="slow_kernels", factor=1.5)
+    path = store(SyntheticCluster(ranks=4, steps=4, stragglers=(late,)).generate(), tmp_path / "run")
+    with Run.open(path) as run:
+        assert causes in QUESTIONS
+        (shown,) = page_of(run, (causes,)).results
+        assert shown.to_json() == diagnose(run, most=OPEN).to_json()
+        assert shown.to_json()["findings"][0]["cause"] == "straggler"
+        monkeypatch.setattr(summary, "MOST_EVENTS", 10)
+        (large,) = page_of(run, (causes,)).results
+        assert large.verdict == summary.LARGE
+        assert large.blocks == ()
