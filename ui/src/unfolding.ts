@@ -49,7 +49,7 @@ function shown(row: Row): Element {
   return h(
     "details",
     { "data-row": row.name },
-    h("summary", { class: "row", title: row.said }, ...cells(row)),
+    h("summary", { class: "row" }, ...cells(row)),
     h(
       "div",
       { class: "inside" },
@@ -63,11 +63,16 @@ function shown(row: Row): Element {
 function cells(row: Row): Child[] {
   return [
     h("span", { class: row.said || row.parts.length ? "mark" : "" }),
-    h("span", { class: "name" }, row.name),
+    h("span", { class: "name" }, word(row)),
     s("svg", { class: "track", "aria-hidden": "true" }, ...stretch(row.from, row.share, row.paint)),
     h("span", { class: "figure" }, row.figure),
     h("span", { class: "share" }, formatShare(row.share)),
   ];
+}
+
+/** Its meaning shows where it is pointed at; the keyboard unfolds it with the row. */
+function word(row: Row): Child {
+  return row.said ? h("span", { class: "term", "data-term": row.name }, row.name) : row.name;
 }
 
 /** A bar in shares of the width, with a hairline so that what holds anything is never invisible. */

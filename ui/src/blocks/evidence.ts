@@ -3,14 +3,15 @@
 import type { Child } from "../dom";
 import type { Evidence } from "../types";
 import { h } from "../dom";
-import { formatNumbers } from "../numbers";
+import { prose } from "../glossary";
+import { formatValues } from "../units";
 
 /** Told to the document; a timeline that listens shows the place. */
 export const SHOW = "lostflops:show";
 export interface Place {
-  rank: number | null;
-  event: number | null;
-  step: number | null;
+  rank: number;
+  event?: number;
+  step?: number;
 }
 
 const MOST_EVENTS = 12;
@@ -22,23 +23,24 @@ export function drawEvidence(items: Evidence[]): Element | null {
 }
 
 function drawn(one: Evidence): Element {
-  return h("li", {}, one.what, h("div", { class: "where" }, ...places(one), ...events(one), ...sources(one)));
+  return h("li", {}, ...prose(one.what), h("div", { class: "where" }, ...places(one), ...events(one), ...sources(one)));
 }
 
 function places(one: Evidence): Child[] {
   const words = [
-    one.ranks.length ? `${one.ranks.length > 1 ? "ranks" : "rank"} ${formatNumbers(one.ranks)}` : "",
-    one.steps.length ? `${one.steps.length > 1 ? "steps" : "step"} ${formatNumbers(one.steps)}` : "",
+    one.ranks.length ? `${one.ranks.length > 1 ? "ranks" : "rank"} ${formatValues(one.ranks, "")}` : "",
+    one.steps.length ? `${one.steps.length > 1 ? "steps" : "step"} ${formatValues(one.steps, "")}` : "",
   ].filter(Boolean);
-  if (!words.length) return [];
-  return [link(words.join(", "), { rank: one.ranks[0] ?? null, event: null, step: one.steps[0] ?? null })];
+  const [[rank], [step]] = [one.ranks, one.steps];
+  if (rank === undefined) return words;
+  return [link(words.join(", "), step === undefined ? { rank } : { rank, step })];
 }
 
 function events(one: Evidence): Child[] {
   const left = one.events.length - MOST_EVENTS;
   const links = one.events
     .slice(0, MOST_EVENTS)
-    .map(([rank, event]) => link(`event ${event} of rank ${rank}`, { rank, event, step: null }));
+    .map(([rank, event]) => link(`event ${event} of rank ${rank}`, { rank, event }));
   return left > 0 ? [...links, `and ${left.toLocaleString("en-US")} more events`] : links;
 }
 

@@ -2,8 +2,8 @@ import "./findings.css";
 import type { Child } from "../dom";
 import type { Finding, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
-import { formatNumbers } from "../numbers";
-import { formatNs, formatShare } from "../units";
+import { prose } from "../glossary";
+import { formatNs, formatShare, formatValues } from "../units";
 import { drawEvidence } from "./evidence";
 
 /** Least and most of all gains, so that cards can be compared by eye. */
@@ -27,12 +27,12 @@ export function drawFindings(block: Findings): Element {
 
 function card(one: Finding, open: boolean, scale: Scale): Element {
   const facts: [string, Child[]][] = [
-    ["Fix", [h("span", { class: "fix" }, one.fix)]],
+    ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
     ["Lost", [lost(one)]],
-    ["Ranks", one.ranks.length ? [formatNumbers(one.ranks)] : []],
+    ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
     ["Gain", one.prediction ? [predicted(one.prediction)] : []],
     ["Confidence", [confidence(one.confidence), formatShare(one.confidence)]],
-    ["Certain if", one.certain_if ? [one.certain_if] : []],
+    ["Certain if", one.certain_if ? prose(one.certain_if) : []],
   ];
   const told = facts.filter(([, words]) => words.length);
   return h(

@@ -1,27 +1,25 @@
 import "./lines.css";
 import type { Line, Lines } from "../types";
-import type { Context } from "./index";
 import type { Row } from "../unfolding";
 import { paintOf } from "../colours";
 import { h, s } from "../dom";
-import { meaningOf } from "../meaning";
+import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { shareAxis } from "../share-axis";
 import { stretch, unfolding } from "../unfolding";
 import { formatNs, formatShare } from "../units";
 
-export function drawLines(block: Lines, context: Context): Element {
+export function drawLines(block: Lines): Element {
   if (!block.total_ns) return h("p", { class: "muted" }, "No time was recorded.");
-  const glossary = context.source.page.glossary;
   const full = block.items.filter((line) => line.ns > 0);
   const empty = block.items.filter((line) => line.ns === 0).map((line) => line.name);
-  const rows = placed(full, 0, block, glossary);
+  const rows = placed(full, 0, block);
   const time = formatNs(Math.round(block.total_ns / block.per));
   const per = block.unit ? `per ${block.unit}` : "time";
   return h("div", { class: "lines" }, ...stacked(rows, per), unfolding(per, rows, time, [empty, "line"]));
 }
 
-function placed(lines: Line[], start: number, block: Lines, glossary: Record<string, string>, paint?: string): Row[] {
+function placed(lines: Line[], start: number, block: Lines, paint?: string): Row[] {
   let from = start;
   return lines.map((line) => {
     const own = paint ?? paintOf(line.name);
@@ -31,8 +29,8 @@ function placed(lines: Line[], start: number, block: Lines, glossary: Record<str
       share: line.share,
       from,
       paint: own,
-      said: meaningOf(line.name, glossary),
-      parts: placed(line.parts, from, block, glossary, own),
+      said: meaningOf(line.name) ?? "",
+      parts: placed(line.parts, from, block, own),
     };
     from += line.share;
     return row;

@@ -1,13 +1,12 @@
 import "./portions.css";
 import type { Portion, Portions } from "../types";
-import type { Context } from "./index";
 import type { Readout } from "../readout";
 import type { Box } from "../treemap";
 import type { Row } from "../unfolding";
 import { paintOf } from "../colours";
 import { h, s } from "../dom";
 import { beginning, ending, fitting } from "../fitting";
-import { meaningOf } from "../meaning";
+import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { squarified } from "../treemap";
 import { unfolding } from "../unfolding";
@@ -18,7 +17,7 @@ const MARGIN = 5;
 const FONT = "12px system-ui, sans-serif";
 const BOLD = `600 ${FONT}`;
 
-export function drawPortions(block: Portions, context: Context): Element {
+export function drawPortions(block: Portions): Element {
   if (!block.total) return h("p", { class: "muted" }, "No memory was held.");
   const full = block.items.filter((item) => item.bytes > 0);
   const empty = block.items.filter((item) => item.bytes === 0).map((item) => item.name);
@@ -29,7 +28,7 @@ export function drawPortions(block: Portions, context: Context): Element {
     const room = { x: 0, y: 0, width: map.clientWidth, height: map.clientHeight };
     if (room.width) map.replaceChildren(...tiles(full, room, block.total, words));
   }).observe(map);
-  const rows = placed(full, 0, block.total, context.source.page.glossary);
+  const rows = placed(full, 0, block.total);
   const list = unfolding("bytes", rows, formatBytes(block.total), [empty, block.key]);
   return h("div", { class: "portions" }, map, words.element, list);
 }
@@ -73,7 +72,7 @@ function said(part: Portion, total: number): string {
   return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, in ${pieces}`;
 }
 
-function placed(items: Portion[], start: number, total: number, glossary: Record<string, string>, paint?: string): Row[] {
+function placed(items: Portion[], start: number, total: number, paint?: string): Row[] {
   let from = start;
   return items.map((item) => {
     const own = paint ?? paintOf(item.name);
@@ -83,8 +82,8 @@ function placed(items: Portion[], start: number, total: number, glossary: Record
       share: item.bytes / total,
       from,
       paint: own,
-      said: meaningOf(item.name, glossary),
-      parts: placed(item.parts, from, total, glossary, own),
+      said: meaningOf(item.name) ?? "",
+      parts: placed(item.parts, from, total, own),
     };
     from += row.share;
     return row;

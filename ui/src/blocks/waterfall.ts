@@ -1,9 +1,8 @@
 import "./waterfall.css";
 import type { Waterfall } from "../types";
-import type { Context } from "./index";
 import { paintOf } from "../colours";
 import { h, s } from "../dom";
-import { meaningOf } from "../meaning";
+import { meaningOf, prose } from "../glossary";
 import { readout } from "../readout";
 import { shareAxis } from "../share-axis";
 import { stretch } from "../unfolding";
@@ -12,7 +11,7 @@ import { formatShare } from "../units";
 type Bar = Waterfall["bars"][number];
 
 /** Bars lie, so that names stand beside them unturned: each begins where the one above ends, from 100% down. */
-export function drawWaterfall(block: Waterfall, context: Context): Element {
+export function drawWaterfall(block: Waterfall): Element {
   const known = block.value !== null;
   const whole = known ? "what the devices could have done at their peak" : "the time of all ranks";
   const words = readout(known ? block.convention : "Each bar tells what it means when it is pointed at or has the focus.");
@@ -20,20 +19,20 @@ export function drawWaterfall(block: Waterfall, context: Context): Element {
   const rows = block.bars.map((bar, place) => {
     left -= bar.points;
     const row = drawn(bar, left, place, block);
-    words.tells(row, bar.name, said(bar, whole, context.source.page.glossary));
+    words.tells(row, bar.name, said(bar, whole));
     return row;
   });
   return h("div", { class: "waterfall" }, reached(block), ...rows, below(rows.length > 0, whole), words.element);
 }
 
 function reached(block: Waterfall): Element {
-  if (block.value === null) return h("p", { class: "reached" }, block.reason);
+  if (block.value === null) return h("p", { class: "reached" }, ...prose(block.reason));
   const share = h("b", { class: "value" }, formatShare(block.value));
   return h("p", { class: "reached" }, share, ` ${block.bars.at(-1)?.name.toUpperCase() ?? ""}`);
 }
 
-function said(bar: Bar, whole: string, glossary: Record<string, string>): string {
-  const meaning = meaningOf(bar.name, glossary) || meaningOf(bar.name.toUpperCase(), glossary);
+function said(bar: Bar, whole: string): string {
+  const meaning = meaningOf(bar.name) ?? meaningOf(bar.name.toUpperCase());
   return `${formatShare(bar.points / 100)} of ${whole}${meaning ? `: ${meaning}` : ""}`;
 }
 
