@@ -36,7 +36,9 @@ export function placeOn(axis: Axis, value: number): number {
 export function ticks(axis: Axis, most: number): Tick[] {
   const found = axis.own.length && axis.own.length <= most ? axis.own : axis.log ? decades(axis, most) : even(axis, most);
   const inside = found.filter((value) => axis.low <= value && value <= axis.high);
-  return inside.map((value) => ({ value, label: written(value, axis.unit) }));
+  const [base, name] = long(axis);
+  const label = (value: number): string => (name && value ? `${brief(value / base)} ${name}` : written(value, axis.unit));
+  return inside.map((value) => ({ value, label: label(value) }));
 }
 
 export function axisOf(field: Field, values: number[], log: boolean): Axis {
@@ -52,8 +54,8 @@ export function fromZero(unit: Unit, title: string, high: number): Axis {
 }
 
 /** A logarithmic axis has no place for zero and what is below, and none has for what no quantity is. */
-export function drawable(value: number, log: boolean): boolean {
-  return Math.abs(value) <= LARGEST && (!log || value >= 1 / LARGEST);
+export function drawable(value: number | null, log: boolean): value is number {
+  return value !== null && Math.abs(value) <= LARGEST && (!log || value >= 1 / LARGEST);
 }
 
 /** A value beside an axis, without zeros that say nothing. */
@@ -116,11 +118,17 @@ function decades(axis: Axis, most: number): number[] {
   return finer.length >= 2 && finer.length <= most ? finer : even(axis, most);
 }
 
-/** Multiples of 1, 2 or 5 times a power of ten of the unit that is written: also of minutes and hours. */
+/** Minutes and hours have no powers of ten: even steps are in them, and written so. */
+function long(axis: Axis): [number, string] {
+  if (axis.log || axis.unit !== "ns" || axis.high < 1e12) return [1, ""];
+  return axis.high >= 60e12 ? [3600e9, "h"] : [60e9, "min"];
+}
+
+/** Multiples of 1, 2 or 5 times a power of ten. */
 function even(axis: Axis, most: number): number[] {
-  const base = axis.unit !== "ns" ? 1 : axis.high >= 60e12 ? 3600e9 : axis.high >= 1e12 ? 60e9 : 1;
+  const [base] = long(axis);
   const [low, high] = [axis.low / base, axis.high / base];
-  const rough = (high - low) / Math.max(most - 1, 1);
+  const rough = (high - low) / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((digit) => power * digit >= rough * (1 - 1e-9)) ?? 10);
   const found: number[] = [];

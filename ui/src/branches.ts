@@ -90,12 +90,14 @@ export class Branches {
   }
 
   /** Branches below `root` that take at least `least` ns, with their parents before them. */
-  *wide(root: number, least: number): Generator<number> {
+  wide(root: number, least: number): number[] {
+    const found: number[] = [];
     for (let one = root; one < this.after[root]!; ) {
       const enough = this.ns[one]! >= least;
-      if (enough) yield one;
+      if (enough) found.push(one);
       one = enough ? one + 1 : this.after[one]!;
     }
+    return found;
   }
 
   /** Which names hold a text. */

@@ -25,3 +25,8 @@ export function readout(): Readout {
   };
   return { element, show, hide: () => void (element.hidden = true) };
 }
+
+/** A finger leaves when it is lifted; what it touched stays told until another place is. */
+export function onLeave(hide: () => void): (event: Event) => void {
+  return (event) => (event as PointerEvent).pointerType !== "touch" && hide();
+}

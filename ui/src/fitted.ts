@@ -19,26 +19,41 @@ export function fitted(name: string, draw: (width: number, box: HTMLElement) => 
   return box;
 }
 
-export interface Surface {
-  element: HTMLCanvasElement;
-  /** Sets the size in CSS pixels; drawing is in these, too. */
-  resize(width: number, height: number): void;
-  pen: CanvasRenderingContext2D;
-  /** Device pixels for each CSS pixel. */
-  density(): number;
-}
+/** A canvas that is drawn in CSS pixels, whatever the screen has. */
+export class Surface {
+  readonly element = h("canvas", { tabindex: 0 }) as HTMLCanvasElement;
+  readonly pen = this.element.getContext("2d") as CanvasRenderingContext2D;
+  private kept: OffscreenCanvas | null = null;
 
-export function surface(redraw: () => void): Surface {
-  const element = h("canvas", { tabindex: 0 }) as HTMLCanvasElement;
-  const pen = element.getContext("2d") as CanvasRenderingContext2D;
-  onTheme(() => element.isConnected && redraw());
-  const density = (): number => Math.max(1, window.devicePixelRatio || 1);
-  const resize = (width: number, height: number): void => {
-    element.width = Math.round(width * density());
-    element.height = Math.round(height * density());
-    element.style.setProperty("width", `${width}px`);
-    element.style.setProperty("height", `${height}px`);
-    pen.setTransform(density(), 0, 0, density(), 0, 0);
-  };
-  return { element, resize, pen, density };
+  constructor(redraw: () => void) {
+    onTheme(() => this.element.isConnected && redraw());
+  }
+
+  /** Device pixels for each CSS pixel. */
+  get density(): number {
+    return Math.max(1, window.devicePixelRatio || 1);
+  }
+
+  resize(width: number, height: number): void {
+    this.element.width = Math.round(width * this.density);
+    this.element.height = Math.round(height * this.density);
+    this.element.style.setProperty("width", `${width}px`);
+    this.element.style.setProperty("height", `${height}px`);
+    this.pen.setTransform(this.density, 0, 0, this.density, 0, 0);
+  }
+
+  /** Keeps what is drawn, so that a mark can move over it without drawing all of it again. */
+  keep(): void {
+    this.kept = new OffscreenCanvas(this.element.width, this.element.height);
+    this.kept.getContext("2d")!.drawImage(this.element, 0, 0);
+  }
+
+  /** Leaves only what was kept. */
+  restore(): void {
+    this.pen.save();
+    this.pen.resetTransform();
+    this.pen.clearRect(0, 0, this.element.width, this.element.height);
+    if (this.kept) this.pen.drawImage(this.kept, 0, 0);
+    this.pen.restore();
+  }
 }

@@ -13,8 +13,10 @@ export interface Frame {
   height: number;
 }
 
-const X_ROOM = 92;
-const Y_ROOM = 44;
+const X_ROOM = 72;
+const Y_ROOM = 32;
+/** As wide as a letter gets; labels that would touch are left out. */
+const LETTER = 7;
 
 export const LEFT = 66;
 export const TOP = 26;
@@ -44,12 +46,14 @@ export function grid(frame: Frame): SVGElement {
       s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, label),
     ];
   });
+  let free = -Infinity;
   const columns = ticks(frame.across, Math.max(2, Math.floor(width / X_ROOM))).flatMap(({ value, label }) => {
     const x = xOf(frame, value);
-    return [
-      s("path", { class: "grid", d: `M${x} ${top}v${height}` }),
-      s("text", { x, y: bottom + 17, "text-anchor": "middle" }, label),
-    ];
+    const half = (LETTER * label.length) / 2;
+    const line = s("path", { class: "grid", d: `M${x} ${top}v${height}` });
+    if (x - half < free) return [line];
+    free = x + half + LETTER;
+    return [line, s("text", { x, y: bottom + 17, "text-anchor": "middle" }, label)];
   });
   return s(
     "g",

@@ -1,10 +1,15 @@
 // Colours for things that have none of their own, by their place in a list: Okabe and Ito's, told apart by all kinds
 // of sight. Past the last they repeat, so shapes and dashes differ too.
 
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f98", "#b8a800"];
+const COUNT = 8;
 
+/** The variable of chart.css with a thing's colour. */
 export function colourAt(place: number): string {
-  return COLOURS[place % COLOURS.length] as string;
+  return `--series-${place % COUNT}`;
+}
+
+export function paintAt(place: number): string {
+  return `var(${colourAt(place)})`;
 }
 
 /** Black or white, whichever reads better on a colour given as `#rrggbb` or `rgb(r, g, b)`. */

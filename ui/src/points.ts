@@ -1,6 +1,6 @@
 // Points of a series on the screen: their looks, thinned to what pixels can show, and which is nearest.
 
-import { colourAt } from "./palette";
+import { paintAt } from "./palette";
 import type { Series } from "./types";
 
 export interface Look {
@@ -40,7 +40,7 @@ export function looks(series: Series[]): Look[] {
     alike.set(`${drawn} ${subject}`, same + 1);
     const round = Math.floor(place / 8);
     return {
-      colour: colourAt(place),
+      colour: paintAt(place),
       shape: SHAPES[(place + same) % SHAPES.length] as string,
       dash: DASHES[(round + same) % DASHES.length] as string,
     };

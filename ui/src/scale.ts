@@ -3,7 +3,7 @@
 import { fromZero, placeOn, ticks } from "./axes";
 import { resolved } from "./colours";
 import { h } from "./dom";
-import { surface } from "./fitted";
+import { Surface } from "./fitted";
 import { hatch, shadeText } from "./ramp";
 import { formatValue } from "./units";
 import type { Cells } from "./cells";
@@ -20,7 +20,7 @@ export function scale(unit: Unit, cells: Cells): Element {
 
 function ramp(unit: Unit, cells: Cells, ends: string): Element {
   const axis = { ...fromZero(unit, "", cells.high), low: cells.low };
-  const bar = surface(() => paint());
+  const bar = new Surface(() => paint());
   const paint = (): void => {
     const { pen } = bar;
     bar.resize(WIDTH + 2 * BESIDE, 34);
@@ -41,7 +41,7 @@ function ramp(unit: Unit, cells: Cells, ends: string): Element {
 }
 
 function noValue(): Element {
-  const swatch = surface(() => paint());
+  const swatch = new Surface(() => paint());
   const paint = (): void => {
     swatch.resize(22, 12);
     hatch(swatch.pen, 0, 0, 22, 12);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from struct import pack
 from typing import Final
 
@@ -33,7 +34,8 @@ def cells(block: HeatMap) -> Cells:
     places = max((len(values) for _, values in block.rows), default=0)
     flat: list[float | None] = []
     for _, values in block.rows:
-        flat += [*values, *[None] * (places - len(values))]
+        flat += [value if value is not None and isfinite(value) else None for value in values]
+        flat += [None] * (places - len(values))
     known = [value for value in flat if value is not None]
     least = min(known, default=0)
     whole = block.unit in _WHOLE or all(float(value).is_integer() for value in known)

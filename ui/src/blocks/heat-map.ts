@@ -4,10 +4,10 @@ import "./heat-map.css";
 import { Cells } from "../cells";
 import { h } from "../dom";
 import { resolved } from "../colours";
-import { fitted, surface } from "../fitted";
+import { fitted, Surface } from "../fitted";
 import { inkOn } from "../palette";
 import { hatch, shadeInto, shadeText } from "../ramp";
-import { readout } from "../callout";
+import { onLeave, readout } from "../callout";
 import { scale } from "../scale";
 import { formatValue } from "../units";
 import type { HeatMap } from "../types";
@@ -18,6 +18,7 @@ const ROW = 26;
 const WIDEST = 76;
 const FONT = "12px system-ui, sans-serif";
 const LABEL_ROOM = 18;
+const BESIDE_NAMES = 40;
 const ROOM_FOR_VALUE = 56;
 
 export function drawHeatMap(block: HeatMap, context: Context): Element {
@@ -31,10 +32,11 @@ export function drawHeatMap(block: HeatMap, context: Context): Element {
 
 class View {
   readonly told = readout();
-  private readonly surface = surface(() => this.paint());
-  private unmarked: OffscreenCanvas | null = null;
+  private readonly surface = new Surface(() => this.paint());
   private cell: [number, number] | null = null;
   private left = 0;
+  /** Room above, where the name of a thin row is taller than the row. */
+  private top = 0;
   private size: [number, number] = [0, 0];
   private across = 0;
   private down = 0;
@@ -48,7 +50,7 @@ class View {
     canvas.setAttribute("aria-label", `${block.title || block.name}: ${block.legend}. Arrow keys move between cells.`);
     canvas.addEventListener("pointermove", (event) => this.pointed(event));
     canvas.addEventListener("pointerdown", (event) => this.pointed(event));
-    canvas.addEventListener("pointerleave", () => this.select(null));
+    canvas.addEventListener("pointerleave", onLeave(() => this.select(null)));
     canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && this.select(this.cell ?? [0, 0]));
     canvas.addEventListener("blur", () => this.select(null));
     canvas.addEventListener("keydown", (event) => this.key(event));
@@ -70,7 +72,10 @@ class View {
     ];
     this.across = Math.round(this.size[0] * places);
     this.down = Math.max(1, Math.round(this.size[1] * rows.length));
-    this.surface.resize(width, this.down + (this.block.columns?.length ? 22 : 4));
+    this.top = Math.max(0, Math.round((LABEL_ROOM - this.size[1]) / 2));
+    const named = this.block.columns?.length;
+    const right = Math.min(width, this.left + this.across + (named ? BESIDE_NAMES : 2));
+    this.surface.resize(right, this.top + this.down + (named ? 22 : 8));
     this.paint();
   }
 
@@ -84,19 +89,12 @@ class View {
     this.rowNames();
     this.columnNames();
     if (this.size[0] >= ROOM_FOR_VALUE && this.size[1] >= LABEL_ROOM) this.values();
-    this.unmarked = new OffscreenCanvas(element.width, element.height);
-    this.unmarked.getContext("2d")!.drawImage(element, 0, 0);
+    this.surface.keep();
     this.mark();
   }
 
-  /** Moving over cells paints none of them again. */
   private mark(): void {
-    const { pen, element } = this.surface;
-    pen.save();
-    pen.resetTransform();
-    pen.clearRect(0, 0, element.width, element.height);
-    if (this.unmarked) pen.drawImage(this.unmarked, 0, 0);
-    pen.restore();
+    this.surface.restore();
     if (this.cell) this.outline(this.cell);
   }
 
@@ -104,8 +102,8 @@ class View {
   private colours(): void {
     const { rows, places } = this.block;
     const { pen, density } = this.surface;
-    const wide = Math.min(places, Math.round(this.across * density()));
-    const high = Math.min(rows.length, Math.round(this.down * density()));
+    const wide = Math.min(places, Math.round(this.across * density));
+    const high = Math.min(rows.length, Math.round(this.down * density));
     const image = new ImageData(wide, high);
     const none: [number, number][] = [];
     for (let y = 0; y < high; y++)
@@ -117,13 +115,17 @@ class View {
     const small = new OffscreenCanvas(wide, high);
     small.getContext("2d")!.putImageData(image, 0, 0);
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(small, this.left, 0, this.across, this.down);
+    pen.drawImage(small, this.left, this.top, this.across, this.down);
     const [step, drop] = [this.across / wide, this.down / high];
-    if (step >= 4 && drop >= 4) for (const [x, y] of none) hatch(pen, this.left + x * step, y * drop, step, drop);
+    if (step >= 4 && drop >= 4) for (const [x, y] of none) hatch(pen, this.left + x * step, this.top + y * drop, step, drop);
     else {
       pen.fillStyle = resolved("--idle");
-      for (const [x, y] of none) pen.fillRect(this.left + x * step, y * drop, step, drop);
+      for (const [x, y] of none) pen.fillRect(this.left + x * step, this.top + y * drop, step, drop);
     }
+  }
+
+  private middle(row: number): number {
+    return this.top + (row + 0.5) * this.size[1];
   }
 
   private labels(names: readonly string[], count: number): number[] {
@@ -135,7 +137,7 @@ class View {
     const pen = this.surface.pen;
     pen.textAlign = "right";
     for (const row of this.labels(this.block.rows, this.block.rows.length))
-      pen.fillText(this.block.rows[row] as string, this.left - 6, Math.max(7, (row + 0.5) * this.size[1]), this.left - 6);
+      pen.fillText(this.block.rows[row] as string, this.left - 6, this.middle(row), this.left - 6);
   }
 
   private columnNames(): void {
@@ -145,7 +147,7 @@ class View {
     const every = Math.max(1, Math.ceil(room / this.size[0]));
     pen.textAlign = "center";
     names.forEach((name, place) => {
-      if (place % every === 0) pen.fillText(name, this.left + (place + 0.5) * this.size[0], this.down + 12);
+      if (place % every === 0) pen.fillText(name, this.left + (place + 0.5) * this.size[0], this.top + this.down + 12);
     });
   }
 
@@ -158,7 +160,7 @@ class View {
         if (typeof value !== "number") continue;
         pen.fillStyle = inkOn(shadeText(this.cells.share(value)));
         const text = formatValue(value, this.block.unit);
-        pen.fillText(text, this.left + (place + 0.5) * this.size[0], (row + 0.5) * this.size[1], this.size[0] - 4);
+        pen.fillText(text, this.left + (place + 0.5) * this.size[0], this.middle(row), this.size[0] - 4);
       }
     });
   }
@@ -166,7 +168,7 @@ class View {
   private outline([row, place]: [number, number]): void {
     const pen = this.surface.pen;
     const [wide, high] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])];
-    const [x, y] = [this.left + (place + 0.5) * this.size[0] - wide / 2, (row + 0.5) * this.size[1] - high / 2];
+    const [x, y] = [this.left + (place + 0.5) * this.size[0] - wide / 2, this.middle(row) - high / 2];
     pen.strokeStyle = resolved("--text");
     pen.lineWidth = 3;
     pen.strokeRect(x, y, wide, high);
@@ -178,7 +180,7 @@ class View {
   private pointed(event: PointerEvent): void {
     const box = this.element.getBoundingClientRect();
     const place = Math.floor((event.clientX - box.left - this.left) / this.size[0]);
-    const row = Math.floor((event.clientY - box.top) / this.size[1]);
+    const row = Math.floor((event.clientY - box.top - this.top) / this.size[1]);
     const inside = place >= 0 && row >= 0 && this.cells.at(row, place) !== undefined;
     this.select(inside ? [row, place] : null);
   }
@@ -210,7 +212,7 @@ class View {
     const value = this.cells.at(row, place);
     const column = this.block.columns?.[place] ?? `${place + 1} of ${this.block.widths[row]}`;
     const said = typeof value === "number" ? formatValue(value, this.block.unit) : "no value";
-    this.told.show(this.left + (place + 0.5) * this.size[0], (row + 0.5) * this.size[1], said, [
+    this.told.show(this.left + (place + 0.5) * this.size[0], this.middle(row), said, [
       ["row", this.block.rows[row] as string],
       [this.block.columns?.length ? "column" : "place", column],
     ]);

@@ -6,7 +6,7 @@ import { h, s } from "../dom";
 import { fitted } from "../fitted";
 import { frameOf, grid, xOf, yOf } from "../grid";
 import { looks, MOST_POINTS, nearest, outline, thinned } from "../points";
-import { readout } from "../callout";
+import { onLeave, readout } from "../callout";
 import type { Frame } from "../grid";
 import type { Look, Spot } from "../points";
 import type { Readout } from "../callout";
@@ -74,7 +74,7 @@ class Chart {
         "aria-label": label,
         pointermove: (event) => this.pointed(event as PointerEvent, svg),
         pointerdown: (event) => this.pointed(event as PointerEvent, svg),
-        pointerleave: () => this.tell(null),
+        pointerleave: onLeave(() => this.tell(null)),
         focus: () => this.at ?? this.tell(this.first()),
         blur: () => this.tell(null),
         keydown: (event) => this.key(event as KeyboardEvent),

@@ -4,9 +4,9 @@ import "./stacks.css";
 import { Branches } from "../branches";
 import { colourOf, resolved } from "../colours";
 import { h, s } from "../dom";
-import { fitted, surface } from "../fitted";
+import { fitted, Surface } from "../fitted";
 import { colourAt, inkOn } from "../palette";
-import { readout } from "../callout";
+import { onLeave, readout } from "../callout";
 import { formatNs, formatShare } from "../units";
 import type { Stacks } from "../types";
 import type { Context } from ".";
@@ -33,11 +33,12 @@ class Graph {
   readonly crumbs = h("nav", { class: "crumbs", "aria-label": "Frames above" });
   readonly deeper = h("p", { class: "muted", hidden: true });
   readonly tools: HTMLElement;
-  private readonly surface = surface(() => this.draw());
+  private readonly surface = new Surface(() => this.draw());
   private readonly matches = h("output", { class: "muted" });
   private readonly colours: Map<string, string>;
   private names: Uint8Array | null = null;
   private root = 0;
+  private visible: number[] = [];
   private selected: number | null = null;
   private width = 0;
 
@@ -50,7 +51,7 @@ class Graph {
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out.");
     canvas.addEventListener("pointermove", (event) => this.select(this.at(event)));
-    canvas.addEventListener("pointerleave", () => this.select(null));
+    canvas.addEventListener("pointerleave", onLeave(() => this.select(null)));
     canvas.addEventListener("click", (event) => this.zoom(this.at(event)));
     canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && this.select(this.selected ?? this.root));
     canvas.addEventListener("blur", () => this.select(null));
@@ -77,8 +78,8 @@ class Graph {
   /** Lays out all again, as after a zoom; `draw` paints what is laid out. */
   private show(): void {
     const { branches, root } = this;
-    let deepest = 0;
-    for (const one of branches.wide(root, this.least())) deepest = Math.max(deepest, branches.level[one]! - branches.level[root]!);
+    this.visible = branches.wide(root, (NARROWEST * branches.ns[root]!) / Math.max(1, this.width));
+    const deepest = this.visible.reduce((most, one) => Math.max(most, branches.level[one]! - branches.level[root]!), 0);
     const hidden = Math.max(0, deepest + 1 - MOST_LEVELS);
     this.deeper.hidden = !hidden;
     this.deeper.textContent = `${hidden} more levels below: click a frame to see what is under it.`;
@@ -96,8 +97,10 @@ class Graph {
     pen.textBaseline = "middle";
     const letter = pen.measureText("n").width;
     let drawn = 0;
-    for (const one of this.branches.wide(this.root, this.least())) drawn += Number(this.bar(one, letter));
+    for (const one of this.visible) drawn += Number(this.bar(one, letter));
     this.element.dataset["drawn"] = String(drawn);
+    this.surface.keep();
+    this.mark();
   }
 
   private bar(one: number, letter: number): boolean {
@@ -116,12 +119,14 @@ class Graph {
       pen.fillText(name.length > letters ? `${name.slice(0, letters - 1)}…` : name, x + 4, y + ROW / 2);
     }
     pen.globalAlpha = 1;
-    if (one === this.selected) this.outline(x, y, width);
     return true;
   }
 
-  private outline(x: number, y: number, width: number): void {
+  private mark(): void {
     const { pen } = this.surface;
+    this.surface.restore();
+    if (this.selected === null) return;
+    const [x, y, width] = this.box(this.selected);
     pen.strokeStyle = resolved("--text");
     pen.lineWidth = 2;
     pen.strokeRect(x + 1, y + 1, Math.max(width - 3, 1), ROW - 3);
@@ -130,11 +135,9 @@ class Graph {
   private colour(one: number): string {
     const kind = this.branches.kind(one);
     if (!one) return resolved("--idle");
-    return kind === "line" ? colourOf(this.branches.name(one)) : (this.colours.get(kind) ?? resolved("--idle"));
-  }
-
-  private least(): number {
-    return (NARROWEST * this.branches.ns[this.root]!) / Math.max(1, this.width);
+    if (kind === "line") return colourOf(this.branches.name(one));
+    const found = this.colours.get(kind) ?? "--idle";
+    return found.startsWith("--") ? resolved(found) : found;
   }
 
   private box(one: number): [number, number, number] {
@@ -147,7 +150,7 @@ class Graph {
   private at(event: MouseEvent): number | null {
     const place = this.element.getBoundingClientRect();
     const [left, top] = [event.clientX - place.left, event.clientY - place.top];
-    for (const one of this.branches.wide(this.root, this.least())) {
+    for (const one of this.visible) {
       const [x, y, width] = this.box(one);
       if (x <= left && left < x + width && y <= top && top < y + ROW) return one;
     }
@@ -157,7 +160,7 @@ class Graph {
   private select(one: number | null): void {
     if (one === this.selected) return;
     this.selected = one;
-    this.draw();
+    this.mark();
     if (one === null) return this.told.hide();
     const { branches } = this;
     const [x, y, width] = this.box(one);
@@ -194,10 +197,14 @@ class Graph {
     if (key === "Escape") return branches.parent[this.root]!;
     if (key === "Home") return 0;
     if (key === "ArrowUp") return at === this.root ? at : branches.parent[at]!;
-    if (key === "ArrowDown") return branches.children(at)[0] ?? at;
+    if (key === "ArrowDown") return this.ifVisible(branches.children(at)[0]) ?? at;
     if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;
     const beside = at === this.root ? [at] : branches.children(branches.parent[at]!);
-    return beside[beside.indexOf(at) + (key === "ArrowLeft" ? -1 : 1)] ?? at;
+    return this.ifVisible(beside[beside.indexOf(at) + (key === "ArrowLeft" ? -1 : 1)]) ?? at;
+  }
+
+  private ifVisible(one: number | undefined): number | undefined {
+    return one !== undefined && this.visible.includes(one) ? one : undefined;
   }
 
   private search(text: string): void {
@@ -209,14 +216,14 @@ class Graph {
   private said(): void {
     const found = this.names && this.branches.matched(this.names, this.root);
     const share = found ? formatShare(found.ns / this.branches.ns[this.root]!) : "";
-    this.matches.textContent = found ? `${share} of the time shown is under ${count(found.branches)} that match` : "";
+    this.matches.textContent = found ? `${share} of the time shown is under ${count(found.branches)}` : "";
   }
 
   private trail(): Node[] {
     const path = this.branches.path(this.root);
     const left = path.length > MOST_CRUMBS + 2 ? [path[0]!, null, ...path.slice(-MOST_CRUMBS)] : path;
     return left.flatMap((one, place) => {
-      const before = place ? [document.createTextNode(" › ")] : [];
+      const before = place ? [document.createTextNode(" > ")] : [];
       if (one === null) return [...before, document.createTextNode("…")];
       if (one === this.root) return [...before, h("strong", {}, this.branches.name(one))];
       return [...before, h("button", { type: "button", click: () => this.zoom(one) }, this.branches.name(one))];
@@ -225,7 +232,7 @@ class Graph {
 }
 
 function count(frames: number): string {
-  return `${frames.toLocaleString("en-US")} ${frames === 1 ? "frame" : "frames"}`;
+  return `${frames.toLocaleString("en-US")} ${frames === 1 ? "frame that matches" : "frames that match"}`;
 }
 
 function coloursOf(block: Stacks): Map<string, string> {
@@ -235,7 +242,7 @@ function coloursOf(block: Stacks): Map<string, string> {
 
 function legend(block: Stacks): Element {
   const entries = [...coloursOf(block)].map(([kind, colour]) => {
-    const swatch = s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("path", { d: "M0 0h12v12h-12z", fill: colour }));
+    const swatch = s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("path", { d: "M0 0h12v12h-12z", fill: colour.startsWith("--") ? `var(${colour})` : colour }));
     return h("li", {}, swatch, kind);
   });
   return h("ul", { class: "chart-legend" }, ...entries);

@@ -5,8 +5,8 @@ import { fromZero } from "../axes";
 import { h, s } from "../dom";
 import { fitted } from "../fitted";
 import { frameOf, grid, xOf, yOf } from "../grid";
-import { colourAt } from "../palette";
-import { readout } from "../callout";
+import { paintAt } from "../palette";
+import { onLeave, readout } from "../callout";
 import { formatBytes, formatNs } from "../units";
 import type { Frame } from "../grid";
 import type { Timeline } from "../types";
@@ -21,7 +21,7 @@ interface Row {
 
 export function drawTimeline(block: Timeline): Element {
   const columns = block.total.length;
-  const rows = block.rows.flatMap(([name, held], place) => (held.some(Boolean) ? [{ name, held, colour: colourAt(place) }] : []));
+  const rows = block.rows.flatMap(([name, held], place) => (held.some(Boolean) ? [{ name, held, colour: paintAt(place) }] : []));
   if (!columns) return h("p", { class: "muted" }, "Nothing to draw.");
   const across = fromZero("ns", `time since ${block.began}`, block.span);
   const up = fromZero("bytes", "memory", 1.08 * Math.max(...block.total));
@@ -60,7 +60,7 @@ class Picture {
         "aria-label": `${block.title || block.name}: bytes by owner over time. Arrow keys move through time.`,
         pointermove: (event) => this.pointed(event as PointerEvent),
         pointerdown: (event) => this.pointed(event as PointerEvent),
-        pointerleave: () => this.tell(null),
+        pointerleave: onLeave(() => this.tell(null)),
         focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
         blur: () => this.tell(null),
         keydown: (event) => this.key(event as KeyboardEvent),
