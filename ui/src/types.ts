@@ -209,6 +209,37 @@ export interface Strips {
   codes: Blob;
   marks: [number, number][];
   marked: string;
+  events: Events | null;
+}
+
+/** Columns are numbers of seven bits a byte: start, event and launch as differences, the others as they are. */
+export interface Events {
+  rows: string[];
+  lanes: [number, string, number][];
+  kinds: string[];
+  names: string[];
+  start: Blob;
+  dur: Blob;
+  kind: Blob;
+  name: Blob;
+  event: Blob;
+  launch: Blob;
+  wait: Blob;
+  meetings: Meetings;
+  left_out: number;
+}
+
+/** Columns as above; meeting, row, event and arrived are differences. */
+export interface Meetings {
+  meeting: Blob;
+  row: Blob;
+  event: Blob;
+  arrived: Blob;
+  dur: Blob;
+  wait: Blob;
+  said: Blob;
+  sayings: string[];
+  left_out: number;
 }
 
 export interface Span {

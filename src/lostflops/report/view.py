@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
-from lostflops.pictures import Events, Strips
+from lostflops.pictures import Events, Spans, Strips
 from lostflops.report.columns import cells, forest
 from lostflops.report.varints import deltas, varints
 from lostflops.results import Block, HeatMap, Page, Pair, Pairs, Result, Section, Stacks, Table, Timeline
@@ -70,6 +70,9 @@ class View:
                 return self._stacks(block)
             case Timeline():
                 return {"kind": "Timeline", **_plain(_from_its_start(block))}
+            case Spans():
+                stretch = {"began": format_time(block.start), "span": block.stop - block.start}
+                return {"kind": "Spans", **_plain(block), **stretch}
             case _:
                 return {"kind": type(block).__name__, **_plain(block)}
 

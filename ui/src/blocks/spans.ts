@@ -1,6 +1,12 @@
-import type { Spans } from "../types";
 import { h } from "../dom";
+import { ofSpans } from "../timeline/model";
+import { Timeline } from "../timeline/timeline";
+import type { Spans } from "../types";
+import type { Context } from "./index";
 
-export function drawSpans(block: Spans): Element {
-  return h("p", { class: "muted" }, `${block.kind} is not drawn yet.`);
+export function drawSpans(block: Spans, context: Context): Element {
+  if (!block.items.length) return h("p", { class: "muted" }, "There is nothing to show.");
+  const { element } = new Timeline(ofSpans(block), context.source.page.glossary, undefined);
+  const rest = block.left_out ? h("p", { class: "muted" }, `${block.left_out.toLocaleString("en-US")} more are left out.`) : null;
+  return h("div", {}, element, rest);
 }

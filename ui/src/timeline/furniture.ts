@@ -1,0 +1,141 @@
+// What stands around and over the rows of a timeline: the axis of time, marks of steps, names of rows, the outline of
+// what is selected.
+
+import { ticks } from "./axis";
+import type { Row } from "./layout";
+import type { Palette } from "./palette";
+import type { State, Target } from "./state";
+
+export interface Frame {
+  context: CanvasRenderingContext2D;
+  width: number;
+  height: number;
+  labels: number;
+  scroll: number;
+  palette: Palette;
+}
+
+export const AXIS = 22;
+const FONT = "11px system-ui, sans-serif";
+const TICK_ROOM = 110;
+const MARK_ROOM = 70;
+
+export function axis(frame: Frame, state: State): void {
+  const { context, width, height, labels, palette } = frame;
+  const { view, model } = state;
+  const place = (ns: number): number => Math.round(labels + ((ns - view.start) / view.width) * width) + 0.5;
+  context.font = FONT;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  const { at, write } = ticks(view.start, view.stop, width / TICK_ROOM);
+  context.strokeStyle = palette.rule;
+  context.fillStyle = palette.muted;
+  context.beginPath();
+  for (const ns of at) {
+    context.moveTo(place(ns), AXIS - 6);
+    context.lineTo(place(ns), AXIS);
+    if (place(ns) < labels + width - 30) context.fillText(write(ns), place(ns) + 3, AXIS / 2 - 1);
+  }
+  context.moveTo(0, AXIS - 0.5);
+  context.lineTo(labels + width, AXIS - 0.5);
+  context.stroke();
+  const shown = model.marks.filter(([, ns]) => ns >= view.start && ns <= view.stop);
+  if (shown.length > width / 12) return;
+  context.strokeStyle = palette.text;
+  context.setLineDash([2, 3]);
+  context.beginPath();
+  for (const [, ns] of shown) {
+    context.moveTo(place(ns), AXIS);
+    context.lineTo(place(ns), AXIS + height);
+  }
+  context.stroke();
+  context.setLineDash([]);
+  if (shown.length > width / MARK_ROOM) return;
+  for (const [number, ns] of shown) mark(frame, `${model.marked} ${number}`, place(ns));
+}
+
+function mark({ context, height, palette }: Frame, text: string, x: number): void {
+  const width = context.measureText(text).width + 6;
+  context.fillStyle = palette.text;
+  context.fillRect(x, AXIS + height - 15, width, 15);
+  context.fillStyle = palette.page;
+  context.fillText(text, x + 3, AXIS + height - 7);
+}
+
+export function rowNames(frame: Frame, state: State, rows: Row[], focused: boolean): void {
+  const { context, labels, scroll, palette } = frame;
+  context.font = FONT;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillStyle = palette.muted;
+  context.fillText(state.model.strips ? "rank" : "row", 5, AXIS / 2 - 1, labels - 4);
+  let free = AXIS;
+  for (const row of rows) {
+    const top = AXIS + row.top - scroll;
+    const y = top + row.height / 2;
+    const strip = row.level === null;
+    if (strip && row.group === state.cursor && focused) {
+      context.fillStyle = palette.accent;
+      context.fillRect(0, Math.max(AXIS, top), 3, Math.max(3, row.height));
+    }
+    if (!row.label || y < free + 6) continue;
+    context.fillStyle = strip ? palette.text : palette.muted;
+    context.fillText(sign(state, row) + row.label, 5, y, labels - 8);
+    free = y + 6;
+  }
+}
+
+function sign(state: State, row: Row): string {
+  if (row.level) return state.model.strips ? "   " : "";
+  if (!state.model.groups[row.group]!.lanes.length) return "";
+  return state.unfolded.has(row.group) ? "▾ " : "▸ ";
+}
+
+export function outline({ context, width, labels, scroll, palette }: Frame, state: State): void {
+  const target = state.selected;
+  const row = target && rowOf(state, target);
+  if (!row) return;
+  const { view } = state;
+  const [start, stop] = edges(state, target);
+  const x = labels + Math.max(-4, ((start - view.start) / view.width) * width);
+  const end = labels + Math.min(width + 4, ((stop - view.start) / view.width) * width);
+  if (end < labels || x > labels + width) return;
+  context.save();
+  context.beginPath();
+  context.rect(labels, AXIS, width, context.canvas.height);
+  context.clip();
+  context.strokeStyle = palette.text;
+  context.lineWidth = 2;
+  context.strokeRect(x, AXIS + row.top - scroll, Math.max(3, end - x), Math.max(4, row.height - 1));
+  context.restore();
+}
+
+/** Where a target stands, if its row is unfolded. */
+export function rowOf(state: State, target: Target): Row | undefined {
+  return state.layout.rows.find((row) => row.group === target.group && holds(row, target));
+}
+
+function holds(row: Row, target: Target): boolean {
+  if (target.item === null || !row.level) return target.item === null && row.level === null;
+  if (row.lane !== target.lane) return false;
+  const { item } = row.level;
+  let low = 0;
+  for (let high = item.length; low < high; ) {
+    const middle = (low + high) >>> 1;
+    if (item[middle]! < target.item) low = middle + 1;
+    else high = middle;
+  }
+  return item[low] === target.item;
+}
+
+/** From when to when something lasts: an event, or the stretch of a strip with one kind. */
+export function edges(state: State, target: Target): [number, number] {
+  if (target.item !== null) {
+    const { items } = target.lane!;
+    return [items.start[target.item]!, items.start[target.item]! + items.dur[target.item]!];
+  }
+  const { strips, span, groups } = state.model;
+  if (!strips) return [target.time, target.time];
+  const [, first, last] = strips.stretch(groups[target.group]!.strip!, strips.binAt(target.time / span));
+  return [(first * span) / strips.bins, (last * span) / strips.bins];
+}

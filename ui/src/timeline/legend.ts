@@ -1,0 +1,55 @@
+// What colours mean: each kind that occurs is a button that hides and shows it.
+
+import { h } from "../dom";
+import { colourOfKind } from "./palette";
+import type { State } from "./state";
+
+const EVENT_KINDS: Record<string, string> = {
+  kernel: "a compute kernel on the device",
+  comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
+  host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
+  memcpy: "a copy to, from or on the device",
+  memset: "device memory that is set",
+  op: "an op of the framework, on a thread of the host",
+  runtime: "a call of the device's runtime, on a thread of the host",
+  annotation: "what the program annotated",
+  device_annotation: "what the program annotated, as its work runs on the device",
+  module: "a call of a module",
+  python: "a function of Python",
+  overhead: "what the profiler itself took",
+  sync: "the device waits for an event of another stream",
+  forward: "a forward pass",
+  backward: "a backward pass",
+};
+
+export function meaning(kind: string, glossary: Record<string, string>): string {
+  if (Object.hasOwn(glossary, kind)) return glossary[kind]!;
+  return Object.hasOwn(EVENT_KINDS, kind) ? EVENT_KINDS[kind]! : "";
+}
+
+export function legend(state: State, glossary: Record<string, string>, redraw: () => void): Element {
+  const items = kindsOf(state).map((kind) => {
+    const key = h("span", { class: "key", "aria-hidden": "true" });
+    key.style.setProperty("background", colourOfKind(kind));
+    const toggle = (): void => {
+      const hide = !state.hidden.has(kind);
+      if (hide) state.hidden.add(kind);
+      else state.hidden.delete(kind);
+      button.setAttribute("aria-pressed", String(!hide));
+      redraw();
+    };
+    const title = [meaning(kind, glossary), "Click to hide or show it."].filter(Boolean).join(". ");
+    const button = h("button", { type: "button", "aria-pressed": "true", title, click: toggle }, key, kind);
+    return button;
+  });
+  return h("div", { class: "legend", role: "group", "aria-label": "Kinds; each can be hidden" }, ...items);
+}
+
+/** Lines that take any bin, and kinds of events that there are. */
+function kindsOf({ model }: State): string[] {
+  const seen = new Uint8Array(model.kinds.length + 1);
+  if (model.strips) for (const code of model.strips.codes) seen[code] = 1;
+  const lines = model.kinds.filter((_, place) => seen[place + 1]);
+  const kinds = new Set(model.groups.flatMap((group) => group.lanes.flatMap((lane) => lane.items.kinds)));
+  return [...lines, ...[...kinds].filter((kind) => !lines.includes(kind))];
+}

@@ -1,0 +1,190 @@
+// What a timeline shows: groups of rows, each a strip of kinds with lanes of events below it, or lanes alone.
+
+import type { Blob as BlobRef, Events, Spans, Strips } from "../types";
+import { deltas, varints } from "./columns";
+import { Pyramid } from "./pyramid";
+
+type Numbers = (blob: BlobRef) => ArrayLike<number>;
+
+/** Events as columns, lane by lane and in order of time. */
+export interface Items {
+  start: Float64Array;
+  dur: Float64Array;
+  kind: Float64Array;
+  name: Float64Array;
+  event: Float64Array;
+  launch: Float64Array;
+  wait: Float64Array;
+  kinds: string[];
+  names: string[];
+  meetings: Meetings;
+  said(item: number): [string, string][];
+}
+
+export interface Meetings {
+  meeting: Float64Array;
+  row: Float64Array;
+  event: Float64Array;
+  arrived: Float64Array;
+  dur: Float64Array;
+  wait: Float64Array;
+  said: Float64Array;
+  sayings: string[];
+  leftOut: number;
+}
+
+/** Events of one depth, none over another: `stop` is in order as `start` is. */
+export interface Level {
+  start: Float64Array;
+  stop: Float64Array;
+  item: Uint32Array;
+}
+
+export class Lane {
+  #levels: Level[] | undefined;
+
+  constructor(
+    readonly name: string,
+    readonly items: Items,
+    readonly first: number,
+    readonly count: number,
+  ) {}
+
+  get levels(): Level[] {
+    return (this.#levels ??= levelsOf(this.items, this.first, this.count));
+  }
+}
+
+export interface Group {
+  name: string;
+  /** Row of the strips; none where there are only lanes. */
+  strip: number | null;
+  lanes: Lane[];
+}
+
+export interface Model {
+  began: string;
+  span: number;
+  groups: Group[];
+  strips: Pyramid | null;
+  kinds: string[];
+  marks: [number, number][];
+  marked: string;
+  leftOut: number;
+}
+
+export function ofStrips(block: Strips, numbers: Numbers): Model {
+  const codes = numbers(block.codes) as Uint8Array;
+  const groups: Group[] = block.rows.map((name, strip) => ({ name, strip, lanes: [] }));
+  const model: Model = {
+    began: block.began,
+    span: block.span,
+    groups,
+    strips: new Pyramid(block.bins, block.rows.length, block.kinds.length, codes),
+    kinds: block.kinds,
+    marks: block.marks,
+    marked: block.marked,
+    leftOut: 0,
+  };
+  if (block.events) putBelow(model, block.events, numbers);
+  return model;
+}
+
+/** Gives rows of the model these lanes, in place of those that they had. */
+export function putBelow(model: Model, events: Events, numbers: Numbers): void {
+  const items = itemsOf(events, numbers);
+  const groups = new Map(model.groups.map((group) => [group.name, group]));
+  const renewed = new Set<Group>();
+  let first = 0;
+  for (const [row, name, count] of events.lanes) {
+    const group = groups.get(events.rows[row]!);
+    if (group) {
+      if (!renewed.has(group)) group.lanes = [];
+      renewed.add(group);
+      group.lanes.push(new Lane(name, items, first, count));
+    }
+    first += count;
+  }
+  model.leftOut = events.left_out;
+}
+
+export function ofSpans(block: Spans): Model {
+  const names = [...new Set(block.items.map((one) => one.name))];
+  const kinds = [...new Set(block.items.map((one) => one.kind))];
+  const places = new Map(names.map((name, place) => [name, place]));
+  const order = [...block.items].sort((a, b) => a.row - b.row || a.start - b.start || b.stop - a.stop);
+  const column = (value: (one: Spans["items"][number]) => number): Float64Array => Float64Array.from(order, value);
+  const none = new Float64Array(order.length);
+  const items: Items = {
+    start: column((one) => one.start),
+    dur: column((one) => one.stop - one.start),
+    kind: column((one) => kinds.indexOf(one.kind)),
+    name: column((one) => places.get(one.name)!),
+    event: none,
+    launch: none,
+    wait: none,
+    kinds,
+    names,
+    meetings: noMeetings(),
+    said: (item) => order[item]!.said,
+  };
+  let first = 0;
+  const groups = block.rows.map((name, row): Group => {
+    const count = order.filter((one) => one.row === row).length;
+    first += count;
+    return { name, strip: null, lanes: [new Lane("", items, first - count, count)] };
+  });
+  return { began: block.began, span: block.span, groups, strips: null, kinds: [], marks: [], marked: "", leftOut: block.left_out };
+}
+
+function itemsOf(events: Events, numbers: Numbers): Items {
+  const bytes = (blob: BlobRef): Uint8Array => numbers(blob) as Uint8Array;
+  const told = events.meetings;
+  return {
+    start: deltas(bytes(events.start)),
+    dur: varints(bytes(events.dur)),
+    kind: varints(bytes(events.kind)),
+    name: varints(bytes(events.name)),
+    event: deltas(bytes(events.event)),
+    launch: deltas(bytes(events.launch)),
+    wait: varints(bytes(events.wait)),
+    kinds: events.kinds,
+    names: events.names,
+    meetings: {
+      meeting: deltas(bytes(told.meeting)),
+      row: deltas(bytes(told.row)),
+      event: deltas(bytes(told.event)),
+      arrived: deltas(bytes(told.arrived)),
+      dur: varints(bytes(told.dur)),
+      wait: varints(bytes(told.wait)),
+      said: varints(bytes(told.said)),
+      sayings: told.sayings,
+      leftOut: told.left_out,
+    },
+    said: () => [],
+  };
+}
+
+function noMeetings(): Meetings {
+  const none = new Float64Array(0);
+  const columns = { meeting: none, row: none, event: none, arrived: none, dur: none, wait: none, said: none };
+  return { ...columns, sayings: [], leftOut: 0 };
+}
+
+/** An event goes to the first depth where nothing else runs, so that what overlaps without nesting is still shown. */
+function levelsOf(items: Items, first: number, count: number): Level[] {
+  const members: number[][] = [];
+  const ends: number[] = [];
+  for (let item = first; item < first + count; item++) {
+    const start = items.start[item]!;
+    let depth = 0;
+    while (depth < ends.length && ends[depth]! > start) depth++;
+    (members[depth] ??= []).push(item);
+    ends[depth] = start + items.dur[item]!;
+  }
+  return members.map((own) => ({
+    start: Float64Array.from(own, (item) => items.start[item]!),
+    stop: Float64Array.from(own, (item) => items.start[item]! + items.dur[item]!),
+    item: Uint32Array.from(own),
+  }));
+}

@@ -1,0 +1,135 @@
+// One frame of a timeline. What it costs depends on the pixels, not on how many events there are: a row is one line of
+// pixels that is then repeated, and of events that share a pixel only the first is looked at.
+
+import { firstOver } from "./columns";
+import { AXIS, type Frame, axis, outline, rowNames } from "./furniture";
+import type { Row } from "./layout";
+import type { Palette } from "./palette";
+import { Pyramid } from "./pyramid";
+import type { State } from "./state";
+
+const SMALL = "10px ui-monospace, monospace";
+const LETTER = 6.1;
+
+export class Painter {
+  readonly #context: CanvasRenderingContext2D;
+  readonly #buffer = document.createElement("canvas");
+  readonly #drawn: CanvasRenderingContext2D;
+  #image = new ImageData(1, 1);
+  #pixels = new Uint32Array(1);
+  #line = new Uint32Array(1);
+  #texts: [text: string, ink: string, x: number, y: number][] = [];
+  width = 1;
+  height = 1;
+  labels = 100;
+
+  constructor(readonly canvas: HTMLCanvasElement) {
+    this.#context = canvas.getContext("2d", { alpha: false })!;
+    this.#drawn = this.#buffer.getContext("2d", { alpha: false })!;
+  }
+
+  resize(width: number, height: number, labels: number): void {
+    const ratio = devicePixelRatio || 1;
+    this.labels = labels;
+    this.width = Math.max(1, Math.floor(width) - labels);
+    this.height = Math.max(1, Math.floor(height) - AXIS);
+    this.canvas.width = Math.floor((this.width + labels) * ratio);
+    this.canvas.height = Math.floor((this.height + AXIS) * ratio);
+    this.#context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.#buffer.width = this.width;
+    this.#buffer.height = this.height;
+    this.#image = new ImageData(this.width, this.height);
+    this.#pixels = new Uint32Array(this.#image.data.buffer);
+    this.#line = new Uint32Array(this.width);
+  }
+
+  paint(state: State, palette: Palette, scroll: number): void {
+    this.#pixels.fill(palette.ground);
+    this.#texts = [];
+    const { rows } = state.layout;
+    const first = state.layout.at(scroll);
+    let last = first;
+    for (; last < rows.length && rows[last]!.top < scroll + this.height; last++) this.#row(rows[last]!, state, palette, scroll);
+    this.#drawn.putImageData(this.#image, 0, 0);
+    const context = this.#context;
+    context.imageSmoothingEnabled = false;
+    context.fillStyle = palette.page;
+    context.fillRect(0, 0, this.labels + this.width, this.height + AXIS);
+    context.drawImage(this.#buffer, this.labels, AXIS);
+    this.#names();
+    const frame: Frame = { context, width: this.width, height: this.height, labels: this.labels, scroll, palette };
+    axis(frame, state);
+    rowNames(frame, state, rows.slice(first, last), document.activeElement === this.canvas);
+    outline(frame, state);
+  }
+
+  #row(row: Row, state: State, palette: Palette, scroll: number): void {
+    const line = this.#line;
+    line.fill(row.level ? palette.card : palette.ground);
+    if (row.level) this.#events(row, state, palette, scroll);
+    else this.#strip(row, state, palette);
+    const gap = row.height >= 6 ? 1 : 0;
+    const top = Math.max(0, Math.floor(row.top - scroll));
+    const bottom = Math.min(this.height, Math.floor(row.top - scroll + row.height - gap));
+    for (let y = top; y < bottom; y++) this.#pixels.set(line, y * this.width);
+  }
+
+  #strip(row: Row, state: State, palette: Palette): void {
+    const { model, view } = state;
+    const pyramid = model.strips!;
+    const colours = [palette.card, ...model.kinds.map((kind) => (state.hidden.has(kind) ? palette.card : palette.of(kind).pixel))];
+    const bins = (pyramid.bins * view.width) / model.span / this.width;
+    const level = Pyramid.levelFor(bins);
+    const codes = pyramid.level(model.groups[row.group]!.strip!, level);
+    const scale = 2 ** level;
+    const step = bins / scale;
+    let at = (pyramid.bins * view.start) / model.span / scale + step / 2;
+    for (let x = 0; x < this.width; x++, at += step) this.#line[x] = colours[codes[at | 0]!] ?? palette.card;
+  }
+
+  #events(row: Row, state: State, palette: Palette, scroll: number): void {
+    const { start, stop, item } = row.level!;
+    const { items } = row.lane!;
+    const { view } = state;
+    const named = state.named(items);
+    const scale = this.width / view.width;
+    const wait = palette.of("comm.wait").pixel;
+    const colours = items.kinds.map((kind) => (state.hidden.has(kind) ? null : palette.of(kind)));
+    const y = AXIS + row.top - scroll + row.height / 2 + 3;
+    let place = firstOver(stop, view.start);
+    while (place < start.length && start[place]! < view.stop) {
+      const one = item[place]!;
+      const left = (start[place]! - view.start) * scale;
+      const right = (stop[place]! - view.start) * scale;
+      const x = Math.max(0, left | 0);
+      const end = Math.min(this.width, Math.max(x + 1, right | 0));
+      const colour = colours[items.kind[one]!];
+      const dim = named !== null && !named[items.name[one]!];
+      if (colour) {
+        this.#line.fill(dim ? colour.faint : colour.pixel, x, end);
+        const waited = items.wait[one]!;
+        if (waited > 0 && !dim) this.#line.fill(wait, x, Math.min(end, (left + waited * scale) | 0));
+        if (end - x > 3 && right <= this.width) this.#line[end - 1] = palette.card;
+        if (end - x > 28 && !dim) this.#text(items.names[items.name[one]!]!, colour.ink, x, end, y);
+      }
+      place = right - left >= 1 ? place + 1 : Math.max(place + 1, firstOver(stop, view.start + (x + 1) / scale, place));
+    }
+  }
+
+  #text(name: string, ink: string, x: number, end: number, y: number): void {
+    if (y < AXIS || y > this.height + AXIS + 8) return;
+    const letters = Math.floor((end - x - 6) / LETTER);
+    this.#texts.push([name.length <= letters ? name : `${name.slice(0, letters - 1)}…`, ink, this.labels + x + 3, y]);
+  }
+
+  #names(): void {
+    const context = this.#context;
+    context.font = SMALL;
+    context.textAlign = "left";
+    context.textBaseline = "alphabetic";
+    for (const [text, ink, x, y] of this.#texts) {
+      context.fillStyle = ink;
+      context.fillText(text, x, y);
+    }
+  }
+}

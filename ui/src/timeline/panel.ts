@@ -1,0 +1,110 @@
+// All that is known of what is selected: an event with its launch or what it launched, a collective on all its ranks,
+// a stretch of a row.
+
+import { h, type Child } from "../dom";
+import { formatNs } from "../units";
+import { edges } from "./furniture";
+import { meaning } from "./legend";
+import { arrivalsOf, meetingAt } from "./meeting";
+import type { Items } from "./model";
+import type { State, Target } from "./state";
+
+const MOST_LAUNCHED = 6;
+
+export interface Actions {
+  show(target: Target): void;
+  zoom(target: Target): void;
+}
+
+export function panel(state: State, glossary: Record<string, string>, actions: Actions): Element {
+  const target = state.selected;
+  if (!target) return h("p", { class: "muted" }, hint(state));
+  const [name, pairs, more] = target.item === null ? stretch(state, target, glossary) : event(state, target, glossary, actions);
+  const zoom = h("button", { type: "button", click: () => actions.zoom(target) }, "Zoom to it");
+  const facts = pairs.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]);
+  return h("div", {}, h("p", { class: "selected" }, h("strong", {}, name), zoom), h("dl", {}, ...facts), ...more);
+}
+
+function hint(state: State): string {
+  const below = state.model.strips ? " Click a rank's name (or press Enter) for its lanes." : "";
+  return `Click for details.${below} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
+}
+
+type Told = [name: string, pairs: [string, Child][], more: Element[]];
+
+function stretch(state: State, target: Target, glossary: Record<string, string>): Told {
+  const { model } = state;
+  const group = model.groups[target.group]!;
+  const strips = model.strips!;
+  const bin = strips.binAt(target.time / model.span);
+  const [code] = strips.stretch(group.strip!, bin);
+  const kind = code ? model.kinds[code - 1]! : "nothing recorded";
+  const [start, stop] = edges(state, target);
+  const pairs: [string, Child][] = [
+    ["is", meaning(kind, glossary) || "no line of the ledger holds most of it"],
+    ["row", group.name],
+    ["from", since(state, start)],
+    ["lasts", `${formatNs(stop - start)}, to ${formatNs(model.span / strips.bins)}`],
+  ];
+  const items = group.lanes[0]?.items;
+  const meeting = items && kind.startsWith("comm.") ? meetingAt(items.meetings, group.strip!, target.time) : null;
+  return [kind, pairs, meeting === null ? [] : [arrivalsOf(state, items!.meetings, meeting)]];
+}
+
+function event(state: State, target: Target, glossary: Record<string, string>, actions: Actions): Told {
+  const { items, name: lane } = target.lane!;
+  const item = target.item!;
+  const kind = items.kinds[items.kind[item]!]!;
+  const wait = items.wait[item]!;
+  const dur = items.dur[item]!;
+  const pairs: [string, Child][] = [
+    ["kind", h("span", { title: meaning(kind, glossary), class: "word" }, kind)],
+    [state.model.strips ? "rank" : "row", state.model.groups[target.group]!.name],
+    ...(lane ? [["lane", lane] as [string, Child]] : []),
+    ["start", since(state, items.start[item]!)],
+    ["lasts", formatNs(dur)],
+    ...(wait > 0 ? [["waits", `${formatNs(wait)}, then ${formatNs(dur - wait)} of transfer`] as [string, Child]] : []),
+    ...(items.event.some(Boolean) ? [["event", String(items.event[item])] as [string, Child]] : []),
+    ...items.said(item),
+    ...launches(state, target, items, actions),
+  ];
+  const { meetings } = items;
+  const row = state.model.groups[target.group]!.strip;
+  const known = kind === "comm" || kind === "host_comm";
+  const place = known ? meetings.event.findIndex((one, at) => one === items.event[item] && meetings.row[at] === row) : -1;
+  const alone = h("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out.");
+  const arrivals = place >= 0 ? [arrivalsOf(state, meetings, meetings.meeting[place]!)] : known ? [alone] : [];
+  return [items.names[items.name[item]!]!, pairs, arrivals];
+}
+
+function launches(state: State, target: Target, items: Items, actions: Actions): [string, Child][] {
+  const item = target.item!;
+  const call = items.launch[item]!;
+  if (call) {
+    const gap = items.start[item]! - items.start[call - 1]!;
+    return [["launched by", link(state, target, items, call - 1, `${items.names[items.name[call - 1]!]!}, ${formatNs(gap)} before`, actions)]];
+  }
+  if (items.kinds[items.kind[item]!] !== "runtime") return [];
+  const launched: number[] = [];
+  for (let one = 0; one < items.launch.length && launched.length < MOST_LAUNCHED; one++) {
+    if (items.launch[one] === item + 1) launched.push(one);
+  }
+  return launched.map((one) => {
+    const gap = items.start[one]! - items.start[item]!;
+    return ["launches", link(state, target, items, one, `${items.names[items.name[one]!]!}, ${formatNs(gap)} later`, actions)];
+  });
+}
+
+function link(state: State, from: Target, items: Items, item: number, text: string, actions: Actions): Element {
+  const lane = state.model.groups[from.group]!.lanes.find((one) => item >= one.first && item < one.first + one.count) ?? null;
+  const target = { group: from.group, lane, item, time: items.start[item]! };
+  return h("button", { type: "button", class: "link", click: () => actions.show(target) }, text);
+}
+
+/** A moment, from the beginning and from the mark before it. */
+function since(state: State, ns: number): string {
+  const { marks, marked } = state.model;
+  const mark = [...marks].reverse().find(([, at]) => at <= ns);
+  const after = mark ? `, ${formatNs(ns - mark[1])} into ${marked} ${mark[0]}` : "";
+  return `${formatNs(ns)} from the beginning${after}`;
+}

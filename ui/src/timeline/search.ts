@@ -1,0 +1,72 @@
+// Events by a part of their name, in order of time: one after the other.
+
+import { h } from "../dom";
+import type { Lane } from "./model";
+import type { State, Target } from "./state";
+
+const MOST_HITS = 100_000;
+
+export class Search {
+  readonly #input = h("input", {
+    type: "search",
+    placeholder: "Search events by name",
+    "aria-label": "Search events by name",
+    class: "search",
+  }) as HTMLInputElement;
+  readonly #said = h("output", { class: "muted" });
+  readonly #back = h("button", { type: "button", title: "Previous hit (Shift+Enter)", click: () => this.#go(-1) }, "‹");
+  readonly #on = h("button", { type: "button", title: "Next hit (Enter)", click: () => this.#go(1) }, "›");
+  readonly element = h("span", { class: "searching" }, this.#input, this.#back, this.#on, this.#said);
+  #hits: Target[] = [];
+  #place = -1;
+  #timer = 0;
+
+  constructor(
+    readonly state: State,
+    readonly show: (target: Target) => void,
+    readonly redraw: () => void,
+  ) {
+    this.#input.addEventListener("input", () => {
+      clearTimeout(this.#timer);
+      this.#timer = window.setTimeout(() => this.#find(), 150);
+    });
+    this.#input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      if (this.state.searched !== this.#input.value.trim().toLowerCase()) this.#find();
+      this.#go(event.shiftKey ? -1 : 1);
+    });
+  }
+
+  #find(): void {
+    clearTimeout(this.#timer);
+    this.state.search(this.#input.value.trim());
+    this.#hits = this.state.searched ? this.#found() : [];
+    this.#place = -1;
+    const more = this.#hits.length === MOST_HITS ? "at least " : "";
+    this.#said.textContent = this.state.searched ? `${more}${this.#hits.length.toLocaleString("en-US")} found` : "";
+    this.redraw();
+  }
+
+  #found(): Target[] {
+    const hits: Target[] = [];
+    this.state.model.groups.forEach(({ lanes }, group) => lanes.forEach((lane) => this.#inLane(group, lane, hits)));
+    return hits.sort((a, b) => a.time - b.time);
+  }
+
+  #inLane(group: number, lane: Lane, hits: Target[]): void {
+    const { items } = lane;
+    const named = this.state.named(items)!;
+    for (let item = lane.first; item < lane.first + lane.count && hits.length < MOST_HITS; item++) {
+      if (named[items.name[item]!]) hits.push({ group, lane, item, time: items.start[item]! });
+    }
+  }
+
+  #go(direction: 1 | -1): void {
+    if (!this.#hits.length) return;
+    const first = this.#place < 0 && direction > 0 ? this.#hits.findIndex((hit) => hit.time >= this.state.view.start) : -1;
+    const next = this.#place < 0 ? Math.max(0, first) : this.#place + direction;
+    this.#place = (next + this.#hits.length) % this.#hits.length;
+    this.#said.textContent = `${(this.#place + 1).toLocaleString("en-US")} of ${this.#hits.length.toLocaleString("en-US")}`;
+    this.show(this.#hits[this.#place]!);
+  }
+}

@@ -1,0 +1,220 @@
+// A timeline as an element: rows on a canvas, with what moves, searches and explains them around it.
+
+import "./timeline.css";
+import { onTheme } from "../colours";
+import { h } from "../dom";
+import { formatNs } from "../units";
+import { firstOver } from "./columns";
+import { type Handlers, control } from "./controls";
+import { AXIS, edges, rowOf } from "./furniture";
+import { legend, meaning } from "./legend";
+import { type Live, LiveEvents } from "./live";
+import { Minimap } from "./minimap";
+import type { Model } from "./model";
+import { Painter } from "./paint";
+import { Palette } from "./palette";
+import { panel } from "./panel";
+import { Search } from "./search";
+import { State, type Target } from "./state";
+
+const TALLEST = 520;
+const NARROW = 600;
+
+export class Timeline {
+  readonly state: State;
+  readonly element: HTMLElement;
+  readonly #canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline" }) as HTMLCanvasElement;
+  readonly #body: HTMLElement;
+  readonly #spacer = h("div", { class: "spacer" });
+  readonly #tip = h("div", { class: "tip", role: "tooltip", hidden: true });
+  readonly #panel = h("div", { class: "panel", "aria-live": "polite" });
+  readonly #legend = h("div");
+  readonly #painter: Painter;
+  readonly #minimap: Minimap;
+  readonly #live: LiveEvents | null;
+  #palette = new Palette();
+  #waiting = 0;
+
+  constructor(
+    model: Model,
+    readonly glossary: Record<string, string>,
+    live: Live | undefined,
+  ) {
+    this.state = new State(model);
+    this.#painter = new Painter(this.#canvas);
+    this.#minimap = new Minimap(this.state, () => this.redraw());
+    this.#live = live?.events ? new LiveEvents(live, this.state, () => this.#changed()) : null;
+    this.#body = h("div", { class: "body", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
+    const search = new Search(this.state, (target) => this.show(target), () => this.redraw());
+    const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
+    const tools = h("div", { class: "tools" }, search.element, ...this.#buttons());
+    this.element = h("div", { class: "timeline" }, tools, this.#legend, framed, this.#panel);
+    control(this.#canvas, this.state, this.#painter, this.#handlers());
+    new ResizeObserver(() => this.#fit()).observe(framed);
+    onTheme(() => this.#recolour());
+    this.#recolour();
+    this.#tell();
+  }
+
+  redraw(): void {
+    if (this.#waiting) return;
+    this.#waiting = requestAnimationFrame(() => {
+      this.#waiting = 0;
+      this.#painter.paint(this.state, this.#palette, this.#body.scrollTop);
+      this.#minimap.paint(this.#palette);
+      this.#live?.look();
+    });
+  }
+
+  /** Selects something and brings it into sight, unfolded where it is an event. */
+  show(target: Target): void {
+    const { state } = this;
+    if (target.item !== null) state.fold(target.group, true);
+    const [start, stop] = edges(state, target);
+    const width = Math.min(state.view.width, Math.max((stop - start) * 12, 2000));
+    if (start < state.view.start || stop > state.view.stop || stop - start < state.view.width / 400) {
+      state.view.show((start + stop) / 2 - width / 2, (start + stop) / 2 + width / 2);
+    }
+    this.#select(target);
+    this.#changed();
+    const row = rowOf(state, target);
+    if (row) this.#body.scrollTop = Math.max(0, row.top - this.#painter.height / 3);
+  }
+
+  /** A rank's event, or its step, or the rank alone. */
+  showRank(rank: number, event?: number, step?: number): boolean {
+    const { state } = this;
+    const group = state.model.groups.findIndex((one) => one.name === `rank ${rank}`);
+    if (group < 0) return false;
+    const at = state.model.marks.findIndex(([number]) => number === step);
+    if (at >= 0) state.view.show(state.model.marks[at]![1], state.model.marks[at + 1]?.[1] ?? state.model.span);
+    state.cursor = group;
+    for (const lane of event === undefined ? [] : state.model.groups[group]!.lanes) {
+      const item = lane.items.event.subarray(lane.first, lane.first + lane.count).indexOf(event!) + lane.first;
+      if (item >= lane.first) this.show({ group, lane, item, time: lane.items.start[item]! });
+    }
+    if (event === undefined) this.#handlers().reveal(group);
+    this.redraw();
+    return true;
+  }
+
+  #buttons(): Element[] {
+    const { view } = this.state;
+    const act = (label: string, title: string, does: () => void): Element =>
+      h("button", { type: "button", title, "aria-label": title, click: () => (does(), this.redraw()) }, label);
+    const taller = (by: number) => () => {
+      this.state.taller += by;
+      this.state.laidOut();
+      this.#changed();
+    };
+    return [
+      act("−", "Zoom out (s)", () => view.zoom(1.5)),
+      act("+", "Zoom in (w)", () => view.zoom(1 / 1.5)),
+      act("◂", "Earlier (a)", () => view.pan(-0.25 * view.width)),
+      act("▸", "Later (d)", () => view.pan(0.25 * view.width)),
+      act("All", "Show the whole time (0 or double click)", () => view.reset()),
+      ...(this.state.model.strips ? [act("↕+", "Taller rows", taller(3)), act("↕−", "Lower rows", taller(-3))] : []),
+    ];
+  }
+
+  #handlers(): Handlers {
+    const { state } = this;
+    return {
+      redraw: () => this.redraw(),
+      targetAt: (x, y) => this.#targetAt(x, y),
+      select: (target) => this.#select(target),
+      hover: (target, x, y) => this.#hover(target, x, y),
+      fold: (group) => {
+        state.fold(group);
+        state.cursor = group;
+        this.#changed();
+      },
+      scroll: (pixels) => this.#body.scrollBy(0, pixels),
+      reveal: (group) => {
+        const row = state.layout.rows.find((one) => one.group === group)!;
+        const { scrollTop } = this.#body;
+        if (row.top < scrollTop) this.#body.scrollTop = row.top;
+        const over = row.top + row.height - scrollTop - this.#painter.height;
+        if (over > 0) this.#body.scrollTop = scrollTop + over;
+      },
+    };
+  }
+
+  #targetAt(x: number, y: number): Target | null {
+    const { layout, view } = this.state;
+    const row = layout.rows[layout.at(y - AXIS + this.#body.scrollTop)];
+    if (!row || y < AXIS || y - AXIS + this.#body.scrollTop > layout.height) return null;
+    const time = view.start + ((x - this.#painter.labels) / this.#painter.width) * view.width;
+    const none = { group: row.group, lane: null, item: null, time };
+    if (!row.level || x < this.#painter.labels) return this.state.model.strips || x < this.#painter.labels ? none : null;
+    // Half a pixel of grace, so that the narrowest can be met.
+    const grace = view.width / this.#painter.width;
+    const place = firstOver(row.level.stop, time - grace);
+    if (place >= row.level.start.length || row.level.start[place]! > time + grace) return null;
+    return { group: row.group, lane: row.lane, item: row.level.item[place]!, time };
+  }
+
+  #select(target: Target | null): void {
+    this.state.selected = target;
+    if (target) this.state.cursor = target.group;
+    this.#tell();
+    this.redraw();
+  }
+
+  #tell(): void {
+    const zoom = (target: Target): void => {
+      const [start, stop] = edges(this.state, target);
+      this.state.view.show(start - 0.3 * (stop - start), stop + 0.3 * (stop - start));
+      this.redraw();
+    };
+    this.#panel.replaceChildren(panel(this.state, this.glossary, { show: (target) => this.show(target), zoom }));
+  }
+
+  #hover(target: Target | null, x: number, y: number): void {
+    const said = target && x >= this.#painter.labels ? this.#short(target) : "";
+    this.#tip.hidden = !said;
+    if (!said) return;
+    this.#tip.textContent = said;
+    this.#tip.style.setProperty("left", `${Math.min(x + 12, this.#painter.width + this.#painter.labels - 200)}px`);
+    this.#tip.style.setProperty("top", `${y + this.#body.offsetTop + 16}px`);
+  }
+
+  #short(target: Target): string {
+    const { model } = this.state;
+    const group = model.groups[target.group]!;
+    const [start, stop] = edges(this.state, target);
+    if (target.item !== null) {
+      const { items } = target.lane!;
+      return `${items.names[items.name[target.item]!]} · ${formatNs(stop - start)} · ${group.name}`;
+    }
+    const code = model.strips!.level(group.strip!, 0)[model.strips!.binAt(target.time / model.span)];
+    const kind = code ? model.kinds[code - 1]! : "nothing recorded";
+    return [kind, formatNs(stop - start), group.name, meaning(kind, this.glossary)].filter(Boolean).join(" · ");
+  }
+
+  #changed(): void {
+    this.#fit();
+    this.redraw();
+  }
+
+  #fit(): void {
+    const width = this.#body.clientWidth;
+    if (!width) return;
+    const labels = width < NARROW ? 76 : 128;
+    const height = Math.min(TALLEST, this.state.layout.height + 2);
+    this.#body.style.setProperty("height", `${height + AXIS}px`);
+    this.#spacer.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - height)}px`);
+    if (width !== this.#painter.width + this.#painter.labels || height !== this.#painter.height) {
+      this.#painter.resize(width, height + AXIS, labels);
+      this.#minimap.resize(width, labels, this.#palette);
+    }
+    this.redraw();
+  }
+
+  #recolour(): void {
+    this.#palette = new Palette();
+    this.#legend.replaceChildren(legend(this.state, this.glossary, () => this.redraw()));
+    this.#painter.width = 0;
+    this.#fit();
+  }
+}
