@@ -60,7 +60,7 @@ def lane_events(
         found = {key: values[:kept] for key, values in found.items()}
         names, name = _interned(found["name"])
     start = _shared(clock, found["rank"], found["start"])
-    order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["rank"]))
+    order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["is_thread"], found["rank"]))
     found = {key: values[order] for key, values in found.items()}
     kinds, kind = _interned(found["kind"])
     meetings, waits = arrived(run, ranks, asked, origin=origin)
@@ -93,9 +93,10 @@ def _longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, mos
     ((held,),) = run.sql(f"select count(*) {inside}").fetchall()
     place = "row_number() over (partition by rank, lane order by dur desc, event) as place"
     columns = run.sql(
-        f"select rank, lane, event, kind, coalesce(name, '') as name, start, dur, coalesce(correlation, -1) as link "
+        "select rank, lane, event, e.kind, coalesce(e.name, '') as name, start, dur, "
+        "coalesce(correlation, -1) as link, coalesce(lanes.kind <> 'stream', true) as is_thread "
         f"from (select rank, lane, event, kind, name, start, dur, correlation, {place} {inside} "
-        f"qualify place <= {most}) order by place, rank, lane limit {most}"
+        f"qualify place <= {most}) as e left join lanes using (rank, lane) order by place, rank, lane limit {most}"
     ).fetchnumpy()
     return {key: np.asarray(values) for key, values in columns.items()}, held
 

@@ -29,10 +29,15 @@ export function deltas(bytes: Uint8Array): Float64Array {
   return values;
 }
 
-/** Place of the first of the sorted values, from `from` on, that is over the limit. */
+/** Place of the first of the sorted values, from `from` on, that is over the limit; near ones are found soonest. */
 export function firstOver(values: Float64Array, limit: number, from = 0): number {
   let low = from;
-  let high = values.length;
+  let step = 1;
+  while (low + step <= values.length && values[low + step - 1]! <= limit) {
+    low += step;
+    step *= 2;
+  }
+  let high = Math.min(values.length, low + step - 1);
   while (low < high) {
     const middle = (low + high) >>> 1;
     if (values[middle]! > limit) high = middle;

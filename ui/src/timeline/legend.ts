@@ -28,28 +28,31 @@ export function meaning(kind: string, glossary: Record<string, string>): string 
 }
 
 export function legend(state: State, glossary: Record<string, string>, redraw: () => void): Element {
-  const items = kindsOf(state).map((kind) => {
+  const [lines, kinds] = kindsOf(state);
+  const button = (kind: string): Element => {
     const key = h("span", { class: "key", "aria-hidden": "true" });
     key.style.setProperty("background", colourOfKind(kind));
     const toggle = (): void => {
       const hide = !state.hidden.has(kind);
       if (hide) state.hidden.add(kind);
       else state.hidden.delete(kind);
-      button.setAttribute("aria-pressed", String(!hide));
+      made.setAttribute("aria-pressed", String(!hide));
       redraw();
     };
     const title = [meaning(kind, glossary), "Click to hide or show it."].filter(Boolean).join(". ");
-    const button = h("button", { type: "button", "aria-pressed": "true", title, click: toggle }, key, kind);
-    return button;
-  });
-  return h("div", { class: "legend", role: "group", "aria-label": "Kinds; each can be hidden" }, ...items);
+    const made = h("button", { type: "button", "aria-pressed": String(!state.hidden.has(kind)), title, click: toggle }, key, kind);
+    return made;
+  };
+  const row = (label: string, names: string[]): Element | null =>
+    names.length ? h("div", { class: "legend", role: "group", "aria-label": label }, label, ...names.map(button)) : null;
+  return h("div", {}, row("Rows", lines), row("Events", kinds));
 }
 
 /** Lines that take any bin, and kinds of events that there are. */
-function kindsOf({ model }: State): string[] {
+function kindsOf({ model }: State): [string[], string[]] {
   const seen = new Uint8Array(model.kinds.length + 1);
   if (model.strips) for (const code of model.strips.codes) seen[code] = 1;
   const lines = model.kinds.filter((_, place) => seen[place + 1]);
-  const kinds = new Set(model.groups.flatMap((group) => group.lanes.flatMap((lane) => lane.items.kinds)));
-  return [...lines, ...[...kinds].filter((kind) => !lines.includes(kind))];
+  const stores = new Set(model.groups.flatMap((group) => group.lanes.map((lane) => lane.items)));
+  return [lines, [...new Set([...stores].flatMap((items) => items.kinds))]];
 }
