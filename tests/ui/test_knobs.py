@@ -85,7 +85,7 @@ def test_a_turned_slider_shows_the_numbers_of_the_json(page: Any) -> None:
     wanted = {name: [format_ns(old), format_ns(new), signed(new - old)] for name, (old, new) in pairs.items()}
     assert rows(page) == wanted
     assert page.locator("[data-knob='straggler'] output").inner_text() == "removed"
-    assert page.get_by_text("lostflops whatif RUN --change straggler=removed").count() == 1
+    assert page.get_by_text("lostflops whatif made --change straggler=removed").count() == 1
     assert page.get_by_text("<b>replace</b> the node").count() == 1
 
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_told_says_why_in_place_of_numbers(page: Any) -> None:
     slider(page, "straggler").fill("2")
     assert page.locator(".why").inner_text() == "Cannot tell, because <i>nobody</i> is late"
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
-    assert page.locator(".knobs .moved, .knobs .bars").count() == 0
+    assert page.locator(".knobs .moved, .knobs .bars, .knobs .applied").count() == 0
 
 
 def test_one_at_a_time_and_steps_of_more_work_are_compared_by_it(page: Any) -> None:

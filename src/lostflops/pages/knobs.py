@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from lostflops.advise.summary import is_large
 from lostflops.pages.scales import Scale, scales
 from lostflops.pages.tried import tried
 from lostflops.pictures import Knob, Knobs, Setting
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 NAME, TITLE = "knobs", "What if"
-MOST_EVENTS: Final = 2_000_000
-"""A run of more is not replayed for a page: its graph alone takes minutes."""
+LARGE: Final = (
+    "Nothing was tried, because the run is large: a page does not wait for its replay. lostflops whatif answers one "
+    "question at a time."
+)
 AFFORDED: Final = 6_000_000
 """Tasks that are replayed for a page, all positions together: some ten seconds."""
 _FEWEST: Final = 5
@@ -33,15 +36,7 @@ _FEWEST: Final = 5
 
 
 def knobs(run: Run) -> Result:
-    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
-    if events > MOST_EVENTS:
-        return Result(
-            NAME,
-            TITLE,
-            f"Nothing was tried, because the run is large ({events:,} events): a page does not wait for its replay. "
-            "lostflops whatif RUN --change NAME=VALUE answers one question at a time.",
-        )
-    return turned(baseline(run))
+    return Result(NAME, TITLE, LARGE) if is_large(run) else turned(baseline(run))
 
 
 def turned(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
@@ -95,7 +90,7 @@ class _Turned:
     def knob(self) -> Knob:
         change, places = self.scale.change, sorted(self.found)
         settings = tuple(self.found[place] for place in places)
-        about = f"{change.about}; a bound, which no setting gives" if change.is_bound else change.about
+        about = change.about + ("; no setting gives that: it is a bound" if change.is_bound else "")
         return Knob(change.name, self.scale.label, settings, places.index(self.scale.now), about, change.cost)
 
 

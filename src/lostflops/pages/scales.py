@@ -89,34 +89,34 @@ def _microbatches(start: Baseline) -> tuple[tuple[str, ...], int]:
 
 
 _GRADUAL: Final[Mapping[str, tuple[str, Callable[[Baseline], tuple[tuple[str, ...], int]]]]] = {
-    "bucket_mb": ("size of gradient buckets, MiB", _buckets),
+    "bucket_mb": ("gradient buckets, MiB", _buckets),
     "network.bandwidth": (
-        "bandwidth of the network, times that of now",
+        "network bandwidth, times now",
         _fixed("0.25x", "0.5x", "1x", "2x", "4x", "8x", now="1x"),
     ),
     "network.latency": (
-        "latency of the network, times that of now",
+        "network latency, times now",
         _fixed("0.25x", "0.5x", "1x", "2x", "4x", now="1x"),
     ),
     "world_size": ("ranks, each with the same work", _ranks),
-    "microbatches": ("microbatches of a pipeline's step", _microbatches),
-    "accumulate": ("microbatches before gradients are reduced", _fixed("1", "2", "4", "8", now="1")),
+    "microbatches": ("microbatches of a step", _microbatches),
+    "accumulate": ("microbatches for each reduction", _fixed("1", "2", "4", "8", now="1")),
     "compression": (
-        "bytes of reduced gradients, times those of now",
+        "bytes of gradients, times now",
         _fixed("0.1x", "0.25x", "0.5x", "1x", now="1x"),
     ),
 }
 _LABELS: Final[Mapping[str, str]] = {
-    "blocking": "small collectives that the host waits for",
+    "blocking": "small blocking collectives",
     "comm_streams": "streams for reductions",
     "data": "loading of data",
-    "ddp": "DDP instead of reductions by hand, buckets in MiB",
+    "ddp": "DDP's buckets, MiB",
     "encode": "stored activations",
-    "first_bucket_mb": "size of the first bucket, MiB",
-    "imbalance": "differences between ranks, stages and microbatches",
+    "first_bucket_mb": "first bucket, MiB",
+    "imbalance": "differences between ranks",
     "launch": "cost of launching",
-    "no_sync": "reducing only the last microbatch (no_sync)",
-    "overlap": "overlap of compute and communication",
+    "no_sync": "reducing the last microbatch only",
+    "overlap": "overlap",
     "precision": "precision of matrix products",
     "prefetch": "units gathered ahead",
     "python": "Python between ops",
@@ -124,8 +124,8 @@ _LABELS: Final[Mapping[str, str]] = {
     "schedule": "schedule of the pipeline",
     "stages": "compute of the pipeline's stages",
     "straggler": "late ranks",
-    "sync": "waits of the host for the device",
-    "work": "work of ranks that do the same",
+    "sync": "host waits for the device",
+    "work": "spread of work over ranks",
     "zero": "sharding: ZeRO stage",
 }
 _SWITCHED: Final[Mapping[str, tuple[str, ...]]] = {

@@ -1,12 +1,19 @@
 // What turned knobs give: both step times, how sure that is, both as bars on one scale, and which lines move.
 
 import { paintOf } from "../colours";
+import { copyable } from "../copyable";
 import { h } from "../dom";
+import type { Child } from "../dom";
+import { term } from "../glossary";
 import { stepBars } from "./knob-bars";
 import type { Knob, Knobs, Setting } from "../types";
 import { formatNs, formatShare } from "../units";
 
+/** Names of runs that a shell takes as they are. */
+const PLAIN = /^\w[\w.-]*$/;
+
 export interface Asked {
+  run: string;
   changes: [string, string][];
   setting: Setting;
   knobs: Knob[];
@@ -16,7 +23,7 @@ export function showAnswer(block: Knobs, asked: Asked): Element[] {
   const { setting, changes } = asked;
   const said = changes.map(([name, value]) => `${name}=${value}`).join(", ");
   const title = h("h4", {}, said ? `With ${said}` : "As recorded: turn a knob to see what would change");
-  if (setting.predicted_ns === null) return [title, figures(block, null), reason(setting), ...applied(asked)];
+  if (setting.predicted_ns === null) return [title, figures(block, null), reason(setting)];
   return [
     title,
     figures(block, changes.length ? setting : null),
@@ -94,10 +101,10 @@ function lines(block: Knobs, setting: Setting, isTurned: boolean): Element {
   );
 }
 
-function named(name: string): Element[] {
+function named(name: string): Child[] {
   const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
   swatch.style.setProperty("background", paintOf(name));
-  return [swatch, h("span", { class: "term", tabindex: 0, "data-term": name }, name)];
+  return [swatch, term(name)];
 }
 
 function difference(ns: number): string {
@@ -105,10 +112,10 @@ function difference(ns: number): string {
 }
 
 /** How it is set in a job, what it costs, what was assumed, and the command that keeps the prediction. */
-function applied({ changes, setting, knobs }: Asked): Element[] {
+function applied({ run, changes, setting, knobs }: Asked): Element[] {
   if (!changes.length) return [];
-  const command = `lostflops whatif RUN ${changes.map(([name, value]) => `--change ${name}=${value}`).join(" ")}`;
-  const rows: [string, Element][] = [["keep this prediction", h("code", {}, command)]];
+  const command = `lostflops whatif ${PLAIN.test(run) ? run : "RUN"} ${changes.map(([name, value]) => `--change ${name}=${value}`).join(" ")}`;
+  const rows: [string, Element][] = [["keep this prediction", copyable(command)]];
   if (setting.how) rows.unshift(["how to apply it", h("code", {}, setting.how)]);
   const costs = knobs.flatMap((knob) => (knob.cost ? [knob.cost] : []));
   if (costs.length) rows.push(["cost and risk", h("span", {}, costs.join("; "))]);

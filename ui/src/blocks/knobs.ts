@@ -21,7 +21,7 @@ const SAME = 0.001;
 const PAUSE_MS = 150;
 const ALONE =
   "This file knows each change alone: turning one puts the others back. " +
-  "lostflops serve RUN replays several at once, and so does lostflops whatif with several --change.";
+  "lostflops serve and lostflops whatif replay several at once.";
 const TOGETHER = "Changes are replayed together, in the order in which they stand here.";
 
 export function drawKnobs(block: Knobs, context: Context): Element {
@@ -47,7 +47,7 @@ export function drawKnobs(block: Knobs, context: Context): Element {
 
   function show(setting: Setting, moved: Slider[], changes: [string, string][]): void {
     panel.removeAttribute("aria-busy");
-    const told: Asked = { changes, setting, knobs: moved.map((one) => one.knob) };
+    const told: Asked = { run: context.source.page.title, changes, setting, knobs: moved.map((one) => one.knob) };
     panel.replaceChildren(...showAnswer(block, told));
   }
 
