@@ -14,7 +14,7 @@ from lostflops.pages.knobs import LARGE, knobs, turned
 from lostflops.pages.scales import AS_RECORDED
 from lostflops.pages.tried import MOST_TIMES, tried
 from lostflops.pictures import Knob, Knobs, Setting
-from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.predict.answers.baseline import Baseline, baseline, replayed_once
 from lostflops.predict.change import AlreadySo, Change
 from lostflops.results import Result
 from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
@@ -144,6 +144,14 @@ def test_large_graphs_get_fewer_positions(start: Baseline) -> None:
     few, all_of_them = (knob(turned(start, (change,), afforded), "network") for afforded in (1, 10_000))
     assert [one.value for one in all_of_them.settings] == [AS_RECORDED, *change.tried]
     assert [one.value for one in few.settings] == [AS_RECORDED, "1x", "2x", "5x", "8x"]
+
+
+def test_a_page_replays_a_run_once(tmp_path: Path) -> None:
+    with Run.open(store(SyntheticCluster(ranks=1).generate(), tmp_path / "run")) as run:
+        with replayed_once():
+            once = baseline(run)
+            assert baseline(run) is once
+        assert baseline(run) is not once
 
 
 def test_knobs_together(start: Baseline) -> None:

@@ -29,6 +29,7 @@ from lostflops.pages.glossary import GLOSSARY
 from lostflops.pages.knobs import knobs
 from lostflops.pages.stacks import flame
 from lostflops.pages.trust import trust
+from lostflops.predict.answers.baseline import replayed_once
 from lostflops.results import Page, Result
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def questions_for(said: Claims) -> tuple[Question, ...]:
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
     results, missing = [], []
-    with made_once():
+    with made_once(), replayed_once():
         for done, question in enumerate(questions):
             if progress:
                 progress(done, len(questions))

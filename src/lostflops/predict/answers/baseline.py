@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -63,10 +65,33 @@ class Baseline:
         return abs(self.error) > GUESS
 
 
+_kept: ContextVar[dict[int, Baseline] | None] = ContextVar("baselines", default=None)
+_build: Final = build
+
+
+@contextmanager
+def replayed_once() -> Iterator[None]:
+    """Inside it a run is replayed as it was once for all questions that a page asks about it."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def baseline(
     run: Run, times: Told | None = None, *, progress: Progress | None = None, build: Build = build
 ) -> Baseline:
     """Raises `UnknownCost` where the replay does not come near the measured steps."""
+    kept = _kept.get() if times is None and build is _build else None
+    if kept is None:
+        return _baseline(run, times, progress, build)
+    if id(run) not in kept:
+        kept[id(run)] = _baseline(run, times, progress, build)
+    return kept[id(run)]
+
+
+def _baseline(run: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
     graph = build(run, progress)
     schedule = replay(graph)
     steps = graph.steps
