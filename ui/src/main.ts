@@ -1,12 +1,15 @@
 // Reads the page's data and shows it.
 
 import "./style.css";
+import { serve } from "./live";
 import { Shell } from "./shell";
-import { embedded } from "./source";
+import { embedded, isEmbedded } from "./source";
 
 async function start(): Promise<void> {
+  const root = document.getElementById("app")!;
+  if (!isEmbedded()) return serve(root);
   const source = await embedded();
-  const shell = new Shell(document.getElementById("app")!, source);
+  const shell = new Shell(root, source);
   for (const result of source.page.results) shell.add(result);
   shell.ready();
 }

@@ -1,10 +1,24 @@
-// Where the page's data comes from: text that stands in the file.
+// Where the page's data comes from: text that stands in the file, or answers of a server (live.ts).
 
+import type { Live } from "./live";
 import type { Blob as BlobRef, Page } from "./types";
 
 export interface Source {
   page: Page;
   numbers(blob: BlobRef): Uint8Array | Uint32Array | Float64Array;
+  /** Where a server gave the page. */
+  live?: Live;
+}
+
+/** Plain data with the numbers that it refers to, as they are packed in files and answers. */
+export interface Unpacked<T> {
+  data: T;
+  blobs: number;
+  numbers: Source["numbers"];
+}
+
+export function isEmbedded(): boolean {
+  return document.querySelector("script.data") !== null;
 }
 
 export async function embedded(): Promise<Source> {
@@ -13,9 +27,14 @@ export async function embedded(): Promise<Source> {
 }
 
 export async function unpacked(texts: string[]): Promise<Source> {
+  const { data, numbers } = await unpackedAs<Page>(texts);
+  return { page: data, numbers };
+}
+
+export async function unpackedAs<T>(texts: string[]): Promise<Unpacked<T>> {
   const [json, ...blobs] = await Promise.all(texts.map(inflated));
-  const page = JSON.parse(new TextDecoder().decode(json)) as Page;
-  return { page, numbers: (blob) => typed(blobs[blob.blob] as Uint8Array, blob.type) };
+  const data = JSON.parse(new TextDecoder().decode(json)) as T;
+  return { data, blobs: blobs.length, numbers: (blob) => typed(blobs[blob.blob] as Uint8Array, blob.type) };
 }
 
 async function inflated(text: string): Promise<Uint8Array> {

@@ -293,6 +293,20 @@ export interface Knobs {
   items: Knob[];
 }
 
+export interface TableDoc {
+  name: string;
+  doc: string;
+  columns: { name: string; type: string; unit: string; doc: string }[];
+}
+
+/** A box to ask a server in SQL; pages make it themselves. */
+export interface Sql {
+  kind: "Sql";
+  name: string;
+  title: string;
+  tables: TableDoc[];
+}
+
 export type Block =
   | Table
   | Pairs
@@ -307,7 +321,8 @@ export type Block =
   | Findings
   | Strips
   | Spans
-  | Knobs;
+  | Knobs
+  | Sql;
 
 export interface Result {
   name: string;

@@ -37,6 +37,7 @@ class Live:
     @property
     def identity(self) -> str:
         """Changes when the run is written anew."""
+        self._run.refresh()
         return "-".join(f"{part:x}" for part in self._run.identity)
 
     async def kept(self, name: str, function: Callable[[Run], bytes]) -> bytes:

@@ -20,10 +20,13 @@ class OpenedRun:
 
     def beside(self) -> StoppableRun:
         """A connection of its own to what is on disk now. Work that goes on keeps the run that it began with."""
+        self.refresh()
+        return self._run.beside()
+
+    def refresh(self) -> None:
         found = self._on_disk()
         if found != self.identity:
             self._run, self.identity = StoppableRun.open(self.path, self._limits), found
-        return self._run.beside()
 
     def close(self) -> None:
         self._run.close()

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from lostflops.analyze.timeline import events_in
 from lostflops.errors import UsageError
 from lostflops.pages.glossary import GLOSSARY
-from lostflops.pages.page import QUESTIONS, page_of
+from lostflops.pages.page import QUESTIONS, STANDING, page_of
 from lostflops.report.html import asset
 from lostflops.report.view import View, packed
 from lostflops.results import Page
@@ -59,7 +59,14 @@ async def style(_live: Live, _parameters: Parameters, _body: Any) -> Response:
 
 
 async def questions(live: Live, _parameters: Parameters, _body: Any) -> Response:
-    return _json({"title": live.title, "questions": list(_QUESTIONS), "glossary": dict(GLOSSARY), "tables": tables()})
+    """The page without its results, their names, and what SQL can ask."""
+    page = View().page(Page(live.title, (), GLOSSARY, (), STANDING))
+    return _json({"page": page, "questions": list(_QUESTIONS), "tables": tables()})
+
+
+async def alive(_live: Live, _parameters: Parameters, _body: Any) -> Response:
+    """Whether the server is there; the header says whether the run is still the same."""
+    return _json({})
 
 
 async def result(live: Live, parameters: Parameters, _body: Any) -> Response:
@@ -78,7 +85,7 @@ async def events(live: Live, parameters: Parameters, _body: Any) -> Response:
 
     def found(run: Any) -> bytes:
         view = View()
-        return _packed({"events": view.events(events_in(run, ranks, start, stop, most))}, view)
+        return _packed(view.events(events_in(run, ranks, start, stop, most)), view)
 
     return _bytes(await live.window(found))
 
@@ -102,6 +109,7 @@ ROUTES: Final = (
     Route("/app.js", script, public=True),
     Route("/app.css", style, public=True),
     Route("/api/questions", questions),
+    Route("/api/alive", alive),
     Route("/api/result", result, ("name",)),
     Route("/api/events", events, ("ranks", "start", "stop", "most")),
     Route("/api/whatif", whatif, method="POST"),

@@ -12,6 +12,7 @@ import { drawPairs, drawSection } from "./pairs";
 import { drawPlot } from "./plot";
 import { drawPortions } from "./portions";
 import { drawSpans } from "./spans";
+import { drawSql } from "./sql";
 import { drawStacks } from "./stacks";
 import { drawStrips } from "./strips";
 import { drawTable } from "./table";
@@ -35,6 +36,7 @@ const DRAWINGS: Drawings = {
   Portions: drawPortions,
   Section: drawSection,
   Spans: drawSpans,
+  Sql: drawSql,
   Stacks: drawStacks,
   Strips: drawStrips,
   Table: drawTable,
