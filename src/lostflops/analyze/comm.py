@@ -8,10 +8,14 @@ all-gather and of the input for reduce-scatter; busbw scales it to what crosses 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.align import transfer_times
 from lostflops.align.answers import clock_notes, clock_of
+from lostflops.align.link_rates import link_rates
+from lostflops.align.transfer_times import transfers
+from lostflops.blame.judgement import within
 from lostflops.facts.bandwidth import bus_factor
 from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
 from lostflops.ledger.call_sizes import SIZE
@@ -26,6 +30,11 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_ROWS: Final = 20
+GUESSED: Final = (
+    "The run does not name its hosts: ranks whose devices all have other numbers are taken to share one, and shares "
+    "are of the links inside it."
+)
+NO_TRANSFERS: Final = "Latency and bandwidth cannot be told: no call of a known size was found on all its ranks."
 
 _QUERY: Final = """
     with windows(rank, start, stop) as (values {windows}),
@@ -65,14 +74,23 @@ def comm(
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP, size=SIZE)
     rows = run.sql(query).fetchall() if spans else []
     clock = clock_of(run)
-    tables = _groups(groups), _collectives(rows, limit)
+    links, guessed = link_rates(run)
+    tables = _groups(groups), _collectives(rows, links, limit)
+    moved = transfers(run, within(asked), ranks)
+    pictures = transfer_times.plot(moved), transfer_times.table(moved)
+    shown = (*(tables if rows or total.comm else ()), *(pictures if moved else ()))
     return Result(
         name="comm",
         title="Communication",
         verdict=_verdict(total, wall, waited, rows),
-        blocks=tables if rows or total.comm else (),
-        more=(clock,) if rows or total.comm else (clock, *tables),
-        notes=(*_notes(rows), *(clock_notes(run, clock) if rows else ())),
+        blocks=shown,
+        more=(clock, *(block for block in (*tables, *pictures) if block not in shown)),
+        notes=(
+            *_notes(rows),
+            *([GUESSED] if guessed and rows else []),
+            *([] if moved or not rows else [NO_TRANSFERS]),
+            *(clock_notes(run, clock) if rows else ()),
+        ),
     )
 
 
@@ -127,14 +145,15 @@ def _groups(groups: dict[str, list[Overlap]]) -> Table:
     return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)
 
 
-def _collectives(found: Sequence[tuple[Any, ...]], limit: int) -> Table:
+def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], limit: int) -> Table:
     rows = []
     for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, *_ in found:
         overall, moving, fastest = (_rate(sent, count, ns), _rate(sent, count, transfer), _rate(sent, 1, shortest))
         factor = bus_factor(op, size)
         bus = [None if rate is None or factor is None else rate * factor for rate in (moving, fastest, overall)]
         times = ns, wait, transfer, median, shortest
-        rows.append((op, group, size, dtype, sent, count, *times, moving, *bus[:2], overall, bus[2]))
+        share = None if bus[0] is None or group not in links else bus[0] / links[group]
+        rows.append((op, group, size, dtype, sent, count, *times, moving, *bus[:2], overall, bus[2], share))
     fields = (
         Field("op"),
         Field("group"),
@@ -152,6 +171,7 @@ def _collectives(found: Sequence[tuple[Any, ...]], limit: int) -> Table:
         Field("fastest_busbw_gbs", "gbs", shown=False),
         Field("algbw_with_wait_gbs", "gbs", shown=False),
         Field("busbw_with_wait_gbs", "gbs", "with wait", shown=False),
+        Field("link_share", "share", "of link", shown=bool(links)),
     )
     return Table("collectives", "By operation, group, dtype and size", fields, tuple(rows), most_shown=limit)
 

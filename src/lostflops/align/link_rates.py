@@ -1,0 +1,31 @@
+"""What the links of a process group can carry, where the device tells it: inside a host, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.facts.devices import find_device
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_GROUPS: Final = """
+    with members as (
+        select distinct group_id, group_size, rank from collectives where group_id is not null and group_size > 1
+    )
+    select group_id, any_value(device), count(host) = count(*) as is_named
+    from members join ranks using (rank) group by group_id, group_size
+    having count(*) = group_size and count(distinct device) = 1 and count(device) = count(*)
+       and if(count(host) = count(*), count(distinct host) = 1, count(distinct device_index) = count(*))"""
+
+
+def link_rates(run: Run) -> tuple[dict[str, float], bool]:
+    """GB/s per direction by group, of those whose members are all on one host; and whether hosts had to be guessed, for
+    ranks that all have a device of another number are taken to share one."""
+    rates, guessed = {}, False
+    for group, name, is_named in run.sql(_GROUPS).fetchall():
+        device = find_device(name)
+        if device is not None and device.scaleup_gbs is not None:
+            rates[group] = device.scaleup_gbs
+            guessed |= not is_named
+    return rates, guessed
