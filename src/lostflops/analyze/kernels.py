@@ -18,6 +18,7 @@ from lostflops.ledger.lines import BUSY_LINES
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import kernel_classes
 from lostflops.ledger.record import records
+from lostflops.ledger.roofline import Roofline
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
 from lostflops.ledger.work import RankWork, rank_work
@@ -41,7 +42,7 @@ def kernels(
 ) -> Result:
     asked = scope(run, window, ranks, steps)
     sums: dict[Key, KernelSum] = {}
-    work, wall, busy = RankWork(), 0, 0
+    work, wall, busy, computed = RankWork(), 0, 0, 0
     for done, record in enumerate(records(run, asked.ranks)):
         if progress is not None:
             progress(done, len(asked.ranks))
@@ -50,13 +51,23 @@ def kernels(
             sums.setdefault(key, KernelSum()).add(found)
         work.add(rank_work(record, made, classes))
         wall += made.window.wall
+        computed += made.lines["compute"].total
         busy += sum(made.lines[line].total for line in BUSY_LINES)
     total = _total(sums.values())
+    roofs = Roofline.of(run, asked, work, computed)
+    pictures = roofs.plot(), roofs.table()
     return Result(
         name="kernels",
         title="Kernels",
         verdict=_verdict(sums, total),
-        blocks=(_by_class(sums, total), _by_name(sums, total, limit), _use(work, total, wall, busy)),
+        blocks=(
+            _by_class(sums, total),
+            _by_name(sums, total, limit),
+            _use(work, total, wall, busy),
+            *(pictures if roofs.ops else ()),
+        ),
+        notes=tuple(roofs.notes()),
+        more=() if roofs.ops else pictures,
     )
 
 

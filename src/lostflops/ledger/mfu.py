@@ -122,7 +122,7 @@ def _claimed(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[
 
 
 def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
-    device = _device(run, asked)
+    device = device_of(run, asked)
     memory = device.memory_gbs if device else None
     if claims.peak_tflops is not None:
         return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS as given")
@@ -155,7 +155,8 @@ def _device_names(run: Run, asked: Scope) -> list[str | None]:
     return [name for (name,) in run.sql(f"select distinct device from ranks where rank in ({chosen})").fetchall()]
 
 
-def _device(run: Run, asked: Scope) -> Device | None:
+def device_of(run: Run, asked: Scope) -> Device | None:
+    """The device of these ranks, where they have one kind of a known name."""
     names = _device_names(run, asked)
     return find_device(names[0]) if len(names) == 1 and names[0] else None
 
