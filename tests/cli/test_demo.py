@@ -10,15 +10,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_demo_shows_a_run_of_eight_ranks(lostflops, folder: Path) -> None:
-    outcome = lostflops("demo", "--out", folder)
+    outcome = lostflops("demo", "--out", folder, "--no-browser")
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[1].startswith("8 of 8 ranks, ")
     assert outcome.out.splitlines()[-1].startswith(f"Next: lostflops report {folder}/run")
     assert len(list((folder / "traces").iterdir())) == 8
+    assert f"Wrote {folder}/report.html" in " ".join(outcome.out.split())
+    assert (folder / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_the_page_is_opened_once_unless_told_not_to(lostflops, tmp_path: Path, monkeypatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setenv("BROWSER", "made")
+    monkeypatch.setattr("webbrowser.open", lambda address: taken.append(address) or True)
+    for name, words in (("silent", ("--no-browser",)), ("json", ("--json",)), ("shown", ())):
+        assert lostflops("demo", "--out", tmp_path / name, "--ranks", "2", *words).code == 0
+    assert taken == [(tmp_path / "shown" / "report.html").as_uri()]
 
 
 def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path) -> None:
-    assert lostflops("demo", "--out", tmp_path / "out", "--ranks", "4", "--json").code == 0
+    told = lostflops("demo", "--out", tmp_path / "out", "--ranks", "4", "--json")
+    assert json.loads(told.out)["bytes"] == (tmp_path / "out" / "report.html").stat().st_size
     query = "select rank from events where kind = 'kernel' group by rank order by sum(dur) desc limit 1"
     answer = lostflops("sql", tmp_path / "out" / "run", query, "--json")
     assert json.loads(answer.out)["rows"] == [{"rank": 2}]

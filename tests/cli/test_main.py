@@ -12,7 +12,7 @@ CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-
 MARKDOWN = {"--markdown", "--md"}
 FLAGS = {
     "": {"--version"},
-    "demo": {"--out", "--ranks", "--json"},
+    "demo": {"--out", "--ranks", "--browser", "--json"},
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
     | {"--learn", "--against"},
     "collectives": {"--ranks", "--ranks-per-host", "--calibration", "--topology", "--op", "--size", "--plot", "--json"},
