@@ -143,7 +143,7 @@ LEDGER = Lines(
     "The ledger",
     (
         line("compute", 1_200_000, line("matmul", 900_000), line("constructor", 300_000, line("__proto__", 300_000))),
-        line("comm.wait", 799_400),
+        line("comm.wait", 799_400, line("rank 7", 789_500), *(line(f"rank {n}", 180) for n in range(8, 63))),
         line("copy", 0),
         line("idle.host", 600),
         line("unexplained", 0),
@@ -189,6 +189,10 @@ def test_lines_unfold_into_their_parts_and_empty_ones_are_folded_away(show: Show
     whole, first, second, *_ = drawn(compute.locator(".bar"))
     assert first["x"] == near(whole["x"])
     assert right(second) == near(right(whole))
+    tab.locator("details[data-row='comm.wait'] > summary").click()
+    rest = tab.locator("details[data-row='comm.wait'] > .inside > .row").last
+    assert rest.locator(".name").inner_text() == "16 more"
+    assert rest.locator(".figure").inner_text() == format_ns(16 * 180 // 4)
     nothing = tab.locator(".nothing")
     assert nothing.locator("summary").inner_text().strip().endswith("2 lines with nothing")
     nothing.locator("summary").click()

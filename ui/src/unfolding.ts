@@ -18,6 +18,13 @@ export interface Row {
 
 const MOST_PARTS = 40;
 
+/** The first, which are the largest, and the rest as one, so that parts still sum. */
+export function folded<Part>(parts: Part[], rest: (name: string, left: Part[]) => Part): Part[] {
+  const left = parts.slice(MOST_PARTS);
+  if (left.length < 2) return parts;
+  return [...parts.slice(0, MOST_PARTS), rest(`${left.length.toLocaleString("en-US")} more`, left)];
+}
+
 /** `empty` are names of what holds nothing: `N lines with nothing`. */
 export function unfolding(figure: string, rows: Row[], total: string, empty: [string[], string]): Element {
   const [names, noun] = empty;
@@ -45,7 +52,6 @@ function plain(kind: string, [name, figure, share]: [string, string, string]): E
 
 function shown(row: Row): Element {
   if (!row.said && !row.parts.length) return h("div", { class: "row", "data-row": row.name }, ...cells(row));
-  const left = row.parts.length - MOST_PARTS;
   return h(
     "details",
     { "data-row": row.name },
@@ -54,8 +60,7 @@ function shown(row: Row): Element {
       "div",
       { class: "inside" },
       row.said ? h("p", { class: "said" }, row.said) : null,
-      ...row.parts.slice(0, MOST_PARTS).map(shown),
-      left > 0 ? h("p", { class: "said" }, `and ${left.toLocaleString("en-US")} smaller`) : null,
+      ...row.parts.map(shown),
     ),
   );
 }

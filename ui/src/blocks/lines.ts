@@ -6,7 +6,7 @@ import { h, s } from "../dom";
 import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { shareAxis } from "../share-axis";
-import { stretch, unfolding } from "../unfolding";
+import { folded, stretch, unfolding } from "../unfolding";
 import { formatNs, formatShare } from "../units";
 
 export function drawLines(block: Lines): Element {
@@ -30,11 +30,16 @@ function placed(lines: Line[], start: number, block: Lines, paint?: string): Row
       from,
       paint: own,
       said: meaningOf(line.name) ?? "",
-      parts: placed(line.parts, from, block, own),
+      parts: placed(folded(line.parts, rest), from, block, own),
     };
     from += line.share;
     return row;
   });
+}
+
+function rest(name: string, left: Line[]): Line {
+  const sum = (of: (line: Line) => number) => left.reduce((total, line) => total + of(line), 0);
+  return { name, ns: sum((line) => line.ns), share: sum((line) => line.share), parts: [] };
 }
 
 function stacked(rows: Row[], per: string): Element[] {

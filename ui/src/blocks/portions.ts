@@ -9,7 +9,7 @@ import { beginning, ending, fitting } from "../fitting";
 import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { squarified } from "../treemap";
-import { unfolding } from "../unfolding";
+import { folded, unfolding } from "../unfolding";
 import { formatBytes, formatShare } from "../units";
 
 const LINE = 16;
@@ -37,7 +37,7 @@ function tiles(items: Portion[], room: Box, total: number, words: Readout): SVGE
   const boxes = squarified(items.map((item) => item.bytes), room);
   return items.flatMap((item, place) => {
     const box = boxes[place]!;
-    const parts = item.parts.length ? item.parts : [item];
+    const parts = item.parts.length ? folded(item.parts, rest) : [item];
     const inner = squarified(parts.map((part) => part.bytes), box);
     const drawn = parts.map((part, at) => {
       const one = tile(item, part, inner[at]!, at === 0);
@@ -72,6 +72,11 @@ function said(part: Portion, total: number): string {
   return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, in ${pieces}`;
 }
 
+function rest(name: string, left: Portion[]): Portion {
+  const sum = (of: (part: Portion) => number) => left.reduce((total, part) => total + of(part), 0);
+  return { name, bytes: sum((part) => part.bytes), count: sum((part) => part.count), parts: [] };
+}
+
 function placed(items: Portion[], start: number, total: number, paint?: string): Row[] {
   let from = start;
   return items.map((item) => {
@@ -83,7 +88,7 @@ function placed(items: Portion[], start: number, total: number, paint?: string):
       from,
       paint: own,
       said: meaningOf(item.name) ?? "",
-      parts: placed(item.parts, from, total, own),
+      parts: placed(folded(item.parts, rest), from, total, own),
     };
     from += row.share;
     return row;
