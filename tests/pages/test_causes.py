@@ -22,7 +22,16 @@ def test_a_page_tells_the_causes_that_a_diagnosis_finds(tmp_path: Path, monkeypa
         (shown,) = page_of(run, (causes,)).results
         assert shown.to_json() == diagnose(run, most=OPEN).to_json()
         assert shown.to_json()["findings"][0]["cause"] == "straggler"
+        assert shown.next_command == "lostflops explain run 1"
         monkeypatch.setattr(summary, "MOST_EVENTS", 10)
         (large,) = page_of(run, (causes,)).results
         assert large.verdict == summary.LARGE
         assert large.blocks == ()
+        assert large.next_command == "lostflops diagnose run"
+
+
+def test_where_nothing_stands_out_no_finding_is_offered_to_explain(tmp_path: Path) -> None:
+    with Run.open(store(SyntheticCluster(ranks=2, steps=3).generate(), tmp_path / "run")) as run:
+        found = causes(run)
+        assert found.to_json()["findings"] == []
+        assert found.next_command == "lostflops whatif run --all"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.diagnose import diagnose
@@ -16,4 +18,9 @@ OPEN: Final = 3
 
 
 def causes(run: Run) -> Result:
-    return Result("diagnosis", "Diagnosis", LARGE) if is_large(run) else diagnose(run, most=OPEN)
+    name = shlex.quote(run.path.name)
+    if is_large(run):
+        return Result("diagnosis", "Diagnosis", LARGE, next_command=f"lostflops diagnose {name}")
+    found = diagnose(run, most=OPEN)
+    following = f"explain {name} 1" if found.to_json()["findings"] else f"whatif {name} --all"
+    return replace(found, next_command=f"lostflops {following}")

@@ -42,7 +42,6 @@ STANDING: Final = "quality"
 MOST_KERNELS: Final = 1_000
 _NEXT: Final = {
     "report": "diagnose {}",
-    "diagnosis": "explain {} 1",
     "ranks": "ranks {}",
     "lateness": "ranks {}",
     "steps": "steps {}",
