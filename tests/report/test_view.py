@@ -6,7 +6,7 @@ from base64 import b64decode
 
 from lostflops.pictures import Strips
 from lostflops.report.view import View, packed
-from lostflops.results import Field, HeatMap, Page, Pair, Pairs, Result, Section, Table
+from lostflops.results import Field, Page, Pair, Pairs, Plot, Result, Section, Series, Table
 
 MOMENT = 1_700_000_000_123_999_999
 SAID = "2023-11-14 22:13:20.123"
@@ -38,13 +38,13 @@ def test_integers_that_javascript_cannot_hold_are_text() -> None:
 
 def test_numbers_that_json_lacks_are_text_in_tables_and_nothing_in_pictures() -> None:
     view = View()
-    heat = HeatMap("h", "", (("a", (float("nan"), 1.0)),), "ns", "")
-    held = Result("r", "R", "v", (table((float("inf"),), (float("nan"),)), heat))
+    plot = Plot("p", "", Field("x"), Field("y"), (Series("s", "marks", ((1.0, float("nan")),)),))
+    held = Result("r", "R", "v", (table((float("inf"),), (float("nan"),)), plot))
     data = view.page(Page("p", (held,), {}))
     json.dumps(data, allow_nan=False)
     rows, drawn = data["results"][0]["blocks"]
     assert rows["rows"] == [["inf"], ["nan"]]
-    assert drawn["rows"] == [["a", [None, 1.0]]]
+    assert drawn["series"][0]["points"] == [[1.0, None]]
 
 
 def test_what_only_programs_read_is_left_out() -> None:
