@@ -167,3 +167,15 @@ def test_a_command_is_copied_or_selected(file: Path, open_page: OpenPage) -> Non
     tab.wait_for_function("document.querySelector('#first .next button').textContent !== 'copy'")
     if said.text_content() == "selected":
         assert tab.evaluate("getSelection().toString()") == "lostflops comm 'my run'"
+
+
+def test_paper_is_light_and_complete(file: Path, open_page: OpenPage) -> None:
+    tab = open_page(file, dark=True)
+    tab.emulate_media(media="print", color_scheme="dark")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("#fourth dd").count() == 300
+    assert tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.get_by_role("columnheader", name="wait").is_visible()
+    assert not tab.get_by_role("navigation").is_visible()
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(20, 23, 28)"

@@ -14,17 +14,24 @@ export function themeSwitch(): Element {
   choice.value = kept();
   set(picked());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
+  // Paper is light, and what canvases hold must be drawn for it.
+  addEventListener("beforeprint", () => wear("light"));
+  addEventListener("afterprint", () => wear(picked()));
   return choice;
 }
 
-function set(theme: Theme): void {
+function wear(theme: Theme): void {
   document.documentElement.dataset["theme"] = theme;
+  themeChanged();
+}
+
+function set(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
     // Some browsers keep nothing for files: the choice then holds for this page.
   }
-  themeChanged();
+  wear(theme);
 }
 
 function kept(): Theme {

@@ -27,7 +27,7 @@ class Grid {
   private readonly heads = h("tr");
   private readonly body = h("tbody");
   private readonly table = h("table", {}, h("thead", {}, this.heads), this.body);
-  private readonly box = h("div", { class: "scroll", tabindex: 0, role: "region", scroll: () => this.scrolled() }, this.table);
+  private readonly box = h("div", { class: "scroll", role: "region", scroll: () => this.scrolled() }, this.table);
   private readonly count = h("span", { class: "muted", "aria-live": "polite" });
   private readonly unfold = h("button", { type: "button", click: () => this.toggleAll() });
   readonly element: Element;
@@ -54,6 +54,14 @@ class Grid {
       h("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count),
     );
     this.draw();
+    new ResizeObserver(() => this.letScroll()).observe(this.box);
+  }
+
+  /** A box is a stop of the tab key only where there is something to scroll to. */
+  private letScroll(): void {
+    const { scrollWidth, clientWidth, scrollHeight, clientHeight } = this.box;
+    if (scrollWidth > clientWidth || scrollHeight > clientHeight) this.box.tabIndex = 0;
+    else this.box.removeAttribute("tabindex");
   }
 
   private filterBox(): Child {
