@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.align.longest_events import Stretch
 from lostflops.pictures import Meetings
 from lostflops.units import format_bytes
 
@@ -19,13 +20,6 @@ Numbers = npt.NDArray[np.int64]
 
 MOST_ARRIVALS: Final = 60_000
 _UNKNOWN: Final = "unknown group"
-
-
-class Stretch(Protocol):
-    @property
-    def start(self) -> int: ...
-    @property
-    def stop(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +38,27 @@ def arrived(
 ) -> tuple[Meetings, Waits]:
     """Meetings that one of the ranks came to within the stretch, and how long these ranks waited in each event."""
     chosen = f"rank in ({', '.join(map(str, ranks))}) and event is not null"
-    touched = (
-        f"select distinct meeting from arrivals join collectives using (rank, event) where {chosen} "
-        f"and arrived < {asked.stop} and arrived + stop - collectives.start > {asked.start}"
-    )
-    rows = run.sql(
-        "select meeting, rank, event, arrived, stop - c.start as dur, coalesce(wait, 0) as wait, "
-        "coalesce(op, '') as op, coalesce(group_id, '') as group_id, coalesce(bytes_in, -1) as bytes, "
-        "sum(coalesce(wait, 0)) over (partition by meeting) as waited, count(*) over (partition by meeting) as came "
-        "from arrivals a join collectives c using (rank, event) "
-        f"where arrived is not null and meeting in ({touched}) order by waited desc, meeting, rank limit {most + 1}"
+    near = f"arrived < {asked.stop} and arrived > {asked.start} - (select max(stop - start) from collectives)"
+    touched = f"select distinct meeting from arrivals where {chosen} and {near}"
+    sizes = run.sql(
+        "select meeting, count(*) as came, sum(coalesce(wait, 0)) as waited from arrivals "
+        f"where arrived is not null and event is not null and meeting in ({touched}) "
+        "group by meeting order by waited desc, meeting"
     ).fetchnumpy()
-    ((held,),) = run.sql(
-        f"select count(*) from arrivals where event is not null and arrived is not null and meeting in ({touched})"
+    came = np.asarray(sizes["came"])
+    taken = np.asarray(sizes["meeting"])[: int(np.searchsorted(np.cumsum(came), most, side="right"))]
+    wanted = ", ".join(map(str, taken.tolist())) or "null"
+    rows = run.sql(
+        "select meeting, rank, event, arrived, stop - start as dur, coalesce(wait, 0) as wait, "
+        "coalesce(op, '') as op, coalesce(group_id, '') as group_id, coalesce(bytes_in, -1) as bytes "
+        "from arrivals join collectives using (rank, event) "
+        f"where arrived is not null and meeting in ({wanted}) order by meeting, rank"
+    ).fetchnumpy()
+    waits = run.sql(
+        f"select rank, event, wait from arrivals where {chosen} and wait > 0 and (arrived is null or {near})"
     ).fetchall()
-    waits = run.sql(f"select rank, event, wait from arrivals where {chosen} and wait > 0").fetchall()
-    kept = {name: np.asarray(values) for name, values in _whole(rows, most).items()}
-    return _meetings(run, kept, origin, held), Waits({(rank, event): wait for rank, event, wait in waits})
-
-
-def _whole(rows: dict[str, Any], most: int) -> dict[str, npt.NDArray[Any]]:
-    """Only meetings with all who came, in their order."""
-    meeting = np.asarray(rows["meeting"])
-    if meeting.size > most:
-        last = int(np.flatnonzero(meeting != meeting[-1]).max(initial=-1)) + 1
-        rows = {name: np.asarray(values)[:last] for name, values in rows.items()}
-    order = np.lexsort((np.asarray(rows["rank"]), np.asarray(rows["meeting"])))
-    return {name: np.asarray(values)[order] for name, values in rows.items()}
+    kept = {name: np.asarray(values) for name, values in rows.items()}
+    return _meetings(run, kept, origin, int(came.sum())), Waits({(rank, event): wait for rank, event, wait in waits})
 
 
 def _meetings(run: Run, kept: dict[str, npt.NDArray[Any]], origin: int, held: int) -> Meetings:

@@ -1,32 +1,27 @@
-"""What happened on the lanes of ranks, on one clock: as many events as there is room for, the longest of each lane.
-
-Lanes take turns, so that the many ops of a thread do not push out the kernels of a stream.
-"""
+"""What happened on the lanes of ranks, on one clock: as many events as there is room for, the longest of each lane."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.align.arrived import arrived
+from lostflops.align.arrived import MOST_ARRIVALS, arrived
+from lostflops.align.longest_events import SHOWN, Columns, Numbers, longest
 from lostflops.align.one_clock import OneClock
 from lostflops.pictures import Events, Lane
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-Columns = Mapping[str, npt.NDArray[Any]]
-Numbers = npt.NDArray[np.int64]
-
 BYTES_AN_EVENT: Final = 10
 """What an event takes in a page, about; its name comes on top where it is the first of that name."""
 LONGEST_NAME: Final = 300
-_SHOWN: Final = "kind <> 'span'"
 _DEVICE: Final = ("kernel", "comm", "memcpy", "memset")
 
 
@@ -42,9 +37,19 @@ def row_name(rank: int) -> str:
     return f"rank {rank}"
 
 
+_extents: WeakKeyDictionary[Run, Extent | None] = WeakKeyDictionary()
+"""A live page asks for windows of one run again and again, and a run does not change while it is open."""
+
+
 def extent(run: Run, clock: OneClock) -> Extent | None:
     """When anything was recorded; none where nothing was."""
-    rows = run.sql(f"select rank, min(start), max(start + dur) from events where {_SHOWN} group by rank").fetchall()
+    if run not in _extents:
+        _extents[run] = _extent(run, clock)
+    return _extents[run]
+
+
+def _extent(run: Run, clock: OneClock) -> Extent | None:
+    rows = run.sql(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank").fetchall()
     edges = [clock.shared(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
     return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None
 
@@ -53,17 +58,17 @@ def lane_events(
     run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, *, origin: int, most: int, room: int | None = None
 ) -> Events:
     """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names."""
-    found, held = _longest(run, clock, ranks, asked, most)
+    found, held = longest(run, clock, ranks, asked, most)
     names, name = _interned(found["name"])
-    if room is not None:
-        kept = _fitting(names, name, room)
-        found = {key: values[:kept] for key, values in found.items()}
+    while room is not None and (cost := _cost(names, name.size)) > room and most > 1:
+        most = min(most, name.size) * room // (cost + cost // 8)
+        found, held = longest(run, clock, ranks, asked, most)
         names, name = _interned(found["name"])
     start = _shared(clock, found["rank"], found["start"])
     order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["is_thread"], found["rank"]))
     found = {key: values[order] for key, values in found.items()}
     kinds, kind = _interned(found["kind"])
-    meetings, waits = arrived(run, ranks, asked, origin=origin)
+    meetings, waits = arrived(run, ranks, asked, origin=origin, most=min(most, MOST_ARRIVALS))
     return Events(
         rows=tuple(row_name(rank) for rank in run.ranks),
         lanes=_lanes(run, found),
@@ -81,26 +86,6 @@ def lane_events(
     )
 
 
-def _longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int) -> tuple[Columns, int]:
-    """Events in the order in which they are kept, and how many there are in all."""
-    # Clocks are turned back to a ns or so; an event at the very edge does not matter.
-    edges = np.array([asked.start, asked.stop])
-    windows = ", ".join("({}, {}, {})".format(rank, *clock.own(rank, edges).tolist()) for rank in ranks)
-    inside = (
-        f"from events join (values {windows}) as asked (rank, first, last) using (rank) "
-        f"where rank in ({', '.join(map(str, ranks))}) and {_SHOWN} and start < last and start + dur > first"
-    )
-    ((held,),) = run.sql(f"select count(*) {inside}").fetchall()
-    place = "row_number() over (partition by rank, lane order by dur desc, event) as place"
-    columns = run.sql(
-        "select rank, lane, event, e.kind, coalesce(e.name, '') as name, start, dur, "
-        "coalesce(correlation, -1) as link, coalesce(lanes.kind <> 'stream', true) as is_thread "
-        f"from (select rank, lane, event, kind, name, start, dur, correlation, {place} {inside} "
-        f"qualify place <= {most}) as e left join lanes using (rank, lane) order by place, rank, lane limit {most}"
-    ).fetchnumpy()
-    return {key: np.asarray(values) for key, values in columns.items()}, held
-
-
 def _interned(texts: npt.NDArray[Any]) -> tuple[tuple[str, ...], Numbers]:
     """Different texts in the order in which they come, cut where they are very long, and the place of each."""
     places: dict[str, int] = {}
@@ -112,16 +97,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
 
 
-def _fitting(names: Sequence[str], name: Numbers, room: int) -> int:
-    """How many of the events, from the first, have room with their names."""
-    cost = np.full(name.size, BYTES_AN_EVENT)
-    _, first = np.unique(name, return_index=True)
-    cost[first] += np.array([len(text.encode()) for text in names], np.int64)
-    return int(np.searchsorted(np.cumsum(cost), room, side="right"))
+def _cost(names: Sequence[str], events: int) -> int:
+    return sum(len(text.encode()) for text in names) + BYTES_AN_EVENT * events
 
 
 def _shared(clock: OneClock, rank: Numbers, times: Numbers) -> Numbers:
     moved = times.copy()
+    if not times.size:
+        return moved
     order = np.argsort(rank, kind="stable")
     ranks, first = np.unique(rank[order], return_index=True)
     for one, rows in zip(ranks.tolist(), np.split(order, first[1:]), strict=True):

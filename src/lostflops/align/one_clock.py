@@ -25,6 +25,9 @@ class OneClock:
     def of(cls, run: Run) -> OneClock:
         return cls({rank: (offset, drift, instant) for rank, offset, drift, instant in run.sql(_CLOCKS).fetchall()})
 
+    def ties(self, rank: int) -> bool:
+        return rank in self._corrections
+
     def shared(self, rank: int, times: Ns) -> Ns:
         """A rank's own times, on the common clock.
 

@@ -48,8 +48,8 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
     return Result(
         name="timeline",
         title="Timeline",
-        verdict=f"{counted(len(strips.rows), 'rank')} over {format_ns(span.stop - span.start)} on one clock; a row "
-        f"shows the line of the ledger that takes most of each {format_ns(strips.width)}.",
+        verdict=f"{counted(len(strips.rows), 'rank')} over {format_ns(span.stop - span.start)}, {_clocks(run, clock)}; "
+        f"a row shows the line of the ledger that takes most of each {format_ns(strips.width)}.",
         blocks=(strips.block(events),),
         notes=(*clock_notes(run, clock_of(run)), *_left_out(events)),
     )
@@ -93,7 +93,7 @@ class _Strips:
         marks = tuple(sorted(self._steps.items(), key=lambda mark: mark[1]))
         return Strips(
             "rows",
-            "All ranks on one clock",
+            "What each rank was doing",
             self._span.start,
             self._span.stop,
             self.bins,
@@ -102,6 +102,16 @@ class _Strips:
             marks,
             events=events,
         )
+
+
+def _clocks(run: Run, clock: OneClock) -> str:
+    untied = [rank for rank in run.ranks if not clock.ties(rank)]
+    if len(run.ranks) == 1 or not untied:
+        return "on one clock"
+    kept = "by its own" if len(untied) == 1 else "each by its own"
+    return (
+        f"on one clock but {counted(len(untied), 'rank')}, {kept}" if len(untied) < len(run.ranks) else kept + " clock"
+    )
 
 
 def _left_out(events: Events) -> tuple[str, ...]:

@@ -27,7 +27,9 @@ def edges(start: int, stop: int, bins: int) -> Ns:
     >>> edges(10, 20, 4).tolist()
     [10, 12, 15, 17, 20]
     """
-    return start + np.arange(bins + 1, dtype=np.int64) * (stop - start) // bins
+    width, rest = divmod(stop - start, bins)
+    place = np.arange(bins + 1, dtype=np.int64)
+    return start + place * width + place * rest // bins
 
 
 def binned(lines: Mapping[str, Intervals], at: Ns) -> npt.NDArray[np.uint8]:
