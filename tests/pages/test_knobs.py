@@ -143,7 +143,7 @@ def test_large_graphs_get_fewer_positions(start: Baseline) -> None:
     change = replace(CHANGES[0], tried=tuple(f"{factor}x" for factor in range(1, 9)))
     few, all_of_them = (knob(turned(start, (change,), afforded), "network") for afforded in (1, 10_000))
     assert [one.value for one in all_of_them.settings] == [AS_RECORDED, *change.tried]
-    assert [one.value for one in few.settings] == [AS_RECORDED, "1x", "2x", "5x", "8x"]
+    assert [one.value for one in few.settings] == [AS_RECORDED, "1x", "8x"]
 
 
 def test_a_page_replays_a_run_once(tmp_path: Path) -> None:

@@ -31,8 +31,6 @@ LARGE: Final = (
 )
 AFFORDED: Final = 6_000_000
 """Tasks that are replayed for a page, all positions together: some ten seconds."""
-_FEWEST: Final = 5
-"""Positions that a gradual knob is given though it takes longer."""
 
 
 def knobs(run: Run) -> Result:
@@ -100,19 +98,20 @@ def _fill(start: Baseline, applies: Sequence[_Turned], known: Sequence[Change], 
     left = afforded // max(len(start.graph.tasks), 1) - len(applies)
     share = left / max(sum(len(one.missing) for one in applies), 1)
     for one in applies:
-        for place in _spread(one.missing, max(int(len(one.missing) * share), _FEWEST - 2)):
+        for place in _spread(one.missing, max(int(len(one.missing) * share), 1)):
             one.turn(start, place, known)
 
 
 def _spread(places: Sequence[int], most: int) -> list[int]:
-    """
-    >>> _spread([3, 1, 4, 0, 5, 6], 3), _spread([2, 1], 3)
-    ([0, 3, 6], [1, 2])
+    """So many of these places, which are in the order away from now; of one alone the farthest.
+
+    >>> _spread([3, 1, 4, 0, 5, 6], 3), _spread([3, 1, 4, 0, 5, 6], 1), _spread([2, 1], 3)
+    ([0, 3, 6], [6], [1, 2])
     """
     told = sorted(places)
     if len(told) <= most:
         return told
-    return [told[round(at * (len(told) - 1) / (most - 1))] for at in range(most)]
+    return [told[round(at * (len(told) - 1) / (most - 1))] for at in range(most)] if most > 1 else [places[-1]]
 
 
 def _gain(one: Setting, measured: int) -> float:
