@@ -115,10 +115,8 @@ def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[Transfer
 def plot(found: Sequence[Transfers]) -> Plot:
     series = tuple(series for one in found[:MOST_DRAWN] for series in one.series())
     axes = Field("bytes", "bytes", "size"), Field("ns", "ns", "time of the transfer, without waiting")
-    drawn = (
-        f"Time by size, the {MOST_DRAWN} with most time of {len(found)}" if len(found) > MOST_DRAWN else "Time by size"
-    )
-    return Plot("transfers", drawn, *axes, series)
+    of = f" (those {MOST_DRAWN} of {len(found):,} that take most time)" if len(found) > MOST_DRAWN else ""
+    return Plot("transfers", f"Transfers by size{of}", *axes, series)
 
 
 def table(found: Sequence[Transfers]) -> Table:

@@ -84,7 +84,7 @@ def _arrivals(order: Mesh, late: Late) -> HeatMap:
         for rank in order.ranks
         if rank in ranks
     ]
-    legend = "mean lateness behind the median arrival in the step's collectives"
+    legend = "mean lateness behind the median arrival in collectives, by rank and step"
     return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, tuple(map(str, known)))
 
 
@@ -94,7 +94,7 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(found.ranks.tolist(), _alike(found, found.by_step[:, :MOST_STEPS]), strict=True)
     ]
-    legend = "own time beyond the median of ranks that do the same work"
+    legend = "own time beyond the median of ranks that do the same work, by rank and step"
     return HeatMap("excess_by_step", "Own time beyond the cohort, by step", tuple(rows), "ns", legend, columns)
 
 
@@ -111,7 +111,7 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(ranks, _alike(found, excess), strict=True)
     ]
-    legend = "own time beyond the median of ranks that do the same work, mean of steps"
+    legend = "own time beyond the median of ranks that do the same work, by rank and phase, mean of steps"
     return HeatMap("excess_by_phase", "Own time beyond the cohort, by phase", tuple(rows), "ns", legend, PHASES)
 
 
