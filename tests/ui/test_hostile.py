@@ -20,8 +20,9 @@ POKE = """async () => {
   const wanted = "a, button, summary, input, select, canvas, svg *, th, td, tr, li, [tabindex], [role], [title], label";
   const seen = new Set();
   const pause = () => new Promise((done) => setTimeout(done, 0));
+  const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   for (let round = 0; round < 3; round += 1) {
-    for (const article of document.querySelectorAll("article")) { article.scrollIntoView(); await pause(); }
+    for (const article of document.querySelectorAll("article")) { article.scrollIntoView(); await frame(); }
     for (const one of document.querySelectorAll(wanted)) {
       if (seen.has(one) || seen.size > 6000) continue;
       seen.add(one);

@@ -72,7 +72,7 @@ def write_traces(folder: Path, ranks: int) -> None:
         losses=Losses(data=50_000_000, copy_bytes=4_000_000, steps=(1, 3, 5, 7)),
         stragglers=(Straggler(ranks // 2, "slow_kernels", factor=1.3),),
     )
-    cluster.generate().traces.write(folder)
+    cluster.generate().traces.write(folder, host_names=True)
 
 
 def _transformer() -> "Model":

@@ -43,7 +43,6 @@ def _listening(port: int) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
-            listener.listen()  # whoever reads the address may come before the server is ready, and waits
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}). Give another: --port N, or none for any that is free"
