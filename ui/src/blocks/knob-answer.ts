@@ -9,6 +9,13 @@ import { stepBars } from "./knob-bars";
 import type { Knob, Knobs, Setting } from "../types";
 import { formatNs, formatShare } from "../units";
 
+/** The measured side. */
+export interface Before {
+  name: string;
+  ns: number;
+  lines: [string, number][];
+}
+
 /** Names of runs that a shell takes as they are. */
 const PLAIN = /^\w[\w.-]*$/;
 
@@ -23,24 +30,31 @@ export function showAnswer(block: Knobs, asked: Asked): Element[] {
   const { setting, changes } = asked;
   const said = changes.map(([name, value]) => `${name}=${value}`).join(", ");
   const title = h("h4", {}, said ? `With ${said}` : "As recorded: turn a knob to see what would change");
-  if (setting.predicted_ns === null) return [title, figures(block, null), reason(setting)];
+  const before = sameWork(block, setting.work);
+  if (setting.predicted_ns === null) return [title, figures(before, null), reason(setting)];
   return [
     title,
-    figures(block, changes.length ? setting : null),
-    ...(changes.length ? [sure(block, setting)] : []),
-    stepBars(block, changes.length ? setting : null),
-    lines(block, setting, changes.length > 0),
+    figures(before, changes.length ? setting : null),
+    ...(changes.length ? [sure(before, setting)] : []),
+    stepBars(before, changes.length ? setting : null),
+    lines(before, setting, changes.length > 0),
     ...applied(asked),
   ];
 }
 
-function figures(block: Knobs, setting: Setting | null): Element {
-  const both = [figure("measured", "step, measured", formatNs(block.measured_ns))];
+/** What was measured of as much work as a step then does. */
+function sameWork(block: Knobs, work: number): Before {
+  const lines = block.lines.map(([name, ns]): [string, number] => [name, ns * work]);
+  return { name: work > 1 ? `measured, ${work} steps` : "measured", ns: block.measured_ns * work, lines };
+}
+
+function figures(before: Before, setting: Setting | null): Element {
+  const both = [figure("measured", before.name === "measured" ? "measured, a step" : before.name, formatNs(before.ns))];
   if (setting && setting.predicted_ns !== null) {
-    both.push(figure("predicted", "step, predicted", formatNs(setting.predicted_ns)));
-    const gain = gainOf(block, setting);
+    both.push(figure("predicted", "predicted, a step", formatNs(setting.predicted_ns)));
+    const gain = 1 - setting.predicted_ns / before.ns;
     const kind = gain > 0 ? "gain good" : gain < 0 ? "gain bad" : "gain";
-    both.push(figure(kind, setting.work > 1 ? "for the same work" : "difference", compared(gain)));
+    both.push(figure(kind, "difference", compared(gain)));
   }
   return h("div", { class: "figures", "aria-live": "polite" }, ...both);
 }
@@ -58,11 +72,10 @@ export function compared(gain: number): string {
   return gain === 0 ? "the same" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "less" : "more"}`;
 }
 
-function sure(block: Knobs, setting: Setting): Element {
+function sure(before: Before, setting: Setting): Element {
   const [low, high] = [setting.low_ns!, setting.high_ns!];
-  const whole = block.measured_ns * setting.work;
   const sentences = [`Between ${formatNs(low)} and ${formatNs(high)}, nine times of ten.`];
-  if (low <= whole && whole <= high) sentences.push("That it makes any difference is not sure.");
+  if (low <= before.ns && before.ns <= high) sentences.push("That it makes any difference is not sure.");
   if (setting.work > 1) {
     const each = formatNs(Math.round(setting.predicted_ns! / setting.work));
     sentences.push(`A step then does the work of ${setting.work} recorded ones: ${each} for each.`);
@@ -75,18 +88,18 @@ function reason(setting: Setting): Element {
 }
 
 /** Each line before and after, those that move most first; both columns sum to the steps. */
-function lines(block: Knobs, setting: Setting, isTurned: boolean): Element {
-  const before = new Map(block.lines);
+function lines(measured: Before, setting: Setting, isTurned: boolean): Element {
+  const before = new Map(measured.lines);
   const after = new Map(setting.lines);
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const rows = names.map((name) => ({ name, old: before.get(name) ?? 0, now: after.get(name) ?? 0 }));
   const moved = (row: { old: number; now: number }): number => Math.abs(row.now - row.old);
   rows.sort((one, other) => moved(other) - moved(one) || other.old - one.old);
-  const heads = ["line", "measured", ...(isTurned ? ["predicted", "difference"] : [])];
+  const heads = ["line", measured.name, ...(isTurned ? ["predicted", "difference"] : [])];
   const cells = rows.map((row) =>
     h("tr", { "data-line": row.name }, h("th", { scope: "row" }, ...named(row.name)), ...numbers(row.old, row.now)),
   );
-  const sum = h("tr", { class: "sum" }, h("th", { scope: "row" }, "step"), ...numbers(block.measured_ns, setting.predicted_ns!));
+  const sum = h("tr", { class: "sum" }, h("th", { scope: "row" }, "step"), ...numbers(measured.ns, setting.predicted_ns!));
 
   function numbers(old: number, now: number): Element[] {
     const shown = isTurned ? [formatNs(old), formatNs(now), difference(now - old)] : [formatNs(old)];

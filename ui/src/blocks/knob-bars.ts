@@ -2,7 +2,8 @@
 
 import { paintOf } from "../colours";
 import { s } from "../dom";
-import type { Knobs, Setting } from "../types";
+import type { Before } from "./knob-answer";
+import type { Setting } from "../types";
 import { formatNs } from "../units";
 
 const BAR = 26;
@@ -10,18 +11,18 @@ const GAP = 20;
 const STEPS = [1, 2, 2.5, 5, 10];
 const FEWEST_TICKS = 3;
 
-export function stepBars(block: Knobs, setting: Setting | null): Element {
-  const longest = Math.max(block.measured_ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
+export function stepBars(before: Before, setting: Setting | null): Element {
+  const longest = Math.max(before.ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
   const place = (ns: number): string => `${((100 * ns) / longest).toFixed(3)}%`;
-  const predicted = setting ? [bar("predicted", setting.lines, 1, place), interval(setting, place)] : [];
+  const predicted = setting ? [bar("predicted", "predicted", setting.lines, 1, place), interval(setting, place)] : [];
   const said = setting
-    ? `Measured ${formatNs(block.measured_ns)}, predicted ${formatNs(setting.predicted_ns!)}`
-    : `Measured ${formatNs(block.measured_ns)}`;
+    ? `${before.name} ${formatNs(before.ns)}, predicted ${formatNs(setting.predicted_ns!)}`
+    : `${before.name} ${formatNs(before.ns)}`;
   return s(
     "svg",
     { class: "bars", role: "img", "aria-label": `${said}; the table below has their lines.`, height: top(2) + 22 },
     ...axis(longest, place),
-    bar("measured", block.lines, 0, place),
+    bar("measured", before.name, before.lines, 0, place),
     ...predicted,
   );
 }
@@ -30,7 +31,13 @@ function top(row: number): number {
   return row * (BAR + GAP) + GAP;
 }
 
-function bar(name: string, lines: [string, number][], row: number, place: (ns: number) => string): Element {
+function bar(
+  kind: string,
+  name: string,
+  lines: [string, number][],
+  row: number,
+  place: (ns: number) => string,
+): Element {
   let from = 0;
   const parts = lines.map(([line, ns]) => {
     const title = s("title", {}, `${line}: ${formatNs(ns)}`);
@@ -38,7 +45,7 @@ function bar(name: string, lines: [string, number][], row: number, place: (ns: n
     from += ns;
     return s("rect", box, title);
   });
-  return s("g", { class: name }, s("text", { x: 0, y: top(row) - 6 }, name), ...parts);
+  return s("g", { class: kind }, s("text", { x: 0, y: top(row) - 6 }, name), ...parts);
 }
 
 /** Where nine of ten runs would end. */

@@ -12,10 +12,6 @@ import type { Slider } from "./knob-slider";
 import type { Knob, Knobs, Setting } from "../types";
 import { formatNs } from "../units";
 
-export interface Live {
-  whatif(changes: [string, string][]): Promise<Setting>;
-}
-
 /** Of the measured step: less is no difference that anybody could see. */
 const SAME = 0.001;
 const PAUSE_MS = 150;
@@ -26,7 +22,7 @@ const TOGETHER = "Changes are replayed together, in the order in which they stan
 
 export function drawKnobs(block: Knobs, context: Context): Element {
   if (!block.items.length) return h("p", { class: "muted" }, "Nothing can be turned in this run.");
-  const live = (context.source as { live?: Live }).live;
+  const { live } = context.source;
   const panel = h("div", { class: "answer" });
   const sliders = block.items.map((knob, turned) => slider(knob, (setting) => alone(block, knob, setting), () => turn(turned)));
   let asked = 0;
@@ -38,6 +34,7 @@ export function drawKnobs(block: Knobs, context: Context): Element {
     const number = ++asked;
     if (!live || moved.length < 2) return show(moved[0]?.setting ?? measured(block), moved, changes);
     panel.setAttribute("aria-busy", "true");
+    panel.firstElementChild!.textContent = `Replaying ${changes.map((pair) => pair.join("=")).join(", ")}…`;
     setTimeout(() => {
       if (number !== asked) return;
       const late = (setting: Setting): void => (number === asked ? show(setting, moved, changes) : undefined);

@@ -1,0 +1,90 @@
+"""Sliders of a live page: the server replays them together, and an answer that comes too late is not shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lostflops
+from lostflops import Run
+from lostflops.pages.tried import tried
+from lostflops.predict.answers.baseline import baseline
+from lostflops.testing import SyntheticCluster, store
+from lostflops.units import format_ns
+
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+pytestmark = pytest.mark.slow
+
+SERVE = "from lostflops.cli.main import main; main()"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(SyntheticCluster(ranks=2, steps=3).generate(), tmp_path_factory.mktemp("live") / "run")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    command = [sys.executable, "-c", SERVE, "serve", str(folder), "--no-browser"]
+    env = os.environ | {"PYTHONPATH": str(Path(lostflops.__file__).parents[1])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+        assert server.stdout is not None
+        yield next(line.strip() for line in server.stdout if re.search("http://", line))
+        server.send_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def page(open_page, address: str) -> Any:
+    page = open_page(address)
+    page.locator("html[data-complete=yes]").wait_for(state="attached", timeout=120_000)
+    page.locator("#knobs h2").scroll_into_view_if_needed()
+    page.locator(".knobs .answer").wait_for()
+    return page
+
+
+def turn(page: Any, change: str, place: int) -> str:
+    """The value at that place."""
+    page.locator(f"[data-knob='{change}'] input").fill(str(place))
+    return str(page.locator(f"[data-knob='{change}'] output").inner_text())
+
+
+def answer(page: Any) -> list[str]:
+    page.locator(".answer:not([aria-busy])").wait_for(timeout=60_000)
+    return list(page.locator(".figure strong").all_inner_texts())
+
+
+def test_two_sliders_are_replayed_together(page: Any, folder: Path) -> None:
+    changes = [(name, turn(page, name, place)) for name, place in (("network.bandwidth", 0), ("accumulate", 1))]
+    with Run.open(folder) as run:
+        start = baseline(run)
+    together, alone = tried(start, changes), tried(start, changes[1:])
+    assert together.predicted_ns > alone.predicted_ns
+    assert answer(page)[:2] == [format_ns(2 * round(start.measured)), format_ns(together.predicted_ns)]
+    assert page.locator(".answer h4").inner_text() == "With network.bandwidth=0.25x, accumulate=2"
+
+
+def test_an_answer_that_comes_late_is_dropped(page: Any) -> None:
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/whatif", hold)
+    turn(page, "network.bandwidth", 0)
+    for place in (1, 2):
+        turn(page, "accumulate", place)
+        while len(held) < place:
+            page.wait_for_timeout(20)
+    told = {"low_ns": 1, "high_ns": 3, "lines": [["compute", 2]], "why_not": "", "work": 1, "how": "", "notes": []}
+    for route, ns in zip(reversed(held), (2_000_000, 1_000_000), strict=True):
+        with page.expect_response("**/api/whatif"):
+            route.fulfill(json={"value": "", "predicted_ns": ns, **told})
+    assert answer(page)[1] == "2.00 ms"
