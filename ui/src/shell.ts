@@ -20,12 +20,14 @@ export class Shell {
   private readonly links = h("ul");
   private readonly nav = h("nav", { "aria-label": "Results" }, this.links);
   private readonly main = h("main", { id: "results", tabindex: -1 });
+  private landed = "";
   private readonly near: IntersectionObserver;
   private readonly seen: IntersectionObserver;
 
   constructor(root: HTMLElement, source: Source) {
     this.context = { source };
     learn(source.page.glossary);
+    if (source.page.standing) this.standing.append("How far the data can be trusted is not told yet.");
     const help = helpDialog();
     root.append(
       h("a", { class: "skip", href: "#results" }, "Skip to the results"),
@@ -75,8 +77,9 @@ export class Shell {
     list.append(h("li", {}, h("b", {}, ...label(name)), `: ${why}`));
   }
 
+  /** Call it again when more results have come: who was brought to one by the address is not moved any more. */
   ready(): void {
-    this.land();
+    if (this.landed !== location.hash) this.land();
     document.documentElement.dataset["ready"] = "yes";
     this.drawRest(0);
   }
@@ -102,6 +105,7 @@ export class Shell {
   private land(): void {
     const article = this.articles.find(({ name }) => `#${name}` === location.hash);
     if (!article) return;
+    this.landed = location.hash;
     for (const one of this.articles.slice(0, this.articles.indexOf(article) + 1)) one.draw();
     article.element.scrollIntoView();
     article.heading.focus({ preventScroll: true });

@@ -38,7 +38,9 @@ export async function unpackedAs<T>(texts: string[]): Promise<Unpacked<T>> {
 }
 
 async function inflated(text: string): Promise<Uint8Array> {
-  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let place = 0; place < bytes.length; place++) bytes[place] = characters.charCodeAt(place);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
