@@ -56,7 +56,8 @@ export class Shell {
     const article = new Article(result, this.context);
     this.articles.push(article);
     this.main.insertBefore(article.element, this.main.querySelector(".missing"));
-    this.links.append(h("li", {}, h("a", { href: `#${result.name}` }, result.title)));
+    const bare = result.blocks.length ? {} : { class: "bare", title: "There is nothing to show: its verdict says why." };
+    this.links.append(h("li", {}, h("a", { href: `#${result.name}`, ...bare }, result.title)));
     if (result.name === this.context.source.page.standing) {
       this.standing.replaceChildren(result.verdict);
       this.standing.setAttribute("href", `#${result.name}`);
