@@ -99,6 +99,10 @@ class Grid {
   private scrolled(): void {
     if (!this.element.classList.contains("windowed")) return;
     windowed(this.box, this.body, this.rows.length, (place) => this.row(this.rows[place]!));
+    // Columns only grow, so that they do not tremble while rows pass.
+    for (const head of this.heads.children as HTMLCollectionOf<HTMLElement>) {
+      head.style.setProperty("min-width", `${head.offsetWidth}px`);
+    }
   }
 
   private say(): void {
