@@ -69,6 +69,7 @@ def test_axes_have_round_values_in_their_units(shown: Shown) -> None:
         _plot("decades", size, time, (1e3, 2e4), (1e9, 3e7), log=True),
         _plot("long", time, rate, (0, 0.5), (2 * 3600e9, 2.5)),
         _plot("longer", time, Field("share", "share"), (0, 0.1), (90 * 3600e9, 0.9)),
+        _plot("near", Field("step", "count"), time, (1, 25.84e6), (2, 25.87e6), (3, 25.95e6)),
         _plot("few", Field("ranks", "count"), time, (8, 100), (16, 100), (4096, 100)),
     )
     assert _labels(tab, "decades") == (
@@ -81,6 +82,8 @@ def test_axes_have_round_values_in_their_units(shown: Shown) -> None:
         ["0%", "20%", "40%", "60%", "80%"],
     )
     assert _labels(tab, "few") == (["8", "4096"], ["60 ns", "80 ns", "100 ns", "120 ns", "140 ns"])
+    near = ["25.84 ms", "25.86 ms", "25.88 ms", "25.9 ms", "25.92 ms", "25.94 ms"]
+    assert _labels(tab, "near") == (["1", "2", "3"], near), "close ticks are told apart"
     assert tab.locator("[data-block=long] .axis").all_text_contents() == ["bus bandwidth (GB/s)", "time"]
 
 

@@ -24,6 +24,10 @@ const LARGEST = 1e100;
 /** Relative: values that are closer than this are drawn as one. */
 const CLOSEST = 1e-9;
 const HUGE = 1e24;
+const DIGITS = 3;
+const MOST_DIGITS = 12;
+const DURATIONS: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 };
+const PREFIXES = "kMGTPEZ";
 const HINTS: Partial<Record<Unit, string>> = { gbs: "GB/s", rate: "per s" };
 
 /** From 0 at the low end to 1 at the high one. */
@@ -37,8 +41,14 @@ export function ticks(axis: Axis, most: number): Tick[] {
   const found = axis.own.length && axis.own.length <= most ? axis.own : axis.log ? decades(axis, most) : even(axis, most);
   const inside = found.filter((value) => axis.low <= value && value <= axis.high);
   const [base, name] = long(axis);
-  const label = (value: number): string => (name && value ? `${brief(value / base)} ${name}` : written(value, axis.unit));
-  return inside.map((value) => ({ value, label: label(value) }));
+  const label = (value: number, digits: number): string =>
+    name && value ? `${brief(value / base, digits)} ${name}` : written(value, axis.unit, digits);
+  // Ticks that are close together need more digits to be told apart.
+  for (let digits = DIGITS; ; digits++) {
+    const labels = inside.map((value) => label(value, digits));
+    if (digits === MOST_DIGITS || new Set(labels).size === labels.length)
+      return inside.map((value, place) => ({ value, label: labels[place] as string }));
+  }
 }
 
 export function axisOf(field: Field, values: number[], log: boolean): Axis {
@@ -59,14 +69,14 @@ export function drawable(value: number | null, log: boolean): value is number {
 }
 
 /** A value beside an axis, without zeros that say nothing. */
-export function written(value: number, unit: Unit): string {
+export function written(value: number, unit: Unit, digits = DIGITS): string {
   if (Math.abs(value) >= HUGE) return value.toExponential(2);
-  if (unit === "share") return `${brief(100 * value)}%`;
-  if (unit === "" || unit === "count") return writtenCount(value);
-  if (unit !== "ns" && unit !== "bytes" && unit !== "flop") return brief(value);
-  if (Math.abs(value) < 1) return unit === "ns" && value ? `${brief(value)} ns` : brief(value);
-  const [number = "", name = ""] = formatValue(value, unit).split(" ");
-  return `${number.includes(".") ? number.replace(/\.?0+$/, "") : number} ${name}`;
+  if (unit === "share") return `${brief(100 * value, digits)}%`;
+  if (unit === "" || unit === "count") return writtenCount(value, digits);
+  if (unit !== "ns" && unit !== "bytes" && unit !== "flop") return brief(value, digits);
+  if (Math.abs(value) < 1) return unit === "ns" && value ? `${brief(value, digits)} ns` : brief(value, digits);
+  const name = formatValue(value, unit).split(" ")[1] as string;
+  return `${brief(value / factor(name, unit), digits)} ${name}`;
 }
 
 /** A value with its unit, for a readout. */
@@ -81,13 +91,17 @@ function axisTitle(field: Field): string {
   return hint && !title.includes(hint) ? `${title} (${hint})` : title;
 }
 
-function writtenCount(value: number): string {
+function writtenCount(value: number, digits: number): string {
   if (Number.isInteger(value) && Math.abs(value) < 100_000) return String(value);
-  return Math.abs(value) < 1000 ? brief(value) : written(value, "flop").replace("FLOP", "");
+  return Math.abs(value) < 1000 ? brief(value, digits) : written(value, "flop", digits).replace("FLOP", "");
 }
 
-function brief(value: number): string {
-  return String(Number(value.toPrecision(3)));
+function factor(name: string, unit: Unit): number {
+  return unit === "ns" ? (DURATIONS[name] as number) : 1000 ** (PREFIXES.indexOf(name[0] as string) + 1);
+}
+
+function brief(value: number, digits: number): string {
+  return String(Number(value.toPrecision(digits)));
 }
 
 function logEnds(sorted: number[]): [number, number] {

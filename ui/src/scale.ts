@@ -31,7 +31,7 @@ function ramp(unit: Unit, cells: Cells, ends: string): Element {
     pen.font = "12px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.fillStyle = resolved("--muted");
-    for (const { value, label } of ticks(axis, 6)) pen.fillText(label, BESIDE + placeOn(axis, value) * WIDTH, 28);
+    for (const { value, label } of ticks(axis, 4)) pen.fillText(label, BESIDE + placeOn(axis, value) * WIDTH, 28);
   };
   paint();
   bar.element.removeAttribute("tabindex");

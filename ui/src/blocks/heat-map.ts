@@ -19,6 +19,8 @@ const WIDEST = 76;
 const FONT = "12px system-ui, sans-serif";
 const LABEL_ROOM = 18;
 const BESIDE_NAMES = 40;
+/** A name may be this much too wide: it is set narrower then. */
+const SQUEEZED = 1.3;
 const ROOM_FOR_VALUE = 56;
 
 export function drawHeatMap(block: HeatMap, context: Context): Element {
@@ -144,10 +146,11 @@ class View {
     const { pen } = this.surface;
     const names = this.block.columns ?? [];
     const room = Math.max(24, ...names.map((name) => pen.measureText(name).width + 10));
-    const every = Math.max(1, Math.ceil(room / this.size[0]));
+    const every = Math.max(1, Math.ceil(room / SQUEEZED / this.size[0]));
     pen.textAlign = "center";
     names.forEach((name, place) => {
-      if (place % every === 0) pen.fillText(name, this.left + (place + 0.5) * this.size[0], this.top + this.down + 12);
+      if (place % every) return;
+      pen.fillText(name, this.left + (place + 0.5) * this.size[0], this.top + this.down + 12, every * this.size[0] - 4);
     });
   }
 

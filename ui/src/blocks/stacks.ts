@@ -30,7 +30,7 @@ export function drawStacks(block: Stacks, context: Context): Element {
 
 class Graph {
   readonly told = readout();
-  readonly crumbs = h("nav", { class: "crumbs", "aria-label": "Frames above" });
+  readonly crumbs = h("div", { class: "crumbs", role: "navigation", "aria-label": "Frames above" });
   readonly deeper = h("p", { class: "muted", hidden: true });
   readonly tools: HTMLElement;
   private readonly surface = new Surface(() => this.draw());
@@ -245,5 +245,6 @@ function legend(block: Stacks): Element {
     const swatch = s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("path", { d: "M0 0h12v12h-12z", fill: colour.startsWith("--") ? `var(${colour})` : colour }));
     return h("li", {}, swatch, kind);
   });
-  return h("ul", { class: "chart-legend" }, ...entries);
+  const how = h("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
+  return h("ul", { class: "chart-legend" }, ...entries, how);
 }
