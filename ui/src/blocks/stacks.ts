@@ -2,10 +2,11 @@
 
 import "./stacks.css";
 import { Branches } from "../branches";
+import { coloursOf, legend } from "../codes";
 import { colourOf, resolved } from "../colours";
-import { h, s } from "../dom";
+import { h } from "../dom";
 import { fitted, Surface } from "../fitted";
-import { colourAt, inkOn } from "../palette";
+import { inkOn } from "../palette";
 import { onLeave, readout } from "../callout";
 import { formatNs, formatShare } from "../units";
 import type { Stacks } from "../types";
@@ -15,8 +16,6 @@ const ROW = 20;
 const MOST_LEVELS = 80;
 const NARROWEST = 0.7;
 const MOST_CRUMBS = 3;
-/** Whose code a frame is; kinds of another vocabulary get colours by their place. */
-const CODES: Record<string, string> = { program: "#f6b26b", torch: "#a9cdf0", library: "#c9ced6", lostflops: "#b7dfb0" };
 const FONT = "12px ui-monospace, monospace";
 
 export function drawStacks(block: Stacks, context: Context): Element {
@@ -25,7 +24,7 @@ export function drawStacks(block: Stacks, context: Context): Element {
   const graph = new Graph(block, branches);
   const box = fitted("chart", (width) => graph.resize(width));
   box.append(graph.element, graph.told.element);
-  return h("div", { class: "flame" }, graph.tools, graph.crumbs, box, graph.deeper, legend(block));
+  return h("div", { class: "flame" }, graph.tools, graph.crumbs, box, graph.deeper, legend(block.kinds));
 }
 
 class Graph {
@@ -46,7 +45,7 @@ class Graph {
     block: Stacks,
     private readonly branches: Branches,
   ) {
-    this.colours = coloursOf(block);
+    this.colours = coloursOf(block.kinds);
     const canvas = this.surface.element;
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out.");
@@ -233,18 +232,4 @@ class Graph {
 
 function count(frames: number): string {
   return `${frames.toLocaleString("en-US")} ${frames === 1 ? "frame that matches" : "frames that match"}`;
-}
-
-function coloursOf(block: Stacks): Map<string, string> {
-  const kinds = [...new Set(block.kinds)].filter((kind) => kind && kind !== "line").sort();
-  return new Map(kinds.map((kind, place) => [kind, Object.hasOwn(CODES, kind) ? CODES[kind]! : colourAt(place)]));
-}
-
-function legend(block: Stacks): Element {
-  const entries = [...coloursOf(block)].map(([kind, colour]) => {
-    const swatch = s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("path", { d: "M0 0h12v12h-12z", fill: colour.startsWith("--") ? `var(${colour})` : colour }));
-    return h("li", {}, swatch, kind);
-  });
-  const how = h("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
-  return h("ul", { class: "chart-legend" }, ...entries, how);
 }

@@ -1,0 +1,23 @@
+// The colours of a flame graph: whose code each frame is.
+
+import { h, s } from "./dom";
+import { colourAt } from "./palette";
+
+/** As in report/svg.py; kinds of another vocabulary get colours by their place. */
+const CODES: Record<string, string> = { program: "#f6b26b", torch: "#a9cdf0", library: "#c9ced6", lostflops: "#b7dfb0" };
+
+/** A colour or the variable of one, by kind. Lines of the ledger have colours of their own. */
+export function coloursOf(kinds: string[]): Map<string, string> {
+  const found = [...new Set(kinds)].filter((kind) => kind && kind !== "line").sort();
+  return new Map(found.map((kind, place) => [kind, Object.hasOwn(CODES, kind) ? CODES[kind]! : colourAt(place)]));
+}
+
+export function legend(kinds: string[]): Element {
+  const entries = [...coloursOf(kinds)].map(([kind, colour]) => {
+    const fill = colour.startsWith("--") ? `var(${colour})` : colour;
+    const square = s("path", { d: "M0 0h12v12h-12z", fill });
+    return h("li", {}, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, square), kind);
+  });
+  const how = h("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
+  return h("ul", { class: "chart-legend" }, ...entries, how);
+}
