@@ -55,7 +55,7 @@ HELD = """() => ({
   polluted: Object.keys(Object.prototype),
   elements: [...document.querySelectorAll(
     "script:not(.data), iframe, img, base, meta, link, object, embed, form, style")].map((one) => one.tagName).sort(),
-  links: [...document.body.querySelectorAll("[href], [src], [action]")].map(
+  links: [...document.body.querySelectorAll("[href], [src]:not(script), [action]")].map(
     (one) => one.getAttribute("href") ?? one.src),
   handlers: [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames())
     .filter((name) => name.startsWith("on")),

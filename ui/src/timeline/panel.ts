@@ -96,7 +96,10 @@ function launches(state: State, target: Target, items: Items, actions: Actions):
 }
 
 function link(state: State, from: Target, items: Items, item: number, text: string, actions: Actions): Element {
-  const lane = state.model.groups[from.group]!.lanes.find((one) => item >= one.first && item < one.first + one.count) ?? null;
+  // A server's events come by window: lanes that came since know these places as other events.
+  const lanes = state.model.groups[from.group]!.lanes.filter((one) => one.items === items);
+  const lane = lanes.find((one) => item >= one.first && item < one.first + one.count);
+  if (!lane) return h("span", {}, text);
   const target = { group: from.group, lane, item, time: items.start[item]! };
   return h("button", { type: "button", class: "link", click: () => actions.show(target) }, text);
 }
