@@ -45,7 +45,7 @@ SCRIPTS = ("FunctionCall", "FireAnimationFrame", "EvaluateScript", "RunMicrotask
 FRAME = "FireAnimationFrame"
 COSTS = {"scripting": "dur", "processor": "tdur"}
 PAN = """async (seconds) => {
-  const canvas = document.querySelector(".timeline .body canvas");
+  const canvas = document.querySelector(".timeline .rows canvas");
   const box = canvas.getBoundingClientRect();
   const until = performance.now() + 1000 * seconds;
   let frames = 0;
@@ -137,7 +137,7 @@ def panned(result: Result, name: str, seconds: float) -> dict[str, Any]:
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         begun = time.perf_counter()
         tab.goto(file.as_uri())
-        canvas = tab.locator(".timeline .body canvas").first
+        canvas = tab.locator(".timeline .rows canvas").first
         canvas.wait_for()
         tab.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
         opened = time.perf_counter() - begun

@@ -17,6 +17,7 @@ export interface Frame {
 
 export const AXIS = 22;
 const FONT = "11px system-ui, sans-serif";
+const LETTER = 5.9;
 const TICK_ROOM = 110;
 const MARK_ROOM = 70;
 
@@ -80,9 +81,13 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
     }
     if (!row.label || y < free + 6) continue;
     context.fillStyle = strip ? palette.text : palette.muted;
-    context.fillText(sign(state, row) + row.label, 5, y, labels - 8);
+    context.fillText(cut(sign(state, row) + row.label, (labels - 10) / LETTER), 5, y);
     free = y + 6;
   }
+}
+
+function cut(text: string, letters: number): string {
+  return text.length <= letters ? text : `${text.slice(0, Math.floor(letters) - 1)}…`;
 }
 
 function sign(state: State, row: Row): string {

@@ -42,9 +42,12 @@ export class Search {
     this.state.search(this.#input.value.trim());
     this.#hits = this.state.searched ? this.#found() : [];
     this.#place = -1;
-    const more = this.#hits.length === MOST_HITS ? "at least " : "";
-    this.#said.textContent = this.state.searched ? `${more}${this.#hits.length.toLocaleString("en-US")} found` : "";
+    this.#said.textContent = this.state.searched ? `${this.#count()} found` : "";
     this.redraw();
+  }
+
+  #count(): string {
+    return this.#hits.length.toLocaleString("en-US") + (this.#hits.length === MOST_HITS ? " or more" : "");
   }
 
   #found(): Target[] {
@@ -66,7 +69,7 @@ export class Search {
     const first = this.#place < 0 && direction > 0 ? this.#hits.findIndex((hit) => hit.time >= this.state.view.start) : -1;
     const next = this.#place < 0 ? Math.max(0, first) : this.#place + direction;
     this.#place = (next + this.#hits.length) % this.#hits.length;
-    this.#said.textContent = `${(this.#place + 1).toLocaleString("en-US")} of ${this.#hits.length.toLocaleString("en-US")}`;
+    this.#said.textContent = `${(this.#place + 1).toLocaleString("en-US")} of ${this.#count()}`;
     this.show(this.#hits[this.#place]!);
   }
 }

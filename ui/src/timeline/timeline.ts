@@ -44,7 +44,7 @@ export class Timeline {
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
     this.#live = live?.events ? new LiveEvents(live, this.state, () => this.#changed()) : null;
-    this.#body = h("div", { class: "body", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
+    this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
     const search = new Search(this.state, (target) => this.show(target), () => this.redraw());
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
     const tools = h("div", { class: "tools" }, search.element, ...this.#buttons());

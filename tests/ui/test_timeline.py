@@ -1,0 +1,218 @@
+"""Timelines in a browser: pixels have the colour of what was going on, and what is selected is told in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lostflops.ledger.lines import LINES
+from lostflops.pages.glossary import GLOSSARY
+from lostflops.pictures import Events, Lane, Meetings, Span, Spans, Strips
+from lostflops.report.html import write_page
+from lostflops.results import Block, Page, Result
+from lostflops.units import format_ns
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page as Tab
+
+    from tests.ui.conftest import OpenPage
+
+SPAN, BINS = 8_000_000_000, 64
+COMPUTE, TRANSFER, WAIT = (1 + LINES.index(line) for line in ("compute", "comm.transfer", "comm.wait"))
+BLUE, ORANGE, RED = (0, 114, 178), (230, 159, 0), (213, 94, 0)
+HOSTILE = "<img src=x onerror=alert(1)>"
+AXIS, ROW = 22, 22
+
+Show = Callable[..., "Tab"]
+
+# Where a share of the time stands in the middle of a row, and which colour is there.
+PIXEL = """([share, y]) => {
+  const canvas = document.querySelector(".timeline .rows canvas");
+  const labels = canvas.clientWidth < 600 ? 76 : 128;
+  const x = labels + share * (canvas.clientWidth - labels);
+  const ratio = canvas.width / canvas.clientWidth;
+  return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);
+}"""
+
+
+def strips(ranks: int = 2) -> Strips:
+    """Rank 0 computes for half of the time and waits in a collective until rank 1 comes to it at 3/4 of it."""
+    waiting = bytes([COMPUTE] * 32 + [WAIT] * 16 + [TRANSFER] * 16)
+    late = bytes([COMPUTE] * 48 + [TRANSFER] * 16)
+    rows = tuple((f"rank {rank}", late if rank == 1 else waiting) for rank in range(ranks))
+    half, last = SPAN // 2, SPAN // 4
+    events = Events(
+        rows=("rank 0", "rank 1"),
+        lanes=(Lane(0, "stream 7", 2), Lane(0, "thread 1", 2), Lane(1, "stream 7", 2)),
+        kinds=("kernel", "comm", "op", "runtime"),
+        names=("gemm", "ncclAllReduce", HOSTILE, "cudaLaunchKernel"),
+        start=[0, half, 0, 1000, 0, 3 * last],
+        dur=[half, half, 900_000, 2000, 3 * last, last],
+        kind=[0, 1, 2, 3, 0, 1],
+        name=[0, 1, 2, 3, 0, 1],
+        event=[5, 6, 7, 8, 5, 6],
+        launch=[4, 0, 0, 0, 0, 0],
+        wait=[0, last, 0, 0, 0, 0],
+        meetings=Meetings(
+            [9, 9], [0, 1], [6, 6], [half, 3 * last], [half, last], [last, 0], [0, 0], ("all_reduce · dp",)
+        ),
+        left_out=12,
+    )
+    return Strips("rows", "Rows", 10**18, 10**18 + SPAN, BINS, LINES, rows, ((3, 10**18 + half),), events=events)
+
+
+@pytest.fixture
+def show(open_page: OpenPage, tmp_path: Path) -> Show:
+    def shown(block: Block, **look: object) -> Tab:
+        file = tmp_path / "page.html"
+        with file.open("w", encoding="utf-8") as stream:
+            write_page(Page("made", (Result("made", "Made", "It is made.", (block,)),), GLOSSARY), stream)
+        tab = open_page(file, **look)
+        tab.locator(f"[data-block={block.name}]").scroll_into_view_if_needed()
+        tab.locator(".timeline .rows canvas").wait_for()
+        painted(tab)
+        return tab
+
+    return shown
+
+
+def painted(tab: Tab) -> None:
+    tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def pixel(tab: Tab, share: float, row: int) -> tuple[int, ...]:
+    painted(tab)
+    return tuple(tab.evaluate(PIXEL, [share, AXIS + ROW * row + ROW // 2]))
+
+
+def press(tab: Tab, *keys: str) -> None:
+    tab.locator(".timeline .rows canvas").focus()
+    for key in keys:
+        tab.keyboard.press(key)
+    painted(tab)
+
+
+@pytest.mark.parametrize("look", [{}, {"width": 390, "dark": True}], ids=str)
+def test_rows_show_what_each_rank_was_doing(show, look):
+    tab = show(strips(), **look)
+    assert [pixel(tab, share, 0) for share in (0.25, 0.6, 0.9)] == [BLUE, RED, ORANGE]
+    assert [pixel(tab, share, 1) for share in (0.25, 0.6, 0.9)] == [BLUE, BLUE, ORANGE]
+
+
+def test_zoom_and_pan_move_what_is_shown(show):
+    tab = show(strips())
+    press(tab, "w", "w", "w")
+    assert pixel(tab, 0.4, 0) == BLUE
+    assert pixel(tab, 0.6, 0) == RED
+    press(tab, *["d"] * 40)
+    assert pixel(tab, 0.99, 1) == ORANGE
+    press(tab, "0")
+    assert pixel(tab, 0.1, 1) == BLUE
+
+
+def test_a_pixel_of_many_bins_has_what_takes_most_of_them(show):
+    codes = bytes([COMPUTE, WAIT, WAIT, WAIT] * 4096)
+    tab = show(Strips("rows", "Rows", 0, SPAN, len(codes), LINES, (("rank 0", codes),)))
+    assert {pixel(tab, share / 10, 0) for share in range(1, 10)} == {RED}
+
+
+def test_a_kind_can_be_hidden(show):
+    tab = show(strips())
+    tab.get_by_role("button", name="comm.wait").click()
+    assert pixel(tab, 0.6, 0) != RED
+    tab.get_by_role("button", name="comm.wait").click()
+    assert pixel(tab, 0.6, 0) == RED
+
+
+def test_a_collective_tells_who_came_when(show):
+    tab = show(strips())
+    press(tab, "Enter")
+    # The first lane stands right below the row: waiting in red, then data moves.
+    assert tuple(tab.evaluate(PIXEL, [0.6, AXIS + ROW + 3])) == RED
+    assert tuple(tab.evaluate(PIXEL, [0.9, AXIS + ROW + 3])) == ORANGE
+    box = tab.locator(".timeline .rows canvas").bounding_box()
+    tab.mouse.click(box["x"] + 128 + 0.6 * (box["width"] - 128), box["y"] + AXIS + ROW + 7)
+    said = tab.locator(".timeline .panel")
+    quarter = format_ns(SPAN // 4)
+    assert said.locator("strong").inner_text() == "ncclAllReduce"
+    assert f"{quarter}, then {quarter} of transfer" in said.inner_text()
+    assert "all_reduce · dp: 2 ranks" in said.inner_text()
+    rows = [row.split("\t") for row in said.locator("tbody").inner_text().split("\n")]
+    assert rows == [["rank 1 (last)", quarter, "0 ns", quarter], ["rank 0", "0 ns", quarter, quarter]]
+    assert "into step 3" in said.inner_text()
+
+
+def test_a_kernel_leads_to_its_launch_and_back(show):
+    tab = show(strips())
+    tab.locator(".timeline .search").fill("gemm")
+    tab.keyboard.press("Enter")
+    said = tab.locator(".timeline .panel")
+    said.get_by_role("button", name="cudaLaunchKernel").click()
+    assert said.locator("strong").inner_text() == "cudaLaunchKernel"
+    said.get_by_role("button", name="gemm").click()
+    assert said.locator("strong").inner_text() == "gemm"
+
+
+def test_search_goes_from_hit_to_hit(show):
+    tab = show(strips())
+    tab.locator(".timeline .search").fill("NCCL")
+    found = tab.locator(".timeline output")
+    found.get_by_text("2 found").wait_for()
+    tab.keyboard.press("Enter")
+    assert found.inner_text() == "1 of 2"
+    assert "rank 0" in tab.locator(".timeline .panel dl").inner_text()
+    tab.keyboard.press("Enter")
+    assert "rank 1" in tab.locator(".timeline .panel dl").inner_text()
+
+
+def test_names_are_text(show):
+    tab = show(strips())
+    tab.locator(".timeline .search").fill("onerror")
+    tab.keyboard.press("Enter")
+    assert tab.locator(".timeline .panel strong").inner_text() == HOSTILE
+
+
+def test_evidence_elsewhere_leads_here(show):
+    tab = show(strips())
+    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, event: 6 } }))")
+    said = tab.locator(".timeline .panel")
+    assert said.locator("strong").inner_text() == "ncclAllReduce"
+    assert "rank 1" in said.locator("dl").inner_text()
+
+
+def test_stretches_are_stepped_through_by_keys(show):
+    tab = show(strips())
+    press(tab, "Shift+ArrowRight")
+    said = tab.locator(".timeline .panel")
+    assert said.locator("strong").inner_text() == "comm.wait"
+    assert GLOSSARY["comm.wait"] in said.inner_text()
+    assert format_ns(SPAN // 4) in said.inner_text()
+    press(tab, "Shift+ArrowLeft")
+    assert said.locator("strong").inner_text() == "compute"
+
+
+def test_a_thousand_rows_scroll_in_a_bounded_box(show):
+    tab = show(strips(1000))
+    body = tab.locator(".timeline .rows")
+    assert body.bounding_box()["height"] < 600
+    assert tab.evaluate("document.querySelector('.timeline .rows').scrollHeight") >= 3000
+    body.evaluate("(box) => box.scrollTo(0, 1e6)")
+    painted(tab)
+    assert tuple(tab.evaluate(PIXEL, [0.6, 500])) == RED
+
+
+def test_spans_of_rows_are_drawn_and_told(show):
+    said = (("microbatch", "3"),)
+    items = (Span(0, 0, 4000, "compute", "forward 3", said), Span(1, 4000, 8000, "comm.wait", "waits"))
+    tab = show(Spans("passes", "Passes", 10**18, 10**18 + 8000, ("stage 0", "stage 1"), items))
+    assert tuple(tab.evaluate(PIXEL, [0.45, AXIS + 3])) == BLUE
+    assert tuple(tab.evaluate(PIXEL, [0.95, AXIS + 22])) == RED
+    tab.locator(".timeline .search").fill("forward")
+    tab.keyboard.press("Enter")
+    told = tab.locator(".timeline .panel").inner_text()
+    assert "stage 0" in told
+    assert "microbatch" in told
+    assert format_ns(4000) in told
