@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -61,11 +62,13 @@ def arrived(
     return _meetings(run, kept, origin, int(came.sum())), Waits({(rank, event): wait for rank, event, wait in waits})
 
 
+@lru_cache(maxsize=4096)
+def _said(op: str, group: str, size: int) -> str:
+    return " · ".join((op, group or _UNKNOWN, *([format_bytes(size)] if size >= 0 else ())))
+
+
 def _meetings(run: Run, kept: dict[str, npt.NDArray[Any]], origin: int, held: int) -> Meetings:
-    texts = [
-        " · ".join((op, group or _UNKNOWN, *([format_bytes(size)] if size >= 0 else ())))
-        for op, group, size in zip(kept["op"], kept["group_id"], kept["bytes"].tolist(), strict=True)
-    ]
+    texts = list(map(_said, kept["op"], kept["group_id"], kept["bytes"].tolist()))
     sayings, said = np.unique(np.array(texts, object), return_inverse=True)
     return Meetings(
         meeting=kept["meeting"].tolist(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -18,6 +18,8 @@ from lostflops.pictures import Events, Lane
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
+Pick = Callable[["Run", OneClock, Sequence[int], "Extent", int], tuple[Columns, int]]
 
 BYTES_AN_EVENT: Final = 10
 """What an event takes in a page, about; its name comes on top where it is the first of that name."""
@@ -55,14 +57,23 @@ def _extent(run: Run, clock: OneClock) -> Extent | None:
 
 
 def lane_events(
-    run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, *, origin: int, most: int, room: int | None = None
+    run: Run,
+    clock: OneClock,
+    ranks: Sequence[int],
+    asked: Extent,
+    *,
+    origin: int,
+    most: int,
+    room: int | None = None,
+    pick: Pick = longest,
 ) -> Events:
-    """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names."""
-    found, held = longest(run, clock, ranks, asked, most)
+    """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names.
+    `pick` finds them."""
+    found, held = pick(run, clock, ranks, asked, most)
     names, name = _interned(found["name"])
     while room is not None and (cost := _cost(names, name.size)) > room and most > 1:
         most = min(most, name.size) * room // (cost + cost // 8)
-        found, held = longest(run, clock, ranks, asked, most)
+        found, held = pick(run, clock, ranks, asked, most)
         names, name = _interned(found["name"])
     start = _shared(clock, found["rank"], found["start"])
     order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["is_thread"], found["rank"]))

@@ -16,6 +16,8 @@ export interface Frame {
 }
 
 export const AXIS = 22;
+/** Below the rows, for names of marks. */
+export const FOOT = 16;
 const FONT = "11px system-ui, sans-serif";
 const LETTER = 5.9;
 const TICK_ROOM = 110;
@@ -47,7 +49,7 @@ export function axis(frame: Frame, state: State): void {
   context.beginPath();
   for (const [, ns] of shown) {
     context.moveTo(place(ns), AXIS);
-    context.lineTo(place(ns), AXIS + height);
+    context.lineTo(place(ns), AXIS + height + FOOT);
   }
   context.stroke();
   context.setLineDash([]);
@@ -58,9 +60,9 @@ export function axis(frame: Frame, state: State): void {
 function mark({ context, height, palette }: Frame, text: string, x: number): void {
   const width = context.measureText(text).width + 6;
   context.fillStyle = palette.text;
-  context.fillRect(x, AXIS + height - 15, width, 15);
+  context.fillRect(x, AXIS + height + 1, width, FOOT - 1);
   context.fillStyle = palette.page;
-  context.fillText(text, x + 3, AXIS + height - 7);
+  context.fillText(text, x + 3, AXIS + height + FOOT / 2 + 1);
 }
 
 export function rowNames(frame: Frame, state: State, rows: Row[], focused: boolean): void {
@@ -69,7 +71,12 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = palette.muted;
-  context.fillText(state.model.strips ? "rank" : "row", 5, AXIS / 2 - 1, labels - 4);
+  if (state.model.marks.length) {
+    context.fillStyle = palette.page;
+    context.fillRect(0, AXIS + frame.height, labels, FOOT);
+    context.fillStyle = palette.muted;
+    context.fillText(`${state.model.marked} begins`, 5, AXIS + frame.height + FOOT / 2, labels - 8);
+  }
   let free = AXIS;
   for (const row of rows) {
     const top = AXIS + row.top - scroll;
@@ -96,7 +103,7 @@ function sign(state: State, row: Row): string {
   return state.unfolded.has(row.group) ? "▾ " : "▸ ";
 }
 
-export function outline({ context, width, labels, scroll, palette }: Frame, state: State): void {
+export function outline({ context, width, height, labels, scroll, palette }: Frame, state: State): void {
   const target = state.selected;
   const row = target && rowOf(state, target);
   if (!row) return;
@@ -107,7 +114,7 @@ export function outline({ context, width, labels, scroll, palette }: Frame, stat
   if (end < labels || x > labels + width) return;
   context.save();
   context.beginPath();
-  context.rect(labels, AXIS, width, context.canvas.height);
+  context.rect(labels, AXIS, width, height);
   context.clip();
   context.strokeStyle = palette.text;
   context.lineWidth = 2;

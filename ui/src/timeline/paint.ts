@@ -19,6 +19,7 @@ export class Painter {
   #pixels = new Uint32Array(1);
   #line = new Uint32Array(1);
   #texts: [text: string, ink: string, x: number, y: number][] = [];
+  #foot = 0;
   width = 1;
   height = 1;
   labels = 100;
@@ -28,13 +29,15 @@ export class Painter {
     this.#drawn = this.#buffer.getContext("2d", { alpha: false })!;
   }
 
-  resize(width: number, height: number, labels: number): void {
+  /** For rows of so much height in all; `foot` is what stands below them. */
+  resize(width: number, height: number, labels: number, foot: number): void {
     const ratio = devicePixelRatio || 1;
     this.labels = labels;
     this.width = Math.max(1, Math.floor(width) - labels);
-    this.height = Math.max(1, Math.floor(height) - AXIS);
+    this.height = Math.max(1, Math.floor(height));
+    this.#foot = foot;
     this.canvas.width = Math.floor((this.width + labels) * ratio);
-    this.canvas.height = Math.floor((this.height + AXIS) * ratio);
+    this.canvas.height = Math.floor((this.height + AXIS + foot) * ratio);
     this.#context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.#buffer.width = this.width;
     this.#buffer.height = this.height;
@@ -54,7 +57,7 @@ export class Painter {
     const context = this.#context;
     context.imageSmoothingEnabled = false;
     context.fillStyle = palette.page;
-    context.fillRect(0, 0, this.labels + this.width, this.height + AXIS);
+    context.fillRect(0, 0, this.labels + this.width, this.height + AXIS + this.#foot);
     context.drawImage(this.#buffer, this.labels, AXIS);
     this.#names();
     const frame: Frame = { context, width: this.width, height: this.height, labels: this.labels, scroll, palette };
@@ -117,7 +120,7 @@ export class Painter {
   }
 
   #text(name: string, ink: string, x: number, end: number, y: number): void {
-    if (y < AXIS || y > this.height + AXIS + 8) return;
+    if (y < AXIS + 8 || y > this.height + AXIS) return;
     const letters = Math.floor((end - x - 6) / LETTER);
     this.#texts.push([name.length <= letters ? name : `${name.slice(0, letters - 1)}…`, ink, this.labels + x + 3, y]);
   }

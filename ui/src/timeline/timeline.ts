@@ -6,7 +6,7 @@ import { h } from "../dom";
 import { formatNs } from "../units";
 import { firstOver } from "./columns";
 import { type Handlers, control } from "./controls";
-import { AXIS, edges, rowOf } from "./furniture";
+import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
 import { type Live, LiveEvents } from "./live";
 import { Minimap } from "./minimap";
@@ -143,7 +143,7 @@ export class Timeline {
   #targetAt(x: number, y: number): Target | null {
     const { layout, view } = this.state;
     const row = layout.rows[layout.at(y - AXIS + this.#body.scrollTop)];
-    if (!row || y < AXIS || y - AXIS + this.#body.scrollTop > layout.height) return null;
+    if (!row || y < AXIS || y > AXIS + this.#painter.height || y - AXIS + this.#body.scrollTop > layout.height) return null;
     const time = view.start + ((x - this.#painter.labels) / this.#painter.width) * view.width;
     const none = { group: row.group, lane: null, item: null, time };
     if (!row.level || x < this.#painter.labels) return this.state.model.strips || x < this.#painter.labels ? none : null;
@@ -202,10 +202,11 @@ export class Timeline {
     if (!width) return;
     const labels = width < NARROW ? 76 : 128;
     const height = Math.min(TALLEST, this.state.layout.height + 2);
-    this.#body.style.setProperty("height", `${height + AXIS}px`);
+    const foot = this.state.model.marks.length ? FOOT : 0;
+    this.#body.style.setProperty("height", `${height + AXIS + foot}px`);
     this.#spacer.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - height)}px`);
     if (width !== this.#painter.width + this.#painter.labels || height !== this.#painter.height) {
-      this.#painter.resize(width, height + AXIS, labels);
+      this.#painter.resize(width, height, labels, foot);
       this.#minimap.resize(width, labels, this.#palette);
     }
     this.redraw();
