@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lostflops.pages.tried import tried
-from lostflops.pictures import Setting
+from lostflops.pictures import Events, Setting
 from lostflops.predict.answers.baseline import Baseline, baseline
+from lostflops.serve.held import HeldEvents
 from lostflops.serve.opened import Identity, OpenedRun
 from lostflops.serve.queries import LIMITS, MOST_SECONDS, queried
 from lostflops.serve.work import Workers
@@ -18,7 +20,16 @@ from lostflops.store.run import Run
 
 SLOW_SECONDS: Final = 900.0
 """A question about a large run is answered once, and may take its time."""
-QUICK_SECONDS: Final = 30.0
+QUICK_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Of the timeline, in ns from its beginning; `most` is how many events there is room for."""
+
+    start: int
+    stop: int
+    most: int
 
 
 class Live:
@@ -29,6 +40,7 @@ class Live:
         self._kept: dict[str, asyncio.Task[bytes]] = {}
         self._kept_of = self._run.identity
         self._replays = _Replays()
+        self._held, self._held_of = HeldEvents(), self._run.identity
 
     @property
     def title(self) -> str:
@@ -59,8 +71,14 @@ class Live:
         if (task.cancelled() or task.exception()) and self._kept.get(name) is task:
             del self._kept[name]
 
-    async def window(self, function: Callable[[Run], bytes]) -> bytes:
-        return await self._quick.answer(self._run.beside(), function, QUICK_SECONDS)
+    async def events(self, ranks: Sequence[int], asked: Window, packed: Callable[[Events], bytes]) -> bytes:
+        run = self._run.beside()
+        if self._held_of != self._run.identity:
+            self._held, self._held_of = HeldEvents(), self._run.identity
+        held = self._held
+        return await self._quick.answer(
+            run, lambda own: packed(held.within(own, ranks, asked.start, asked.stop, asked.most)), QUICK_SECONDS
+        )
 
     async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
         return await self._quick.answer(self._strangers.beside(), lambda run: packed(queried(run, query)), MOST_SECONDS)

@@ -32,5 +32,8 @@ class OpenedRun:
         self._run.close()
 
     def _on_disk(self) -> Identity:
-        status = (self.path / FILE_NAME).stat()
+        try:
+            status = (self.path / FILE_NAME).stat()
+        except OSError:
+            return 0, 0, 0  # opening it says what is wrong
         return status.st_ino, status.st_mtime_ns, status.st_size

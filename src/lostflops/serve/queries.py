@@ -28,12 +28,12 @@ MOST_SECONDS: Final = 30.0
 MOST_TEXT: Final = 10_000
 _BATCH: Final = 100
 _NUMBERS: Final = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
-                   "DOUBLE", "BOOLEAN"}  # fmt: skip
+                   "DOUBLE", "HUGEINT", "BOOLEAN"}  # fmt: skip
 
 
 def queried(run: Run, query: str) -> Result:
     relation = run.checked_sql(query)
-    fields = tuple(Field(column) for column in relation.columns)
+    fields = tuple(Field(column, label=column) for column in relation.columns)
     try:
         rows, more = _rows(relation)
     except duckdb.InterruptException:

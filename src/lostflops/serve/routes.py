@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from lostflops.analyze.timeline import events_in
 from lostflops.errors import UsageError
 from lostflops.pages.glossary import GLOSSARY
 from lostflops.pages.page import QUESTIONS, STANDING, page_of
+from lostflops.pictures import Events
 from lostflops.report.html import asset
 from lostflops.report.view import View, packed
 from lostflops.results import Page
-from lostflops.serve.live import Live
+from lostflops.serve.live import Live, Window
 from lostflops.serve.queries import tables
 
 MOST_EVENTS: Final = 50_000
@@ -83,11 +83,11 @@ async def events(live: Live, parameters: Parameters, _body: Any) -> Response:
     start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
     most = min(_whole(parameters["most"], "most"), MOST_EVENTS)
 
-    def found(run: Any) -> bytes:
+    def told(found: Events) -> bytes:
         view = View()
-        return _packed(view.events(events_in(run, ranks, start, stop, most)), view)
+        return _packed(view.events(found), view)
 
-    return _bytes(await live.window(found))
+    return _bytes(await live.events(ranks, Window(start, stop, most), told))
 
 
 async def whatif(live: Live, _parameters: Parameters, body: Any) -> Response:

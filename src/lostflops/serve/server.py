@@ -24,8 +24,8 @@ HOST = "127.0.0.1"
 
 def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
     """Blocks until Ctrl-C. `tell` is given the address once, with its token."""
-    live = Live(path)
     with _listening(port) as listener:
+        live = Live(path)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         address = f"http://{HOST}:{own_port}/#token={token}"
         tell(address)
@@ -43,6 +43,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
+            listener.listen()  # whoever reads the address may come before the server is ready, and waits
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}). Give another: --port N, or none for any that is free"

@@ -1,0 +1,95 @@
+"""Windows that are found in memory are those that SQL finds."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lostflops.align.lane_events import Extent
+from lostflops.align.one_clock import OneClock
+from lostflops.analyze.timeline import events_in
+from lostflops.errors import UsageError
+from lostflops.pictures import Events
+from lostflops.serve.held import HeldEvents, _turns
+from lostflops.store.run import Run
+
+SPAN = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def run(run_folder: Path):
+    with Run.open(run_folder) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def events(run: Run) -> list[tuple[int, ...]]:
+    return run.sql("select rank, lane, event, start, dur from events where kind <> 'span'").fetchall()
+
+
+def naive(events: list[tuple[int, ...]], ranks: tuple[int, ...], start: int, stop: int) -> list[tuple[int, int]]:
+    """Rank and event in the order in which they are kept: lanes take turns, each with its longest first."""
+    inside = [one for one in events if one[0] in ranks and one[3] < stop and one[3] + one[4] > start]
+    turns = []
+    for lane in {one[:2] for one in inside}:
+        own = sorted((one for one in inside if one[:2] == lane), key=lambda one: (-one[4], one[2]))
+        turns += [(place, *lane, one[2]) for place, one in enumerate(own)]
+    return [(rank, event) for _, rank, _, event in sorted(turns)]
+
+
+HELD = HeldEvents()
+
+
+@given(
+    ranks=st.sampled_from([(0,), (1,), (0, 1)]),
+    window=st.tuples(st.integers(-SPAN // 10, SPAN), st.integers(0, SPAN)),
+    most=st.one_of(st.integers(0, 60), st.just(10_000)),
+)
+@settings(max_examples=60, deadline=None)
+def test_events_are_those_of_a_naive_search(run, events, ranks, window, most) -> None:
+    own_clocks = OneClock({})
+    start, width = window
+    begin = min(one[3] for one in events) + start
+    found, held = HELD._longest(run, own_clocks, ranks, Extent(begin, begin + width), most)
+    expected = naive(events, ranks, begin, begin + width)
+    assert list(zip(found["rank"].tolist(), found["event"].tolist(), strict=True)) == expected[:most]
+    assert held == len(expected)
+
+
+def told(events: Events) -> dict[str, object]:
+    """Whatever the order in which names were met."""
+    return {**asdict(events), "names": None, "name": [events.names[place] for place in events.name]}
+
+
+@pytest.mark.parametrize("start", [0, SPAN // 3, SPAN * 9])
+def test_windows_with_room_for_all_are_those_of_sql(run: Run, start: int) -> None:
+    asked = (run, [0, 1], start, start + SPAN // 3, 10_000)
+    assert told(HELD.within(*asked)) == told(events_in(*asked))
+
+
+def test_ranks_make_room_for_others(run: Run) -> None:
+    held = HeldEvents(most=400)
+    for rank in (0, 1, 0):
+        found = held.within(run, [rank], 0, SPAN, 50)
+        assert sum(lane.events for lane in found.lanes) == 50
+        assert list(held._ranks) == [rank]
+    both = held.within(run, [0, 1], 0, SPAN * 9, 50)
+    assert sum(lane.events for lane in both.lanes) + both.left_out == 738
+
+
+@pytest.mark.parametrize("ranks", [[], [7], [0, -1]])
+def test_ranks_that_are_not_there(run: Run, ranks: list[int]) -> None:
+    with pytest.raises(UsageError):
+        HeldEvents().within(run, ranks, 0, SPAN, 50)
+
+
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 60))
+def test_turns_give_enough_and_not_one_more_than_needed(sizes: list[int], most: int) -> None:
+    def given_by(turns: int) -> int:
+        return sum(min(size, turns) for size in sizes)
+
+    turns = _turns(sizes, most)
+    assert given_by(turns) >= min(most, sum(sizes))
+    assert turns == 0 or given_by(turns - 1) < min(most, sum(sizes))
