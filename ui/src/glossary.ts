@@ -9,6 +9,7 @@ const WORD = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu;
 const TECHNICAL = /[A-Z.\d]/;
 
 let words: Record<string, string> = {};
+let told: HTMLElement | null = null;
 const bubble = h("div", { id: "meaning", role: "tooltip", hidden: true });
 
 export function learn(glossary: Record<string, string>): void {
@@ -61,7 +62,7 @@ export function watchTerms(): void {
   document.body.append(bubble);
   document.addEventListener("mouseover", (event) => show(event.target));
   document.addEventListener("focusin", (event) => show(event.target));
-  document.addEventListener("scroll", hide, { passive: true, capture: true });
+  document.addEventListener("scroll", follow, { passive: true, capture: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
   });
@@ -70,17 +71,32 @@ export function watchTerms(): void {
 function show(target: EventTarget | null): void {
   const over = target instanceof Element ? target.closest<HTMLElement>("[data-term]") : null;
   const meaning = meaningOf(over?.dataset["term"] ?? "");
-  if (!over || meaning === undefined) return hide();
+  if (!over || meaning === undefined) {
+    // A page that scrolls under a resting pointer does not take the meaning from what has the focus.
+    if (told !== document.activeElement) hide();
+    return;
+  }
   // A modal dialog is above everything that is not in it.
   (over.closest("dialog") ?? document.body).append(bubble);
   bubble.textContent = meaning;
   bubble.hidden = false;
   over.setAttribute("aria-describedby", bubble.id);
-  const place = over.getBoundingClientRect();
-  const left = Math.max(8, Math.min(place.left, innerWidth - bubble.offsetWidth - 8));
-  const below = place.bottom + 6 + bubble.offsetHeight < innerHeight;
+  told = over;
+  place(over);
+}
+
+function place(over: HTMLElement): void {
+  const at = over.getBoundingClientRect();
+  const left = Math.max(8, Math.min(at.left, innerWidth - bubble.offsetWidth - 8));
+  const below = at.bottom + 6 + bubble.offsetHeight < innerHeight;
   bubble.style.setProperty("left", `${left}px`);
-  bubble.style.setProperty("top", `${below ? place.bottom + 6 : place.top - bubble.offsetHeight - 6}px`);
+  bubble.style.setProperty("top", `${below ? at.bottom + 6 : at.top - bubble.offsetHeight - 6}px`);
+}
+
+/** The tab key scrolls to what it reaches: what has the focus keeps its meaning, what the pointer left behind does not. */
+function follow(): void {
+  if (told && told === document.activeElement && !bubble.hidden) place(told);
+  else hide();
 }
 
 function hide(): void {

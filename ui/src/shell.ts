@@ -57,7 +57,8 @@ export class Shell {
     this.articles.push(article);
     this.main.insertBefore(article.element, this.main.querySelector(".missing"));
     const bare = result.blocks.length ? {} : { class: "bare", title: "There is nothing to show: its verdict says why." };
-    this.links.append(h("li", {}, h("a", { href: `#${result.name}`, ...bare }, result.title)));
+    const link = h("li", {}, h("a", { href: `#${result.name}`, ...bare }, result.title));
+    this.links.insertBefore(link, this.links.querySelector(".last"));
     if (result.name === this.context.source.page.standing) {
       this.standing.replaceChildren(result.verdict);
       this.standing.setAttribute("href", `#${result.name}`);
@@ -73,7 +74,7 @@ export class Shell {
       list = h("ul");
       const title = "What could not be answered";
       this.main.append(h("article", { class: "missing", id: "missing" }, h("h2", {}, title), list));
-      this.nav.append(h("ul", {}, h("li", {}, h("a", { href: "#missing" }, title))));
+      this.links.append(h("li", { class: "last" }, h("a", { href: "#missing" }, title)));
     }
     list.append(h("li", {}, h("b", {}, ...label(name)), `: ${why}`));
   }
@@ -102,14 +103,17 @@ export class Shell {
     });
   }
 
-  /** To what the address names, where that is a result. */
+  /** To what the address names, where that is a result or what is missing. */
   private land(): void {
-    const article = this.articles.find(({ name }) => `#${name}` === location.hash);
-    if (!article) return;
+    const last = this.articles.findIndex(({ name }) => `#${name}` === location.hash);
+    const article = this.articles[last];
+    const target = article?.element ?? (location.hash === "#missing" ? this.main.querySelector(".missing") : null);
+    if (!target) return;
     this.landed = location.hash;
-    for (const one of this.articles.slice(0, this.articles.indexOf(article) + 1)) one.draw();
-    article.element.scrollIntoView();
-    article.heading.focus({ preventScroll: true });
+    // What is above must have its height.
+    for (const one of article ? this.articles.slice(0, last + 1) : this.articles) one.draw();
+    target.scrollIntoView();
+    article?.heading.focus({ preventScroll: true });
     this.mark();
   }
 
