@@ -152,6 +152,7 @@ def test_words_tell_their_meaning_by_mouse_and_keyboard(file: Path, open_page: O
     tab.keyboard.press("Escape")
     assert not meaning.is_visible()
     word = tab.locator("[data-block=long] td .term").first
+    tab.mouse.move(600, 700)
     tab.evaluate("scrollTo(0, document.body.scrollHeight)")
     word.focus()  # and scrolls to it
     word.scroll_into_view_if_needed()
