@@ -64,14 +64,14 @@ class Chart {
     const size = { width: frame.left + frame.width + 16, height: frame.top + frame.height + 42 };
     const lines = this.paths.filter((_, place) => this.block.series[place]?.drawn === "line");
     const marks = this.paths.filter((_, place) => this.block.series[place]?.drawn === "marks");
-    const label = `${this.block.title || this.block.name}: ${frame.up.title} by ${frame.across.title}. Arrow keys move between points.`;
+    const what = `${this.block.title || this.block.name}: ${frame.up.title} by ${frame.across.title}`;
     const svg = s(
       "svg",
       {
         ...size,
         tabindex: 0,
         role: "application",
-        "aria-label": label,
+        "aria-label": `${what}. Arrow keys move between points.`,
         pointermove: (event) => this.pointed(event as PointerEvent, svg),
         pointerdown: (event) => this.pointed(event as PointerEvent, svg),
         pointerleave: onLeave(() => this.tell(null)),
@@ -104,8 +104,9 @@ class Chart {
         ? s("path", { class: "line", d: "M0 6h22", stroke: look.colour, "stroke-dasharray": look.dash })
         : s("path", { d: `M11 6${look.shape}`, fill: look.colour }),
     );
-    const toggle = h("button", { type: "button", "aria-pressed": "true", click: () => this.toggle(place, toggle) }, swatch, series.name);
-    return h("li", {}, toggle);
+    const click = (): void => this.toggle(place, button);
+    const button = h("button", { type: "button", "aria-pressed": "true", click }, swatch, series.name);
+    return h("li", {}, button);
   }
 
   private toggle(place: number, button: HTMLElement): void {

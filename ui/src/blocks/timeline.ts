@@ -31,8 +31,8 @@ export function drawTimeline(block: Timeline): Element {
     inside.replaceChildren(new Picture(block, rows, frame, told).element, told.element);
   });
   const names = rows.map((row) => {
-    const swatch = s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("path", { d: "M0 0h12v12h-12z", fill: row.colour }));
-    return h("li", {}, swatch, row.name);
+    const square = s("path", { d: "M0 0h12v12h-12z", fill: row.colour });
+    return h("li", {}, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, square), row.name);
   });
   const empty = block.rows.length - rows.length;
   const note = empty ? h("li", { class: "muted" }, `${empty} more with nothing`) : null;
