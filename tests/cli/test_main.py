@@ -25,6 +25,8 @@ FLAGS = {
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "lateness": {"RUN", "--window", "--step", "--mesh", "--json"},
+    "overlap": {"RUN", "--window", "--rank", "--step", "--json"},
     "memory": {"RUN", "--rank", "--device", "--by", "--frontier", "--json"} | MARKDOWN,
     "path": {"RUN", "--step", "--top", "--json"},
     "pipeline": {"RUN", "--mesh", "--json"},

@@ -72,6 +72,15 @@ RESULTS = {
     "heat map": Result(
         "heat", "Heat", "v", (HeatMap("h", HOSTILE, ((HOSTILE, (0.0, None, 4.0) * 30),), "ns", HOSTILE),)
     ),
+    "heat map with columns": Result(
+        "heat",
+        "Heat",
+        "v",
+        (
+            HeatMap("few", "F", (("a", (0.25, None)),), "share", "part", (HOSTILE, "b")),
+            HeatMap("many", "M", (("a", (1.0,) * 90),) * 90, "ns", "time", tuple(f"{HOSTILE}{i}" for i in range(90))),
+        ),
+    ),
     "stacks": Result(
         "stacks",
         "Stacks",
@@ -251,3 +260,10 @@ def test_people_see_the_first_rows_and_programs_all(most: int | None, left_out: 
     assert text.count("row ") == min(most or 5, 5)
     assert (f"... and {more} more" in text) == (more > 0)
     assert len(json.loads(render("json", result))["t"]) == 5
+
+
+def test_a_heat_map_names_its_columns_and_says_what_it_leaves_out():
+    shown = render("terminal", RESULTS["heat map with columns"])
+    assert ", b" in shown
+    assert "is 25.0%" in shown
+    assert "... and 26 more" in shown

@@ -43,9 +43,10 @@ MOST_KERNELS: Final = 1_000
 _NEXT: Final = {
     "report": "diagnose {}",
     "ranks": "ranks {}",
-    "lateness": "ranks {}",
+    "lateness": "lateness {}",
     "steps": "steps {}",
     "comm": "comm {}",
+    "overlap": "overlap {}",
     "kernels": "kernels {}",
     "pipeline": "pipeline {}",
     "memory": "memory {}",
