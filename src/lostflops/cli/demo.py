@@ -69,7 +69,7 @@ def write_traces(folder: Path, ranks: int) -> None:
         network=Network(gbs=300, inter_gbs=150, jitter=0.05),
         kernel_gap=900,
         clocks={host: Clock(offset=1_700_000 * host, drift_ppm=4.0) for host in range(1, hosts)},
-        losses=Losses(data=50_000_000, copy_bytes=4_000_000, steps=(1, 3, 5, 7)),
+        losses=Losses(data=44_000_000, copy_bytes=4_000_000, steps=(1, 3, 5, 7)),
         stragglers=(Straggler(ranks // 2, "slow_kernels", factor=1.3),),
     )
     cluster.generate().traces.write(folder, host_names=True)
