@@ -31,7 +31,7 @@ Show = Callable[..., "Tab"]
 # Where a share of the time stands in the middle of a row, and which colour is there.
 PIXEL = """([share, y]) => {
   const canvas = document.querySelector(".timeline .rows canvas");
-  const labels = canvas.clientWidth < 600 ? 76 : 128;
+  const labels = canvas.clientWidth < 600 ? 92 : 128;
   const x = labels + share * (canvas.clientWidth - labels);
   const ratio = canvas.width / canvas.clientWidth;
   return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);

@@ -57,8 +57,9 @@ export function axis(frame: Frame, state: State): void {
   for (const [number, ns] of shown) mark(frame, `${model.marked} ${number}`, place(ns));
 }
 
-function mark({ context, height, palette }: Frame, text: string, x: number): void {
+function mark({ context, width: room, height, labels, palette }: Frame, text: string, at: number): void {
   const width = context.measureText(text).width + 6;
+  const x = Math.min(at, labels + room - width);
   context.fillStyle = palette.text;
   context.fillRect(x, AXIS + height + 1, width, FOOT - 1);
   context.fillStyle = palette.page;
@@ -98,7 +99,7 @@ function cut(text: string, letters: number): string {
 }
 
 function sign(state: State, row: Row): string {
-  if (row.level) return state.model.strips ? "   " : "";
+  if (row.level) return state.model.strips ? " " : "";
   if (!state.model.groups[row.group]!.lanes.length) return "";
   return state.unfolded.has(row.group) ? "▾ " : "▸ ";
 }

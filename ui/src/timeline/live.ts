@@ -21,6 +21,7 @@ export interface Live {
 }
 
 const MOST = 20_000;
+const MOST_RANKS = 16;
 const SETTLED_MS = 250;
 
 /** Asks for events of unfolded ranks in sight once the view has come to rest; `changed` is called when they are there. */
@@ -42,7 +43,7 @@ export class LiveEvents {
   async #ask(): Promise<void> {
     const { model, view, unfolded } = this.state;
     const ranks = [...unfolded].map((group) => Number(model.groups[group]!.name.replace("rank ", "")));
-    if (!ranks.length || ranks.some(Number.isNaN)) return;
+    if (!ranks.length || ranks.length > MOST_RANKS || ranks.some(Number.isNaN)) return;
     // A margin on both sides, so that a short way to go needs no new question.
     const asked = {
       ranks: ranks.sort((a, b) => a - b),
@@ -58,6 +59,7 @@ export class LiveEvents {
       if (key !== this.#last) return;
       putBelow(model, data, numbers);
       this.state.laidOut();
+      if (this.state.selected) this.state.selected = this.state.renewed(this.state.selected);
       this.changed();
     } catch {
       // The page says that its server is lost; what is drawn stays.

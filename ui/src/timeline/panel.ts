@@ -82,7 +82,9 @@ function launches(state: State, target: Target, items: Items, actions: Actions):
   const call = items.launch[item]!;
   if (call) {
     const gap = items.start[item]! - items.start[call - 1]!;
-    return [["launched by", link(state, target, items, call - 1, `${items.names[items.name[call - 1]!]!}, ${formatNs(gap)} before`, actions)]];
+    // Clocks of host and device are not always told to the microsecond.
+    const when = gap < 0 ? `recorded ${formatNs(-gap)} later` : `${formatNs(gap)} before`;
+    return [["launched by", link(state, target, items, call - 1, `${items.names[items.name[call - 1]!]!}, ${when}`, actions)]];
   }
   if (items.kinds[items.kind[item]!] !== "runtime") return [];
   const launched: number[] = [];

@@ -41,6 +41,18 @@ export class State {
     this.laidOut();
   }
 
+  /** The same event where lanes have been renewed since; as it was where it is not among them. */
+  renewed(target: Target): Target {
+    const { lanes } = this.model.groups[target.group]!;
+    if (target.item === null || lanes.includes(target.lane!)) return target;
+    const number = target.lane!.items.event[target.item]!;
+    for (const lane of lanes) {
+      const place = lane.items.event.subarray(lane.first, lane.first + lane.count).indexOf(number);
+      if (place >= 0) return { ...target, lane, item: lane.first + place };
+    }
+    return target;
+  }
+
   search(text: string): void {
     this.searched = text.toLowerCase();
     this.#named = new WeakMap();

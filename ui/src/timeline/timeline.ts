@@ -67,11 +67,12 @@ export class Timeline {
   }
 
   /** Selects something and brings it into sight, unfolded where it is an event. */
-  show(target: Target): void {
+  show(wanted: Target): void {
     const { state } = this;
+    const target = state.renewed(wanted);
     if (target.item !== null) state.fold(target.group, true);
     const [start, stop] = edges(state, target);
-    const width = Math.min(state.view.width, Math.max((stop - start) * 12, 2000));
+    const width = Math.max(1.6 * (stop - start), Math.min(state.view.width, Math.max(12 * (stop - start), 2000)));
     if (start < state.view.start || stop > state.view.stop || stop - start < state.view.width / 400) {
       state.view.show((start + stop) / 2 - width / 2, (start + stop) / 2 + width / 2);
     }
@@ -200,7 +201,7 @@ export class Timeline {
   #fit(): void {
     const width = this.#body.clientWidth;
     if (!width) return;
-    const labels = width < NARROW ? 76 : 128;
+    const labels = width < NARROW ? 92 : 128;
     const height = Math.min(TALLEST, this.state.layout.height + 2);
     const foot = this.state.model.marks.length ? FOOT : 0;
     this.#body.style.setProperty("height", `${height + AXIS + foot}px`);
