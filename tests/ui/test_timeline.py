@@ -183,6 +183,12 @@ def test_evidence_elsewhere_leads_here(show):
     assert "rank 1" in said.locator("dl").inner_text()
 
 
+def test_evidence_that_is_left_out_is_said_to_be(show):
+    tab = show(strips())
+    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, event: 99 } }))")
+    assert "Event 99 of rank 1 is not among those that are shown" in tab.locator(".timeline .panel").inner_text()
+
+
 def test_stretches_are_stepped_through_by_keys(show):
     tab = show(strips())
     press(tab, "Shift+ArrowRight")

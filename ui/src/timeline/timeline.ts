@@ -4,7 +4,6 @@ import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
 import { formatNs } from "../units";
-import { firstOver } from "./columns";
 import { type Handlers, control } from "./controls";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
@@ -14,6 +13,7 @@ import type { Model } from "./model";
 import { Painter } from "./paint";
 import { Palette } from "./palette";
 import { panel } from "./panel";
+import { eventOf, targetAt } from "./pick";
 import { Search } from "./search";
 import { State, type Target } from "./state";
 
@@ -90,11 +90,10 @@ export class Timeline {
     const at = state.model.marks.findIndex(([number]) => number === step);
     if (at >= 0) state.view.show(state.model.marks[at]![1], state.model.marks[at + 1]?.[1] ?? state.model.span);
     state.cursor = group;
-    for (const lane of event === undefined ? [] : state.model.groups[group]!.lanes) {
-      const item = lane.items.event.subarray(lane.first, lane.first + lane.count).indexOf(event!) + lane.first;
-      if (item >= lane.first) this.show({ group, lane, item, time: lane.items.start[item]! });
-    }
-    if (event === undefined) this.#handlers().reveal(group);
+    const found = event === undefined ? null : eventOf(state, group, event);
+    if (found) this.show(found);
+    else this.#handlers().reveal(group);
+    if (event !== undefined && !found) this.#panel.replaceChildren(notHere(group, event, state));
     this.redraw();
     return true;
   }
@@ -122,7 +121,7 @@ export class Timeline {
     const { state } = this;
     return {
       redraw: () => this.redraw(),
-      targetAt: (x, y) => this.#targetAt(x, y),
+      targetAt: (x, y) => targetAt(state, this.#painter, this.#body.scrollTop, [x, y]),
       select: (target) => this.#select(target),
       hover: (target, x, y) => this.#hover(target, x, y),
       fold: (group) => {
@@ -139,20 +138,6 @@ export class Timeline {
         if (over > 0) this.#body.scrollTop = scrollTop + over;
       },
     };
-  }
-
-  #targetAt(x: number, y: number): Target | null {
-    const { layout, view } = this.state;
-    const row = layout.rows[layout.at(y - AXIS + this.#body.scrollTop)];
-    if (!row || y < AXIS || y > AXIS + this.#painter.height || y - AXIS + this.#body.scrollTop > layout.height) return null;
-    const time = view.start + ((x - this.#painter.labels) / this.#painter.width) * view.width;
-    const none = { group: row.group, lane: null, item: null, time };
-    if (!row.level || x < this.#painter.labels) return this.state.model.strips || x < this.#painter.labels ? none : null;
-    // Half a pixel of grace, so that the narrowest can be met.
-    const grace = view.width / this.#painter.width;
-    const place = firstOver(row.level.stop, time - grace);
-    if (place >= row.level.start.length || row.level.start[place]! > time + grace) return null;
-    return { group: row.group, lane: row.lane, item: row.level.item[place]!, time };
   }
 
   #select(target: Target | null): void {
@@ -219,4 +204,10 @@ export class Timeline {
     this.#painter.width = 0;
     this.#fit();
   }
+}
+
+function notHere(group: number, event: number, { model }: State): Element {
+  const name = model.groups[group]!.name;
+  const why = model.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : "";
+  return h("p", {}, `Event ${event} of ${name} is not among those that are shown here. ${why}`);
 }

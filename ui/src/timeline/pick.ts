@@ -1,0 +1,33 @@
+// What stands at a place of the canvas, and which event a number means.
+
+import { firstOver } from "./columns";
+import { AXIS } from "./furniture";
+import type { Painter } from "./paint";
+import type { State, Target } from "./state";
+
+export function targetAt(state: State, painter: Painter, scroll: number, [x, y]: [number, number]): Target | null {
+  const { layout, view, model } = state;
+  const height = y - AXIS + scroll;
+  const row = layout.rows[layout.at(height)];
+  if (!row || y < AXIS || y > AXIS + painter.height || height > layout.height) return null;
+  const time = view.start + ((x - painter.labels) / painter.width) * view.width;
+  const none = { group: row.group, lane: null, item: null, time };
+  if (x < painter.labels) return none;
+  if (!row.level) return model.strips ? none : null;
+  // A pixel of grace, so that the narrowest can be met.
+  const grace = view.width / painter.width;
+  const place = firstOver(row.level.stop, time - grace);
+  if (place >= row.level.start.length || row.level.start[place]! > time + grace) return null;
+  return { group: row.group, lane: row.lane, item: row.level.item[place]!, time };
+}
+
+export function eventOf(state: State, group: number, event: number): Target | null {
+  for (const lane of state.model.groups[group]!.lanes) {
+    const place = lane.items.event.subarray(lane.first, lane.first + lane.count).indexOf(event);
+    if (place >= 0) {
+      const item = lane.first + place;
+      return { group, lane, item, time: lane.items.start[item]! };
+    }
+  }
+  return null;
+}
