@@ -1,13 +1,17 @@
 """What a live page is told is what the command line tells."""
 
 import asyncio
+import gzip
 import shutil
+import tempfile
 import threading
 import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from lostflops.export.perfetto import write_perfetto
 from lostflops.pages.page import QUESTIONS, page_of
 from lostflops.report.view import View
 from lostflops.results import Result
@@ -161,3 +165,13 @@ def test_more_than_can_wait_is_refused(server: Server) -> None:
     first, second, third = asyncio.run(three())
     assert (first, second, type(third)) == (True, True, Stopped)
     assert workers.close()
+
+
+def test_the_trace_for_perfetto_is_that_of_the_export(server: Server, run_folder: Path) -> None:
+    made = BytesIO()
+    with Run.open(run_folder) as run:
+        write_perfetto(run, made)
+    answer = server.ask("GET", "/api/perfetto")
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert gzip.decompress(answer.content) == made.getvalue()
+    assert not list(Path(tempfile.gettempdir()).glob("lostflops-*/trace.gz"))

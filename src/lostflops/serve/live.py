@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, cast
 
+from lostflops.export.perfetto import write_perfetto
 from lostflops.pages.tried import tried
 from lostflops.pictures import Events, Setting
 from lostflops.predict.answers.baseline import Baseline, baseline
@@ -86,6 +88,15 @@ class Live:
     async def tried(self, changes: list[tuple[str, str]]) -> Setting:
         run, identity = self._run.beside(), self._run.identity
         return await self._slow.answer(run, lambda own: self._replays.tried(own, identity, changes), SLOW_SECONDS)
+
+    async def written(self, file: Path) -> None:
+        """The whole run as a Perfetto trace."""
+
+        def write(run: Run) -> None:
+            with gzip.open(file, "wb", compresslevel=1) as stream:
+                write_perfetto(run, cast("BinaryIO", stream))
+
+        await self._slow.answer(self._run.beside(), write, SLOW_SECONDS)
 
     def close(self) -> bool:
         """Whether all work ended."""

@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, Final
 
-from starlette.responses import Response
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
 
 from lostflops.errors import UsageError
 from lostflops.pages.glossary import GLOSSARY
@@ -104,6 +108,19 @@ async def sql(live: Live, _parameters: Parameters, body: Any) -> Response:
     return _bytes(await live.sql(query, lambda found: _page(Page("", (found,), {}))))
 
 
+async def perfetto(live: Live, _parameters: Parameters, _body: Any) -> Response:
+    """A trace for the Perfetto UI, deflated; the file is gone once it was sent."""
+    folder = Path(mkdtemp(prefix="lostflops-"))
+    try:
+        await live.written(folder / "trace.gz")
+    except BaseException:
+        rmtree(folder)
+        raise
+    return FileResponse(
+        folder / "trace.gz", media_type="application/octet-stream", background=BackgroundTask(rmtree, folder)
+    )
+
+
 ROUTES: Final = (
     Route("/", shell, public=True),
     Route("/app.js", script, public=True),
@@ -112,6 +129,7 @@ ROUTES: Final = (
     Route("/api/alive", alive),
     Route("/api/result", result, ("name",)),
     Route("/api/events", events, ("ranks", "start", "stop", "most")),
+    Route("/api/perfetto", perfetto),
     Route("/api/whatif", whatif, method="POST"),
     Route("/api/sql", sql, method="POST"),
 )
