@@ -34,6 +34,7 @@ FLAGS = {
     "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--html", "--json"} | CLAIMS | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
+    "serve": {"RUN", "--port", "--browser"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
     "diff": {"A", "B", "--margin", "--anyway", "--json"} | MARKDOWN,

@@ -19,6 +19,7 @@ from lostflops.analyze.quality import quality
 from lostflops.analyze.ranks import ranks
 from lostflops.analyze.report import report
 from lostflops.analyze.steps import steps
+from lostflops.analyze.timeline import timeline
 from lostflops.results import Result
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     quality,
     report,
     steps,
+    timeline,
     kernels,
     memory,
     comm,

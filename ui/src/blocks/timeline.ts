@@ -5,7 +5,7 @@ import { fromZero } from "../axes";
 import { h, s } from "../dom";
 import { fitted } from "../fitted";
 import { frameOf, grid, xOf, yOf } from "../grid";
-import { paintAt } from "../palette";
+import { paintOf } from "../colours";
 import { onLeave, readout } from "../callout";
 import { formatBytes, formatNs } from "../units";
 import type { Frame } from "../grid";
@@ -21,7 +21,7 @@ interface Row {
 
 export function drawTimeline(block: Timeline): Element {
   const columns = block.total.length;
-  const rows = block.rows.flatMap(([name, held], place) => (held.some(Boolean) ? [{ name, held, colour: paintAt(place) }] : []));
+  const rows = block.rows.flatMap(([name, held]) => (held.some(Boolean) ? [{ name, held, colour: paintOf(name) }] : []));
   if (!columns) return h("p", { class: "muted" }, "Nothing to draw.");
   const across = fromZero("ns", `time since ${block.began}`, block.span);
   const up = fromZero("bytes", "memory", 1.08 * Math.max(...block.total));
