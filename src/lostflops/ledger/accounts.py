@@ -113,7 +113,8 @@ class RankLedger:
         assert all(ns >= 0 for ns in self.lines.values())
 
 
-_kept: ContextVar[dict[tuple[int, Scope], list[RankLedger]] | None] = ContextVar("kept ledgers", default=None)
+_kept: ContextVar[dict[tuple[int, Scope], tuple[Run, list[RankLedger]]] | None] = ContextVar("kept", default=None)
+"""By identity of the run, which is kept too: that of one that is gone may be another's."""
 
 
 @contextmanager
@@ -135,8 +136,8 @@ def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterato
         return
     key = id(run), asked
     if key not in kept:
-        kept[key] = list(_ledgers(run, asked, progress))
-    yield from kept[key]
+        kept[key] = run, list(_ledgers(run, asked, progress))
+    yield from kept[key][1]
 
 
 def _ledgers(run: Run, asked: Scope, progress: Progress | None) -> Iterator[RankLedger]:

@@ -1,0 +1,64 @@
+"""Ledgers that several questions share: made once inside `made_once`, anew outside."""
+
+import pytest
+
+from lostflops.ledger import accounts
+from lostflops.ledger.accounts import ledgers, made_once
+from lostflops.ledger.scope import scope
+from lostflops.ledger.windows import WindowKind
+from memory_run import MemoryRun
+
+
+@pytest.fixture
+def run():
+    events = [
+        {"rank": rank, "event": 0, "lane": 0, "kind": "kernel", "name": "gemm", "start": 10 * rank, "dur": 5 + rank}
+        for rank in (0, 1)
+    ]
+    with MemoryRun(ranks=[{"rank": rank, "events": 1} for rank in (0, 1)], events=events) as run:
+        yield run
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Ranks whose ledger was made, in order."""
+    ranks, account = [], accounts.account
+
+    def counted(record, chosen):
+        ranks.append(record.rank)
+        return account(record, chosen)
+
+    monkeypatch.setattr(accounts, "account", counted)
+    return ranks
+
+
+def asked(run, *ranks):
+    return scope(run, WindowKind.TRACE, ranks)
+
+
+def test_the_second_question_has_the_ledgers_of_the_first(run, made):
+    alone = [ledger.lines for ledger in ledgers(run, asked(run))]
+    with made_once():
+        first, second = ([ledger.lines for ledger in ledgers(run, asked(run))] for _ in range(2))
+        assert first == second == alone
+    assert made == [0, 1] * 2
+
+
+def test_other_ranks_and_other_runs_have_their_own(run, made):
+    with made_once():
+        assert [ledger.rank for ledger in ledgers(run, asked(run))] == [0, 1]
+        assert [ledger.rank for ledger in ledgers(run, asked(run, 1))] == [1]
+        with MemoryRun(ranks=[{"rank": 0, "events": 0}]) as other:
+            assert list(ledgers(other, asked(other))) == []
+    assert made == [0, 1, 1]
+
+
+def test_nothing_is_kept_outside_or_of_very_many_ranks(run, made, monkeypatch):
+    with made_once():
+        list(ledgers(run, asked(run)))
+    list(ledgers(run, asked(run)))
+    monkeypatch.setattr(accounts, "MOST_KEPT", 1)
+    with made_once():
+        list(ledgers(run, asked(run)))
+        list(ledgers(run, asked(run)))
+    assert made == [0, 1] * 4
