@@ -12,6 +12,7 @@ export interface Live {
   events<T>(asked: { ranks: number[]; start: number; stop: number; most: number }): Promise<Unpacked<T>>;
   whatif(changes: [string, string][]): Promise<Setting>;
   sql(query: string, signal: AbortSignal): Promise<Result>;
+  perfetto(): Promise<ArrayBuffer>;
 }
 
 interface Questions {
@@ -70,6 +71,7 @@ async function show(root: HTMLElement, server: Server, say: (text: string, bad?:
     }
   }
   shell.add(asking(tables));
+  shell.add(TRACE);
   shell.ready();
   say("");
   document.documentElement.dataset["complete"] = "yes";
@@ -114,6 +116,7 @@ class LiveSource implements Source {
         }),
       whatif: (changes) => server.json("/api/whatif", { body: { changes } }),
       sql: async (query, signal) => (await server.packed<Page>("/api/sql", { body: { query }, signal })).data.results[0]!,
+      perfetto: () => server.bytes("/api/perfetto"),
     };
   }
 
@@ -136,6 +139,15 @@ function renumbered(value: unknown, by: number): unknown {
   const entries = Object.entries(value).map(([key, one]) => [key, key === "blob" && typeof one === "number" ? one + by : renumbered(one, by)]);
   return Object.fromEntries(entries);
 }
+
+const TRACE: Result = {
+  name: "perfetto",
+  title: "Perfetto",
+  verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
+  notes: [],
+  next_command: "",
+  blocks: [{ kind: "Trace", name: "trace", title: "" }],
+};
 
 function asking(tables: TableDoc[]): Result {
   return {

@@ -35,6 +35,10 @@ export class Server {
     return (await (await this.ask(path, asked)).json()) as T;
   }
 
+  async bytes(path: string): Promise<ArrayBuffer> {
+    return (await this.ask(path, {})).arrayBuffer();
+  }
+
   private async ask(path: string, { parameters, body, signal }: Asked): Promise<Response> {
     const query = parameters ? `?${new URLSearchParams(parameters)}` : "";
     const headers: Record<string, string> = { Authorization: `Bearer ${this.token}` };

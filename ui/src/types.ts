@@ -307,6 +307,13 @@ export interface Sql {
   tables: TableDoc[];
 }
 
+/** The run as a file for the Perfetto UI; pages of a server make it themselves. */
+export interface Trace {
+  kind: "Trace";
+  name: string;
+  title: string;
+}
+
 export type Block =
   | Table
   | Pairs
@@ -322,7 +329,8 @@ export type Block =
   | Strips
   | Spans
   | Knobs
-  | Sql;
+  | Sql
+  | Trace;
 
 export interface Result {
   name: string;

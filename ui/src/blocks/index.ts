@@ -17,6 +17,7 @@ import { drawStacks } from "./stacks";
 import { drawStrips } from "./strips";
 import { drawTable } from "./table";
 import { drawTimeline } from "./timeline";
+import { drawTrace } from "./trace";
 import { drawWaterfall } from "./waterfall";
 
 export interface Context {
@@ -41,6 +42,7 @@ const DRAWINGS: Drawings = {
   Strips: drawStrips,
   Table: drawTable,
   Timeline: drawTimeline,
+  Trace: drawTrace,
   Waterfall: drawWaterfall,
 };
 
