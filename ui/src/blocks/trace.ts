@@ -1,5 +1,6 @@
 // The run as a trace for the Perfetto UI: to keep, or to hand over in the browser.
 
+import "./trace.css";
 import { h } from "../dom";
 import type { Context } from "./index";
 import type { Trace } from "../types";
