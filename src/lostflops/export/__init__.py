@@ -1,0 +1,1 @@
+"""A run as bytes that other tools read."""

@@ -1,0 +1,86 @@
+"""A run as a Perfetto trace: all ranks on one clock, waits as slices of their own, overlaps as they were.
+
+Memory follows neither the number of events nor that of ranks: packets are written as rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from lostflops.align.lane_events import extent
+from lostflops.align.one_clock import OneClock
+from lostflops.errors import UsageError
+from lostflops.export.lanes import draw
+from lostflops.export.packets import Packets
+from lostflops.export.rank_tracks import draw_collectives, draw_ledgers, draw_memory, draw_steps
+from lostflops.export.scene import Scene, shift_of
+from lostflops.ledger.accounts import Progress
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+EVENTS_AT_ONCE: Final = 1_000_000
+"""Events are sorted by lane and time; small ranks together, since each query takes a while to begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    ranks: int
+    slices: int
+    tracks: int
+    points: int
+
+
+def write_perfetto(
+    run: Run,
+    stream: BinaryIO,
+    *,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> Written:
+    """Of all ranks and of all that was recorded, unless some are named."""
+    chosen = _chosen(run, ranks, steps)
+    span = extent(run, OneClock.of(run))
+    if span is None:
+        raise UsageError("no rank recorded any events, so there is nothing to draw")
+    packets = Packets(stream, span.start + shift_of(span))
+    scene = Scene(run, packets, span, chosen, sorted(set(steps)))
+    scene.processes()
+    draw_steps(scene)
+    draw_ledgers(scene)
+    draw_collectives(scene)
+    draw_memory(scene)
+    done = 0
+    for batch in _batches(run, chosen):
+        if progress is not None:
+            progress(done, len(chosen))
+        draw(scene, batch)
+        done += len(batch)
+    return Written(len(chosen), packets.slices, packets.tracks, packets.points)
+
+
+def _chosen(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> list[int]:
+    if unknown := sorted(set(ranks) - set(run.ranks)):
+        raise UsageError(f"the run has no rank {unknown[0]}")
+    chosen = sorted(set(ranks) or run.ranks)
+    if steps:
+        within = f"rank in ({', '.join(map(str, chosen))})"
+        known = {step for (step,) in run.sql(f"select distinct step from steps where {within}").fetchall()}
+        if missing := sorted(set(steps) - known):
+            raise UsageError(f"step {missing[0]} was not recorded")
+    return chosen
+
+
+def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
+    sizes = dict(run.sql("select rank, coalesce(events, 0) from ranks").fetchall())
+    batch: list[int] = []
+    for rank in ranks:
+        if batch and sum(sizes[one] for one in batch) + sizes[rank] > EVENTS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(rank)
+    if batch:
+        yield batch
