@@ -215,7 +215,7 @@ def test_spans_of_rows_are_drawn_and_told(show):
     items = (Span(0, 0, 4000, "compute", "forward 3", said), Span(1, 4000, 8000, "comm.wait", "waits"))
     tab = show(Spans("passes", "Passes", 10**18, 10**18 + 8000, ("stage 0", "stage 1"), items))
     assert tuple(tab.evaluate(PIXEL, [0.45, AXIS + 3])) == BLUE
-    assert tuple(tab.evaluate(PIXEL, [0.95, AXIS + 22])) == RED
+    assert tuple(tab.evaluate(PIXEL, [0.95, AXIS + 37])) == RED
     tab.locator(".timeline .search").fill("forward")
     tab.keyboard.press("Enter")
     told = tab.locator(".timeline .panel").inner_text()

@@ -14,6 +14,7 @@ export interface Row {
 }
 
 const LEVEL_HEIGHT = 15;
+const ALONE_HEIGHT = 22;
 const LANE_GAP = 4;
 const MOST_DEPTHS = 16;
 const ROOM = 440;
@@ -37,10 +38,10 @@ export class Layout {
       if (group.strip !== null) add(place, null, null, group.name, height);
       if (group.strip !== null && !unfolded.has(place)) return;
       for (const lane of group.lanes) {
-        const name = group.strip === null ? group.name : lane.name;
+        const [name, size] = group.strip === null ? [group.name, ALONE_HEIGHT] : [lane.name, LEVEL_HEIGHT];
         lane.levels
           .slice(0, MOST_DEPTHS)
-          .forEach((level, depth) => add(place, lane, level, depth ? "" : name, LEVEL_HEIGHT));
+          .forEach((level, depth) => add(place, lane, level, depth ? "" : name, size));
         top += LANE_GAP;
       }
     });

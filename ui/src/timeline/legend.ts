@@ -45,7 +45,7 @@ export function legend(state: State, glossary: Record<string, string>, redraw: (
   };
   const row = (label: string, names: string[]): Element | null =>
     names.length ? h("div", { class: "legend", role: "group", "aria-label": label }, label, ...names.map(button)) : null;
-  return h("div", {}, row("Rows", lines), row("Events", kinds));
+  return h("div", {}, row("Rows", lines), row(state.model.strips ? "Events" : "Kinds", kinds));
 }
 
 /** Lines that take any bin, and kinds of events that there are. */

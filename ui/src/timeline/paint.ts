@@ -113,7 +113,7 @@ export class Painter {
         const waited = items.wait[one]!;
         if (waited > 0 && !dim) this.#line.fill(wait, x, Math.min(end, (left + waited * scale) | 0));
         if (end - x > 3 && right <= this.width) this.#line[end - 1] = palette.card;
-        if (end - x > 28 && !dim) this.#text(items.names[items.name[one]!]!, colour.ink, x, end, y);
+        if (end - x > 12 && !dim) this.#text(items.names[items.name[one]!]!, colour.ink, x, end, y);
       }
       place = right - left >= 1 ? place + 1 : Math.max(place + 1, firstOver(stop, view.start + (x + 1) / scale, place));
     }
@@ -121,7 +121,8 @@ export class Painter {
 
   #text(name: string, ink: string, x: number, end: number, y: number): void {
     if (y < AXIS + 8 || y > this.height + AXIS) return;
-    const letters = Math.floor((end - x - 6) / LETTER);
+    const letters = Math.floor((end - x - 4) / LETTER);
+    if (letters < Math.min(4, name.length)) return;
     this.#texts.push([name.length <= letters ? name : `${name.slice(0, letters - 1)}…`, ink, this.labels + x + 3, y]);
   }
 

@@ -19,6 +19,8 @@ const OWN: Record<string, string> = {
   device_annotation: "#b58bb0",
   module: "#c9a8d8",
   python: "#c9bf4a",
+  forward: "#0072b2",
+  backward: "#009e73",
 };
 
 export function colourOfKind(kind: string): string {
