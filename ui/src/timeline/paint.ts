@@ -94,6 +94,7 @@ export class Painter {
     const { start, stop, item } = row.level!;
     const { items } = row.lane!;
     const { view } = state;
+    const line = this.#line;
     const named = state.named(items);
     const scale = this.width / view.width;
     const wait = palette.of("comm.wait").pixel;
@@ -109,10 +110,12 @@ export class Painter {
       const colour = colours[items.kind[one]!];
       const dim = named !== null && !named[items.name[one]!];
       if (colour) {
-        this.#line.fill(dim ? colour.faint : colour.pixel, x, end);
+        const pixel = dim ? colour.faint : colour.pixel;
+        if (end === x + 1) line[x] = pixel;
+        else line.fill(pixel, x, end);
         const waited = items.wait[one]!;
-        if (waited > 0 && !dim) this.#line.fill(wait, x, Math.min(end, (left + waited * scale) | 0));
-        if (end - x > 3 && right <= this.width) this.#line[end - 1] = palette.card;
+        if (waited > 0 && !dim) line.fill(wait, x, Math.min(end, (left + waited * scale) | 0));
+        if (end - x > 3 && right <= this.width) line[end - 1] = palette.card;
         if (end - x > 12 && !dim) this.#text(items.names[items.name[one]!]!, colour.ink, x, end, y);
       }
       place = right - left >= 1 ? place + 1 : Math.max(place + 1, firstOver(stop, view.start + (x + 1) / scale, place));
