@@ -93,6 +93,6 @@ def _transformer() -> "Model":
         optimizer_kernels=4,
         optimizer_duration=120_000,
         gradient_bytes=100_000_000,
-        buckets=4,
+        buckets=3,
         first_bucket=1,
     )
