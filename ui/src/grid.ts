@@ -24,8 +24,11 @@ export const BOTTOM = 42;
 export const RIGHT = 16;
 
 export function frameOf(across: Axis, up: Axis, width: number, height: number): Frame {
-  const size = { width: Math.max(40, width - LEFT - RIGHT), height: Math.max(40, height - TOP - BOTTOM) };
-  return { across, up, left: LEFT, top: TOP, ...size };
+  const tall = Math.max(40, height - TOP - BOTTOM);
+  // A label that is cut at its beginning is another number.
+  const longest = Math.max(...ticks(up, Math.max(3, Math.floor(tall / Y_ROOM))).map(({ label }) => label.length));
+  const left = Math.max(LEFT, LETTER * longest + 10);
+  return { across, up, left, top: TOP, width: Math.max(40, width - left - RIGHT), height: tall };
 }
 
 export function xOf(frame: Frame, value: number): number {
