@@ -376,6 +376,12 @@ class Findings:
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from lostflops.report.notebook import findings_html  # noqa: PLC0415 - a result need not know how it looks
+
+        return findings_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -425,6 +431,12 @@ class Result:
             "notes": list(self.notes),
             **{block.name: block.to_json() for block in (*self.blocks, *self.more)},
         }
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the one place where a result knows that it can be drawn."""
+        from lostflops.report.notebook import html  # noqa: PLC0415 - only a notebook asks
+
+        return html(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ FLAGS = {
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--html", "--json"} | CLAIMS | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
     "serve": {"RUN", "--port", "--browser"},
+    "export": {"RUN", "--perfetto", "--rank", "--step", "--json"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
     "diff": {"A", "B", "--margin", "--anyway", "--json"} | MARKDOWN,
