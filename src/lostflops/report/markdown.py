@@ -19,12 +19,13 @@ from lostflops.results import (
     Result,
     Section,
     Table,
+    Value,
     Waterfall,
 )
 from lostflops.units import format_bytes, format_ns, format_share
 
 MOST_PARTS = 3
-_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
+_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#~&$"})
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -56,7 +57,7 @@ def _code(words: str) -> str:
 
 
 def _block(block: Block) -> Iterator[str]:
-    """Pictures are left out: a program that draws them reads JSON."""
+    """Pictures are named: a page draws them."""
     match block:
         case Table():
             yield from _table(block)
@@ -68,9 +69,8 @@ def _block(block: Block) -> Iterator[str]:
             yield from _pairs(Pairs(block.name, "", block.items))
             yield from _table(block.table)
         case Lines():
-            rows = [(line.name, format_ns(line.ns), format_share(line.share)) for line in block.items if line.ns]
             yield from _titled(block.title)
-            yield from _grid(("line", "time", "share"), rows)
+            yield from _lines(block)
         case Portions():
             yield from _titled(block.title)
             told = [
@@ -78,10 +78,12 @@ def _block(block: Block) -> Iterator[str]:
                 for item in block.items
                 if item.bytes
             ]
-            yield from _grid((block.key, "bytes", "share", "most of it"), told)
+            yield from _grid((block.key, "bytes", "share", "most of it"), told, (False, True, True, False))
         case Waterfall():
             yield from _titled(block.title)
-            yield from _grid(("line", "points"), [(bar.name, f"{bar.points:.1f}") for bar in block.bars])
+            bars = [(bar.name, format_share(bar.points / 100)) for bar in block.bars]
+            yield from _grid(("line", "of peak"), bars, (False, True))
+            yield from (line for said in (block.reason, block.convention) if said for line in ("", _text(said)))
         case Findings():
             shown = block.items[: block.most_shown]
             for number, finding in enumerate(shown, 1):
@@ -89,7 +91,19 @@ def _block(block: Block) -> Iterator[str]:
             if len(block.items) > len(shown):
                 yield from ("", f"{len(block.items) - len(shown):,} more gain less.")
         case _:
-            return
+            yield from (
+                "",
+                f"*{_text(block.title or block.name)}* is a picture: {_code('lostflops open RUN')} draws it.",
+            )
+
+
+def _lines(block: Lines) -> Iterator[str]:
+    time = f"time per {block.unit}" if block.unit else "time"
+    rows = [
+        (line.name, format_ns(round(line.ns / block.per)), format_share(line.share)) for line in block.items if line.ns
+    ]
+    whole = ("total", format_ns(round(block.total_ns / block.per)), format_share(1.0 if block.total_ns else 0.0))
+    yield from _grid(("line", time, "share"), [*rows, whole], (False, True, True))
 
 
 def _made_of(item: Portion) -> str:
@@ -117,15 +131,21 @@ def _table(block: Table) -> Iterator[str]:
     yield from _titled(block.title)
     heads = [block.fields[at].label or block.fields[at].name for at in kept]
     shown = block.rows[: block.most_shown]
-    yield from _grid(heads, [[format_value(row[at], block.fields[at].unit) for at in kept] for row in shown])
+    rows = [[format_value(row[at], block.fields[at].unit) for at in kept] for row in shown]
+    yield from _grid(heads, rows, [all(map(_is_number, (row[at] for row in shown))) for at in kept])
     if left := block.left_out + len(block.rows) - len(shown):
         yield from ("", f"{left:,} more rows.")
 
 
-def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float | None) and not isinstance(value, bool)
+
+
+def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]) -> Iterator[str]:
+    """Columns of numbers stand to the right."""
     yield ""
     yield "| " + " | ".join(map(_text, heads)) + " |"
-    yield "|" + "---|" * len(heads)
+    yield "|" + "".join("---:|" if right else "---|" for right in numeric)
     for row in rows:
         yield "| " + " | ".join(map(_text, row)) + " |"
 

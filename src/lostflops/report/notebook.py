@@ -144,7 +144,9 @@ def _grid(heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[boo
         return
     yield "<table>"
     if heads:
-        yield f"<thead><tr>{''.join(f'<th{_TEXT}>{_text(head)}</th>' for head in heads)}</tr></thead>"
+        placed = zip(heads, rows[0][1], strict=True)
+        named = (f"<th{_NUMBER if right else _TEXT}>{_text(head)}</th>" for head, right in placed)
+        yield f"<thead><tr>{''.join(named)}</tr></thead>"
     yield "<tbody>"
     for cells, numeric in rows:
         told = zip(cells, numeric, strict=True)

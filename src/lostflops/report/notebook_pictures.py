@@ -15,6 +15,7 @@ _BAR: Final = 180
 _CELL: Final = 14
 _WIDEST: Final = 640
 _MOST_ROWS: Final = 64
+_PALEST: Final = 0.06
 _PLOT_WIDTH: Final = 1200
 
 
@@ -42,7 +43,7 @@ def heat_map(block: HeatMap) -> str:
     )
     most = largest if block.unit == "share" else round(largest)
     left = f" {len(block.rows) - len(shown):,} more rows." if len(block.rows) > len(shown) else ""
-    legend = f"{printable(block.legend)}; the darkest is {format_value(most, block.unit)}.{left}"
+    legend = f"{printable(block.legend)}; the fullest is {format_value(most, block.unit)}.{left}"
     return f"<table><tbody>{rows}</tbody></table><p>{escape(legend)}</p>"
 
 
@@ -58,7 +59,8 @@ def _cells(block: HeatMap, values: tuple[float | None, ...], largest: float) -> 
 
 
 def _full(value: float, largest: float) -> float:
-    return max(0.0, value) / largest if largest > 0 else 0.0
+    """A cell that holds nothing is still seen."""
+    return _PALEST + (1 - _PALEST) * (max(0.0, value) / largest if largest > 0 else 0.0)
 
 
 def _said(block: HeatMap, at: int, value: float) -> str:
