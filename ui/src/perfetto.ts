@@ -1,0 +1,62 @@
+// Hands a trace to the Perfetto UI in another tab, as its documentation says:
+// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
+// Only a click opens it. The trace goes from this tab to that one inside the browser; nothing is uploaded.
+
+import { h } from "./dom";
+
+const ORIGIN = "https://ui.perfetto.dev";
+const PING_MS = 50;
+const PATIENCE_MS = 30_000;
+
+export const SAYS =
+  "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+
+/** Asks for the trace while the site loads: a tab may be opened only at the click itself. */
+export async function handOver(buffer: ArrayBuffer | Promise<ArrayBuffer>, title: string): Promise<void> {
+  const opened = window.open(ORIGIN);
+  if (!opened) throw new Error("The browser did not let this page open a tab.");
+  const [trace] = await Promise.all([buffer, ready(opened)]).catch((error: unknown) => {
+    opened.close();
+    throw error;
+  });
+  opened.postMessage({ perfetto: { buffer: trace, title, fileName: `${title}.pftrace` } }, ORIGIN);
+}
+
+export function perfettoButton(ask: () => Promise<ArrayBuffer>, title: string): Element {
+  const status = h("span", { role: "status" });
+  const button = h("button", { type: "button", title: SAYS, click: () => void give() }, "Open in Perfetto");
+  const give = async (): Promise<void> => {
+    button.setAttribute("disabled", "");
+    status.textContent = " Writing the trace…";
+    try {
+      await handOver(ask(), title);
+      status.textContent = " Handed to the other tab.";
+    } catch (error) {
+      status.textContent = ` ${(error as Error).message}`;
+    }
+    button.removeAttribute("disabled");
+  };
+  return h("p", { class: "perfetto" }, button, status, h("br"), h("small", {}, SAYS));
+}
+
+/** Messages to a tab that is not listening yet are lost, so it is asked until it answers. */
+function ready(opened: Window): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (): void => {
+      clearInterval(asking);
+      clearTimeout(giving);
+      window.removeEventListener("message", hear);
+    };
+    const hear = (event: MessageEvent): void => {
+      if (event.source !== opened || event.origin !== ORIGIN || event.data !== "PONG") return;
+      done();
+      resolve();
+    };
+    const asking = setInterval(() => opened.postMessage("PING", ORIGIN), PING_MS);
+    const giving = setTimeout(() => {
+      done();
+      reject(new Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
+    }, PATIENCE_MS);
+    window.addEventListener("message", hear);
+  });
+}
