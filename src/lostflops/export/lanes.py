@@ -26,6 +26,9 @@ _TOLD: Final = (
     "shared_memory", "occupancy", "wait_stream", "group_id", "bytes_in", "bytes_out",
 )  # fmt: skip
 _FIRST_TOLD: Final = 10
+_SAME: Final = slice(5, 7)
+"""Kind and name."""
+_MOST_KEPT: Final = 100_000
 _EVENT_FLOWS: Final = 40
 """Bits for numbers of events in the number of a flow; the rank stands above them, meetings have the highest bit."""
 _MEETING: Final = 1 << 63
@@ -33,7 +36,7 @@ _MEETING: Final = 1 << 63
 
 def draw(scene: Scene, ranks: list[int]) -> None:
     """Events of these ranks, a chunk of a lane at a time."""
-    lanes = _lanes(scene)
+    lanes, bodies = _lanes(scene), _Bodies(scene.packets)
     for (rank, lane), rows in groupby(_rows(scene, ranks), itemgetter(0, 1)):
         name, order = lanes.get((rank, lane), (f"lane {lane}", THREADS + lane))
         with scene.spread(scene.place(rank, name, order)) as spread:
@@ -41,7 +44,7 @@ def draw(scene: Scene, ranks: list[int]) -> None:
                 starts, written_starts = scene.times(rank, (row[3] for row in part))
                 stops, written_stops = scene.times(rank, (row[4] for row in part))
                 for row, start, stop, *edges in zip(part, starts, stops, written_starts, written_stops, strict=True):
-                    spread.add(start, stop, (edges[0], edges[1]), _body(scene.packets, row))
+                    spread.add(start, stop, (edges[0], edges[1]), bodies.of(row))
 
 
 def meeting_flow(meeting: int) -> int:
@@ -52,18 +55,34 @@ def launch_flow(rank: int, launched: int) -> int:
     return (rank + 1) << _EVENT_FLOWS | launched
 
 
-def _body(packets: Packets, row: Row) -> bytes:
-    rank, _, event, _, _, kind, name, launches, is_launched, meeting = row[:_FIRST_TOLD]
-    parts = [packets.named(name), packets.of_category(kind), packets.told("event", event)]
-    parts += [
-        packets.told(key, value) for key, value in zip(_TOLD, row[_FIRST_TOLD:], strict=True) if value is not None
-    ]
-    parts += [flow(launch_flow(rank, launched)) for launched in launches or ()]
-    if is_launched:
-        parts.append(flow(launch_flow(rank, event), ends=True))
-    if meeting is not None:
-        parts.append(flow(meeting_flow(meeting)))
-    return b"".join(parts)
+class _Bodies:
+    """What slices say. Most say what another said: only events and arrows are their own."""
+
+    def __init__(self, packets: Packets) -> None:
+        self._packets = packets
+        self._said: dict[Row, bytes] = {}
+
+    def of(self, row: Row) -> bytes:
+        rank, _, event, _, _, _, _, launches, is_launched, meeting = row[:_FIRST_TOLD]
+        said = self._same(row[_SAME]) + self._same(row[_FIRST_TOLD:])
+        own = said + self._packets.told("event", event)
+        for launched in launches or ():
+            own += flow(launch_flow(rank, launched))
+        if is_launched:
+            own += flow(launch_flow(rank, event), ends=True)
+        return own if meeting is None else own + flow(meeting_flow(meeting))
+
+    def _same(self, key: Row) -> bytes:
+        if (found := self._said.get(key)) is None:
+            if len(self._said) > _MOST_KEPT:
+                self._said.clear()
+            found = self._said[key] = self._made(key)
+        return found
+
+    def _made(self, key: Row) -> bytes:
+        if len(key) < len(_TOLD):
+            return self._packets.named(key[1]) + self._packets.of_category(key[0])
+        return b"".join(self._packets.told(name, value) for name, value in zip(_TOLD, key, strict=True))
 
 
 def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:

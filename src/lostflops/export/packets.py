@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from lostflops.export.protobuf import double, fixed64, length, message, number, tag, text
+from lostflops.export.protobuf import double, fixed64, message, number, tag, text, varint
 
 Told = str | int | float | bool | None
 
@@ -129,10 +129,10 @@ class Packets:
         self._packet(message(60, content) + _SEQUENCE)
 
     def _event(self, time: bytes, event: bytes) -> None:
-        self._packet(_TIME + time + _EVENT + length(len(event)) + event + _KNOWS)
+        self._packet(_TIME + time + _EVENT + varint(len(event)) + event + _KNOWS)
 
     def _packet(self, content: bytes) -> None:
-        self._write(b"\n" + length(len(content)) + content)
+        self._write(b"\n" + varint(len(content)) + content)
 
 
 def on(track: int) -> bytes:
