@@ -1,6 +1,5 @@
 """Windows that are found in memory are those that SQL finds."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from lostflops.align.lane_events import Extent
 from lostflops.align.one_clock import OneClock
 from lostflops.analyze.timeline import events_in
 from lostflops.errors import UsageError
-from lostflops.pictures import Events
 from lostflops.serve.held import HeldEvents, _turns
 from lostflops.store.run import Run
 
@@ -58,15 +56,10 @@ def test_events_are_those_of_a_naive_search(run, events, ranks, window, most) ->
     assert held == len(expected)
 
 
-def told(events: Events) -> dict[str, object]:
-    """Whatever the order in which names were met."""
-    return {**asdict(events), "names": None, "name": [events.names[place] for place in events.name]}
-
-
 @pytest.mark.parametrize("start", [0, SPAN // 3, SPAN * 9])
 def test_windows_with_room_for_all_are_those_of_sql(run: Run, start: int) -> None:
     asked = (run, [0, 1], start, start + SPAN // 3, 10_000)
-    assert told(HELD.within(*asked)) == told(events_in(*asked))
+    assert HELD.within(*asked) == events_in(*asked)
 
 
 def test_ranks_make_room_for_others(run: Run) -> None:
@@ -93,3 +86,10 @@ def test_turns_give_enough_and_not_one_more_than_needed(sizes: list[int], most: 
     turns = _turns(sizes, most)
     assert given_by(turns) >= min(most, sum(sizes))
     assert turns == 0 or given_by(turns - 1) < min(most, sum(sizes))
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 21, 50])
+def test_sql_finds_no_more_events_than_there_is_room_for(run: Run, most: int) -> None:
+    found = events_in(run, [0, 1], 0, SPAN * 9, most)
+    assert 0 < len(found.start) <= most
+    assert found.left_out + len(found.start) == 738

@@ -78,6 +78,8 @@ def lane_events(
     start = _shared(clock, found["rank"], found["start"])
     order = np.lexsort((found["event"], -found["dur"], start, found["lane"], found["is_thread"], found["rank"]))
     found = {key: values[order] for key, values in found.items()}
+    # Again, in this order: a query has none of its own, and a run has one page.
+    names, name = _interned(found["name"])
     kinds, kind = _interned(found["kind"])
     meetings, waits = arrived(run, ranks, asked, origin=origin, most=min(most, MOST_ARRIVALS))
     return Events(
@@ -88,7 +90,7 @@ def lane_events(
         start=(start[order] - origin).tolist(),
         dur=found["dur"].tolist(),
         kind=kind.tolist(),
-        name=name[order].tolist(),
+        name=name.tolist(),
         event=found["event"].tolist(),
         launch=_launches(found).tolist(),
         wait=waits.of(found["rank"], found["event"]).tolist(),

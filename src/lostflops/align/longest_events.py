@@ -49,7 +49,15 @@ def longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: Stretch, mos
         f"join (values {taken}) as taken (rank, lane, whole, every) using (rank, lane) "
         "left join lanes using (rank, lane) where step > whole or (step = whole and event % every = 0)"
     ).fetchnumpy()
-    return {key: np.asarray(values) for key, values in columns.items()}, int(count.sum())
+    return _longest({key: np.asarray(values) for key, values in columns.items()}, most), int(count.sum())
+
+
+def _longest(found: Columns, most: int) -> Columns:
+    """Numbers of events do not always divide evenly, and there may be more lanes than room."""
+    if found["event"].size <= most:
+        return found
+    order = np.lexsort((found["event"], found["lane"], found["rank"], -found["dur"]))[:most]
+    return {key: values[order] for key, values in found.items()}
 
 
 def _taken(rank: Numbers, lane: Numbers, step: Numbers, count: Numbers, most: int) -> list[tuple[int, int, int, int]]:
@@ -58,14 +66,13 @@ def _taken(rank: Numbers, lane: Numbers, step: Numbers, count: Numbers, most: in
     rank, lane, step, count = rank[order], lane[order], step[order], count[order]
     first = np.flatnonzero(np.diff(rank, prepend=-1) | np.diff(lane, prepend=-1))
     parts = np.split(np.arange(rank.size), first[1:]) if rank.size else []
-    share = _share(np.array([count[part].sum() for part in parts], np.int64), most)
+    share = max(_share(np.array([count[part].sum() for part in parts], np.int64), most), 1)
     found = []
     for part in parts:
         longer = np.cumsum(count[part]) - count[part]
         at = part[int(np.searchsorted(longer, share, side="left")) - 1]
         left = share - int(longer[at - part[0]])
-        every = -(-int(count[at]) // left) if left > 0 else 0
-        found.append((int(rank[at]), int(lane[at]), int(step[at]), every or int(np.iinfo(np.int64).max)))
+        found.append((int(rank[at]), int(lane[at]), int(step[at]), -(-int(count[at]) // left)))
     return found
 
 

@@ -65,7 +65,8 @@ class Baseline:
         return abs(self.error) > GUESS
 
 
-_kept: ContextVar[dict[int, Baseline] | None] = ContextVar("baselines", default=None)
+_kept: ContextVar[dict[int, tuple[Run, Baseline]] | None] = ContextVar("baselines", default=None)
+"""By identity of the run, which is kept too: that of one that is gone may be another's."""
 _build: Final = build
 
 
@@ -87,8 +88,8 @@ def baseline(
     if kept is None:
         return _baseline(run, times, progress, build)
     if id(run) not in kept:
-        kept[id(run)] = _baseline(run, times, progress, build)
-    return kept[id(run)]
+        kept[id(run)] = run, _baseline(run, times, progress, build)
+    return kept[id(run)][1]
 
 
 def _baseline(run: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
