@@ -64,6 +64,17 @@ def signed(ns: int) -> str:
     return f"+{format_ns(ns)}" if ns > 0 else format_ns(ns)
 
 
+def test_nothing_is_covered_by_the_panel_that_moves_along(page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 400})
+    note = page.locator(".knobs .together")
+    page.evaluate("document.body.style.setProperty('min-height', '3000px')")
+    for down in range(0, 900, 50):
+        page.evaluate("(down) => scrollTo(0, down)", down)
+        panel, words = page.locator(".knobs .answer").bounding_box(), note.bounding_box()
+        beside = words["x"] + words["width"] <= panel["x"]
+        assert beside or words["y"] >= panel["y"] + panel["height"] or words["y"] + words["height"] <= panel["y"]
+
+
 def test_at_rest_the_measured_step_stands_alone(page: Any) -> None:
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
     wanted = {name: [format_ns(ns)] for name, ns in TOLD["lines"].items()}

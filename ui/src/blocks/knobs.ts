@@ -55,8 +55,9 @@ export function drawKnobs(block: Knobs, context: Context): Element {
 
   turn(-1);
   const button = h("button", { type: "button", class: "back", click: reset }, "put all back");
-  const rows = h("div", { class: "rows" }, ...folded(block, sliders), button);
-  return h("div", { class: "knobs" }, panel, rows, h("p", { class: "muted together" }, live ? TOGETHER : ALONE));
+  // The panel moves along with whoever scrolls: nothing may stand below it in the same box.
+  const note = h("p", { class: "muted together" }, live ? TOGETHER : ALONE);
+  return h("div", { class: "knobs" }, panel, h("div", { class: "rows" }, ...folded(block, sliders), button, note));
 }
 
 /** Those that move the step; the others can be opened. */
