@@ -31,7 +31,8 @@ def filler(name: str) -> Result:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = Table("long", "Long", FIELDS, ROWS, left_out=12)
-    cut = Table("cut", "Cut", (Field("short"), Field("name", shown=False)), (("void at::native::vecto...", KERNEL),))
+    rows = (("at::native::vecto...", KERNEL), *((f"other {n}", f"other {n}") for n in range(20)))
+    cut = Table("cut", "Cut", (Field("short"), Field("name", shown=False)), rows)
     results = (
         Result("first", "First", "Mostly comm.wait.", (long, cut), ("A note.",), "lostflops comm 'my run'"),
         *(filler(name) for name in ("second", "third", "fourth")),
@@ -104,6 +105,7 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(file: Path, open_page: OpenPage
     assert names(table) == [row[0] for row in sorted(known, key=lambda row: row[1])[:20]]
     tab.keyboard.press("Enter")
     assert names(table) == [row[0] for row in ROWS[:20]]
+    assert head.get_by_role("button").evaluate("(button) => button === document.activeElement")
 
 
 def test_a_long_table_unfolds_without_all_its_rows_in_the_document(file: Path, open_page: OpenPage) -> None:
@@ -140,7 +142,13 @@ def test_rows_are_filtered_and_more_columns_are_one_click_away(file: Path, open_
     assert len(cell.text_content()) < 60
     shown = table.locator("tbody tr").nth(1).locator("td.number").text_content()
     assert shown == format_value(ROWS[701][1], "ns")
-    assert tab.locator("[data-block=cut] td").get_attribute("title") == KERNEL
+
+
+def test_a_name_that_was_cut_is_told_whole_and_found_by_any_part(file: Path, open_page: OpenPage) -> None:
+    table = open_page(file).locator("[data-block=cut]")
+    assert table.locator("td").first.get_attribute("title") == KERNEL
+    table.get_by_label("Filter rows").fill("functor_add")
+    assert table.locator("tbody td").count() == 1
 
 
 def test_words_tell_their_meaning_by_mouse_and_keyboard(file: Path, open_page: OpenPage) -> None:

@@ -39,13 +39,17 @@ export interface Column {
 }
 
 export function cell(row: Value[], { place, field, numeric, names }: Column): HTMLElement {
-  const value = row[place] ?? null;
-  const text = formatValue(value, field.unit);
-  if (numeric || typeof value !== "string") return h("td", { class: numeric ? "number" : "" }, text);
+  const text = formatValue(row[place] ?? null, field.unit);
+  if (numeric || typeof row[place] !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
-  if (isName(whole)) return h("td", { class: "name", title: whole }, whole.length > LONGEST_NAME ? cut(whole) : whole);
+  if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, whole.length > LONGEST_NAME ? cut(whole) : whole);
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
+}
+
+/** All that a cell says: of a name that it shows cut, the whole. */
+export function textOf(row: Value[], { place, field }: Column): string {
+  return wholeName(formatValue(row[place] ?? null, field.unit), row);
 }
 
 export function compare(one: Value, other: Value): number {
@@ -53,11 +57,11 @@ export function compare(one: Value, other: Value): number {
   return String(one).localeCompare(String(other), "en", { numeric: true });
 }
 
-/** A name that was cut for terminals stands whole elsewhere in its row. */
+/** A name that was cut for terminals stands whole elsewhere in its row, maybe behind what it returns: `void`. */
 function wholeName(text: string, row: Value[]): string {
-  if (!text.endsWith("...")) return text;
+  if (!/[^.]\.\.\.$/.test(text)) return text;
   const begin = text.slice(0, -3);
-  return (row.find((other) => typeof other === "string" && other !== text && other.startsWith(begin)) as string) ?? text;
+  return (row.find((other) => typeof other === "string" && other !== text && other.includes(begin)) as string) ?? text;
 }
 
 function isName(text: string): boolean {

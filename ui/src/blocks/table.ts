@@ -6,9 +6,8 @@ import { knownWord } from "../glossary";
 import type { Table, Value } from "../types";
 import { grouped } from "../rounding";
 import type { Column } from "./cells";
-import { cell, compare, headOf, holdsNames, isNumeric } from "./cells";
+import { cell, compare, headOf, holdsNames, isNumeric, textOf } from "./cells";
 import { windowed } from "./rows";
-import { formatValue } from "../units";
 import "./table.css";
 
 const FIRST = 20;
@@ -137,8 +136,9 @@ class Grid {
     if (this.sorted?.place !== place) this.sorted = { place, down: first };
     else this.sorted = this.sorted.down === first ? { place, down: !first } : null;
     this.draw();
-    const at = [...this.heads.children].findIndex((head) => head.getAttribute("aria-sort") !== "none");
-    (this.heads.children[at]?.firstElementChild as HTMLElement | undefined)?.focus();
+    // The heads are new: the keyboard stays where it was.
+    const at = this.shown().findIndex((column) => column.place === place);
+    (this.heads.children[at]?.firstElementChild as HTMLElement).focus();
   }
 
   private toggleAll(): void {
@@ -150,7 +150,7 @@ class Grid {
 
   private chosen(): Value[][] {
     const texts = (row: Value[]): string[] =>
-      this.shown().map(({ place, field }) => formatValue(row[place] ?? null, field.unit).toLowerCase());
+      this.shown().map((column) => textOf(row, column).toLowerCase());
     const kept = this.wanted
       ? this.block.rows.filter((row) => texts(row).some((text) => text.includes(this.wanted)))
       : this.block.rows;
