@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Everything that may listen. Real clicks would take minutes on hundreds of rows.
 POKE = """async () => {
-  Element.prototype.setPointerCapture = () => {};  // there is no pointer behind these events
   const wanted = "a, button, summary, input, select, canvas, svg *, th, td, tr, li, [tabindex], [role], [title], label";
   const seen = new Set();
   const pause = () => new Promise((done) => setTimeout(done, 0));

@@ -189,6 +189,40 @@ def test_evidence_that_is_left_out_is_said_to_be(show):
     assert "Event 99 of rank 1 is not among those that are shown" in tab.locator(".timeline .panel").inner_text()
 
 
+def test_a_step_that_was_not_recorded_is_said_to_be(show):
+    tab = show(strips())
+    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, step: 77 } }))")
+    said = tab.locator(".timeline .panel").inner_text()
+    assert said == "No event of step 77 was recorded. Steps that begin on this timeline: 3."
+    assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
+
+
+def test_only_the_main_button_drags(show):
+    tab = show(strips())
+    press(tab, "w", "w")
+    box = tab.locator(".timeline .rows canvas").bounding_box()
+    tab.mouse.move(box["x"] + 600, box["y"] + 30)
+    before = pixel(tab, 0.9, 0)
+    tab.mouse.down(button="right")
+    tab.mouse.move(box["x"] + 160, box["y"] + 30)
+    assert pixel(tab, 0.9, 0) == before
+    tab.mouse.up(button="right")
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 600, box["y"] + 30)
+    assert pixel(tab, 0.9, 0) != before
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_paper_colours_are_those_of_light_and_are_named(show, dark):
+    tab = show(strips(), dark=dark)
+    tab.emulate_media(media="print", color_scheme="dark" if dark else "light")
+    # Browsers take the picture when those that listen are done, and draw no further frame for it.
+    ground = "document.querySelector('.rows canvas').getContext('2d').getImageData(1, 1, 1, 1).data"
+    assert tab.evaluate(f"(dispatchEvent(new Event('beforeprint')), [...{ground}])")[:3] == [255, 255, 255]
+    assert tab.get_by_role("button", name="comm.wait").is_visible()
+    assert not tab.get_by_role("button", name="Zoom in (w)").is_visible()
+
+
 def test_stretches_are_stepped_through_by_keys(show):
     tab = show(strips())
     press(tab, "Shift+ArrowRight")

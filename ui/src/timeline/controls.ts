@@ -1,5 +1,6 @@
 // Pointer, wheel and keys of a timeline: drag and wheel pan, Ctrl with the wheel or two fingers zoom, w a s d as in games.
 
+import { capture } from "./capture";
 import { edges } from "./furniture";
 import type { Painter } from "./paint";
 import type { State, Target } from "./state";
@@ -40,9 +41,11 @@ export function control(canvas: HTMLCanvasElement, state: State, painter: Painte
     handlers.redraw();
   });
   canvas.addEventListener("pointerdown", (event) => {
+    // A menu that another button opens swallows the end of the press.
+    if (event.button > 0) return;
     pointers.set(event.pointerId, event);
     moved = 0;
-    canvas.setPointerCapture(event.pointerId);
+    capture(canvas, event);
   });
   canvas.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId);

@@ -1,6 +1,7 @@
 // The whole time in one strip of all rows together, with the part that is shown: drag it to go elsewhere.
 
 import { h } from "../dom";
+import { capture } from "./capture";
 import type { Palette } from "./palette";
 import type { State } from "./state";
 
@@ -25,7 +26,7 @@ export class Minimap {
       redraw();
     };
     this.canvas.addEventListener("pointerdown", (event) => {
-      this.canvas.setPointerCapture(event.pointerId);
+      capture(this.canvas, event);
       go(event);
     });
     this.canvas.addEventListener("pointermove", (event) => {

@@ -3,7 +3,7 @@
 import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
-import { formatNs } from "../units";
+import { formatNs, formatValues } from "../units";
 import { type Handlers, control } from "./controls";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
@@ -58,12 +58,14 @@ export class Timeline {
 
   redraw(): void {
     if (this.#waiting) return;
-    this.#waiting = requestAnimationFrame(() => {
-      this.#waiting = 0;
-      this.#painter.paint(this.state, this.#palette, this.#body.scrollTop);
-      this.#minimap.paint(this.#palette);
-      this.#live?.look();
-    });
+    this.#waiting = requestAnimationFrame(() => this.#paint());
+  }
+
+  #paint(): void {
+    this.#waiting = 0;
+    this.#painter.paint(this.state, this.#palette, this.#body.scrollTop);
+    this.#minimap.paint(this.#palette);
+    this.#live?.look();
   }
 
   /** Selects something and brings it into sight, unfolded where it is an event. */
@@ -94,8 +96,14 @@ export class Timeline {
     if (found) this.show(found);
     else this.#handlers().reveal(group);
     if (event !== undefined && !found) this.#panel.replaceChildren(notHere(group, event, state));
+    else if (step !== undefined && at < 0) this.#panel.replaceChildren(notRecorded(step, state));
     this.redraw();
     return true;
+  }
+
+  /** The keyboard goes on here; the row that it is at is marked. */
+  focus(): void {
+    this.#canvas.focus({ preventScroll: true });
   }
 
   #buttons(): Element[] {
@@ -203,7 +211,14 @@ export class Timeline {
     this.#legend.replaceChildren(legend(this.state, this.glossary, () => this.redraw()));
     this.#painter.width = 0;
     this.#fit();
+    // At once: a page that goes to a printer has no further frame.
+    if (this.element.isConnected) this.#paint();
   }
+}
+
+function notRecorded(step: number, { model }: State): Element {
+  const known = formatValues(model.marks.map(([number]) => number), "");
+  return h("p", {}, `No event of step ${step} was recorded. Steps that begin on this timeline: ${known}.`);
 }
 
 function notHere(group: number, event: number, { model }: State): Element {
