@@ -104,6 +104,21 @@ FITTED = Plot(
 )
 
 
+def test_no_label_is_cut_at_an_edge(shown: Shown) -> None:
+    size, work, time = Field("size", "bytes"), Field("work", "flop"), Field("time", "ns")
+    # The last moment of memory over time is the end of its axis.
+    memory = Timeline("memory", "", BEGAN, BEGAN + 900_000_000, (BEGAN,), (1,), (("parameters", (1,)),), ())
+    tab = shown(_plot("wide", size, work, (1, 1e11), (1e4, 1e15), log=True), _plot("usual", time, time, (1, 1)), memory)
+    tab.locator(".axes").nth(2).wait_for()
+    cut = """all => all.filter((one) => {
+      const [text, chart] = [one.getBoundingClientRect(), one.ownerSVGElement.getBoundingClientRect()];
+      return text.left < chart.left || text.right > chart.right;
+    }).map((one) => one.textContent)"""
+    assert "100 TFLOP" in _labels(tab, "wide")[1]
+    assert "900 ms" in _labels(tab, "memory")[0]
+    assert tab.locator(".axes text").evaluate_all(cut) == []
+
+
 def test_a_plot_tells_each_point(shown: Shown) -> None:
     tab = shown(FITTED)
     chart = tab.locator(".chart svg")
@@ -228,6 +243,30 @@ def test_columns_are_told_by_their_names(shown: Shown) -> None:
     tab.locator(".chart canvas").focus()
     tab.keyboard.press("ArrowDown")
     assert _told(tab) == {"": "3 ns", "row": "rank 1", "column": "forward"}
+
+
+WRITTEN = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.written.push(text);
+    return write.call(this, text, ...rest);
+  };
+}"""
+
+
+def test_names_of_narrow_columns_are_all_written_and_numbers_where_there_is_room(shown: Shown) -> None:
+    phases = ("forward", "backward", "reduce_scatter", "all_gather", "optimizer", "other")
+    tab = shown(
+        HeatMap("phases", "", (("rank 0", (1.0,) * 6),), "ns", "made", phases),
+        HeatMap("steps", "", (("rank 0", (1.0,) * 40),), "ns", "made", tuple(str(10_000 + n) for n in range(40))),
+    )
+    tab.evaluate(WRITTEN)
+    tab.set_viewport_size({"width": 390, "height": 900})
+    tab.locator("[data-block=steps] .chart canvas[style*='width: 3']").wait_for()
+    written = tab.evaluate("window.written")
+    assert set(phases) <= set(written)
+    assert 3 <= sum(text.startswith("100") for text in written) <= 12
 
 
 def test_no_hot_cell_is_lost_between_pixels(shown: Shown) -> None:

@@ -3,7 +3,7 @@
 import "./callout.css";
 import { h } from "./dom";
 
-export interface Readout {
+export interface Callout {
   element: HTMLElement;
   /** Shows it beside a place in the parent of the box; the first line is the heading. */
   show(x: number, y: number, heading: string, lines: [string, string][]): void;
@@ -12,7 +12,7 @@ export interface Readout {
 
 const AWAY = 14;
 
-export function readout(): Readout {
+export function callout(): Callout {
   const element = h("div", { class: "callout", role: "status", hidden: true });
   const show = (x: number, y: number, heading: string, lines: [string, string][]): void => {
     const pairs = lines.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);

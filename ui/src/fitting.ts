@@ -12,14 +12,18 @@ export const beginning: Cut = (text, letters) => `${text.slice(0, letters - 1)}â
 export const ending: Cut = (text, letters) => `â€¦${text.slice(text.length - letters + 1)}`;
 const never: Cut = () => "";
 
+export function widthOf(text: string, font: string): number {
+  pen.font = font;
+  return pen.measureText(text).width;
+}
+
 /** The text, as much of it as fits into `room` pixels, or nothing. `font` is that of CSS. */
 export function fitting(text: string, room: number, font: string, cut: Cut = never): string {
-  pen.font = font;
   const most = Math.floor(room / NARROWEST);
-  if (text.length <= most && pen.measureText(text).width <= room) return text;
+  if (text.length <= most && widthOf(text, font) <= room) return text;
   for (let letters = Math.min(text.length - 1, most); letters >= FEWEST; letters--) {
     const shorter = cut(text, letters);
-    if (pen.measureText(shorter).width <= room) return shorter;
+    if (widthOf(shorter, font) <= room) return shorter;
   }
   return "";
 }

@@ -2,7 +2,8 @@
 
 import { placeOn, ticks } from "./axes";
 import { s } from "./dom";
-import type { Axis } from "./axes";
+import { widthOf } from "./fitting";
+import type { Axis, Tick } from "./axes";
 
 export interface Frame {
   across: Axis;
@@ -15,20 +16,32 @@ export interface Frame {
 
 const X_ROOM = 72;
 const Y_ROOM = 32;
-/** As wide as a letter gets; labels that would touch are left out. */
-const LETTER = 7;
+/** That of chart.css. */
+const FONT = "12px system-ui, sans-serif";
+/** Labels of an axis that would come closer to each other are left out. */
+const BETWEEN = 7;
 
-export const LEFT = 66;
-export const TOP = 26;
-export const BOTTOM = 42;
-export const RIGHT = 16;
+const LEAST_LEFT = 66;
+const TOP = 26;
+const BOTTOM = 42;
+const RIGHT = 16;
+/** Between a label and the frame. */
+const APART = 8;
 
 export function frameOf(across: Axis, up: Axis, width: number, height: number): Frame {
-  const tall = Math.max(40, height - TOP - BOTTOM);
-  // A label that is cut at its beginning is another number.
-  const longest = Math.max(...ticks(up, Math.max(3, Math.floor(tall / Y_ROOM))).map(({ label }) => label.length));
-  const left = Math.max(LEFT, LETTER * longest + 10);
-  return { across, up, left, top: TOP, width: Math.max(40, width - left - RIGHT), height: tall };
+  const inside = Math.max(40, height - TOP - BOTTOM);
+  const widest = Math.max(0, ...rungs(up, inside).map(({ label }) => widthOf(label, FONT)));
+  const left = Math.max(LEAST_LEFT, Math.ceil(widest) + APART + 4);
+  return { across, up, left, top: TOP, width: Math.max(40, width - left - RIGHT), height: inside };
+}
+
+/** Of a whole chart: the frame with the labels around it. */
+export function sizeOf({ left, top, width, height }: Frame): { width: number; height: number } {
+  return { width: left + width + RIGHT, height: top + height + BOTTOM };
+}
+
+function rungs(up: Axis, height: number): Tick[] {
+  return ticks(up, Math.max(3, Math.floor(height / Y_ROOM)));
 }
 
 export function xOf(frame: Frame, value: number): number {
@@ -42,21 +55,23 @@ export function yOf(frame: Frame, value: number): number {
 export function grid(frame: Frame): SVGElement {
   const { left, top, width, height } = frame;
   const bottom = top + height;
-  const rows = ticks(frame.up, Math.max(3, Math.floor(height / Y_ROOM))).flatMap(({ value, label }) => {
+  const rows = rungs(frame.up, height).flatMap(({ value, label }) => {
     const y = yOf(frame, value);
     return [
       s("path", { class: "grid", d: `M${left} ${y}h${width}` }),
-      s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, label),
+      s("text", { x: left - APART, y: y + 4, "text-anchor": "end" }, label),
     ];
   });
   let free = -Infinity;
   const columns = ticks(frame.across, Math.max(2, Math.floor(width / X_ROOM))).flatMap(({ value, label }) => {
     const x = xOf(frame, value);
-    const half = (LETTER * label.length) / 2;
+    const half = widthOf(label, FONT) / 2;
     const line = s("path", { class: "grid", d: `M${x} ${top}v${height}` });
-    if (x - half < free) return [line];
-    free = x + half + LETTER;
-    return [line, s("text", { x, y: bottom + 17, "text-anchor": "middle" }, label)];
+    // The last one may stand at the very end: it moves in, rather than being cut.
+    const middle = Math.min(x, left + width + RIGHT - half - 2);
+    if (middle - half < free) return [line];
+    free = middle + half + BETWEEN;
+    return [line, s("text", { x: middle, y: bottom + 17, "text-anchor": "middle" }, label)];
   });
   return s(
     "g",

@@ -19,7 +19,11 @@ const LABEL_ROOM = 18;
 const BESIDE_NAMES = 40;
 /** A name may be this much too wide: it is set narrower then. */
 const SQUEEZED = 1.3;
+/** Names that are wider than their columns take turns on so many lines; numbers are left out instead. */
+const MOST_NAME_LINES = 4;
+const NAME_LINE = 15;
 const ROOM_FOR_VALUE = 56;
+const NUMBER = /^\d+$/;
 
 export class Painting {
   private readonly surface = new Surface(() => this.paint());
@@ -30,6 +34,9 @@ export class Painting {
   private size: [number, number] = [0, 0];
   private across = 0;
   private down = 0;
+  /** Room for one name of a column in each line is so many columns wide. */
+  private every = 1;
+  private nameLines = 1;
 
   constructor(
     private readonly block: HeatMap,
@@ -52,7 +59,9 @@ export class Painting {
     this.top = Math.max(0, Math.round((LABEL_ROOM - this.size[1]) / 2));
     const named = this.block.columns?.length;
     const right = Math.min(width, this.left + this.across + (named ? BESIDE_NAMES : 2));
-    this.surface.resize(right, this.top + this.down + (named ? 22 : 8));
+    this.every = this.namedEvery();
+    this.nameLines = this.every <= MOST_NAME_LINES && !this.block.columns?.every((name) => NUMBER.test(name)) ? this.every : 1;
+    this.surface.resize(right, this.top + this.down + (named ? 7 + NAME_LINE * this.nameLines : 8));
     this.paint();
   }
 
@@ -130,16 +139,34 @@ export class Painting {
       pen.fillText(this.block.rows[row] as string, this.left - 6, this.middle(row), this.left - 6);
   }
 
-  private columnNames(): void {
+  private namedEvery(): number {
     const { pen } = this.surface;
-    const names = this.block.columns ?? [];
-    const room = Math.max(24, ...names.map((name) => pen.measureText(name).width + 10));
-    const every = Math.max(1, Math.ceil(room / SQUEEZED / this.size[0]));
+    const room = Math.max(24, ...(this.block.columns ?? []).map((name) => pen.measureText(name).width + 10));
+    return Math.max(1, Math.ceil(room / SQUEEZED / this.size[0]));
+  }
+
+  private columnNames(): void {
+    const { pen, element, density } = this.surface;
+    const most = this.every * this.size[0] - 4;
     pen.textAlign = "center";
-    names.forEach((name, place) => {
-      if (place % every) return;
-      pen.fillText(name, this.left + (place + 0.5) * this.size[0], this.top + this.down + 12, every * this.size[0] - 4);
+    pen.strokeStyle = resolved("--rule");
+    (this.block.columns ?? []).forEach((name, place) => {
+      const line = place % this.every;
+      if (line >= this.nameLines) return;
+      const [x, y] = [this.left + (place + 0.5) * this.size[0], this.top + this.down + 12 + NAME_LINE * line];
+      const half = Math.min(most, pen.measureText(name).width) / 2;
+      if (line) this.stem(x, y - 7);
+      pen.fillText(name, Math.max(half, Math.min(x, element.width / density - half)), y, most);
     });
+  }
+
+  /** From a column down to its name on a lower line. */
+  private stem(x: number, to: number): void {
+    const { pen } = this.surface;
+    pen.beginPath();
+    pen.moveTo(x, this.top + this.down);
+    pen.lineTo(x, to);
+    pen.stroke();
   }
 
   private values(): void {

@@ -1,7 +1,7 @@
 // Values by row and place as colours, each told in words where the pointer or the keyboard is.
 
 import "./heat-map.css";
-import { onLeave, readout } from "../callout";
+import { callout, onLeave } from "../callout";
 import { Cells } from "../cells";
 import { h } from "../dom";
 import { fitted } from "../fitted";
@@ -22,7 +22,7 @@ export function drawHeatMap(block: HeatMap, context: Context): Element {
 }
 
 class View {
-  readonly told = readout();
+  readonly told = callout();
   readonly painting: Painting;
   private cell: Place | null = null;
 

@@ -4,12 +4,12 @@ import "./plot.css";
 import { axisOf, drawable, said } from "../axes";
 import { h, s } from "../dom";
 import { fitted } from "../fitted";
-import { frameOf, grid, xOf, yOf } from "../grid";
+import { frameOf, grid, sizeOf, xOf, yOf } from "../grid";
 import { looks, MOST_POINTS, nearest, outline, thinned } from "../points";
-import { onLeave, readout } from "../callout";
+import { callout, onLeave } from "../callout";
 import type { Frame } from "../grid";
 import type { Look, Spot } from "../points";
-import type { Readout } from "../callout";
+import type { Callout } from "../callout";
 import type { Plot, Series } from "../types";
 
 interface Found {
@@ -38,7 +38,7 @@ class Chart {
   private readonly looks: Look[];
   private readonly hidden = new Set<number>();
   private readonly paths: SVGElement[] = [];
-  private readonly readout: Readout = readout();
+  private readonly told: Callout = callout();
   private readonly cursor = s("circle", { class: "cursor", r: 7, visibility: "hidden" });
   private spots: Spot[][] = [];
   private at: Found | null = null;
@@ -61,14 +61,13 @@ class Chart {
       const all = this.spots[place] as Spot[];
       this.paths[place] = this.path(count > MOST_POINTS ? thinned(all, drawn) : all, drawn, place);
     });
-    const size = { width: frame.left + frame.width + 16, height: frame.top + frame.height + 42 };
     const lines = this.paths.filter((_, place) => this.block.series[place]?.drawn === "line");
     const marks = this.paths.filter((_, place) => this.block.series[place]?.drawn === "marks");
     const what = `${this.block.title || this.block.name}: ${frame.up.title} by ${frame.across.title}`;
     const svg = s(
       "svg",
       {
-        ...size,
+        ...sizeOf(frame),
         tabindex: 0,
         role: "application",
         "aria-label": `${what}. Arrow keys move between points.`,
@@ -84,7 +83,7 @@ class Chart {
       ...marks,
       this.cursor,
     );
-    box.replaceChildren(svg, this.readout.element);
+    box.replaceChildren(svg, this.told.element);
     this.tell(null);
   }
 
@@ -158,12 +157,12 @@ class Chart {
   private tell(found: Found | null): void {
     this.at = found;
     this.cursor.setAttribute("visibility", found ? "visible" : "hidden");
-    if (!found) return this.readout.hide();
+    if (!found) return this.told.hide();
     const series = this.block.series[found.series] as Series;
     const [x, y] = series.points[found.spot.point] as [number, number];
     this.cursor.setAttribute("cx", String(found.spot.x));
     this.cursor.setAttribute("cy", String(found.spot.y));
-    this.readout.show(found.spot.x, found.spot.y, series.name, [
+    this.told.show(found.spot.x, found.spot.y, series.name, [
       [this.block.x.label || this.block.x.name, said(x, this.block.x)],
       [this.block.y.label || this.block.y.name, said(y, this.block.y)],
     ]);

@@ -2,7 +2,7 @@
 
 import "./stacks.css";
 import { Branches } from "../branches";
-import { onLeave, readout } from "../callout";
+import { callout, onLeave } from "../callout";
 import { legend } from "../codes";
 import { h } from "../dom";
 import { fitted } from "../fitted";
@@ -23,7 +23,7 @@ export function drawStacks(block: Stacks, context: Context): Element {
 }
 
 class Graph {
-  readonly told = readout();
+  readonly told = callout();
   readonly crumbs = h("div", { class: "crumbs", role: "navigation", "aria-label": "Frames above" });
   readonly deeper = h("p", { class: "muted", hidden: true });
   readonly tools: HTMLElement;

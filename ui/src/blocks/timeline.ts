@@ -4,10 +4,11 @@ import "./timeline.css";
 import { fromZero } from "../axes";
 import { h, s } from "../dom";
 import { fitted } from "../fitted";
-import { frameOf, grid, xOf, yOf } from "../grid";
+import { frameOf, grid, sizeOf, xOf, yOf } from "../grid";
 import { paintOf } from "../colours";
-import { onLeave, readout } from "../callout";
+import { callout, onLeave } from "../callout";
 import { formatBytes, formatNs } from "../units";
+import type { Callout } from "../callout";
 import type { Frame } from "../grid";
 import type { Timeline } from "../types";
 
@@ -25,7 +26,7 @@ export function drawTimeline(block: Timeline): Element {
   if (!columns) return h("p", { class: "muted" }, "Nothing to draw.");
   const across = fromZero("ns", `time since ${block.began}`, block.span);
   const up = fromZero("bytes", "memory", 1.08 * Math.max(...block.total));
-  const told = readout();
+  const told = callout();
   const box = fitted("chart", (width, inside) => {
     const frame = frameOf(across, up, width, Math.round(Math.max(240, Math.min(360, width * 0.4))));
     inside.replaceChildren(new Picture(block, rows, frame, told).element, told.element);
@@ -48,13 +49,12 @@ class Picture {
     private readonly block: Timeline,
     private readonly rows: Row[],
     private readonly frame: Frame,
-    private readonly told: ReturnType<typeof readout>,
+    private readonly told: Callout,
   ) {
-    const size = { width: frame.left + frame.width + 16, height: frame.top + frame.height + 42 };
     this.element = s(
       "svg",
       {
-        ...size,
+        ...sizeOf(frame),
         tabindex: 0,
         role: "application",
         "aria-label": `${block.title || block.name}: bytes by owner over time. Arrow keys move through time.`,
