@@ -4,11 +4,15 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 import pytest
 
 from lostflops.analyze.lateness import lateness
+from lostflops.blame.arrivals import by_rank, by_step
 from lostflops.ingest import ingest
-from lostflops.results import Result
+from lostflops.ledger.scope import Scope
+from lostflops.ledger.windows import WindowKind
+from lostflops.results import Field, Result, Section, Table
 from lostflops.store.run import Run
 from lostflops.testing import Kernel, Model, Straggler, SyntheticCluster
 
@@ -94,3 +98,16 @@ def test_stages_have_nobody_to_be_compared_with(tmp_path):
     assert "No two ranks do the same work" in found.verdict
     assert {value for row in cells(found, "excess_by_phase").values() for value in row.values()} == {None}
     assert "excess_by_phase" not in {block.name for block in found.blocks}
+
+
+def test_a_rank_that_meets_nobody_on_its_clock_is_not_told_to_be_in_time():
+    """Three ranks meet in step 1; in step 2 the clocks of two of them are unrelated."""
+    rows = [(1, 0, 1, 100), (1, 1, 1, 100), (1, 2, 1, 900), (2, 0, 2, 1000), (2, 1, 2, None), (2, 2, 2, None)]
+    with duckdb.connect() as made:
+        made.execute("create table arrivals (meeting int, rank int, step int, arrived bigint, is_transfer bool)")
+        made.executemany("insert into arrivals values (?, ?, ?, ?, false)", rows)
+        asked = Scope(WindowKind.STEPS, (0, 1, 2), ())
+        fields = tuple(map(Field, "abcdef"))
+        clock = Section("clocks", "", (), Table("clocks", "", fields, tuple((rank, *[0] * 5) for rank in range(3))))
+        assert by_step(made, asked, clock) == {(0, 1): 0.0, (1, 1): 0.0, (2, 1): 800.0}
+        assert by_rank(made, asked, clock) == {0: 0.0, 1: 0.0, 2: 800.0}

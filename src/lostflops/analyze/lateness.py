@@ -148,9 +148,10 @@ def _verdict(found: Comparison, late: Late, phases: HeatMap) -> Iterator[str]:
         yield "No rank has more time of its own than the median of those that do the same work."
         return
     _, values = phases.rows[place]
-    phase = PHASES[int(np.argmax([value or 0.0 for value in values]))]
+    beyond = [value or 0.0 for value in values]
+    phase = PHASES[int(np.argmax(beyond))]
     per = " per step" if (found.steps >= 0).any() else ""
-    told = f", most of it in {phase}" if phase != "other" else ""
+    told = f", most of it in {phase}" if phase != "other" and 2 * max(beyond) > sum(beyond) else ""
     yield f"Rank {rank} has most time of its own beyond ranks that do the same work: {format_ns(excess)}{per}{told}."
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 _MIDDLE: Final = """
     with middle as (
         select meeting, quantile_disc(arrived, 0.5) as arrived from arrivals
-        where arrived is not null and not is_transfer {steps} group by meeting
+        where arrived is not null and not is_transfer {steps} group by meeting having count(*) > 1
     )"""
+"""Of meetings that two ranks came to on the common clock: one alone is the median itself, and that tells nothing."""
 _BY_RANK: Final = f"""{_MIDDLE}
     select rank, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
     where a.arrived is not null group by rank"""

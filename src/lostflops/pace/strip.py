@@ -80,10 +80,12 @@ def _reason(ns: float, marks: Sequence[bool], beyond: Sequence[float | None], mi
 
 
 def largest(beyond: Mapping[str, float]) -> str:
-    """What exceeds its usual time most, in words; nothing where nothing does.
+    """What exceeds its usual time by more than all else together, in words; nothing where nothing does.
 
-    >>> largest({"data": 5.0, "forward": -1.0}), largest({"data": -1.0}), largest({})
+    >>> largest({"data": 5.0, "forward": -1.0}), largest({"data": -1.0}), largest({"data": 2.0, "forward": 2.0})
     (', most of it data', '', '')
     """
     most = max(beyond, key=lambda name: beyond[name], default="")
-    return f", most of it {most}" if most and beyond[most] > 0 else ""
+    return (
+        f", most of it {most}" if most and 2 * beyond[most] > sum(more for more in beyond.values() if more > 0) else ""
+    )
