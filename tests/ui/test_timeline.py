@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,17 @@ PIXEL = """([share, y]) => {
   const x = labels + share * (canvas.clientWidth - labels);
   const ratio = canvas.width / canvas.clientWidth;
   return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);
+}"""
+
+
+# What is written on canvases from now on: the words, where they begin and how wide they are.
+WRITTEN = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+    window.written.push([text, x, this.measureText(text).width]);
+    return write.call(this, text, x, ...rest);
+  };
 }"""
 
 
@@ -242,6 +254,24 @@ def test_a_thousand_rows_scroll_in_a_bounded_box(show):
     body.evaluate("(box) => box.scrollTo(0, 1e6)")
     painted(tab)
     assert tuple(tab.evaluate(PIXEL, [0.6, 500])) == RED
+
+
+def test_names_of_steps_and_moments_stand_apart_and_whole(show):
+    near = tuple((number, 10**18 + number * SPAN // 100) for number in range(1, 6))
+    tab = show(replace(strips(), marks=(*near, (9, 10**18 + SPAN // 2))))
+    tab.evaluate(WRITTEN)
+    press(tab, "0")
+    written = tab.evaluate("window.written")
+    assert {text for text, _, _ in written if text.startswith("step ")} == {"step 1", "step 9", "step begins"}
+    width = tab.locator(".timeline .rows canvas").bounding_box()["width"]
+    assert all(start + long <= width for _, start, long in written)
+
+
+def test_passes_have_no_colour_of_waits_and_bubbles(show):
+    items = (Span(0, 0, 4000, "forward", "forward 3"), Span(0, 4000, 8000, "backward", "backward 3"))
+    tab = show(Spans("passes", "Passes", 10**18, 10**18 + 8000, ("stage 0",), items))
+    colours = {tuple(tab.evaluate(PIXEL, [share, AXIS + 3])) for share in (0.45, 0.95)}
+    assert colours == {BLUE, (0, 158, 115)}
 
 
 def test_spans_of_rows_are_drawn_and_told(show):

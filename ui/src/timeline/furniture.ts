@@ -37,7 +37,8 @@ export function axis(frame: Frame, state: State): void {
   for (const ns of at) {
     context.moveTo(place(ns), AXIS - 6);
     context.lineTo(place(ns), AXIS);
-    if (place(ns) < labels + width - 30) context.fillText(write(ns), place(ns) + 3, AXIS / 2 - 1);
+    const fits = place(ns) + 3 + context.measureText(write(ns)).width <= labels + width;
+    if (fits) context.fillText(write(ns), place(ns) + 3, AXIS / 2 - 1);
   }
   context.moveTo(0, AXIS - 0.5);
   context.lineTo(labels + width, AXIS - 0.5);
@@ -54,16 +55,20 @@ export function axis(frame: Frame, state: State): void {
   context.stroke();
   context.setLineDash([]);
   if (shown.length > width / MARK_ROOM) return;
-  for (const [number, ns] of shown) mark(frame, `${model.marked} ${number}`, place(ns));
+  let free = labels;
+  for (const [number, ns] of shown) free = mark(frame, `${model.marked} ${number}`, place(ns), free);
 }
 
-function mark({ context, width: room, height, labels, palette }: Frame, text: string, at: number): void {
+/** Names a mark if there is room from `free` on; where there is room for the next. */
+function mark({ context, width: room, height, labels, palette }: Frame, text: string, at: number, free: number): number {
   const width = context.measureText(text).width + 6;
   const x = Math.min(at, labels + room - width);
+  if (x < free) return free;
   context.fillStyle = palette.text;
   context.fillRect(x, AXIS + height + 1, width, FOOT - 1);
   context.fillStyle = palette.page;
   context.fillText(text, x + 3, AXIS + height + FOOT / 2 + 1);
+  return x + width + 2;
 }
 
 export function rowNames(frame: Frame, state: State, rows: Row[], focused: boolean): void {
@@ -89,13 +94,15 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
     }
     if (!row.label || y < free + 6) continue;
     context.fillStyle = strip ? palette.text : palette.muted;
-    context.fillText(cut(sign(state, row) + row.label, (labels - 10) / LETTER), 5, y);
+    context.fillText(cut(context, sign(state, row) + row.label, labels - 8), 5, y);
     free = y + 6;
   }
 }
 
-function cut(text: string, letters: number): string {
-  return text.length <= letters ? text : `${text.slice(0, Math.floor(letters) - 1)}…`;
+function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
+  const letters = Math.floor(room / LETTER);
+  if (text.length <= letters || (text.length < 2 * letters && context.measureText(text).width <= room)) return text;
+  return `${text.slice(0, letters - 1)}…`;
 }
 
 function sign(state: State, row: Row): string {

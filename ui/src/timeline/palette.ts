@@ -19,6 +19,7 @@ const OWN: Record<string, string> = {
   device_annotation: "#b58bb0",
   module: "#c9a8d8",
   python: "#c9bf4a",
+  // Not the colours of waits and bubbles, which stand between them.
   forward: "#0072b2",
   backward: "#009e73",
 };
