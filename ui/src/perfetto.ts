@@ -2,8 +2,6 @@
 // https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
 // Only a click opens it. The trace goes from this tab to that one inside the browser; nothing is uploaded.
 
-import { h } from "./dom";
-
 const ORIGIN = "https://ui.perfetto.dev";
 const PING_MS = 50;
 const PATIENCE_MS = 30_000;
@@ -20,23 +18,6 @@ export async function handOver(buffer: ArrayBuffer | Promise<ArrayBuffer>, title
     throw error;
   });
   opened.postMessage({ perfetto: { buffer: trace, title, fileName: `${title}.pftrace` } }, ORIGIN);
-}
-
-export function perfettoButton(ask: () => Promise<ArrayBuffer>, title: string): Element {
-  const status = h("span", { role: "status" });
-  const button = h("button", { type: "button", title: SAYS, click: () => void give() }, "Open in Perfetto");
-  const give = async (): Promise<void> => {
-    button.setAttribute("disabled", "");
-    status.textContent = " Writing the trace…";
-    try {
-      await handOver(ask(), title);
-      status.textContent = " Handed to the other tab.";
-    } catch (error) {
-      status.textContent = ` ${(error as Error).message}`;
-    }
-    button.removeAttribute("disabled");
-  };
-  return h("p", { class: "perfetto" }, button, status, h("br"), h("small", {}, SAYS));
 }
 
 /** Messages to a tab that is not listening yet are lost, so it is asked until it answers. */
