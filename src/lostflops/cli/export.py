@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -62,7 +62,7 @@ def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Res
     part = file.with_name(f"{file.name}.part")
     try:
         with Run.open(path) as run, rank_bar() as progress, ExitStack() as held:
-            stream = _opened(part, held, compressed=file.suffix == ".gz")
+            stream = _opened(part, held, packed=file.suffix == ".gz")
             made = write_perfetto(run, stream, ranks=ranks, steps=steps, progress=progress)
         part.replace(file)
     finally:
@@ -86,11 +86,8 @@ def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Res
     )
 
 
-def _opened(file: Path, held: ExitStack, *, compressed: bool) -> BinaryIO:
-    if not compressed:
-        return held.enter_context(file.open("wb", buffering=1 << 20))
-    from isal import igzip
+def _opened(file: Path, held: ExitStack, *, packed: bool) -> BinaryIO:
+    from lostflops.export.perfetto import compressed
 
-    # A third of the time of the standard library's for about the same size.
-    opened = igzip.IGzipFile(file, "wb", compresslevel=2)  # type: ignore[no-untyped-call]
-    return held.enter_context(cast("BinaryIO", opened))
+    stream = held.enter_context(file.open("wb", buffering=1 << 20))
+    return held.enter_context(compressed(stream)) if packed else stream

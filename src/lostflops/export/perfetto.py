@@ -1,13 +1,16 @@
 """A run as a Perfetto trace: all ranks on one clock, waits as slices of their own, overlaps as they were.
 
-Memory follows neither the number of events nor that of ranks: packets are written as rows are read.
+Packets are written as rows are read: memory follows the largest rank, whose ledger is made as a whole, not the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from isal import igzip
 
 from lostflops.align.lane_events import extent
 from lostflops.align.one_clock import OneClock
@@ -60,6 +63,12 @@ def write_perfetto(
         draw(scene, batch)
         done += len(batch)
     return Written(len(chosen), packets.slices, packets.tracks, packets.points)
+
+
+def compressed(stream: BinaryIO) -> AbstractContextManager[BinaryIO]:
+    """Packs what is written with gzip, which Perfetto reads as well."""
+    packed = igzip.IGzipFile(fileobj=stream, mode="wb", compresslevel=2)  # type: ignore[no-untyped-call]
+    return cast("AbstractContextManager[BinaryIO]", packed)
 
 
 def _chosen(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> list[int]:
