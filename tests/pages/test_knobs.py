@@ -16,6 +16,7 @@ from lostflops.pages.tried import MOST_TIMES, tried
 from lostflops.pictures import Knob, Knobs, Setting
 from lostflops.predict.answers.baseline import Baseline, baseline, replayed_once
 from lostflops.predict.change import AlreadySo, Change
+from lostflops.predict.changes import CHANGES as KNOWN
 from lostflops.results import Result
 from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
 from made_whatif import CHANGES, LARGER_STEPS, made, of
@@ -127,10 +128,23 @@ def test_what_does_not_apply_says_why(cluster: Result) -> None:
 
 def test_the_verdict_names_the_best_that_can_be_set(cluster: Result) -> None:
     best = min(
-        (one for own in block(cluster).items if own.change not in ("python", "overlap") for one in own.settings),
+        (
+            one
+            for own in block(cluster).items
+            if own.change not in ("python", "overlap", "world_size")
+            for one in own.settings
+        ),
         key=lambda one: (one.work > 1, one.predicted_ns is None, one.predicted_ns),
     )
     assert f"={best.value} gains most" in cluster.verdict
+
+
+def test_fewer_ranks_are_no_gain_since_they_train_on_less(tmp_path: Path) -> None:
+    ranks = [change for change in KNOWN if change.name == "world_size"]
+    with Run.open(store(CLUSTER.generate(), tmp_path / "run")) as run:
+        found = turned(baseline(run), ranks)
+    assert position(found, "world_size", "1").high_ns < block(found).measured_ns
+    assert found.verdict == "None of 1 knob shortens the step by more than chance would."
 
 
 def test_large_runs_are_not_replayed_for_a_page() -> None:

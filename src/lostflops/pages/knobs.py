@@ -31,6 +31,8 @@ LARGE: Final = (
 )
 AFFORDED: Final = 6_000_000
 """Tasks that are replayed for a page, all positions together: some ten seconds."""
+_OTHER_JOBS: Final = ("world_size",)
+"""Each rank does the same work, so that fewer take shorter steps and train on less in each."""
 
 
 def knobs(run: Run) -> Result:
@@ -131,12 +133,15 @@ def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
     if not block.items:
         return "No change that can be turned applies to this run: the table says why."
     guess = "Guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
-    # Another batch trains differently, and a bound can be set nowhere: neither is to be recommended.
+    # Another batch or number of ranks trains differently, and a bound can be set nowhere: none is to be recommended.
     settings = [
         (_gain(one, block.measured_ns), knob, one)
         for knob in block.items
         for one in knob.settings
-        if knob.change not in bounds and one.work == 1 and one.high_ns is not None and one.high_ns < block.measured_ns
+        if knob.change not in (*bounds, *_OTHER_JOBS)
+        and one.work == 1
+        and one.high_ns is not None
+        and one.high_ns < block.measured_ns
     ]
     if not settings:
         return f"{guess}None of {counted(len(block.items), 'knob')} shortens the step by more than chance would."
