@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lostflops.align.longest_events import _share
+from lostflops.align.one_clock import OneClock
 from lostflops.analyze.timeline import events_in, timeline
 from lostflops.errors import UsageError
 from lostflops.ledger.lines import LINES
@@ -51,6 +52,13 @@ def test_the_strips_show_who_waits_for_the_slow_rank(answer):
     assert "on one clock" in answer.verdict
     # Steps of all ranks begin together, though their clocks differ by a second.
     assert strips.stop - strips.start < 20_000_000
+
+
+def test_clocks_that_are_not_tied_tell_no_beginning_of_steps(run, monkeypatch):
+    monkeypatch.setattr(OneClock, "of", lambda _: OneClock({}))
+    apart = timeline(run)
+    assert "each by its own clock" in apart.verdict
+    assert apart.blocks[0].marks == ()
 
 
 def test_collectives_end_together_on_all_ranks(answer):

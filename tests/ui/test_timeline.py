@@ -205,7 +205,7 @@ def test_a_step_that_was_not_recorded_is_said_to_be(show):
     tab = show(strips())
     tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, step: 77 } }))")
     said = tab.locator(".timeline .panel").inner_text()
-    assert said == "No event of step 77 was recorded. Steps that begin on this timeline: 3."
+    assert said == "Step 77 does not begin on this timeline; those that do: 3."
     assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
 
 

@@ -68,10 +68,10 @@ def events_in(run: Run, ranks: Sequence[int], start: int, stop: int, most: int) 
 
 
 class _Strips:
-    """Rows of ranks as they are read, and when each step begins on the first rank that has it."""
+    """Rows of ranks as they are read, and when each step begins on the first rank of the common clock that has it."""
 
     def __init__(self, clock: OneClock, span: Extent, ranks: int) -> None:
-        self._clock, self._span = clock, span
+        self._clock, self._span, self._alone = clock, span, ranks == 1
         self.bins = max(1, min(MOST_BINS, MOST_CELLS // ranks, span.stop - span.start))
         self._edges = edges(span.start, span.stop, self.bins)
         self.rows: list[tuple[str, bytes]] = []
@@ -84,7 +84,8 @@ class _Strips:
     def add(self, record: Record) -> None:
         codes = binned(whole(record).lines, self._clock.own(record.rank, self._edges))
         self.rows.append((row_name(record.rank), codes.tobytes()))
-        if record.steps.number.size:
+        # By a clock of its own a rank tells nothing of when others begin.
+        if record.steps.number.size and (self._alone or self._clock.ties(record.rank)):
             steps = window(record, WindowKind.STEPS)
             for number, start in zip(steps.number, self._clock.shared(record.rank, steps.start).tolist(), strict=True):
                 self._steps[number] = min(start, self._steps.get(number, start))

@@ -88,12 +88,13 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
     const top = AXIS + row.top - scroll;
     const y = top + row.height / 2;
     const strip = row.level === null;
-    if (strip && row.group === state.cursor && focused) {
+    const here = strip && row.group === state.cursor && focused;
+    if (here) {
       context.fillStyle = palette.accent;
       context.fillRect(0, Math.max(AXIS, top), 3, Math.max(3, row.height));
     }
     if (!row.label || y < free + 6) continue;
-    context.fillStyle = strip ? palette.text : palette.muted;
+    context.fillStyle = here ? palette.accent : strip ? palette.text : palette.muted;
     context.fillText(cut(context, sign(state, row) + row.label, labels - 8), 5, y);
     free = y + 6;
   }

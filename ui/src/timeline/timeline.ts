@@ -217,8 +217,9 @@ export class Timeline {
 }
 
 function notRecorded(step: number, { model }: State): Element {
+  if (!model.marks.length) return h("p", {}, "This timeline does not tell where steps begin.");
   const known = formatValues(model.marks.map(([number]) => number), "");
-  return h("p", {}, `No event of step ${step} was recorded. Steps that begin on this timeline: ${known}.`);
+  return h("p", {}, `Step ${step} does not begin on this timeline; those that do: ${known}.`);
 }
 
 function notHere(group: number, event: number, { model }: State): Element {
