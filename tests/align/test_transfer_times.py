@@ -50,7 +50,7 @@ class Calls:
 
     def __init__(self, hosts: tuple[str | None, ...] = ("a", "a")) -> None:
         device = {"device": H100}
-        self._ranks = [{"rank": rank, "host": host, "device_index": rank, **device} for rank, host in enumerate(hosts)]
+        self.ranks = [{"rank": rank, "host": host, "device_index": rank, **device} for rank, host in enumerate(hosts)]
         self._collectives: list[dict[str, Any]] = []
         self._arrivals: list[dict[str, Any]] = []
         self._clocks: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ class Calls:
             self._arrivals.append(met | {"seen": 2, "arrived": begins, "wait": start + late - begins})
 
     def run(self) -> MemoryRun:
-        return MemoryRun(ranks=self._ranks, collectives=self._collectives, arrivals=self._arrivals, clocks=self._clocks)
+        return MemoryRun(ranks=self.ranks, collectives=self._collectives, arrivals=self._arrivals, clocks=self._clocks)
 
     def doubt(self, ns: int) -> None:
         self._clocks = [{"rank": rank, "uncertainty": ns} for rank in (0, 1)]
@@ -150,6 +150,15 @@ def test_links_are_known_inside_a_host(hosts, told):
     calls.call(1_000, 7_000)
     with calls.run() as run:
         assert link_rates(run) == told
+
+
+def test_hosts_are_not_guessed_where_a_run_has_several():
+    """Rank 2 has a device of the number of rank 0's, so that rank 1 may be beside either."""
+    calls = Calls((None, None))
+    calls.call(1_000, 7_000)
+    calls.ranks.append({"rank": 2, "host": None, "device_index": 0, "device": H100})
+    with calls.run() as run:
+        assert link_rates(run) == ({}, False)
 
 
 def test_links_are_unknown_where_a_member_is():

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 20
 GUESSED: Final = (
-    "The run does not name its hosts: ranks whose devices all have other numbers are taken to share one, and shares "
-    "are of the links inside it."
+    "The run does not name its hosts: as the devices of its ranks all have other numbers, they are taken to share one, "
+    "and shares are of the links inside it."
 )
 NO_TRANSFERS: Final = "Latency and bandwidth cannot be told: no call of a known size was found on all its ranks."
 
