@@ -265,6 +265,10 @@ def test_names_of_steps_and_moments_stand_apart_and_whole(show):
     assert {text for text, _, _ in written if text.startswith("step ")} == {"step 1", "step 9", "step begins"}
     width = tab.locator(".timeline .rows canvas").bounding_box()["width"]
     assert all(start + long <= width for _, start, long in written)
+    tab.evaluate("window.written = []")
+    tab.set_viewport_size({"width": 390, "height": 900})
+    painted(tab)
+    assert {"step 1", "step 9"} <= {text for text, _, _ in tab.evaluate("window.written")}
 
 
 def test_passes_have_no_colour_of_waits_and_bubbles(show):

@@ -1,12 +1,12 @@
 // A cell of a table: what it says, and what it sorts by.
 
-import type { Child } from "../dom";
 import { h } from "../dom";
 import { term } from "../glossary";
 import type { Field, Value } from "../types";
 import { formatValue } from "../units";
 
 const LONGEST_NAME = 56;
+const END = 19;
 /** Sentences have short words and marks between them; names of kernels have neither. */
 const LONGEST_MEAN_WORD = 12;
 const SENTENCE = /[.:;] /;
@@ -42,7 +42,7 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   const text = formatValue(row[place] ?? null, field.unit);
   if (numeric || typeof row[place] !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
-  if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, whole.length > LONGEST_NAME ? cut(whole) : whole);
+  if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole, text));
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
 }
@@ -69,7 +69,8 @@ function isName(text: string): boolean {
   return text.length > 2 * LONGEST_MEAN_WORD && meanWord > LONGEST_MEAN_WORD && !SENTENCE.test(text);
 }
 
-function cut(name: string): Child {
-  const half = Math.floor((LONGEST_NAME - 1) / 2);
-  return `${name.slice(0, half)}…${name.slice(-half)}`;
+/** From where the cell itself begins; ends tell instances of templates apart. */
+function cut(whole: string, text: string): string {
+  const name = whole.slice(Math.max(0, whole.indexOf(text.replace(/\.\.\.$/, ""))));
+  return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - END - 1)}…${name.slice(-END)}` : name;
 }

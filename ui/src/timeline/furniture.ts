@@ -21,7 +21,6 @@ export const FOOT = 16;
 const FONT = "11px system-ui, sans-serif";
 const LETTER = 5.9;
 const TICK_ROOM = 110;
-const MARK_ROOM = 70;
 
 export function axis(frame: Frame, state: State): void {
   const { context, width, height, labels, palette } = frame;
@@ -54,7 +53,6 @@ export function axis(frame: Frame, state: State): void {
   }
   context.stroke();
   context.setLineDash([]);
-  if (shown.length > width / MARK_ROOM) return;
   let free = labels;
   for (const [number, ns] of shown) free = mark(frame, `${model.marked} ${number}`, place(ns), free);
 }
