@@ -130,6 +130,7 @@ def test_nothing_of_a_hostile_trace_runs(open_page, hostile_run: Path, tmp_path:
     assert hostile_run.name in page.locator("h1").first.text_content()
 
 
+@pytest.mark.slow
 def test_nothing_runs_from_any_string_of_a_result(open_page, hostile_run: Path, tmp_path: Path) -> None:
     with Run.open(hostile_run) as run:
         answered = hostile_page(page_of(run), Payloads())
@@ -141,6 +142,7 @@ def test_nothing_runs_from_any_string_of_a_result(open_page, hostile_run: Path, 
     assert [one.verdict for one in answered.results if one.verdict not in shown] == []
 
 
+@pytest.mark.slow
 def test_nothing_of_a_hostile_trace_runs_in_the_live_page(open_page, complaints, hostile_run: Path) -> None:
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     with served(hostile_run) as address:

@@ -57,7 +57,7 @@ def test_a_click_gives_the_trace_to_the_other_tab(browser: Browser, address: str
     context.route("https://ui.perfetto.dev/**", play)
     page = context.new_page()
     page.goto(address)
-    button = page.get_by_role("button", name="Open in Perfetto")
+    button = page.get_by_role("button", name="Open in the Perfetto UI")
     button.wait_for(timeout=60_000)
     assert "the trace stays in your browser" in page.inner_text("#perfetto")
     assert asked == []
