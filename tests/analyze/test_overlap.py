@@ -91,6 +91,8 @@ def test_it_closes_with_the_ledger(tmp_path):
     ingest(cluster.generate().traces.write(tmp_path / "traces"), tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:
         found, told = overlap(run).to_json(), report(run).to_json()
+        assert " on all ranks, compute hides" in overlap(run).verdict
+        assert " on 1 rank, compute hides" in overlap(run, ranks=[1]).verdict
     lines = {line["line"]: line["ns"] for line in told["ledger"]["lines"]}
     busy = sum(lines[line] for line in ("compute", "comm.transfer", "comm.wait", "comm.bubble", "copy"))
     assert sum(row["ns"] for row in found["combinations"]) == busy

@@ -15,7 +15,7 @@ from lostflops.ledger.accounts import Progress, ledgers
 from lostflops.ledger.scope import scope
 from lostflops.ledger.together import COMPUTE, COPY
 from lostflops.results import Field, HeatMap, Result, Table
-from lostflops.units import format_ns, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import WindowKind
@@ -40,11 +40,12 @@ def overlap(
     for ledger in ledgers(run, asked, progress):
         sums.update(ledger.together)
     names = _activities(sums)
-    blocks = _table(sums, names), _matrix(sums, names), _combinations(sums)
+    whose = "all ranks" if asked.ranks == run.ranks else counted(len(asked.ranks), "rank")
+    blocks = _table(sums, names, whose), _matrix(sums, names), _combinations(sums)
     return Result(
         name="overlap",
         title="Overlap",
-        verdict=_verdict(sums, names),
+        verdict=_verdict(sums, names, whose),
         blocks=blocks if sums else (),
         more=() if sums else blocks,
     )
@@ -62,7 +63,7 @@ def _time(sums: Sums, *running: str) -> int:
     return sum(ns for names, ns in sums.items() if set(running) <= set(names))
 
 
-def _verdict(sums: Sums, names: Sequence[str]) -> str:
+def _verdict(sums: Sums, names: Sequence[str], whose: str) -> str:
     talking = [name for name in names if name not in (COMPUTE, COPY)]
     if not sums:
         return "Nothing ran in this window."
@@ -73,12 +74,12 @@ def _verdict(sums: Sums, names: Sequence[str]) -> str:
     whole = _time(sums, worst)
     hidden = format_share(1 - exposed[worst] / whole) if whole else "none"
     return (
-        f"Of {worst}, {format_ns(whole)} on all ranks, compute hides {hidden}; {format_ns(exposed[worst])} of it runs "
+        f"Of {worst}, {format_ns(whole)} on {whose}, compute hides {hidden}; {format_ns(exposed[worst])} of it runs "
         "without compute, the most of any operation."
     )
 
 
-def _table(sums: Sums, names: Sequence[str]) -> Table:
+def _table(sums: Sums, names: Sequence[str], whose: str) -> Table:
     fields = (
         Field("activity"),
         Field("ns", "ns", "time"),
@@ -98,7 +99,7 @@ def _table(sums: Sums, names: Sequence[str]) -> Table:
         covered = (None, None) if name == COMPUTE else (hidden, hidden / whole if whole else None)
         copied = None if name == COPY else others[1]
         rows.append((name, whole, sums.get((name,), 0), *covered, others[0], copied))
-    return Table("activities", "By activity, all ranks (hidden: under compute)", fields, tuple(rows))
+    return Table("activities", f"By activity, {whose} (hidden: under compute)", fields, tuple(rows))
 
 
 def _matrix(sums: Sums, names: Sequence[str]) -> HeatMap:
