@@ -76,6 +76,16 @@ def test_rates_above_the_peak_are_said_to_be_shared_time(run):
     ]
 
 
+def test_what_moves_faster_than_memory_is_said_to_be_in_caches(run):
+    """10 MB in 1 us are more than memory gives, and few FLOPs."""
+    found = made(run, {effort(1000, 10_000_000): (1, 1000)})
+    (row,) = found.table().to_json()
+    assert row["of_roof"] > 1
+    assert [*found.notes()] == [
+        "aten::mm above what memory lets through: caches hold what is read or written, or kernels run at once."
+    ]
+
+
 def test_a_cpu_has_no_roof():
     with MemoryRun(ranks=[{"rank": 0, "events": 1}]) as run:
         roofline = made(run, {effort(100, 100): (1, 1000)})

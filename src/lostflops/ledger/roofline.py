@@ -161,8 +161,16 @@ class Roofline:
             yield f"{share} of compute is not in the roofline: shapes do not tell FLOPs or bytes of its ops."
         if missing := sorted({one.dtype for one in self.ops if self.peak(one.dtype) is None}):
             yield f"No peak of the device is known for {', '.join(missing)}: the roofline has no roof for it."
-        if above := self._above():
+        above = self._above()
+        if above:
             yield f"{', '.join(above)} above the peak: kernels that run at once share their time."
+        if cached := [one.op for one in self.ops if one.op not in above and self._is_over(one)]:
+            why = "caches hold what is read or written, or kernels run at once."
+            yield f"{', '.join(cached)} above what memory lets through: {why}"
+
+    def _is_over(self, one: OpWork) -> bool:
+        least = self.least(one)
+        return least is not None and least[0] > one.whole.ns
 
     def _above(self) -> Sequence[str]:
         return [one.op for one in self.ops if (peak := self.peak(one.dtype)) is not None and one.whole.rate > peak]
