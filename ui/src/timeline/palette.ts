@@ -1,6 +1,7 @@
 // Colours of kinds as pixels: lines of the ledger as everywhere, kinds of events by what they would be on a line.
 
 import { colourOf, resolved } from "../colours";
+import { channels, inkOn } from "../palette";
 
 const LIKE: Record<string, string> = {
   kernel: "compute",
@@ -37,17 +38,10 @@ export interface Colour {
   ink: string;
 }
 
-const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-
-function pixelOf(css: string): Pick<Colour, "pixel" | "ink"> {
-  if (!probe) return { pixel: 0xff808080, ink: "#000" };
-  probe.clearRect(0, 0, 1, 1);
-  probe.fillStyle = css;
-  probe.fillRect(0, 0, 1, 1);
-  const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data as unknown as [number, number, number];
+function pixelOf(css: string): number {
+  const [red, green, blue] = channels(css);
   // Canvases keep red in the lowest byte on all machines that browsers run on.
-  const pixel = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-  return { pixel, ink: 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#10141a" : "#ffffff" };
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 function faded(pixel: number, ground: number): number {
@@ -58,8 +52,8 @@ function faded(pixel: number, ground: number): number {
 /** All colours of one theme, each looked up once. */
 export class Palette {
   readonly #known = new Map<string, Colour>();
-  readonly ground = pixelOf(resolved("--page")).pixel;
-  readonly card = pixelOf(resolved("--card")).pixel;
+  readonly ground = pixelOf(resolved("--page"));
+  readonly card = pixelOf(resolved("--card"));
   readonly page = resolved("--page");
   readonly text = resolved("--text");
   readonly muted = resolved("--muted");
@@ -69,8 +63,9 @@ export class Palette {
   of(kind: string): Colour {
     let found = this.#known.get(kind);
     if (!found) {
-      const { pixel, ink } = pixelOf(colourOfKind(kind));
-      this.#known.set(kind, (found = { pixel, ink, faint: faded(pixel, this.card) }));
+      const colour = colourOfKind(kind);
+      const pixel = pixelOf(colour);
+      this.#known.set(kind, (found = { pixel, ink: inkOn(colour), faint: faded(pixel, this.card) }));
     }
     return found;
   }
