@@ -44,7 +44,7 @@ function stretch(state: State, target: Target, glossary: Record<string, string>)
     ["is", meaning(kind, glossary) || "no line of the ledger holds most of it"],
     ["row", group.name],
     ["from", since(state, start)],
-    ["lasts", `${formatNs(stop - start)}, to ${formatNs(model.span / strips.bins)}`],
+    ["lasts", `${formatNs(stop - start)}, to within ${formatNs(model.span / strips.bins)}`],
   ];
   const items = group.lanes[0]?.items;
   const meeting = items && kind.startsWith("comm.") ? meetingAt(items.meetings, group.strip!, target.time) : null;
