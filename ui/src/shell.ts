@@ -12,6 +12,7 @@ import type { Result } from "./types";
 import "./shell.css";
 
 const NEAR = "800px";
+const SETTLED_MS = 1000;
 
 export class Shell {
   private readonly context: Context;
@@ -113,8 +114,18 @@ export class Shell {
     // What is above must have its height.
     for (const one of article ? this.articles.slice(0, last + 1) : this.articles) one.draw();
     target.scrollIntoView();
+    this.stay(target);
     article?.heading.focus({ preventScroll: true });
     this.mark();
+  }
+
+  /** Charts above get their height a few frames later: what was landed on stays in sight, until somebody moves. */
+  private stay(target: Element): void {
+    const watch = new ResizeObserver(() => target.scrollIntoView());
+    watch.observe(this.main);
+    const leave = (): void => watch.disconnect();
+    for (const move of ["wheel", "pointerdown", "keydown"]) addEventListener(move, leave, { once: true, passive: true });
+    setTimeout(leave, SETTLED_MS);
   }
 
   private jump(by: number): void {
