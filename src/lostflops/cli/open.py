@@ -52,7 +52,10 @@ def default_file(run: Path) -> Path:
 
 
 def opened(file: Path) -> bool:
-    """Whether a browser took it. Without a display there may be one for terminals, which shows no picture."""
-    if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
-        return False
-    return webbrowser.open(file.resolve().as_uri())
+    """Whether a browser took it."""
+    return can_show() and webbrowser.open(file.resolve().as_uri())
+
+
+def can_show() -> bool:
+    """Without a display there may be a browser for terminals, which shows no picture and takes the terminal."""
+    return sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))

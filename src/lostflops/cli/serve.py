@@ -23,6 +23,7 @@ def serve(
     the timeline loads what it shows, what-ifs are replayed, and SQL is answered. Only this machine can reach it,
     with the token of the printed address. Ctrl-C ends it.
     """
+    from lostflops.cli.open import can_show
     from lostflops.errors import UsageError
 
     try:
@@ -35,4 +36,4 @@ def serve(
     def tell(address: str) -> None:
         print(f"Serving {run} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
 
-    start(run, port, tell, browser=browser)
+    start(run, port, tell, browser=browser and can_show())
