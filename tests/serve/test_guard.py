@@ -1,9 +1,10 @@
 """Every route with every method, asked in every way that must be refused: derived from the table of routes."""
 
 import pytest
+from starlette.datastructures import Headers
 
 from lostflops.serve.app import MOST_BODY
-from lostflops.serve.guard import HEADERS
+from lostflops.serve.guard import HEADERS, refusal
 from lostflops.serve.routes import ROUTES
 from lostflops.testing import SyntheticCluster, store
 
@@ -116,6 +117,14 @@ def test_the_page_is_reached_by_either_name_of_this_machine_and_by_a_link(server
     assert refused(server.ask("GET", "/api/questions", {**GOOD, **link}))
     mixed = {**GOOD, "Host": f"localhost:{PORT}", "Origin": f"http://{HOST}"}
     assert refused(server.ask("GET", "/api/questions", mixed))
+
+
+@pytest.mark.parametrize(("host", "port", "let_in"), [("127.0.0.1", 80, True), ("localhost", 80, True),
+                                                      ("localhost:80", 80, True), ("localhost", 81, False),
+                                                      ("evil.example", 80, False)])  # fmt: skip
+def test_browsers_leave_out_the_port_of_the_web(host: str, port: int, let_in: bool) -> None:
+    headers = Headers({"host": host, "origin": f"http://{host}"})
+    assert (refusal(headers, port, TOKEN, public=True, is_shell=False) is None) == let_in
 
 
 @pytest.mark.parametrize("headers", [GOOD, {"Host": HOST}, {"Host": "evil.example"}])

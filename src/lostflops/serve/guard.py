@@ -29,8 +29,9 @@ HEADERS: Final = {
 
 def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: bool) -> tuple[int, str] | None:
     """Why a request is not answered, with its status; None lets it in. `public` routes say nothing about the run."""
-    hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
-    if headers.getlist("host") not in ([hosts[0]], [hosts[1]]):
+    names = ("127.0.0.1", "localhost")
+    hosts = [f"{name}:{port}" for name in names] + [name for name in names if port == 80]  # which browsers leave out
+    if headers.getlist("host") not in [[host] for host in hosts]:
         return 403, f"this page is served as http://{hosts[0]}, and no other name or port leads here"
     host = headers["host"]
     if any(origin != f"http://{host}" for origin in headers.getlist("origin")):
