@@ -90,6 +90,14 @@ def test_what_describes_tables_is_answered(server: Server, query: str) -> None:
     assert result["blocks"][0]["rows"]
 
 
+@pytest.mark.parametrize(
+    "query", ["select " + "[" * 900 + "1" + "]" * 900, "from " + "(from " * 400 + "steps" + ")" * 400]
+)
+def test_nesting_is_limited(server: Server, query: str) -> None:
+    answer = server.sql(query)
+    assert (answer.status_code, answer.json()["error"]) == (422, "the query is nested too deeply")
+
+
 def test_an_error_says_where(server: Server) -> None:
     assert "rnak" in server.sql("select rnak from events").json()["error"]
 

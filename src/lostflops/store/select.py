@@ -44,7 +44,10 @@ def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> None:
         [(parsed,)] = text.fetchall()
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
-    tree = json.loads(parsed)
+    try:
+        tree = json.loads(parsed)
+    except RecursionError:
+        raise QueryError("the query is nested too deeply") from None
     if tree["error"]:
         parser = tree.get("error_type") == "parser"
         raise QueryError(f"Parser Error: {tree['error_message']}" if parser else READ_ONLY)
