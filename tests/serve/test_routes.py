@@ -16,7 +16,9 @@ from lostflops.export.perfetto import write_perfetto
 from lostflops.pages.page import QUESTIONS, page_of
 from lostflops.report.view import View
 from lostflops.results import Result
+from lostflops.serve import live as lives
 from lostflops.serve import routes
+from lostflops.serve.guard import HEADERS
 from lostflops.serve.live import Live
 from lostflops.serve.work import Stopped, Workers
 from lostflops.store.run import Run
@@ -81,6 +83,9 @@ def test_events_of_a_window(server: Server, run_folder: Path) -> None:
     assert shown + all_of_it["left_out"] == events
     few = unpacked(server.ask("GET", f"/api/events?ranks=0&start=0&stop={10**15}&most=5"))
     assert sum(lane[2] for lane in few["lanes"]) == 5
+    for most in (0, -7):
+        none = unpacked(server.ask("GET", f"/api/events?ranks=0,1&start=0&stop={10**15}&most={most}"))
+        assert (none["lanes"], none["left_out"]) == ([], events)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +120,21 @@ def test_a_run_that_is_written_anew_is_answered_anew(run_folder: Path, tmp_path:
     second = server.ask("GET", "/api/result?name=trust")
     assert first.headers["Lostflops-Run"] != second.headers["Lostflops-Run"]
     assert first.content == second.content
+    assert live.close()
+
+
+def test_a_run_that_is_gone_is_told_and_found_again(run_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_folder, folder)
+    live = Live(folder)
+    server = Server(live)
+    folder.rename(tmp_path / "elsewhere")
+    for path in ("/api/alive", "/api/questions", "/api/result?name=trust"):
+        answer = server.ask("GET", path)
+        assert (answer.status_code, "holds no run" in answer.json()["error"]) == (422, True), path
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    (tmp_path / "elsewhere").rename(folder)
+    assert server.ask("GET", "/api/alive").status_code == 200
     assert live.close()
 
 
@@ -153,6 +173,32 @@ def test_work_that_was_stopped_asks_no_more(server: Server) -> None:
     run.stop()
     with pytest.raises(Stopped):
         run.sql("select 1")
+
+
+def test_work_that_ended_by_itself_can_be_stopped(server: Server) -> None:
+    run = server.live._run.beside()
+    run.close()
+    run.stop()
+    assert run.stopped
+
+
+def test_queries_that_take_their_threads_leave_the_timeline_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(lives, "queried", lambda _run, _query: free.wait(20))
+
+    async def asked(client):
+        body = {"query": "select 1"}
+        queries = [asyncio.ensure_future(client.post("/api/sql", headers=GOOD, json=body)) for _ in range(4)]
+        await asyncio.sleep(0.1)
+        try:
+            return await asyncio.wait_for(client.get("/api/events?ranks=0&start=0&stop=9&most=1", headers=GOOD), 10)
+        finally:
+            free.set()
+            await asyncio.wait(queries)
+
+    assert server.together(asked).status_code == 200
 
 
 def test_more_than_can_wait_is_refused(server: Server) -> None:

@@ -72,6 +72,8 @@ class App:
     async def _said(self, route: Route, parameters: Parameters, body: Any) -> Response:
         try:
             response = await route.answer(self._live, parameters, body)
+            if not route.public:
+                response.headers["Lostflops-Run"] = self._live.identity
         except Stopped as error:
             return _error(503, str(error))
         except LostflopsError as error:
@@ -79,8 +81,6 @@ class App:
         except Exception:  # noqa: BLE001 - a bug is shown where it can be reported, and not to the page
             traceback.print_exc(file=sys.stderr)
             return _error(500, "an error of Lostflops itself: the terminal of lostflops serve shows it")
-        if not route.public:
-            response.headers["Lostflops-Run"] = self._live.identity
         return response
 
 

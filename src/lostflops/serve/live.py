@@ -38,7 +38,8 @@ class Live:
     def __init__(self, path: Path) -> None:
         self._run = OpenedRun(path)
         self._strangers = OpenedRun(path, LIMITS)
-        self._slow, self._quick = Workers(2), Workers(3)
+        # What strangers ask may take a thread beyond its time: it is not one that draws the timeline.
+        self._slow, self._quick, self._asked = Workers(2), Workers(3), Workers(2)
         self._kept: dict[str, asyncio.Task[bytes]] = {}
         self._kept_of = self._run.identity
         self._replays = _Replays()
@@ -83,7 +84,7 @@ class Live:
         )
 
     async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
-        return await self._quick.answer(self._strangers.beside(), lambda run: packed(queried(run, query)), MOST_SECONDS)
+        return await self._asked.answer(self._strangers.beside(), lambda run: packed(queried(run, query)), MOST_SECONDS)
 
     async def tried(self, changes: list[tuple[str, str]]) -> Setting:
         run, identity = self._run.beside(), self._run.identity
@@ -100,7 +101,7 @@ class Live:
 
     def close(self) -> bool:
         """Whether all work ended."""
-        return self._slow.close() & self._quick.close()
+        return self._slow.close() & self._quick.close() & self._asked.close()
 
 
 class _Replays:

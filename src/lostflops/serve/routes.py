@@ -85,7 +85,7 @@ async def events(live: Live, parameters: Parameters, _body: Any) -> Response:
     """Events of some ranks in a window, the longest first."""
     ranks = [_whole(one, "ranks") for one in parameters["ranks"].split(",")]
     start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
-    most = min(_whole(parameters["most"], "most"), MOST_EVENTS)
+    most = max(0, min(_whole(parameters["most"], "most"), MOST_EVENTS))
 
     def told(found: Events) -> bytes:
         view = View()

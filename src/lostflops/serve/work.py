@@ -34,7 +34,9 @@ class StoppableRun(Run):
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         self._check()
-        return super().sql(query)
+        found = super().sql(query)
+        self._check()  # an interrupt does not end planning, and is forgotten when the query begins
+        return found
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         self._check()
@@ -42,7 +44,8 @@ class StoppableRun(Run):
 
     def stop(self) -> None:
         self.stopped = True
-        self.interrupt()
+        with suppress(duckdb.ConnectionException):  # it may have been closed meanwhile
+            self.interrupt()
 
     def _check(self) -> None:
         if self.stopped:
@@ -97,6 +100,7 @@ class Workers:
     def _work(self) -> None:
         while job := self._jobs.get():
             if job.run.stopped:
+                job.run.close()
                 continue
             self._stops[id(job)] = job.run.stop
             try:
