@@ -1,37 +1,128 @@
-// src/dom.ts
-function e(e, n = {}, ...r) {
-	return t(document.createElement(e), n, r);
+function e(e, t = {}, ...r) {
+	return n(document.createElement(e), t, r);
 }
-function t(e, t, n) {
+function t(e, t = {}, ...r) {
+	return n(document.createElementNS("http://www.w3.org/2000/svg", e), t, r);
+}
+function n(e, t, n) {
 	for (let [n, r] of Object.entries(t)) typeof r == "function" ? e.addEventListener(n, r) : r === !0 ? e.setAttribute(n, "") : r !== !1 && e.setAttribute(n, String(r));
 	for (let t of n) t != null && e.append(t);
 	return e;
 }
-// src/blocks/findings.ts
-function n(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+// src/glossary.ts
+var r = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu, i = /[A-Z.\d]/, a = {}, o = null, s = e("div", {
+	id: "meaning",
+	role: "tooltip",
+	hidden: !0
+});
+function c(e) {
+	a = {
+		...a,
+		...e
+	};
 }
-// src/blocks/heat-map.ts
-function r(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function l(e) {
+	return Object.hasOwn(a, e) ? a[e] : void 0;
 }
-// src/blocks/knobs.ts
-function i(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function u() {
+	return Object.entries(a).sort(([e], [t]) => e.localeCompare(t));
 }
-// src/blocks/lines.ts
-function a(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function d(t) {
+	return l(t) === void 0 ? t : e("span", {
+		class: "term",
+		tabindex: 0,
+		"data-term": t
+	}, t);
+}
+function f(e) {
+	return l(e) === void 0 ? m(e) : [d(e)];
+}
+function p(e) {
+	let t = (e.match(r) ?? []).filter((e) => i.test(e));
+	return [
+		e,
+		e.replace(/ [^ ]+$/, ""),
+		...t
+	].find((e) => l(e) !== void 0);
+}
+function m(e) {
+	let t = /* @__PURE__ */ new Set();
+	return h(e, (e) => i.test(e) && !t.has(e) && !!t.add(e));
+}
+function h(e, t) {
+	let n = [], i = 0;
+	for (let a of e.matchAll(r)) l(a[0]) !== void 0 && t(a[0]) && (n.push(e.slice(i, a.index), d(a[0])), i = a.index + a[0].length);
+	return [...n, e.slice(i)];
+}
+function g() {
+	document.body.append(s), document.addEventListener("mouseover", (e) => _(e.target)), document.addEventListener("focusin", (e) => _(e.target)), document.addEventListener("scroll", y, {
+		passive: !0,
+		capture: !0
+	}), document.addEventListener("keydown", (e) => {
+		e.key === "Escape" && ee();
+	});
+}
+function _(e) {
+	let t = e instanceof Element ? e.closest("[data-term]") : null, n = l(t?.dataset.term ?? "");
+	!t || n === void 0 ? o !== document.activeElement && ee() : ((t.closest("dialog") ?? document.body).append(s), s.textContent = n, s.hidden = !1, t.setAttribute("aria-describedby", s.id), o = t, v(t));
+}
+function v(e) {
+	let t = e.getBoundingClientRect(), n = Math.max(8, Math.min(t.left, innerWidth - s.offsetWidth - 8)), r = t.bottom + 6 + s.offsetHeight < innerHeight;
+	s.style.setProperty("left", `${n}px`), s.style.setProperty("top", `${r ? t.bottom + 6 : t.top - s.offsetHeight - 6}px`);
+}
+function y() {
+	o && o === document.activeElement && !s.hidden ? v(o) : ee();
+}
+function ee() {
+	s.hidden = !0;
+}
+// src/rounding.ts
+function te(e) {
+	let [t, n] = [e, 0];
+	for (; !Number.isInteger(t); n++) t *= 2;
+	return [BigInt(t), 2n ** BigInt(n)];
+}
+function b(e, t) {
+	let [n, r] = [e / t, e % t * 2n];
+	return r > t || r === t && n % 2n == 1n ? n + 1n : n;
+}
+function ne(e, t) {
+	let [n, r] = te(Math.abs(e));
+	return C(e, S(b(n * 10n ** BigInt(t), r), t));
+}
+function re(e, t) {
+	if (e === 0) return C(e, "0");
+	let [n, r] = te(Math.abs(e)), i = Number(e.toExponential().split("e")[1]), a = ie(n, r, t - 1 - i);
+	if (a === 10n ** BigInt(t) && ([a, i] = [a / 10n, i + 1]), i >= -4 && i < t) return C(e, ae(S(a, t - 1 - i)));
+	let o = `${i < 0 ? "-" : "+"}${String(Math.abs(i)).padStart(2, "0")}`;
+	return C(e, `${ae(S(a, t - 1))}e${o}`);
+}
+function x(e) {
+	return e.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+}
+function S(e, t) {
+	let n = e.toString().padStart(t + 1, "0");
+	return t ? `${n.slice(0, -t)}.${n.slice(-t)}` : n;
+}
+function ie(e, t, n) {
+	let r = 10n ** BigInt(Math.abs(n));
+	return n < 0 ? b(e, t * r) : b(e * r, t);
+}
+function ae(e) {
+	return e.includes(".") ? e.replace(/\.?0+$/, "") : e;
+}
+function C(e, t) {
+	return e < 0 || Object.is(e, -0) ? `-${t}` : t;
 }
 // src/units.ts
-var o = [
-	["ns", 1],
-	["us", 1e3],
-	["ms", 1e6],
-	["s", 1e9],
-	["min", 6e10],
-	["h", 36e11]
-], s = [
+var oe = 8, se = [
+	["ns", 1n],
+	["us", 1000n],
+	["ms", 1000000n],
+	["s", 1000000000n],
+	["min", 60000000000n],
+	["h", 3600000000000n]
+], ce = [
 	"",
 	"k",
 	"M",
@@ -40,139 +131,3818 @@ var o = [
 	"P",
 	"E",
 	"Z"
-], c = s.map((e, t) => [`${e}B`, 1e3 ** t]), l = s.map((e, t) => [`${e}FLOP`, 1e3 ** t]);
-function u(e) {
-	return h(e, o);
+], le = ve("B"), ue = ve("FLOP"), de = [
+	"ns",
+	"bytes",
+	"flop",
+	"count",
+	"time"
+], fe = /(?! )[\p{C}\p{Z}]/gu, pe = {
+	"\n": "\\n",
+	"\r": "\\r",
+	"	": "\\t"
+}, me = /^-?\d{16,}$/;
+function w(e) {
+	return k(ye(e), se);
 }
-function d(e) {
-	return h(e, c);
+function T(e) {
+	return k(ye(e), le);
 }
-function f(e) {
-	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${(100 * e).toFixed(1)}%`;
+function E(e) {
+	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${ne(100 * e, 1)}%`;
 }
-function p(e, t) {
-	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? e : t === "ns" ? u(e) : t === "bytes" ? d(e) : t === "flop" ? h(e, l) : t === "share" ? f(e) : t === "count" ? e.toLocaleString("en-US") : t === "rate" || t === "gbs" ? m(e) : String(Number.isInteger(e) ? e : Number(e.toPrecision(10)));
+function D(e, t) {
+	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? de.includes(t) && me.test(e) ? ge(BigInt(e), t) : he(e) : Number.isFinite(e) ? de.includes(t) ? ge(ye(e), t) : t === "share" ? E(e) : t === "rate" || t === "gbs" ? _e(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : re(e, 10) : "-";
 }
-function m(e) {
-	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? Math.round(e).toLocaleString("en-US") : String(Number(e.toPrecision(3)));
+function O(e, t) {
+	let n = [];
+	for (let t of e) {
+		let e = n[n.length - 1], r = e?.[e.length - 1];
+		e && Number.isInteger(t) && Number.isInteger(r) && t === r + 1 ? e.push(t) : n.push([t]);
+	}
+	let r = n.map((e) => e.length > 1 ? `${D(e[0], t)}-${D(e[e.length - 1], t)}` : D(e[0], t));
+	return r.length > oe && r.splice(oe, Infinity, `... ${x(String(e.length))} in all`), r.join(", ") || "-";
 }
-function h(e, t) {
-	let n = e < 0 ? "-" : "", r = Math.abs(e), [i] = t[0];
-	if (r < 1e3) return `${n}${Math.round(r)} ${i}`;
+function he(e) {
+	return e.replace(fe, (e) => {
+		let t = e.codePointAt(0), [n, r] = t < 256 ? ["x", 2] : t < 65536 ? ["u", 4] : ["U", 8];
+		return pe[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
+	});
+}
+function ge(e, t) {
+	return t === "ns" ? k(e, se) : t === "bytes" ? k(e, le) : t === "flop" ? k(e, ue) : x(e.toString());
+}
+function _e(e) {
+	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? x(ne(e, 0)) : re(e, 3);
+}
+function ve(e) {
+	return ce.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
+}
+function ye(e) {
+	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : ne(e, 0));
+}
+function k(e, t) {
+	let n = e < 0n ? "-" : "", r = e < 0n ? -e : e;
+	if (r < 1000n) return `${n}${r} ${t[0][0]}`;
 	for (let [e, i] of t.slice(1)) {
-		let t = g(r / i);
+		let t = be(r, i);
 		if (t !== null) return `${n}${t} ${e}`;
 	}
-	let [a, o] = t[t.length - 1];
-	return `${n}${Math.round(r / o)} ${a}`;
+	let [i, a] = t[t.length - 1];
+	return `${n}${b(r, a)} ${i}`;
 }
-function g(e) {
-	for (let t of [
+function be(e, t) {
+	for (let n of [
 		2,
 		1,
 		0
-	]) if (Math.round(e * 10 ** t) < 1e3) return e.toFixed(t);
+	]) {
+		let r = b(e * 10n ** BigInt(n), t);
+		if (r < 1000n) return S(r, n);
+	}
 	return null;
 }
+// src/blocks/evidence.ts
+var xe = "lostflops:show", Se = 12;
+function Ce(t) {
+	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(we))) : null;
+}
+function we(t) {
+	return e("li", {}, ...m(t.what), e("div", { class: "where" }, ...Te(t), ...Ee(t), ...De(t)));
+}
+function Te(e) {
+	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${O(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${O(e.steps, "")}` : ""].filter(Boolean), [[n], [r]] = [e.ranks, e.steps];
+	return n === void 0 ? t : [Oe(t.join(", "), r === void 0 ? { rank: n } : {
+		rank: n,
+		step: r
+	})];
+}
+function Ee(e) {
+	let t = e.events.length - Se, n = e.events.slice(0, Se).map(([e, t]) => Oe(`event ${t} of rank ${e}`, {
+		rank: e,
+		event: t
+	}));
+	return t > 0 ? [...n, `and ${t.toLocaleString("en-US")} more events`] : n;
+}
+function De(t) {
+	return t.sources.map((t) => e("code", {}, t));
+}
+function Oe(t, n) {
+	return e("button", {
+		type: "button",
+		title: "show on the timeline",
+		click: () => document.dispatchEvent(new CustomEvent(xe, { detail: n }))
+	}, t);
+}
+// src/blocks/findings.ts
+function ke(t) {
+	if (!t.items.length) return e("p", { class: "calm" }, "No cause was found whose fix is worth the effort.");
+	let n = Fe(t.items.flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, Ae(t, i < r, n))), a = i.slice(r);
+	return e("div", { class: "findings" }, e("ol", {}, ...i.slice(0, r)), a.length ? e("details", { class: "more" }, e("summary", {}, `${a.length} more, which gain less`), e("ol", {}, ...a)) : null);
+}
+function Ae(t, n, r) {
+	let i = [
+		["Fix", [e("span", { class: "fix" }, ...m(t.fix))]],
+		["Lost", [je(t)]],
+		["Ranks", t.ranks.length ? [O(t.ranks, "")] : []],
+		["Gain", t.prediction ? [Me(t.prediction)] : []],
+		["Confidence", [Pe(t.confidence), E(t.confidence)]],
+		["Certain if", t.certain_if ? m(t.certain_if) : []]
+	].filter(([, e]) => e.length);
+	return e("details", {
+		class: "finding",
+		"data-cause": t.cause,
+		open: n
+	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, t.cause.replaceAll("_", " ")), t.what), t.prediction ? Ie(t.prediction, r) : null), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), Ce(t.evidence));
+}
+function je(e) {
+	if (!e.lost_ns) return "no time of the recorded window is charged to it";
+	let t = e.rank_hours.toLocaleString("en-US", {
+		minimumFractionDigits: 1,
+		maximumFractionDigits: 1
+	}), n = e.usd === null ? "" : `, $${Math.round(e.usd).toLocaleString("en-US")}`;
+	return `${E(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
+}
+function Me(e) {
+	let t = e.low_ns !== null && e.high_ns !== null ? ` (${w(e.low_ns)} to ${w(e.high_ns)})` : "", n = e.predicted_ns === null ? "" : `; a step would take ${w(e.predicted_ns)}${t}`;
+	return `${Ne(e)} of the step${n}; by ${e.basis}`;
+}
+function Ne(e) {
+	return `${E(e.gain_low)} to ${E(e.gain_high)}`;
+}
+function Pe(e) {
+	return t("svg", {
+		class: "confidence",
+		"aria-hidden": "true"
+	}, t("rect", {
+		width: `${100 * e}%`,
+		height: "100%"
+	}));
+}
+function Fe(e) {
+	return [Math.min(0, ...e.map((e) => e.gain_low)), Math.max(.01, ...e.map((e) => e.gain_high))];
+}
+function Ie(n, [r, i]) {
+	let a = (e) => `${100 * (e - r) / (i - r)}%`, o = `${100 * (n.gain_high - n.gain_low) / (i - r)}%`, s = t("svg", {
+		class: "range",
+		role: "img",
+		"aria-label": `gains ${Ne(n)} of the step`
+	}, t("rect", {
+		class: "interval",
+		x: a(n.gain_low),
+		width: o,
+		y: 4,
+		height: 14,
+		rx: 2
+	}), t("line", {
+		class: "scale",
+		x1: 0,
+		x2: "100%",
+		y1: 18,
+		y2: 18
+	}), t("line", {
+		class: "zero",
+		x1: a(0),
+		x2: a(0),
+		y1: 2,
+		y2: 22
+	}), t("line", {
+		class: "best",
+		x1: a(n.gain),
+		x2: a(n.gain),
+		y1: 2,
+		y2: 20
+	}), r < 0 && -r / (i - r) > .15 ? t("text", {
+		x: 0,
+		y: 33
+	}, E(r)) : null, t("text", {
+		x: a(0),
+		y: 33,
+		"text-anchor": r < 0 ? "middle" : "start"
+	}, "0%"), t("text", {
+		x: "100%",
+		y: 33,
+		"text-anchor": "end"
+	}, E(i)));
+	return e("span", { class: "gain" }, "gains ", e("b", {}, E(n.gain)), " of the step", s);
+}
+// src/callout.ts
+var A = 14;
+function j() {
+	let t = e("div", {
+		class: "callout",
+		role: "status",
+		hidden: !0
+	});
+	return {
+		element: t,
+		show: (n, r, i, a) => {
+			let o = a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
+			t.replaceChildren(e("strong", {}, i), e("dl", {}, ...o)), t.hidden = !1;
+			let s = t.parentElement.clientWidth, c = n + A + t.offsetWidth <= s ? n + A : n - A - t.offsetWidth;
+			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + A)}px`);
+		},
+		hide: () => void (t.hidden = !0)
+	};
+}
+function M(e) {
+	return (t) => t.pointerType !== "touch" && e();
+}
+// src/cells.ts
+var Le = 2 ** 32 - 1, Re = class {
+	block;
+	low;
+	high;
+	unknown;
+	numbers;
+	constructor(e, t) {
+		this.block = e, this.numbers = t.numbers(e.values);
+		let [n, r, i] = [
+			Infinity,
+			-Infinity,
+			0
+		];
+		e.rows.forEach((t, a) => {
+			for (let t = 0; t < e.widths[a]; t++) {
+				let e = this.at(a, t);
+				typeof e == "number" ? [n, r] = [Math.min(n, e), Math.max(r, e)] : i++;
+			}
+		}), this.low = Math.min(0, n), this.high = Math.max(r, this.low), this.unknown = i;
+	}
+	at(e, t) {
+		if (t >= (this.block.widths[e] ?? 0)) return;
+		let n = this.numbers[e * this.block.places + t];
+		return this.block.values.type === "u4" ? n === Le ? null : n + this.block.least : Number.isNaN(n) ? null : n;
+	}
+	share(e) {
+		return this.high > this.low ? (e - this.low) / (this.high - this.low) : 0;
+	}
+	most(e, t) {
+		let n;
+		for (let r = e[0]; r < e[1]; r++) for (let e = t[0]; e < t[1]; e++) {
+			let t = this.at(r, e);
+			t !== void 0 && (n == null || t !== null && t > n) && (n = t);
+		}
+		return n;
+	}
+}, ze = {
+	compute: "--compute",
+	"comm.transfer": "--transfer",
+	"comm.wait": "--wait",
+	"comm.bubble": "--bubble",
+	copy: "--copy",
+	"idle.data": "--data",
+	unexplained: "--unexplained"
+}, Be = {
+	parameters: "#009e73",
+	gradients: "#cc79a7",
+	optimizer_state: "#0072b2",
+	buffers: "#882255",
+	activations: "#d55e00",
+	temporaries: "#e69f00",
+	communication: "#56b4e9",
+	batches: "#f0e442",
+	unattributed: "#7f7f7f"
+}, Ve = [
+	"#0072b2",
+	"#e69f00",
+	"#009e73",
+	"#cc79a7",
+	"#56b4e9",
+	"#d55e00",
+	"#f0e442",
+	"#7f7f7f"
+], He = "lostflops-theme", Ue = /* @__PURE__ */ new Map();
+function We(e) {
+	let t = Je(e);
+	return t ? P(t) : qe(e);
+}
+function N(e) {
+	let t = Je(e);
+	return t ? `var(${t})` : qe(e);
+}
+function P(e) {
+	let t = Ue.get(e);
+	if (t === void 0) {
+		let n = document.createElement("i");
+		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), Ue.set(e, t);
+	}
+	return t;
+}
+function Ge(e) {
+	document.addEventListener(He, e);
+}
+function Ke() {
+	Ue.clear(), document.dispatchEvent(new Event(He));
+}
+function qe(e) {
+	return Object.hasOwn(Be, e) ? Be[e] : Ve[Ye(e) % Ve.length];
+}
+function Je(e) {
+	return Object.hasOwn(ze, e) ? ze[e] : e.startsWith("idle.") ? "--idle" : void 0;
+}
+function Ye(e) {
+	let t = 0;
+	for (let n = 0; n < e.length; n++) t = t * 31 + e.charCodeAt(n) >>> 0;
+	return t;
+}
+// src/fitted.ts
+function F(t, n) {
+	let r = e("div", { class: t }), i = 0;
+	return new ResizeObserver(() => {
+		requestAnimationFrame(() => {
+			let e = Math.floor(r.clientWidth);
+			e && e !== i && n(i = e, r);
+		});
+	}).observe(r), r;
+}
+var I = class {
+	element = e("canvas", { tabindex: 0 });
+	pen = this.element.getContext("2d");
+	kept = null;
+	constructor(e) {
+		Ge(() => this.element.isConnected && e());
+	}
+	get density() {
+		return Math.max(1, window.devicePixelRatio || 1);
+	}
+	resize(e, t) {
+		this.element.width = Math.round(e * this.density), this.element.height = Math.round(t * this.density), this.element.style.setProperty("width", `${e}px`), this.element.style.setProperty("height", `${t}px`), this.pen.setTransform(this.density, 0, 0, this.density, 0, 0);
+	}
+	keep() {
+		this.kept = new OffscreenCanvas(this.element.width, this.element.height), this.kept.getContext("2d").drawImage(this.element, 0, 0);
+	}
+	restore() {
+		this.pen.save(), this.pen.resetTransform(), this.pen.clearRect(0, 0, this.element.width, this.element.height), this.kept && this.pen.drawImage(this.kept, 0, 0), this.pen.restore();
+	}
+}, Xe = 8;
+function Ze(e) {
+	return `--series-${e % Xe}`;
+}
+function Qe(e) {
+	return `var(${Ze(e)})`;
+}
+function $e(e) {
+	let [t, n, r] = et(e);
+	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
+}
+function et(e) {
+	let t = /^#(..)(..)(..)$/.exec(e), n = t ? t.slice(1).map((e) => parseInt(e, 16)) : (e.match(/[\d.]+/g) ?? []).map(Number);
+	return [
+		n[0] ?? 0,
+		n[1] ?? 0,
+		n[2] ?? 0
+	];
+}
+// src/ramp.ts
+var L = [
+	"#00204d",
+	"#00336f",
+	"#39486b",
+	"#575c6d",
+	"#707173",
+	"#8a8779",
+	"#a69d75",
+	"#c4b56c",
+	"#e4cf5b",
+	"#ffea46"
+].map(et), R = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
+	let n = Math.floor(t / 3) / 255 * (L.length - 1), r = Math.min(Math.floor(n), L.length - 2), [i, a] = [L[r]?.[t % 3] ?? 0, L[r + 1]?.[t % 3] ?? 0];
+	return Math.round(i + (n - r) * (a - i));
+});
+function tt(e, t, n) {
+	let r = rt(n);
+	e[t] = R[r], e[t + 1] = R[r + 1], e[t + 2] = R[r + 2], e[t + 3] = 255;
+}
+function nt(e) {
+	let t = rt(e);
+	return `rgb(${R.slice(t, t + 3).join(", ")})`;
+}
+function rt(e) {
+	return 3 * Math.round(Math.max(0, Math.min(1, e)) * 255);
+}
+function it(e, t, n, r, i) {
+	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = P("--card"), e.fillRect(t, n, r, i), e.strokeStyle = P("--muted"), e.globalAlpha = .55, e.beginPath();
+	for (let a = Math.floor((t - i) / 5) * 5; a < t + r; a += 5) e.moveTo(a, n + i), e.lineTo(a + i, n);
+	e.stroke(), e.restore();
+}
+// src/heat-painting.ts
+var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut = 40, dt = 1.3, ft = 4, pt = 15, mt = 56, ht = /^\d+$/, gt = class {
+	block;
+	cells;
+	surface = new I(() => this.paint());
+	marked = null;
+	left = 0;
+	top = 0;
+	size = [0, 0];
+	across = 0;
+	down = 0;
+	every = 1;
+	nameLines = 1;
+	constructor(e, t) {
+		this.block = e, this.cells = t;
+	}
+	get element() {
+		return this.surface.element;
+	}
+	draw(e) {
+		let { rows: t, places: n } = this.block, r = this.surface.pen;
+		r.font = ct;
+		let i = this.labels(t, t.length).map((e) => r.measureText(t[e]).width);
+		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(st, (e - this.left) / n), Math.min(ot, at / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = Math.max(0, Math.round((lt - this.size[1]) / 2));
+		let a = this.block.columns?.length, o = Math.min(e, this.left + this.across + (a ? ut : 2));
+		this.every = this.namedEvery(), this.nameLines = this.every <= ft && !this.block.columns?.every((e) => ht.test(e)) ? this.every : 1, this.surface.resize(o, this.top + this.down + (a ? 7 + pt * this.nameLines : 8)), this.paint();
+	}
+	paint() {
+		let { pen: e, element: t } = this.surface;
+		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = ct, e.textBaseline = "middle", e.fillStyle = P("--muted"), this.rowNames(), this.columnNames(), this.size[0] >= mt && this.size[1] >= lt && this.values(), this.surface.keep(), this.mark(this.marked);
+	}
+	mark(e) {
+		this.marked = e, this.surface.restore(), e && this.outline(e);
+	}
+	colours() {
+		let { rows: e, places: t } = this.block, { pen: n, density: r } = this.surface, i = Math.min(t, Math.round(this.across * r)), a = Math.min(e.length, Math.round(this.down * r)), o = new ImageData(i, a), s = [];
+		for (let n = 0; n < a; n++) for (let r = 0; r < i; r++) {
+			let c = this.cells.most(_t(n, a, e.length), _t(r, i, t));
+			c === null && s.push([r, n]), typeof c == "number" && tt(o.data, 4 * (n * i + r), this.cells.share(c));
+		}
+		let c = new OffscreenCanvas(i, a);
+		c.getContext("2d").putImageData(o, 0, 0), n.imageSmoothingEnabled = !1, n.drawImage(c, this.left, this.top, this.across, this.down);
+		let [l, u] = [this.across / i, this.down / a];
+		if (l >= 4 && u >= 4) for (let [e, t] of s) it(n, this.left + e * l, this.top + t * u, l, u);
+		else {
+			n.fillStyle = P("--idle");
+			for (let [e, t] of s) n.fillRect(this.left + e * l, this.top + t * u, l, u);
+		}
+	}
+	cellAt(e, t) {
+		let [n, r] = [Math.floor((t - this.top) / this.size[1]), Math.floor((e - this.left) / this.size[0])];
+		return r >= 0 && n >= 0 && this.cells.at(n, r) !== void 0 ? [n, r] : null;
+	}
+	pointOf([e, t]) {
+		return [this.left + (t + .5) * this.size[0], this.middle(e)];
+	}
+	middle(e) {
+		return this.top + (e + .5) * this.size[1];
+	}
+	labels(e, t) {
+		let n = Math.ceil(lt * t / Math.max(1, this.down || at));
+		return e.map((e, t) => t).filter((e) => e % n === 0);
+	}
+	rowNames() {
+		let e = this.surface.pen;
+		e.textAlign = "right";
+		for (let t of this.labels(this.block.rows, this.block.rows.length)) e.fillText(this.block.rows[t], this.left - 6, this.middle(t), this.left - 6);
+	}
+	namedEvery() {
+		let { pen: e } = this.surface, t = Math.max(24, ...(this.block.columns ?? []).map((t) => e.measureText(t).width + 10));
+		return Math.max(1, Math.ceil(t / dt / this.size[0]));
+	}
+	columnNames() {
+		let { pen: e, element: t, density: n } = this.surface, r = this.every * this.size[0] - 4;
+		e.textAlign = "center", e.strokeStyle = P("--rule"), (this.block.columns ?? []).forEach((i, a) => {
+			let o = a % this.every;
+			if (o >= this.nameLines) return;
+			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + pt * o], l = Math.min(r, e.measureText(i).width) / 2;
+			o && this.stem(s, c - 7), e.fillText(i, Math.max(l, Math.min(s, t.width / n - l)), c, r);
+		});
+	}
+	stem(e, t) {
+		let { pen: n } = this.surface;
+		n.beginPath(), n.moveTo(e, this.top + this.down), n.lineTo(e, t), n.stroke();
+	}
+	values() {
+		let e = this.surface.pen;
+		e.textAlign = "center", this.block.rows.forEach((t, n) => {
+			for (let t = 0; t < this.block.widths[n]; t++) {
+				let r = this.cells.at(n, t);
+				if (typeof r != "number") continue;
+				e.fillStyle = $e(nt(this.cells.share(r)));
+				let i = D(r, this.block.unit);
+				e.fillText(i, this.left + (t + .5) * this.size[0], this.middle(n), this.size[0] - 4);
+			}
+		});
+	}
+	outline(e) {
+		let t = this.surface.pen, [n, r] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])], [i, a] = this.pointOf(e);
+		t.strokeStyle = P("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = P("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
+	}
+};
+function _t(e, t, n) {
+	return [Math.floor(e * n / t), Math.floor((e + 1) * n / t)];
+}
+// src/axes.ts
+var vt = 8, yt = .03, bt = 1e100, xt = 1e-9, St = 1e24, Ct = 3, wt = 12, Tt = {
+	ns: 1,
+	us: 1e3,
+	ms: 1e6,
+	s: 1e9,
+	min: 6e10,
+	h: 36e11
+}, Et = "kMGTPEZ", Dt = {
+	gbs: "GB/s",
+	rate: "per s"
+};
+function Ot(e, t) {
+	let n = e.log ? Math.log10 : (e) => e;
+	return (n(t) - n(e.low)) / (n(e.high) - n(e.low));
+}
+function kt(e, t) {
+	let n = (e.own.length && e.own.length <= t ? e.own : e.log ? Bt(e, t) : Ht(e, t)).filter((t) => e.low <= t && t <= e.high), [r, i] = Vt(e), a = (t, n) => i && t ? `${z(t / r, n)} ${i}` : Nt(t, e.unit, n);
+	for (let e = Ct;; e++) {
+		let t = n.map((t) => a(t, e));
+		if (e === wt || new Set(t).size === t.length) return n.map((e, n) => ({
+			value: e,
+			label: t[n]
+		}));
+	}
+}
+function At(e, t, n) {
+	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Rt(r) : zt(r), o = (e.unit === "" || e.unit === "count") && r.length <= vt ? r : [];
+	return {
+		unit: e.unit,
+		title: Ft(e),
+		log: n,
+		low: i,
+		high: a,
+		own: o
+	};
+}
+function jt(e, t, n) {
+	return {
+		unit: e,
+		title: t,
+		log: !1,
+		low: 0,
+		high: n > 0 ? n : 1,
+		own: []
+	};
+}
+function Mt(e, t) {
+	return e !== null && Math.abs(e) <= bt && (!t || e >= 1 / bt);
+}
+function Nt(e, t, n = Ct) {
+	if (Math.abs(e) >= St) return e.toExponential(2);
+	if (t === "share") return `${z(100 * e, n)}%`;
+	if (t === "" || t === "count") return It(e, n);
+	if (t !== "ns" && t !== "bytes" && t !== "flop") return z(e, n);
+	if (Math.abs(e) < 1) return t === "ns" && e ? `${z(e, n)} ns` : z(e, n);
+	let r = D(e, t).split(" ")[1];
+	return `${z(e / Lt(r, t), n)} ${r}`;
+}
+function Pt(e, t) {
+	let n = Dt[t.unit];
+	return D(e, t.unit) + (n ? ` ${n}` : "");
+}
+function Ft(e) {
+	let t = e.label || e.name.replaceAll("_", " "), n = Dt[e.unit];
+	return n && !t.includes(n) ? `${t} (${n})` : t;
+}
+function It(e, t) {
+	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? z(e, t) : Nt(e, "flop", t).replace("FLOP", "");
+}
+function Lt(e, t) {
+	return t === "ns" ? Tt[e] : 1e3 ** (Et.indexOf(e[0]) + 1);
+}
+function z(e, t) {
+	return String(Number(e.toPrecision(t)));
+}
+function Rt(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** yt : 2;
+	return [t / r, n * r];
+}
+function zt(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(xt * Math.max(Math.abs(t), Math.abs(n)), 1 / bt), a = Math.abs(n) > xt ? .5 * Math.abs(n) : 1, o = i ? (n - t) * yt : a;
+	return [r ? 0 : t - o, n + o];
+}
+function Bt(e, t) {
+	let n = Math.floor(Math.log10(e.low)), r = Array.from({ length: Math.ceil(Math.log10(e.high)) - n + 1 }, (e, t) => n + t), i = (t) => t.filter((t) => e.low <= t && t <= e.high), a = i(r.map((e) => Number(`1e${e}`)));
+	if (a.length > 2) {
+		let e = Math.ceil(a.length / t);
+		return a.filter((t, n) => n % e === 0);
+	}
+	let o = i(r.flatMap((e) => [
+		1,
+		2,
+		5
+	].map((t) => Number(`${t}e${e}`))));
+	return o.length >= 2 && o.length <= t ? o : Ht(e, t);
+}
+function Vt(e) {
+	return e.log || e.unit !== "ns" || e.high < 0xe8d4a51000 ? [1, ""] : e.high >= 6e13 ? [36e11, "h"] : [6e10, "min"];
+}
+function Ht(e, t) {
+	let [n] = Vt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
+		1,
+		2,
+		5,
+		10
+	].find((e) => o * e >= a * (1 - 1e-9)) ?? 10), c = [];
+	for (let e = Math.ceil(r / s - 1e-9); e * s <= i && c.length <= t; e++) c.push(Number((e * s * n).toPrecision(12)));
+	return c;
+}
+// src/scale.ts
+var Ut = 240, Wt = 30;
+function Gt(t, n) {
+	let r = `from ${D(n.low, t)} to ${D(n.high, t)}`, i = n.unknown ? e("span", {}, qt(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
+	return e("div", { class: "scale" }, Kt(t, n, r), e("span", {}, r), i);
+}
+function Kt(e, t, n) {
+	let r = {
+		...jt(e, "", t.high),
+		low: t.low
+	}, i = new I(() => a()), a = () => {
+		let { pen: e } = i;
+		i.resize(300, 34);
+		for (let t = 0; t < Ut; t++) e.fillStyle = nt(t / 239), e.fillRect(Wt + t, 0, 1, 12);
+		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = P("--muted");
+		for (let { value: t, label: n } of kt(r, 4)) e.fillText(n, Wt + Ot(r, t) * Ut, 28);
+	};
+	return a(), i.element.removeAttribute("tabindex"), i.element.setAttribute("role", "img"), i.element.setAttribute("aria-label", `Colours ${n}`), i.element;
+}
+function qt() {
+	let e = new I(() => t()), t = () => {
+		e.resize(22, 12), it(e.pen, 0, 0, 22, 12);
+	};
+	return t(), e.element.removeAttribute("tabindex"), e.element.setAttribute("aria-hidden", "true"), e.element;
+}
+// src/blocks/heat-map.ts
+function Jt(t, n) {
+	let r = new Re(t, n.source);
+	if (!t.rows.length || !t.places) return e("p", { class: "muted" }, "Nothing to draw.");
+	let i = new Yt(t, r), a = F("chart", (e) => i.painting.draw(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Gt(t.unit, r));
+}
+var Yt = class {
+	block;
+	cells;
+	told = j();
+	painting;
+	cell = null;
+	constructor(e, t) {
+		this.block = e, this.cells = t, this.painting = new gt(e, t);
+		let n = this.painting.element;
+		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", M(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
+	}
+	pointed(e) {
+		let t = this.painting.element.getBoundingClientRect();
+		this.select(this.painting.cellAt(e.clientX - t.left, e.clientY - t.top));
+	}
+	key(e) {
+		if (e.key === "Escape") return this.select(null);
+		let t = {
+			ArrowUp: [-1, 0],
+			ArrowDown: [1, 0],
+			ArrowLeft: [0, -1],
+			ArrowRight: [0, 1],
+			Home: [0, -Infinity],
+			End: [0, Infinity]
+		}[e.key];
+		if (!t) return;
+		e.preventDefault();
+		let [n, r] = this.cell ?? [0, 0], i = Math.max(0, Math.min(this.block.rows.length - 1, n + t[0]));
+		this.select([i, Math.max(0, Math.min(this.block.widths[i] - 1, r + t[1]))]);
+	}
+	select(e) {
+		if (String(e) === String(this.cell)) return;
+		if (this.cell = e, this.painting.mark(e), !e) return this.told.hide();
+		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? D(r, this.block.unit) : "no value";
+		this.told.show(...this.painting.pointOf(e), a, [["row", this.block.rows[t]], [this.block.columns?.length ? "column" : "place", i]]);
+	}
+};
+// src/copyable.ts
+function Xt(t) {
+	let n = e("code", {}, t), r = e("button", {
+		type: "button",
+		class: "copy",
+		click: () => void i()
+	}, "copy");
+	async function i() {
+		try {
+			await navigator.clipboard.writeText(t), r.textContent = "copied";
+		} catch {
+			getSelection()?.selectAllChildren(n), r.textContent = "selected";
+		}
+		setTimeout(() => r.textContent = "copy", 1500);
+	}
+	return e("span", { class: "copyable" }, n, r);
+}
+// src/blocks/knob-bars.ts
+var Zt = 26, Qt = 20, $t = [
+	1,
+	2,
+	2.5,
+	5,
+	10
+], en = 3;
+function tn(e, n) {
+	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [nn("predicted", "predicted", n.lines, 1, i), rn(n, i)] : [];
+	return t("svg", {
+		class: "bars",
+		role: "img",
+		"aria-label": `${n ? `${e.name} ${w(e.ns)}, predicted ${w(n.predicted_ns)}` : `${e.name} ${w(e.ns)}`}; the table below has their lines.`,
+		height: B(2) + 22
+	}, ...an(r, i), nn("measured", e.name, e.lines, 0, i), ...a);
+}
+function B(e) {
+	return e * 46 + Qt;
+}
+function nn(e, n, r, i, a) {
+	let o = 0, s = r.map(([e, n]) => {
+		let r = t("title", {}, `${e}: ${w(n)}`), s = {
+			x: a(o),
+			y: B(i),
+			width: a(n),
+			height: Zt,
+			fill: N(e),
+			"data-line": e
+		};
+		return o += n, t("rect", s, r);
+	});
+	return t("g", { class: e }, t("text", {
+		x: 0,
+		y: B(i) - 6
+	}, n), ...s);
+}
+function rn(e, n) {
+	let r = B(1) + Zt / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${w(e.low_ns)} to ${w(e.high_ns)}`, s = [i, a].map((e) => t("line", {
+		x1: e,
+		x2: e,
+		y1: r - 6,
+		y2: r + 6
+	})), c = t("line", {
+		x1: i,
+		x2: a,
+		y1: r,
+		y2: r
+	}), l = t("g", { class: "halo" }, c.cloneNode(), ...s.map((e) => e.cloneNode()));
+	return t("g", { class: "interval" }, t("title", {}, o), l, c, ...s);
+}
+function an(e, n) {
+	let r = B(2) - Qt + 4;
+	return on(e).flatMap((i) => {
+		let a = i === 0 ? "start" : i > .93 * e ? "end" : "middle";
+		return [t("line", {
+			class: "grid",
+			x1: n(i),
+			x2: n(i),
+			y1: 0,
+			y2: r
+		}), t("text", {
+			class: "tick",
+			x: n(i),
+			y: r + 14,
+			"text-anchor": a
+		}, w(i))];
+	});
+}
+function on(e) {
+	let t = 10 ** Math.floor(Math.log10(e / en)), n = $t.filter((n) => e / (n * t) >= en), r = (n[n.length - 1] ?? 1) * t;
+	return Array.from({ length: Math.floor(e / r) + 1 }, (e, t) => Math.round(t * r));
+}
+// src/blocks/knob-answer.ts
+var sn = /^\w[\w.-]*$/;
+function cn(t, n) {
+	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = ln(t, r.work);
+	return r.predicted_ns === null ? [
+		o,
+		un(s, null),
+		hn(r)
+	] : [
+		o,
+		un(s, i.length ? r : null),
+		...i.length ? [mn(s, r)] : [],
+		tn(s, i.length ? r : null),
+		gn(s, r, i.length > 0),
+		...yn(n)
+	];
+}
+function ln(e, t) {
+	let n = e.lines.map(([e, n]) => [e, n * t]);
+	return {
+		name: t > 1 ? `measured, ${t} steps` : "measured",
+		ns: e.measured_ns * t,
+		lines: n
+	};
+}
+function un(t, n) {
+	let r = [dn("measured", t.name === "measured" ? "measured, a step" : t.name, w(t.ns))];
+	if (n && n.predicted_ns !== null) {
+		r.push(dn("predicted", "predicted, a step", w(n.predicted_ns)));
+		let e = 1 - n.predicted_ns / t.ns, i = e > 0 ? "gain good" : e < 0 ? "gain bad" : "gain";
+		r.push(dn(i, "difference", pn(e)));
+	}
+	return e("div", {
+		class: "figures",
+		"aria-live": "polite"
+	}, ...r);
+}
+function dn(t, n, r) {
+	return e("div", { class: `figure ${t}` }, e("span", { class: "muted" }, n), e("strong", {}, r));
+}
+function fn(e, t) {
+	return 1 - t.predicted_ns / (e.measured_ns * t.work);
+}
+function pn(e) {
+	return e === 0 ? "the same" : `${E(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
+}
+function mn(t, n) {
+	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${w(r)} and ${w(i)}, nine times of ten.`];
+	if (r <= t.ns && t.ns <= i && a.push("That it makes any difference is not sure."), n.work > 1) {
+		let e = w(Math.round(n.predicted_ns / n.work));
+		a.push(`A step then does the work of ${n.work} recorded ones: ${e} for each.`);
+	}
+	return e("p", { class: "sure" }, a.join(" "));
+}
+function hn(t) {
+	return e("p", { class: "why" }, e("strong", {}, "Cannot tell, because "), t.why_not);
+}
+function gn(t, n, r) {
+	let i = new Map(t.lines), a = new Map(n.lines), o = [.../* @__PURE__ */ new Set([...i.keys(), ...a.keys()])].map((e) => ({
+		name: e,
+		old: i.get(e) ?? 0,
+		now: a.get(e) ?? 0
+	})), s = (e) => Math.abs(e.now - e.old);
+	o.sort((e, t) => s(t) - s(e) || t.old - e.old);
+	let c = [
+		"line",
+		t.name,
+		...r ? ["predicted", "difference"] : []
+	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ..._n(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
+	function d(t, n) {
+		return (r ? [
+			w(t),
+			w(n),
+			vn(n - t)
+		] : [w(t)]).map((t) => e("td", { class: "number" }, t));
+	}
+	return e("table", { class: "moved" }, e("thead", {}, e("tr", {}, ...c.map((t) => e("th", { scope: "col" }, t)))), e("tbody", {}, ...l, u));
+}
+function _n(t) {
+	let n = e("i", {
+		class: "swatch",
+		"aria-hidden": "true"
+	});
+	return n.style.setProperty("background", N(t)), [n, d(t)];
+}
+function vn(e) {
+	return e > 0 ? `+${w(e)}` : w(e);
+}
+function yn({ run: t, changes: n, setting: r, knobs: i }) {
+	if (!n.length) return [];
+	let a = [["keep this prediction", Xt(`lostflops whatif ${sn.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
+	r.how && a.unshift(["how to apply it", e("code", {}, r.how)]);
+	let o = i.flatMap((e) => e.cost ? [e.cost] : []);
+	o.length && a.push(["cost and risk", e("span", {}, o.join("; "))]);
+	let s = r.notes.map((t) => e("li", {}, t)), c = e("details", {}, e("summary", {}, "what was assumed"), e("ul", {}, ...s));
+	return [e("dl", { class: "applied" }, ...a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])), ...s.length ? [c] : []];
+}
+// src/blocks/knob-slider.ts
+var bn = 0;
+function xn(t, n, r) {
+	let i = t.now ?? 0, a = `knob-${++bn}`, o = e("input", {
+		id: a,
+		type: "range",
+		min: 0,
+		max: t.settings.length - 1,
+		step: 1,
+		value: i,
+		list: `${a}-ticks`
+	}), s = o, c = e("output", { for: a }), l = e("p", { class: "effect muted" }), u = e("div", {
+		class: "knob",
+		"data-knob": t.change
+	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Sn(t, a)), l);
+	u.style.setProperty("--places", String(t.settings.length));
+	function d() {
+		let e = t.settings[Number(s.value)], r = Number(s.value) === i, a = r && e.value !== "as recorded" ? `${e.value} (now)` : e.value;
+		c.textContent = a, o.setAttribute("aria-valuetext", e.why_not ? `${a}: cannot tell` : a), l.textContent = n(e), u.classList.toggle("turned", !r);
+	}
+	return o.addEventListener("input", () => (d(), r())), d(), {
+		knob: t,
+		element: u,
+		get setting() {
+			return t.settings[Number(s.value)];
+		},
+		get isTurned() {
+			return Number(s.value) !== i;
+		},
+		reset() {
+			s.value = String(i), d();
+		}
+	};
+}
+function Sn(t, n) {
+	let r = document.createDocumentFragment(), i = t.settings.map((t, n) => e("option", {
+		value: n,
+		label: t.value
+	})), a = t.settings.map((n, r) => e("span", { class: r === t.now ? "now" : n.predicted_ns === null ? "untold" : "" }, r === t.now ? "now" : n.value));
+	return r.append(e("datalist", { id: `${n}-ticks` }, ...i), e("div", {
+		class: "ticks",
+		"aria-hidden": "true"
+	}, ...a)), r;
+}
+// src/blocks/knobs.ts
+var Cn = .001, wn = 150, Tn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", En = "Changes are replayed together, in the order in which they stand here.";
+function Dn(t, n) {
+	if (!t.items.length) return e("p", { class: "muted" }, "Nothing can be turned in this run.");
+	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => xn(e, (n) => An(t, e, n), () => s(n))), o = 0;
+	function s(e) {
+		r || a.forEach((t, n) => n === e ? void 0 : t.reset());
+		let n = a.filter((e) => e.isTurned), s = n.map((e) => [e.knob.change, e.setting.value]), l = ++o;
+		if (!r || n.length < 2) return c(n[0]?.setting ?? Mn(t), n, s);
+		i.setAttribute("aria-busy", "true"), i.firstElementChild.textContent = `Replaying ${s.map((e) => e.join("=")).join(", ")}…`, setTimeout(() => {
+			if (l !== o) return;
+			let e = (e) => l === o ? c(e, n, s) : void 0;
+			r.whatif(s).then(e, (t) => e(Nn(String(t))));
+		}, wn);
+	}
+	function c(e, r, a) {
+		i.removeAttribute("aria-busy");
+		let o = {
+			run: n.source.page.title,
+			changes: a,
+			setting: e,
+			knobs: r.map((e) => e.knob)
+		};
+		i.replaceChildren(...cn(t, o));
+	}
+	function l() {
+		a.forEach((e) => e.reset()), s(-1);
+	}
+	s(-1);
+	let u = e("button", {
+		type: "button",
+		class: "back",
+		click: l
+	}, "put all back"), d = e("p", { class: "muted together" }, r ? En : Tn);
+	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...On(t, a), u, d));
+}
+function On(t, n) {
+	let r = n.filter((e) => kn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
+	if (!i.length || !r.length) return n.map((e) => e.element);
+	let a = `${i.length} more that ${i.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
+	return [...r.map((e) => e.element), e("details", { class: "still" }, e("summary", {}, a), ...i.map((e) => e.element))];
+}
+function kn(e, t) {
+	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Cn * t);
+}
+function An(e, t, n) {
+	if (n === t.settings[t.now ?? 0]) return `step: ${jn(t)}`;
+	if (n.predicted_ns === null) return "step: cannot tell";
+	let r = n.work > 1 ? " for the same work" : "";
+	return `step: ${w(Math.round(n.predicted_ns / n.work))}${r}, ${pn(fn(e, n))}`;
+}
+function jn(e) {
+	let t = e.settings.flatMap((e) => e.predicted_ns === null ? [] : [e.predicted_ns / e.work]), [n, r] = [Math.min(...t), Math.max(...t)].map((e) => w(Math.round(e)));
+	return n === r ? `${n}` : `${n} to ${r}`;
+}
+function Mn(e) {
+	let t = e.items[0];
+	return t.settings[t.now ?? 0];
+}
+function Nn(e) {
+	return {
+		value: "",
+		predicted_ns: null,
+		low_ns: null,
+		high_ns: null,
+		lines: [],
+		why_not: e,
+		work: 1,
+		how: "",
+		notes: []
+	};
+}
+// src/readout.ts
+function Pn(t) {
+	let n = e("p", { class: "readout" }, t), r = () => n.replaceChildren(t);
+	return {
+		element: n,
+		tells: (t, i, a) => {
+			let o = () => n.replaceChildren(e("b", {}, i), ` ${a}`);
+			t.setAttribute("tabindex", "0"), t.setAttribute("role", "img"), t.setAttribute("aria-label", `${i}: ${a}`);
+			for (let e of [
+				"pointerenter",
+				"focus",
+				"click"
+			]) t.addEventListener(e, o);
+			for (let e of ["pointerleave", "blur"]) t.addEventListener(e, r);
+		}
+	};
+}
+// src/share-axis.ts
+function Fn(e) {
+	let n = [
+		0,
+		25,
+		50,
+		75,
+		100
+	].map((e) => {
+		let n = e === 0 ? "start" : e === 100 ? "end" : "middle";
+		return t("text", {
+			x: `${e}%`,
+			y: 14,
+			"text-anchor": n
+		}, `${e}%`);
+	}), r = t("text", {
+		x: "50%",
+		y: 32,
+		"text-anchor": "middle"
+	}, `share of ${e}`);
+	return t("svg", { class: "share-axis" }, ...n, r);
+}
+// src/unfolding.ts
+var In = 40;
+function Ln(e, t) {
+	let n = e.slice(In);
+	return n.length < 2 ? e : [...e.slice(0, In), t(`${n.length.toLocaleString("en-US")} more`, n)];
+}
+function Rn(t, n, r, i) {
+	let [a, o] = i;
+	return e("div", { class: "unfolding" }, zn("head", [
+		"",
+		t,
+		"share"
+	]), ...n.map(Bn), zn("total", [
+		"total",
+		r,
+		E(+!!n.length)
+	]), a.length ? Wn(a, o) : null);
+}
+function zn(t, [n, r, i]) {
+	return e("div", { class: `row ${t}` }, e("span"), e("span", { class: "name" }, n), e("span", { class: "no-track" }), e("span", { class: "figure" }, r), e("span", { class: "share" }, i));
+}
+function Bn(t) {
+	return !t.said && !t.parts.length ? e("div", {
+		class: "row",
+		"data-row": t.name
+	}, ...Vn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...Vn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Bn)));
+}
+function Vn(n) {
+	return [
+		e("span", { class: n.said || n.parts.length ? "mark" : "" }),
+		e("span", { class: "name" }, Hn(n)),
+		t("svg", {
+			class: "track",
+			"aria-hidden": "true"
+		}, ...Un(n.from, n.share, n.paint)),
+		e("span", { class: "figure" }, n.figure),
+		e("span", { class: "share" }, E(n.share))
+	];
+}
+function Hn(t) {
+	return t.said ? e("span", {
+		class: "term",
+		"data-term": t.name
+	}, t.name) : t.name;
+}
+function Un(e, n, r) {
+	let [i, a] = [`${100 * e}%`, `${100 * n}%`], o = t("rect", {
+		class: "bar",
+		x: i,
+		width: a,
+		height: "100%"
+	}), s = t("line", {
+		x1: i,
+		x2: i,
+		y1: 0,
+		y2: "100%"
+	});
+	return o.style.setProperty("fill", r), s.style.setProperty("stroke", r), [s, o];
+}
+function Wn(t, n) {
+	let r = `${t.length} ${n}${t.length === 1 ? "" : "s"} with nothing`;
+	return e("details", { class: "nothing" }, e("summary", {}, e("span", { class: "mark" }), ` ${r}`), e("p", { class: "said" }, t.join(", ")));
+}
+// src/blocks/lines.ts
+function Gn(t) {
+	if (!t.total_ns) return e("p", { class: "muted" }, "No time was recorded.");
+	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Kn(n, 0, t), a = w(Math.round(t.total_ns / t.per)), o = t.unit ? `per ${t.unit}` : "time";
+	return e("div", { class: "lines" }, ...Jn(i, o), Rn(o, i, a, [r, "line"]));
+}
+function Kn(e, t, n, r) {
+	let i = t;
+	return e.map((e) => {
+		let t = r ?? N(e.name), a = {
+			name: e.name,
+			figure: w(Math.round(e.ns / n.per)),
+			share: e.share,
+			from: i,
+			paint: t,
+			said: l(e.name) ?? "",
+			parts: Kn(Ln(e.parts, qn), i, n, t)
+		};
+		return i += e.share, a;
+	});
+}
+function qn(e, t) {
+	let n = (e) => t.reduce((t, n) => t + e(n), 0);
+	return {
+		name: e,
+		ns: n((e) => e.ns),
+		share: n((e) => e.share),
+		parts: []
+	};
+}
+function Jn(e, n) {
+	let r = Pn("Each part is a line of the ledger; together they are all the time.");
+	return [
+		t("svg", { class: "whole" }, ...e.map((e) => {
+			let i = t("g", { "data-line": e.name }, ...Un(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
+			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${E(e.share)}${a}`), i;
+		})),
+		Fn("the time of all ranks"),
+		r.element
+	];
+}
+// src/blocks/cells.ts
+var Yn = 56, Xn = 12, Zn = /[.:;] /, Qn = {
+	gbs: "GB/s",
+	time: "UTC"
+}, $n = {
+	ns: "_ns",
+	bytes: "_bytes",
+	gbs: "_gbs"
+};
+function er(e) {
+	let t = $n[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = Qn[e.unit];
+	return i && !r.includes(i) ? `${r} ${i}` : r;
+}
+function tr(e, t) {
+	return e.every((e) => e[t] === null || typeof e[t] == "number");
+}
+function nr(e, t) {
+	return e.some((e) => typeof e[t] == "string" && sr(or(e[t], e)));
+}
+function rr(t, { place: n, field: r, numeric: i, names: a }) {
+	let o = D(t[n] ?? null, r.unit);
+	if (i || typeof t[n] != "string") return e("td", { class: i ? "number" : "" }, o);
+	let s = or(o, t);
+	return s !== o || sr(s) ? e("td", {
+		class: "name",
+		title: s
+	}, cr(s, o)) : a && o.length <= Yn ? e("td", { class: "name" }, d(o)) : e("td", { class: o.length > Yn ? "prose" : "" }, d(o));
+}
+function ir(e, { place: t, field: n }) {
+	return or(D(e[t] ?? null, n.unit), e);
+}
+function ar(e, t) {
+	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
+}
+function or(e, t) {
+	if (!/[^.]\.\.\.$/.test(e)) return e;
+	let n = e.slice(0, -3);
+	return t.find((t) => typeof t == "string" && t !== e && t.includes(n)) ?? e;
+}
+function sr(e) {
+	let t = e.length / e.split(" ").length;
+	return e.length > 24 && t > Xn && !Zn.test(e);
+}
+function cr(e, t) {
+	let n = e.slice(Math.max(0, e.indexOf(t.replace(/\.\.\.$/, ""))));
+	return n.length > Yn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
+}
+// src/blocks/rows.ts
+var lr = 28, ur = 20;
+function dr(e, t, n, r) {
+	let i = Math.max(0, Math.floor(e.scrollTop / lr) - ur), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / lr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
+	t.replaceChildren(fr(i), ...o, fr(n - a));
+}
+function fr(t) {
+	let n = e("tr", {
+		"aria-hidden": !0,
+		class: "room"
+	});
+	return n.style.setProperty("height", `${t * lr}px`), n;
+}
 // src/blocks/table.ts
-function _(t) {
-	let n = t.fields.flatMap((e, t) => e.shown ? [t] : []), r = n.map((n) => {
-		let r = t.fields[n];
-		return e("th", { scope: "col" }, r.label || r.name.replaceAll("_", " "));
-	}), i = t.rows.map((r) => e("tr", {}, ...n.map((e) => v(r[e] ?? null, t.fields[e].unit))));
-	return e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...r)), e("tbody", {}, ...i)));
+var V = 20, pr = 1e3;
+function mr(t) {
+	return t.rows.length ? new gr(t).element : e("p", { class: "muted" }, `No rows.${hr(t.left_out)}`);
 }
-function v(t, n) {
-	return e("td", { class: typeof t == "number" ? "number" : "" }, p(t, n));
+function hr(e) {
+	return e ? ` ${x(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
 }
+var gr = class {
+	block;
+	columns;
+	heads = e("tr");
+	body = e("tbody");
+	table = e("table", {}, e("thead", {}, this.heads), this.body);
+	box = e("div", {
+		class: "scroll",
+		role: "region",
+		scroll: () => this.scrolled()
+	}, this.table);
+	count = e("span", {
+		class: "muted",
+		"aria-live": "polite"
+	});
+	unfold = e("button", {
+		type: "button",
+		click: () => this.toggleAll()
+	});
+	element;
+	rows;
+	sorted = null;
+	wanted = "";
+	all = !1;
+	more = !1;
+	constructor(t) {
+		this.block = t, this.columns = t.fields.map((e, n) => ({
+			place: n,
+			field: e,
+			numeric: tr(t.rows, n),
+			names: nr(t.rows, n)
+		})), this.rows = t.rows, this.box.setAttribute("aria-label", t.title || t.name), this.element = e("div", { class: "grid" }, this.filterBox(), this.box, e("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count)), this.draw(), new ResizeObserver(() => this.letScroll()).observe(this.box);
+	}
+	letScroll() {
+		let { scrollWidth: e, clientWidth: t, scrollHeight: n, clientHeight: r } = this.box;
+		e > t || n > r ? this.box.tabIndex = 0 : this.box.removeAttribute("tabindex");
+	}
+	filterBox() {
+		if (this.block.rows.length <= V) return null;
+		let t = e("input", {
+			type: "search",
+			placeholder: "filter rows",
+			"aria-label": "Filter rows"
+		});
+		return t.addEventListener("input", () => {
+			this.wanted = t.value.toLowerCase(), this.draw();
+		}), e("div", { class: "tools" }, t);
+	}
+	moreColumns() {
+		let t = this.block.fields.filter((e) => !e.shown).length;
+		if (!t) return null;
+		let n = (e) => {
+			this.more = e.target.checked, this.draw();
+		}, r = `${t} more ${t === 1 ? "column" : "columns"}`;
+		return e("label", { class: "muted" }, e("input", {
+			type: "checkbox",
+			change: n
+		}), r);
+	}
+	draw() {
+		this.heads.replaceChildren(...this.shown().map((e) => this.head(e))), this.rows = this.chosen();
+		let e = this.all && this.rows.length > pr;
+		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : V).map((e) => this.row(e))), this.say();
+	}
+	scrolled() {
+		if (this.element.classList.contains("windowed")) {
+			dr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
+			for (let e of this.heads.children) e.style.setProperty("min-width", `${e.offsetWidth}px`);
+		}
+	}
+	say() {
+		let [e, t] = [this.rows.length, this.block.rows.length];
+		this.unfold.hidden = e <= V, this.unfold.textContent = this.all ? `show the first ${V}` : `show all ${x(String(e))}`;
+		let n = this.wanted ? `${x(String(e))} of ${x(String(t))} rows.` : "";
+		this.count.textContent = `${n}${hr(this.block.left_out)}`.trim();
+	}
+	shown() {
+		return this.columns.filter(({ field: e }) => e.shown || this.more);
+	}
+	head({ place: t, field: n, numeric: r }) {
+		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = p(er(n)), o = e("span", a === void 0 ? {} : { class: "term" }, er(n)), s = e("button", {
+			type: "button",
+			click: () => this.sort(t),
+			...a === void 0 ? {} : { "data-term": a }
+		}, o);
+		return e("th", {
+			scope: "col",
+			"aria-sort": i,
+			class: r ? "number" : ""
+		}, s);
+	}
+	row(t) {
+		return e("tr", {}, ...this.shown().map((e) => rr(t, e)));
+	}
+	sort(e) {
+		let t = this.columns[e].numeric;
+		this.sorted = this.sorted?.place === e ? this.sorted.down === t ? {
+			place: e,
+			down: !t
+		} : null : {
+			place: e,
+			down: t
+		}, this.draw();
+		let n = this.shown().findIndex((t) => t.place === e);
+		(this.heads.children[n]?.firstElementChild).focus();
+	}
+	toggleAll() {
+		this.all = !this.all, this.box.scrollTop = 0, this.draw(), this.all || this.element.scrollIntoView({ block: "nearest" });
+	}
+	chosen() {
+		let e = (e) => this.shown().map((t) => ir(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
+		if (!this.sorted) return t;
+		let { place: n, down: r } = this.sorted, i = t.filter((e) => e[n] !== null);
+		return i.sort((e, t) => (r ? -1 : 1) * ar(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
+	}
+};
 // src/blocks/pairs.ts
-function y(t) {
-	return e("dl", {}, ...t.items.filter((e) => e.shown).flatMap((t) => [e("dt", {}, t.label || t.name), e("dd", {}, x(t))]));
+function _r(t) {
+	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => yr(e)));
 }
-function b(t) {
-	return e("div", {}, y(t), _(t.table));
+function vr(t) {
+	return e("div", {}, _r(t), mr(t.table));
 }
-function x(e) {
-	return (Array.isArray(e.value) ? e.value : [e.value]).map((t) => p(t, e.unit)).join(", ") || "-";
+function yr(t) {
+	let n = Array.isArray(t.value) ? O(t.value, t.unit) : D(t.value, t.unit);
+	return e("div", {}, e("dt", {}, ...f(er(t))), e("dd", { "data-name": t.name }, d(n)));
+}
+// src/fitting.ts
+var br = 6, xr = 3, Sr = document.createElement("canvas").getContext("2d"), Cr = (e, t) => `${e.slice(0, t - 1)}…`, wr = (e, t) => `…${e.slice(e.length - t + 1)}`, Tr = () => "";
+function H(e, t) {
+	return Sr.font = t, Sr.measureText(e).width;
+}
+function Er(e, t, n, r = Tr) {
+	let i = Math.floor(t / xr);
+	if (e.length <= i && H(e, n) <= t) return e;
+	for (let a = Math.min(e.length - 1, i); a >= br; a--) {
+		let i = r(e, a);
+		if (H(i, n) <= t) return i;
+	}
+	return "";
+}
+// src/grid.ts
+var Dr = 72, Or = 32, kr = "12px system-ui, sans-serif", Ar = 7, jr = 66, Mr = 26, Nr = 42, Pr = 16, Fr = 8;
+function Ir(e, t, n, r) {
+	let i = Math.max(40, r - Mr - Nr), a = Math.max(0, ...Rr(t, i).map(({ label: e }) => H(e, kr))), o = Math.max(jr, Math.ceil(a) + Fr + 4);
+	return {
+		across: e,
+		up: t,
+		left: o,
+		top: Mr,
+		width: Math.max(40, n - o - Pr),
+		height: i
+	};
+}
+function Lr({ left: e, top: t, width: n, height: r }) {
+	return {
+		width: e + n + Pr,
+		height: t + r + Nr
+	};
+}
+function Rr(e, t) {
+	return kt(e, Math.max(3, Math.floor(t / Or)));
+}
+function U(e, t) {
+	return e.left + Ot(e.across, t) * e.width;
+}
+function W(e, t) {
+	return e.top + (1 - Ot(e.up, t)) * e.height;
+}
+function zr(e) {
+	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Rr(e.up, a).flatMap(({ value: r, label: a }) => {
+		let o = W(e, r);
+		return [t("path", {
+			class: "grid",
+			d: `M${n} ${o}h${i}`
+		}), t("text", {
+			x: n - Fr,
+			y: o + 4,
+			"text-anchor": "end"
+		}, a)];
+	}), c = -Infinity, l = kt(e.across, Math.max(2, Math.floor(i / Dr))).flatMap(({ value: s, label: l }) => {
+		let u = U(e, s), d = H(l, kr) / 2, f = t("path", {
+			class: "grid",
+			d: `M${u} ${r}v${a}`
+		}), p = Math.min(u, n + i + Pr - d - 2);
+		return p - d < c ? [f] : (c = p + d + Ar, [f, t("text", {
+			x: p,
+			y: o + 17,
+			"text-anchor": "middle"
+		}, l)]);
+	});
+	return t("g", { class: "axes" }, ...s, ...l, t("path", {
+		class: "frame",
+		d: `M${n} ${r}V${o}H${n + i}`
+	}), t("text", {
+		class: "axis",
+		x: 2,
+		y: 13
+	}, e.up.title), t("text", {
+		class: "axis",
+		x: n + i,
+		y: o + 35,
+		"text-anchor": "end"
+	}, e.across.title));
+}
+var Br = 2, Vr = [
+	"m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+	"m-3 -3h6v6h-6z",
+	"m0 -4l4 7h-8z",
+	"m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+	"m0 4l4 -7h-8z"
+], Hr = [
+	"",
+	"7 3",
+	"2 3",
+	"9 3 2 3"
+];
+function Ur(e) {
+	let t = [], n = /* @__PURE__ */ new Map();
+	return e.map(({ name: e, drawn: r }) => {
+		let i = e.split(":", 1)[0];
+		t.includes(i) || t.push(i);
+		let a = t.indexOf(i), o = n.get(`${r} ${i}`) ?? 0;
+		n.set(`${r} ${i}`, o + 1);
+		let s = Math.floor(a / 8);
+		return {
+			colour: Qe(a),
+			shape: Vr[(a + o) % Vr.length],
+			dash: Hr[(s + o) % Hr.length]
+		};
+	});
+}
+function Wr(e, t) {
+	return t === "marks" ? Gr(e) : Kr(e);
+}
+function Gr(e) {
+	let t = /* @__PURE__ */ new Set();
+	return e.filter(({ x: e, y: n }) => {
+		let r = `${Math.round(e / Br)} ${Math.round(n / Br)}`;
+		return !t.has(r) && t.add(r);
+	});
+}
+function Kr(e) {
+	let t = [];
+	for (let n = 0, r = 0; n < e.length; n = r) {
+		let i = Math.round(e[n].x);
+		for (; r < e.length && Math.round(e[r].x) === i;) r++;
+		let a = e.slice(n, r), o = (e) => a.reduce((t, n) => e(n, t) ? n : t), s = [
+			a[0],
+			o((e, t) => e.y < t.y),
+			o((e, t) => e.y > t.y),
+			a[a.length - 1]
+		];
+		t.push(...[...new Set(s)].sort((e, t) => e.point - t.point));
+	}
+	return t;
+}
+function qr(e, t, n) {
+	let r = ({ x: e, y: t }) => `${e.toFixed(1)} ${t.toFixed(1)}`;
+	return n === "line" ? e.map((e, t) => `${t ? "L" : "M"}${r(e)}`).join("") : e.map((e) => `M${r(e)}${t.shape}`).join("");
+}
+function Jr(e, t, n) {
+	let r = null, i = Infinity;
+	return e.forEach((e, a) => {
+		for (let o of e) {
+			let e = (o.x - t) ** 2 + (o.y - n) ** 2;
+			e < i && ([i, r] = [e, {
+				series: a,
+				spot: o
+			}]);
+		}
+	}), r;
 }
 // src/blocks/plot.ts
-function S(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function Yr(t) {
+	let n = ([e, n]) => Mt(e, t.log_x) && Mt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
+	if (!i.length) return e("p", { class: "muted" }, `Nothing to draw. ${o}`.trim());
+	let s = At(t.x, i.map(([e]) => e), t.log_x), c = At(t.y, i.map(([, e]) => e), t.log_y), l = new Xr(t, n);
+	return e("div", { class: "plot" }, F("chart", (e, t) => {
+		l.draw(Ir(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
+	}), l.legend, o ? e("p", { class: "muted" }, o) : null);
+}
+var Xr = class {
+	block;
+	fits;
+	legend;
+	looks;
+	hidden = /* @__PURE__ */ new Set();
+	paths = [];
+	told = j();
+	cursor = t("circle", {
+		class: "cursor",
+		r: 7,
+		visibility: "hidden"
+	});
+	spots = [];
+	at = null;
+	constructor(t, n) {
+		this.block = t, this.fits = n, this.looks = Ur(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
+	}
+	draw(e, n, r) {
+		this.spots = this.block.series.map((t) => t.points.flatMap((t, n) => this.fits(t) ? [{
+			x: U(e, t[0]),
+			y: W(e, t[1]),
+			point: n
+		}] : [])), this.block.series.forEach(({ drawn: e }, t) => {
+			let n = this.spots[t];
+			this.paths[t] = this.path(r > 5e3 ? Wr(n, e) : n, e, t);
+		});
+		let i = this.paths.filter((e, t) => this.block.series[t]?.drawn === "line"), a = this.paths.filter((e, t) => this.block.series[t]?.drawn === "marks"), o = `${this.block.title || this.block.name}: ${e.up.title} by ${e.across.title}`, s = t("svg", {
+			...Lr(e),
+			tabindex: 0,
+			role: "application",
+			"aria-label": `${o}. Arrow keys move between points.`,
+			pointermove: (e) => this.pointed(e, s),
+			pointerdown: (e) => this.pointed(e, s),
+			pointerleave: M(() => this.tell(null)),
+			focus: () => this.at ?? this.tell(this.first()),
+			blur: () => this.tell(null),
+			keydown: (e) => this.key(e)
+		}, zr(e), ...i, ...a, this.cursor);
+		n.replaceChildren(s, this.told.element), this.tell(null);
+	}
+	path(e, n, r) {
+		let i = this.looks[r], a = n === "line" ? {
+			stroke: i.colour,
+			"stroke-dasharray": i.dash
+		} : { fill: i.colour }, o = this.hidden.has(r) ? "hidden" : "visible";
+		return t("path", {
+			class: n,
+			d: qr(e, i, n),
+			"data-points": e.length,
+			visibility: o,
+			...a
+		});
+	}
+	entry(n, r) {
+		let i = this.looks[r], a = e("button", {
+			type: "button",
+			"aria-pressed": "true",
+			click: () => this.toggle(r, a)
+		}, t("svg", {
+			width: 22,
+			height: 12,
+			"aria-hidden": "true"
+		}, n.drawn === "line" ? t("path", {
+			class: "line",
+			d: "M0 6h22",
+			stroke: i.colour,
+			"stroke-dasharray": i.dash
+		}) : t("path", {
+			d: `M11 6${i.shape}`,
+			fill: i.colour
+		})), n.name);
+		return e("li", {}, a);
+	}
+	toggle(e, t) {
+		this.hidden.delete(e) || this.hidden.add(e), t.setAttribute("aria-pressed", String(!this.hidden.has(e))), this.paths[e]?.setAttribute("visibility", this.hidden.has(e) ? "hidden" : "visible"), this.tell(null);
+	}
+	shown() {
+		return this.spots.map((e, t) => this.hidden.has(t) ? [] : e);
+	}
+	first() {
+		let e = this.shown().findIndex((e) => e.length);
+		return e < 0 ? null : {
+			series: e,
+			spot: this.spots[e]?.[0]
+		};
+	}
+	pointed(e, t) {
+		let n = t.getBoundingClientRect();
+		this.tell(Jr(this.shown(), e.clientX - n.left, e.clientY - n.top));
+	}
+	key(e) {
+		let t = this.at ?? this.first();
+		if (e.key === "Escape") return this.tell(null);
+		if (!t) return;
+		let n = {
+			ArrowLeft: -1,
+			ArrowRight: 1,
+			Home: -Infinity,
+			End: Infinity
+		}[e.key], r = {
+			ArrowUp: -1,
+			ArrowDown: 1
+		}[e.key];
+		(n !== void 0 || r !== void 0) && (e.preventDefault(), this.tell(n === void 0 ? this.between(t, r) : this.along(t, n)));
+	}
+	along(e, t) {
+		let n = [...this.spots[e.series]].sort((e, t) => e.x - t.x || e.point - t.point), r = n.findIndex((t) => t.point === e.spot.point);
+		return {
+			series: e.series,
+			spot: n[Math.max(0, Math.min(n.length - 1, r + t))]
+		};
+	}
+	between(e, t) {
+		let n = this.shown(), r = e.series + t;
+		for (; r >= 0 && r < n.length && !n[r]?.length;) r += t;
+		return Jr(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
+	}
+	tell(e) {
+		if (this.at = e, this.cursor.setAttribute("visibility", e ? "visible" : "hidden"), !e) return this.told.hide();
+		let t = this.block.series[e.series], [n, r] = t.points[e.spot.point];
+		this.cursor.setAttribute("cx", String(e.spot.x)), this.cursor.setAttribute("cy", String(e.spot.y)), this.told.show(e.spot.x, e.spot.y, t.name, [[this.block.x.label || this.block.x.name, Pt(n, this.block.x)], [this.block.y.label || this.block.y.name, Pt(r, this.block.y)]]);
+	}
+};
+// src/treemap.ts
+function Zr(e, t) {
+	let n = e.reduce((e, t) => e + t, 0), r = n > 0 ? t.width * t.height / n : 0, i = e.map((e) => e * r), a = [], o = t;
+	for (; a.length < i.length;) {
+		let e = Qr(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
+		a.push(...ei(t, o)), o = ti(o, t);
+	}
+	return a;
+}
+function Qr(e, t) {
+	let n = 1;
+	for (; n < e.length && $r(e.slice(0, n + 1), t) <= $r(e.slice(0, n), t);) n++;
+	return n;
+}
+function $r(e, t) {
+	let n = ri(e);
+	if (n <= 0 || t <= 0) return Infinity;
+	let [r, i] = [Math.min(...e), Math.max(...e)];
+	return Math.max(t * t * i / (n * n), n * n / (t * t * r));
+}
+function ei(e, t) {
+	let n = t.width >= t.height, r = ni(e, t), i = n ? t.y : t.x;
+	return e.map((e) => {
+		let a = r > 0 ? e / r : 0, o = n ? {
+			x: t.x,
+			y: i,
+			width: r,
+			height: a
+		} : {
+			x: i,
+			y: t.y,
+			width: a,
+			height: r
+		};
+		return i += a, o;
+	});
+}
+function ti(e, t) {
+	let n = ni(t, e);
+	return e.width >= e.height ? {
+		...e,
+		x: e.x + n,
+		width: Math.max(e.width - n, 0)
+	} : {
+		...e,
+		y: e.y + n,
+		height: Math.max(e.height - n, 0)
+	};
+}
+function ni(e, t) {
+	let n = Math.min(t.width, t.height);
+	return n > 0 ? ri(e) / n : 0;
+}
+function ri(e) {
+	return e.reduce((e, t) => e + t, 0);
 }
 // src/blocks/portions.ts
-function C(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+var ii = 16, ai = 5, oi = "12px system-ui, sans-serif", si = `600 ${oi}`;
+function ci(n) {
+	if (!n.total) return e("p", { class: "muted" }, "No memory was held.");
+	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Pn(`Areas are bytes; together they are ${T(n.total)}.`), o = t("svg", { class: "map" });
+	new ResizeObserver(() => {
+		let e = {
+			x: 0,
+			y: 0,
+			width: o.clientWidth,
+			height: o.clientHeight
+		};
+		e.width && o.replaceChildren(...li(r, e, n.total, a));
+	}).observe(o);
+	let s = Rn("bytes", pi(r, 0, n.total), T(n.total), [i, n.key]);
+	return e("div", { class: "portions" }, o, a.element, s);
+}
+function li(e, n, r, i) {
+	let a = Zr(e.map((e) => e.bytes), n);
+	return e.flatMap((e, n) => {
+		let o = a[n], s = e.parts.length ? Ln(e.parts, fi) : [e], c = Zr(s.map((e) => e.bytes), o), l = s.map((t, n) => {
+			let a = ui(e, t, c[n], n === 0);
+			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, di(t, r)), a;
+		}), u = t("rect", {
+			class: "owner",
+			...o
+		});
+		return u.style.setProperty("stroke", N(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
+	});
+}
+function ui(e, n, r, i) {
+	let a = t("rect", {
+		width: "100%",
+		height: "100%"
+	});
+	a.style.setProperty("fill", N(e.name));
+	let o = r.width - 10, s = [
+		i ? Er(e.name, o, si, Cr) : "",
+		n === e ? "" : Er(n.name, o, oi, wr),
+		Er(T(n.bytes), o, oi)
+	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - ai) / ii))).map((e, n) => t("text", {
+		x: ai,
+		y: ii * (n + 1),
+		class: e === s[0] ? "owned" : ""
+	}, e));
+	return t("svg", {
+		class: "tile",
+		"data-part": n.name,
+		...r
+	}, a, ...c);
+}
+function di(e, t) {
+	let n = e.count === 1 ? "1 piece" : `${e.count.toLocaleString("en-US")} pieces`;
+	return `${T(e.bytes)}, ${E(e.bytes / t)}, in ${n}`;
+}
+function fi(e, t) {
+	let n = (e) => t.reduce((t, n) => t + e(n), 0);
+	return {
+		name: e,
+		bytes: n((e) => e.bytes),
+		count: n((e) => e.count),
+		parts: []
+	};
+}
+function pi(e, t, n, r) {
+	let i = t;
+	return e.map((e) => {
+		let t = r ?? N(e.name), a = {
+			name: e.name,
+			figure: T(e.bytes),
+			share: e.bytes / n,
+			from: i,
+			paint: t,
+			said: l(e.name) ?? "",
+			parts: pi(Ln(e.parts, fi), i, n, t)
+		};
+		return i += a.share, a;
+	});
+}
+// src/timeline/columns.ts
+function G(e) {
+	let t = 0;
+	for (let n = 0; n < e.length; n++) e[n] < 128 && t++;
+	let n = new Float64Array(t), r = 0;
+	for (let t = 0; t < e.length; t++) {
+		let i = e[t], a = i & 127;
+		for (let n = 128; i >= 128; n *= 128) i = e[++t], a += (i & 127) * n;
+		n[r++] = a;
+	}
+	return n;
+}
+function K(e) {
+	let t = G(e), n = 0;
+	for (let e = 0; e < t.length; e++) {
+		let r = t[e];
+		n += r % 2 ? -(r + 1) / 2 : r / 2, t[e] = n;
+	}
+	return t;
+}
+function mi(e, t, n = 0) {
+	let r = n, i = 1;
+	for (; r + i <= e.length && e[r + i - 1] <= t;) r += i, i *= 2;
+	let a = Math.min(e.length, r + i - 1);
+	for (; r < a;) {
+		let n = r + a >>> 1;
+		e[n] > t ? a = n : r = n + 1;
+	}
+	return r;
+}
+// src/timeline/pyramid.ts
+var hi = class {
+	bins;
+	rows;
+	codes;
+	#e = /* @__PURE__ */ new Map();
+	#t;
+	constructor(e, t, n, r) {
+		this.bins = e, this.rows = t, this.codes = r, this.#t = new Uint32Array(n + 1);
+	}
+	static levelFor(e) {
+		return Math.max(0, Math.floor(Math.log2(e)));
+	}
+	level(e, t) {
+		if (t === 0) return this.codes.subarray(e * this.bins, (e + 1) * this.bins);
+		let n = e * 64 + t, r = this.#e.get(n);
+		return r || this.#e.set(n, r = this.#n(e, 2 ** t)), r;
+	}
+	binAt(e) {
+		return Math.max(0, Math.min(this.bins - 1, Math.floor(e * this.bins)));
+	}
+	stretch(e, t) {
+		let n = this.level(e, 0), r = n[t] ?? 0, i = t, a = t + 1;
+		for (; i > 0 && n[i - 1] === r;) i--;
+		for (; a < n.length && n[a] === r;) a++;
+		return [
+			r,
+			i,
+			a
+		];
+	}
+	#n(e, t) {
+		let n = this.level(e, 0), r = new Uint8Array(Math.ceil(n.length / t));
+		for (let e = 0; e < r.length; e++) {
+			this.#t.fill(0);
+			let i = 0;
+			for (let r = e * t; r < Math.min((e + 1) * t, n.length); r++) {
+				let e = n[r];
+				++this.#t[e] > this.#t[i] && (i = e);
+			}
+			r[e] = i;
+		}
+		return r;
+	}
+}, gi = class {
+	name;
+	items;
+	first;
+	count;
+	#e;
+	constructor(e, t, n, r) {
+		this.name = e, this.items = t, this.first = n, this.count = r;
+	}
+	get levels() {
+		return this.#e ??= Si(this.items, this.first, this.count);
+	}
+};
+function _i(e, t) {
+	let n = t(e.codes), r = e.rows.map((e, t) => ({
+		name: e,
+		strip: t,
+		lanes: []
+	})), i = {
+		began: e.began,
+		span: e.span,
+		groups: r,
+		strips: new hi(e.bins, e.rows.length, e.kinds.length, n),
+		kinds: e.kinds,
+		marks: e.marks,
+		marked: e.marked,
+		leftOut: 0
+	};
+	return e.events && vi(i, e.events, t), i;
+}
+function vi(e, t, n) {
+	let r = bi(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Set(), o = 0;
+	for (let [e, n, s] of t.lanes) {
+		let c = i.get(t.rows[e]);
+		c && (a.has(c) || (c.lanes = []), a.add(c), c.lanes.push(new gi(n, r, o, s))), o += s;
+	}
+	e.leftOut = t.left_out;
+}
+function yi(e) {
+	let t = [...new Set(e.items.map((e) => e.name))], n = [...new Set(e.items.map((e) => e.kind))], r = new Map(t.map((e, t) => [e, t])), i = [...e.items].sort((e, t) => e.row - t.row || e.start - t.start || t.stop - e.stop), a = (e) => Float64Array.from(i, e), o = new Float64Array(i.length), s = {
+		start: a((e) => e.start),
+		dur: a((e) => e.stop - e.start),
+		kind: a((e) => n.indexOf(e.kind)),
+		name: a((e) => r.get(e.name)),
+		event: o,
+		launch: o,
+		wait: o,
+		kinds: n,
+		names: t,
+		meetings: xi(),
+		said: (e) => i[e].said
+	}, c = 0, l = e.rows.map((e, t) => {
+		let n = i.filter((e) => e.row === t).length;
+		return c += n, {
+			name: e,
+			strip: null,
+			lanes: [new gi("", s, c - n, n)]
+		};
+	});
+	return {
+		began: e.began,
+		span: e.span,
+		groups: l,
+		strips: null,
+		kinds: [],
+		marks: [],
+		marked: "",
+		leftOut: e.left_out
+	};
+}
+function bi(e, t) {
+	let n = (e) => t(e), r = e.meetings;
+	return {
+		start: K(n(e.start)),
+		dur: G(n(e.dur)),
+		kind: G(n(e.kind)),
+		name: G(n(e.name)),
+		event: K(n(e.event)),
+		launch: K(n(e.launch)),
+		wait: G(n(e.wait)),
+		kinds: e.kinds,
+		names: e.names,
+		meetings: {
+			meeting: K(n(r.meeting)),
+			row: K(n(r.row)),
+			event: K(n(r.event)),
+			arrived: K(n(r.arrived)),
+			dur: G(n(r.dur)),
+			wait: G(n(r.wait)),
+			said: G(n(r.said)),
+			sayings: r.sayings,
+			leftOut: r.left_out
+		},
+		said: () => []
+	};
+}
+function xi() {
+	let e = /* @__PURE__ */ new Float64Array();
+	return {
+		meeting: e,
+		row: e,
+		event: e,
+		arrived: e,
+		dur: e,
+		wait: e,
+		said: e,
+		sayings: [],
+		leftOut: 0
+	};
+}
+function Si(e, t, n) {
+	let r = [], i = [];
+	for (let a = t; a < t + n; a++) {
+		let t = e.start[a], n = 0;
+		for (; n < i.length && i[n] > t;) n++;
+		(r[n] ??= []).push(a), i[n] = t + e.dur[a];
+	}
+	return r.map((t) => ({
+		start: Float64Array.from(t, (t) => e.start[t]),
+		stop: Float64Array.from(t, (t) => e.start[t] + e.dur[t]),
+		item: Uint32Array.from(t)
+	}));
+}
+// src/timeline/capture.ts
+function Ci(e, t) {
+	try {
+		e.setPointerCapture(t.pointerId);
+	} catch {}
+}
+// src/timeline/axis.ts
+var wi = [
+	["s", 1e9],
+	["ms", 1e6],
+	["us", 1e3],
+	["ns", 1]
+];
+function Ti(e, t, n) {
+	let r = Math.max(1, (t - e) / Math.max(1, n)), i = 10 ** Math.floor(Math.log10(r)), a = [
+		1,
+		2,
+		5,
+		10
+	].map((e) => e * i).find((e) => e >= r), [o, s] = wi.find(([, e]) => a >= e) ?? wi[3], c = [];
+	for (let n = Math.ceil(e / a) * a; n <= t; n += a) c.push(n);
+	return {
+		at: c,
+		write: (e) => `${(Math.round(e / a) * a / s).toLocaleString("en-US")} ${o}`
+	};
+}
+var Ei = "11px system-ui, sans-serif", Di = 5.9, Oi = 110;
+function ki(e, t) {
+	let { context: n, width: r, height: i, labels: a, palette: o } = e, { view: s, model: c } = t, l = (e) => Math.round(a + (e - s.start) / s.width * r) + .5;
+	n.font = Ei, n.textBaseline = "middle", n.textAlign = "left";
+	let { at: u, write: d } = Ti(s.start, s.stop, r / Oi);
+	n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
+	for (let e of u) n.moveTo(l(e), 16), n.lineTo(l(e), 22), l(e) + 3 + n.measureText(d(e)).width <= a + r && n.fillText(d(e), l(e) + 3, 10);
+	n.moveTo(0, 21.5), n.lineTo(a + r, 21.5), n.stroke();
+	let f = c.marks.filter(([, e]) => e >= s.start && e <= s.stop);
+	if (f.length > r / 12) return;
+	n.strokeStyle = o.text, n.setLineDash([2, 3]), n.beginPath();
+	for (let [, e] of f) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
+	n.stroke(), n.setLineDash([]);
+	let p = a;
+	for (let [t, n] of f) p = Ai(e, `${c.marked} ${t}`, l(n), p);
+}
+function Ai({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
+	let c = e.measureText(a).width + 6, l = Math.min(o, r + t - c);
+	return l < s ? s : (e.fillStyle = i.text, e.fillRect(l, 22 + n + 1, c, 15), e.fillStyle = i.page, e.fillText(a, l + 3, 22 + n + 8 + 1), l + c + 2);
+}
+function ji(e, t, n, r) {
+	let { context: i, labels: a, scroll: o, palette: s } = e;
+	i.font = Ei, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
+	let c = 22;
+	for (let e of n) {
+		let n = 22 + e.top - o, l = n + e.height / 2, u = e.level === null, d = u && e.group === t.cursor && r;
+		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Mi(i, Ni(t, e) + e.label, a - 8), 5, l), c = l + 6);
+	}
+}
+function Mi(e, t, n) {
+	let r = Math.floor(n / Di);
+	return t.length <= r || t.length < 2 * r && e.measureText(t).width <= n ? t : `${t.slice(0, r - 1)}…`;
+}
+function Ni(e, t) {
+	return t.level ? e.model.strips ? " " : "" : e.model.groups[t.group].lanes.length ? e.unfolded.has(t.group) ? "▾ " : "▸ " : "";
+}
+function Pi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
+	let s = o.selected, c = s && Fi(o, s);
+	if (!c) return;
+	let { view: l } = o, [u, d] = q(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
+	p < r || f > r + t || (e.save(), e.beginPath(), e.rect(r, 22, t, n), e.clip(), e.strokeStyle = a.text, e.lineWidth = 2, e.strokeRect(f, 22 + c.top - i, Math.max(3, p - f), Math.max(4, c.height - 1)), e.restore());
+}
+function Fi(e, t) {
+	return e.layout.rows.find((e) => e.group === t.group && Ii(e, t));
+}
+function Ii(e, t) {
+	if (t.item === null || !e.level) return t.item === null && e.level === null;
+	if (e.lane !== t.lane) return !1;
+	let { item: n } = e.level, r = 0;
+	for (let e = n.length; r < e;) {
+		let i = r + e >>> 1;
+		n[i] < t.item ? r = i + 1 : e = i;
+	}
+	return n[r] === t.item;
+}
+function q(e, t) {
+	if (t.item !== null) {
+		let { items: e } = t.lane;
+		return [e.start[t.item], e.start[t.item] + e.dur[t.item]];
+	}
+	let { strips: n, span: r, groups: i } = e.model;
+	if (!n) return [t.time, t.time];
+	let [, a, o] = n.stretch(i[t.group].strip, n.binAt(t.time / r));
+	return [a * r / n.bins, o * r / n.bins];
+}
+// src/timeline/controls.ts
+var Li = 4, Ri = .15, J = 1.5;
+function zi(e, t, n, r) {
+	let i = /* @__PURE__ */ new Map(), a = 0, o = (t) => {
+		let r = t.clientX - e.getBoundingClientRect().left - n.labels;
+		return Math.max(0, Math.min(1, r / n.width));
+	}, s = (t) => {
+		let n = e.getBoundingClientRect();
+		return [t.clientX - n.left, t.clientY - n.top];
+	};
+	e.addEventListener("wheel", (e) => {
+		if (e.ctrlKey || e.metaKey) t.view.zoom(Math.exp(e.deltaY / 300), o(e));
+		else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) t.view.pan((e.deltaX || e.deltaY) / n.width * t.view.width);
+		else return;
+		e.preventDefault(), r.redraw();
+	}), e.addEventListener("pointerdown", (t) => {
+		t.button > 0 || (i.set(t.pointerId, t), a = 0, Ci(e, t));
+	}), e.addEventListener("pointermove", (e) => {
+		let c = i.get(e.pointerId);
+		if (!c) {
+			r.hover(r.targetAt(...s(e)), ...s(e));
+			return;
+		}
+		let l = [...i.values()].find((t) => t.pointerId !== e.pointerId), [u, d] = [e.clientX - c.clientX, e.clientY - c.clientY];
+		if (a += Math.abs(u) + Math.abs(d), l) {
+			let [n, r] = [Math.abs(c.clientX - l.clientX), Math.abs(e.clientX - l.clientX)];
+			n > 8 && r > 8 && t.view.zoom(n / r, o(l));
+		} else t.view.pan(-u / n.width * t.view.width), e.pointerType === "mouse" && r.scroll(-d);
+		i.set(e.pointerId, e), r.redraw();
+	});
+	let c = (e) => {
+		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Li) {
+			let [t, i] = s(e), a = r.targetAt(t, i);
+			a && t < n.labels ? r.fold(a.group) : r.select(a);
+		}
+	};
+	e.addEventListener("pointerup", c), e.addEventListener("pointercancel", c), e.addEventListener("pointerleave", () => r.hover(null, 0, 0)), e.addEventListener("dblclick", () => {
+		t.view.reset(), r.redraw();
+	}), e.addEventListener("focus", () => r.redraw()), e.addEventListener("blur", () => r.redraw()), e.addEventListener("keydown", (e) => {
+		e.ctrlKey || e.metaKey || e.altKey || Bi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
+	});
+}
+function Bi(e, t, n) {
+	let { view: r } = t, i = t.model.groups.length - 1, a = e.key.length === 1 ? e.key.toLowerCase() : e.key;
+	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && n.select(Vi(t, a === "ArrowRight" ? 1 : -1)), !0;
+	let o = {
+		w: () => r.zoom(1 / J),
+		"+": () => r.zoom(1 / J),
+		s: () => r.zoom(J),
+		"-": () => r.zoom(J),
+		a: () => r.pan(-.15 * r.width),
+		ArrowLeft: () => r.pan(-.15 * r.width),
+		d: () => r.pan(Ri * r.width),
+		ArrowRight: () => r.pan(Ri * r.width),
+		ArrowUp: () => n.reveal(t.cursor = Math.max(0, t.cursor - 1)),
+		ArrowDown: () => n.reveal(t.cursor = Math.min(i, t.cursor + 1)),
+		Home: () => r.reset(),
+		0: () => r.reset(),
+		Enter: () => n.fold(t.cursor),
+		Escape: () => n.select(null)
+	}, s = Object.hasOwn(o, a) ? o[a] : void 0;
+	return s?.(), s !== void 0;
+}
+function Vi(e, t) {
+	let { selected: n, view: r, model: i } = e, a = (r.start + r.stop) / 2;
+	if (!n) return {
+		group: e.cursor,
+		lane: null,
+		item: null,
+		time: a
+	};
+	if (n.item !== null) {
+		let e = n.lane.levels.find((e) => e.item.includes(n.item)), r = e?.item[e.item.indexOf(n.item) + t];
+		return r === void 0 ? n : {
+			...n,
+			item: r,
+			time: n.lane.items.start[r]
+		};
+	}
+	let [o, s] = q(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
+	return l < 0 || l > i.span ? n : {
+		...n,
+		time: l
+	};
+}
+// src/timeline/palette.ts
+var Hi = {
+	kernel: "compute",
+	comm: "comm.transfer",
+	host_comm: "comm.transfer",
+	memcpy: "copy",
+	memset: "copy",
+	sync: "idle.sync",
+	overhead: "idle.host",
+	other: "idle.host"
+}, Ui = {
+	op: "#3c9d84",
+	runtime: "#8d8fb3",
+	annotation: "#b58bb0",
+	device_annotation: "#b58bb0",
+	module: "#c9a8d8",
+	python: "#c9bf4a",
+	forward: "#0072b2",
+	backward: "#009e73"
+};
+function Wi(e) {
+	return Object.hasOwn(Ui, e) ? Ui[e] : We(Object.hasOwn(Hi, e) ? Hi[e] : e);
+}
+function Gi(e) {
+	let [t, n, r] = et(e);
+	return (255 << 24 | r << 16 | n << 8 | t) >>> 0;
+}
+function Ki(e, t) {
+	let n = (n) => Math.round(.22 * (e >>> n & 255) + .78 * (t >>> n & 255));
+	return (255 << 24 | n(16) << 16 | n(8) << 8 | n(0)) >>> 0;
+}
+var qi = class {
+	#e = /* @__PURE__ */ new Map();
+	ground = Gi(P("--page"));
+	card = Gi(P("--card"));
+	page = P("--page");
+	text = P("--text");
+	muted = P("--muted");
+	rule = P("--rule");
+	accent = P("--accent");
+	of(e) {
+		let t = this.#e.get(e);
+		if (!t) {
+			let n = Wi(e), r = Gi(n);
+			this.#e.set(e, t = {
+				pixel: r,
+				ink: $e(n),
+				faint: Ki(r, this.card)
+			});
+		}
+		return t;
+	}
+}, Ji = {
+	kernel: "a compute kernel on the device",
+	comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
+	host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
+	memcpy: "a copy to, from or on the device",
+	memset: "device memory that is set",
+	op: "an op of the framework, on a thread of the host",
+	runtime: "a call of the device's runtime, on a thread of the host",
+	annotation: "what the program annotated",
+	device_annotation: "what the program annotated, as its work runs on the device",
+	module: "a call of a module",
+	python: "a function of Python",
+	overhead: "what the profiler itself took",
+	sync: "the device waits for an event of another stream",
+	forward: "a forward pass",
+	backward: "a backward pass"
+};
+function Y(e, t) {
+	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(Ji, e) ? Ji[e] : "";
+}
+function Yi(t, n, r) {
+	let [i, a] = Xi(t), o = (i) => {
+		let a = e("span", {
+			class: "key",
+			"aria-hidden": "true"
+		});
+		a.style.setProperty("background", Wi(i));
+		let o = () => {
+			let e = !t.hidden.has(i);
+			e ? t.hidden.add(i) : t.hidden.delete(i), c.setAttribute("aria-pressed", String(!e)), r();
+		}, s = [Y(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
+			type: "button",
+			"aria-pressed": String(!t.hidden.has(i)),
+			title: s,
+			click: o
+		}, a, i);
+		return c;
+	}, s = (t, n) => n.length ? e("div", {
+		class: "legend",
+		role: "group",
+		"aria-label": t
+	}, t, ...n.map(o)) : null;
+	return e("div", {}, s("Rows", i), s(t.model.strips ? "Events" : "Kinds", a));
+}
+function Xi({ model: e }) {
+	let t = new Uint8Array(e.kinds.length + 1);
+	if (e.strips) for (let n of e.strips.codes) t[n] = 1;
+	let n = e.kinds.filter((e, n) => t[n + 1]), r = new Set(e.groups.flatMap((e) => e.lanes.map((e) => e.items)));
+	return [n, [...new Set([...r].flatMap((e) => e.kinds))]];
+}
+// src/timeline/live.ts
+var Zi = 2e4, Qi = 16, $i = 250, ea = class {
+	live;
+	state;
+	changed;
+	#e = 0;
+	#t = "";
+	constructor(e, t, n) {
+		this.live = e, this.state = t, this.changed = n;
+	}
+	look() {
+		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), $i);
+	}
+	async #n() {
+		let { model: e, view: t, unfolded: n } = this.state, r = [...n].map((t) => Number(e.groups[t].name.replace("rank ", "")));
+		if (!r.length || r.length > Qi || r.some(Number.isNaN)) return;
+		let i = {
+			ranks: r.sort((e, t) => e - t),
+			start: Math.floor(Math.max(0, t.start - t.width / 2)),
+			stop: Math.ceil(Math.min(e.span, t.stop + t.width / 2)),
+			most: Zi
+		}, a = JSON.stringify(i);
+		if (a !== this.#t) {
+			this.#t = a;
+			try {
+				let { data: t, numbers: n } = await this.live.events(i);
+				if (a !== this.#t) return;
+				vi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
+			} catch {
+				this.#t = "";
+			}
+		}
+	}
+}, X = 26, ta = 64, na = class {
+	state;
+	canvas = e("canvas", {
+		class: "minimap",
+		"aria-hidden": "true"
+	});
+	#e = this.canvas.getContext("2d", { alpha: !1 });
+	#t = null;
+	#n = 0;
+	constructor(e, t) {
+		this.state = e;
+		let n = (n) => {
+			let r = this.canvas.getBoundingClientRect(), i = (n.clientX - r.left - this.#n) / Math.max(1, r.width - this.#n) * e.model.span;
+			e.view.show(i - e.view.width / 2, i + e.view.width / 2), t();
+		};
+		this.canvas.addEventListener("pointerdown", (e) => {
+			Ci(this.canvas, e), n(e);
+		}), this.canvas.addEventListener("pointermove", (e) => {
+			e.buttons && n(e);
+		});
+	}
+	resize(e, t, n) {
+		this.#n = t, this.canvas.width = Math.max(1, e), this.canvas.height = X, this.#t = this.#r(Math.max(1, e - t), n);
+	}
+	paint(e) {
+		let t = this.#e, { view: n, model: r } = this.state, i = this.canvas.width - this.#n;
+		t.fillStyle = e.page, t.fillRect(0, 0, this.canvas.width, X), this.#t && t.putImageData(this.#t, this.#n, 0);
+		let a = this.#n + n.start / r.span * i, o = Math.max(3, n.width / r.span * i);
+		t.globalAlpha = .6, t.fillRect(this.#n, 0, a - this.#n, X), t.fillRect(a + o, 0, i, X), t.globalAlpha = 1, t.strokeStyle = e.text, t.lineWidth = 2, t.strokeRect(a + 1, 1, o - 2, 24);
+	}
+	#r(e, t) {
+		let { model: n } = this.state, r = new ImageData(e, X), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
+		if (!a) return r;
+		let o = Math.ceil(a.rows / ta), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
+		for (let t = 0; t < e; t++) {
+			let n = new Float64Array(s.length), r = a.binAt(t / e), c = Math.max(r + 1, a.binAt((t + 1) / e));
+			for (let e = 0; e < a.rows; e += o) {
+				let t = a.level(e, 0);
+				for (let e = r; e < c; e++) n[t[e]]++;
+			}
+			let l = n.reduce((e, t) => e + t), u = 0;
+			for (let r of [...s.keys()].slice(1)) {
+				let a = Math.round(u / l * X);
+				u += n[r];
+				for (let n = a; n < Math.round(u / l * X); n++) i[(25 - n) * e + t] = s[r];
+			}
+		}
+		return r;
+	}
+}, ra = "10px ui-monospace, monospace", ia = 6.1, aa = class {
+	canvas;
+	#e;
+	#t = document.createElement("canvas");
+	#n;
+	#r = new ImageData(1, 1);
+	#i = /* @__PURE__ */ new Uint32Array(1);
+	#a = /* @__PURE__ */ new Uint32Array(1);
+	#o = [];
+	#s = 0;
+	width = 1;
+	height = 1;
+	labels = 100;
+	constructor(e) {
+		this.canvas = e, this.#e = e.getContext("2d", { alpha: !1 }), this.#n = this.#t.getContext("2d", { alpha: !1 });
+	}
+	resize(e, t, n, r) {
+		let i = devicePixelRatio || 1;
+		this.labels = n, this.width = Math.max(1, Math.floor(e) - n), this.height = Math.max(1, Math.floor(t)), this.#s = r, this.canvas.width = Math.floor((this.width + n) * i), this.canvas.height = Math.floor((this.height + 22 + r) * i), this.#e.setTransform(i, 0, 0, i, 0, 0), this.#t.width = this.width, this.#t.height = this.height, this.#r = new ImageData(this.width, this.height), this.#i = new Uint32Array(this.#r.data.buffer), this.#a = new Uint32Array(this.width);
+	}
+	paint(e, t, n) {
+		this.#i.fill(t.ground), this.#o = [];
+		let { rows: r } = e.layout, i = e.layout.at(n), a = i;
+		for (; a < r.length && r[a].top < n + this.height; a++) this.#c(r[a], e, t, n);
+		this.#n.putImageData(this.#r, 0, 0);
+		let o = this.#e;
+		o.imageSmoothingEnabled = !1, o.fillStyle = t.page, o.fillRect(0, 0, this.labels + this.width, this.height + 22 + this.#s), o.drawImage(this.#t, this.labels, 22), this.#f();
+		let s = {
+			context: o,
+			width: this.width,
+			height: this.height,
+			labels: this.labels,
+			scroll: n,
+			palette: t
+		};
+		ki(s, e), ji(s, e, r.slice(i, a), document.activeElement === this.canvas), Pi(s, e);
+	}
+	#c(e, t, n, r) {
+		let i = this.#a;
+		i.fill(e.level ? n.card : n.ground), e.level ? this.#u(e, t, n, r) : this.#l(e, t, n);
+		let a = +(e.height >= 6), o = Math.max(0, Math.floor(e.top - r)), s = Math.min(this.height, Math.floor(e.top - r + e.height - a));
+		for (let e = o; e < s; e++) this.#i.set(i, e * this.width);
+	}
+	#l(e, t, n) {
+		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = hi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
+		for (let e = 0; e < this.width; e++, f += d) this.#a[e] = o[l[f | 0]] ?? n.card;
+	}
+	#u(e, t, n, r) {
+		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = mi(a, c.start);
+		for (; h < i.length && i[h] < c.stop;) {
+			let e = o[h], t = (i[h] - c.start) * d, r = (a[h] - c.start) * d, g = Math.max(0, t | 0), _ = Math.min(this.width, Math.max(g + 1, r | 0)), v = p[s.kind[e]], y = u !== null && !u[s.name[e]];
+			if (v) {
+				let i = y ? v.faint : v.pixel;
+				_ === g + 1 ? l[g] = i : l.fill(i, g, _);
+				let a = s.wait[e];
+				a > 0 && !y && l.fill(f, g, Math.min(_, t + a * d | 0)), _ - g > 3 && r <= this.width && (l[_ - 1] = n.card), _ - g > 12 && !y && this.#d(s.names[s.name[e]], v.ink, g, _, m);
+			}
+			h = r - t >= 1 ? h + 1 : Math.max(h + 1, mi(a, c.start + (g + 1) / d, h));
+		}
+	}
+	#d(e, t, n, r, i) {
+		if (i < 30 || i > this.height + 22) return;
+		let a = Math.floor((r - n - 4) / ia);
+		a < Math.min(4, e.length) || this.#o.push([
+			e.length <= a ? e : `${e.slice(0, a - 1)}…`,
+			t,
+			this.labels + n + 3,
+			i
+		]);
+	}
+	#f() {
+		let e = this.#e;
+		e.font = ra, e.textAlign = "left", e.textBaseline = "alphabetic";
+		for (let [t, n, r, i] of this.#o) e.fillStyle = n, e.fillText(t, r, i);
+	}
+}, oa = 12;
+function sa(e, t, n) {
+	let r = null, i = -Infinity;
+	for (let a = 0; a < e.row.length; a++) {
+		let o = e.arrived[a];
+		e.row[a] === t && o <= n && n < o + e.dur[a] && o > i && ([r, i] = [e.meeting[a], o]);
+	}
+	return r;
+}
+function ca(t, n, r) {
+	let i = [...n.meeting.keys()].filter((e) => n.meeting[e] === r);
+	i.sort((e, t) => n.arrived[t] - n.arrived[e]);
+	let a = n.arrived[i.at(-1)], o = i.some((e) => n.wait[e] > 0), s = [
+		"rank",
+		"arrived after the first",
+		"waited",
+		"transfer"
+	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, w(n.arrived[r] - a)), e("td", { class: "number" }, w(n.wait[r])), e("td", { class: "number" }, w(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, oa).map(c)), u = i.slice(oa), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
+	d.addEventListener("click", () => {
+		l.append(...u.map((e) => c(e, oa))), d.remove();
+	});
+	let f = n.sayings[n.said[i[0]]];
+	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, the last to arrive first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
+}
+// src/timeline/panel.ts
+var la = 6;
+function ua(t, n, r) {
+	let i = t.selected;
+	if (!i) return e("p", { class: "muted" }, da(t));
+	let [a, o, s] = i.item === null ? fa(t, i, n) : pa(t, i, n, r), c = e("button", {
+		type: "button",
+		click: () => r.zoom(i)
+	}, "Zoom to it"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
+	return e("div", {}, e("p", { class: "selected" }, e("strong", {}, a), c), e("dl", {}, ...l), ...s);
+}
+function da(e) {
+	return `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
+}
+function fa(e, t, n) {
+	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = q(e, t), d = [
+		["is", Y(c, n) || "no line of the ledger holds most of it"],
+		["row", i.name],
+		["from", ga(e, l)],
+		["lasts", `${w(u - l)}, to within ${w(r.span / a.bins)}`]
+	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? sa(f.meetings, i.strip, t.time) : null;
+	return [
+		c,
+		d,
+		p === null ? [] : [ca(e, f.meetings, p)]
+	];
+}
+function pa(t, n, r, i) {
+	let { items: a, name: o } = n.lane, s = n.item, c = a.kinds[a.kind[s]], l = a.wait[s], u = a.dur[s], d = [
+		["kind", e("span", {
+			title: Y(c, r),
+			class: "word"
+		}, c)],
+		[t.model.strips ? "rank" : "row", t.model.groups[n.group].name],
+		...o ? [["lane", o]] : [],
+		["start", ga(t, a.start[s])],
+		["lasts", w(u)],
+		...l > 0 ? [["waits", `${w(l)}, then ${w(u - l)} of transfer`]] : [],
+		...a.event.some(Boolean) ? [["event", String(a.event[s])]] : [],
+		...a.said(s),
+		...ma(t, n, a, i)
+	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [ca(t, f, f.meeting[h])] : m ? [g] : [];
+	return [
+		a.names[a.name[s]],
+		d,
+		_
+	];
+}
+function ma(e, t, n, r) {
+	let i = t.item, a = n.launch[i];
+	if (a) {
+		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${w(-o)} later` : `${w(o)} before`;
+		return [["launched by", ha(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
+	}
+	if (n.kinds[n.kind[i]] !== "runtime") return [];
+	let o = [];
+	for (let e = 0; e < n.launch.length && o.length < la; e++) n.launch[e] === i + 1 && o.push(e);
+	return o.map((a) => {
+		let o = n.start[a] - n.start[i];
+		return ["launches", ha(e, t, n, a, `${n.names[n.name[a]]}, ${w(o)} later`, r)];
+	});
+}
+function ha(t, n, r, i, a, o) {
+	let s = t.model.groups[n.group].lanes.filter((e) => e.items === r).find((e) => i >= e.first && i < e.first + e.count);
+	if (!s) return e("span", {}, a);
+	let c = {
+		group: n.group,
+		lane: s,
+		item: i,
+		time: r.start[i]
+	};
+	return e("button", {
+		type: "button",
+		class: "link",
+		click: () => o.show(c)
+	}, a);
+}
+function ga(e, t) {
+	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${w(t - i[1])} into ${r} ${i[0]}` : "";
+	return `${w(t)} from the beginning${a}`;
+}
+// src/timeline/pick.ts
+function _a(e, t, n, [r, i]) {
+	let { layout: a, view: o, model: s } = e, c = i - 22 + n, l = a.rows[a.at(c)];
+	if (!l || i < 22 || i > 22 + t.height || c > a.height) return null;
+	let u = o.start + (r - t.labels) / t.width * o.width, d = {
+		group: l.group,
+		lane: null,
+		item: null,
+		time: u
+	};
+	if (r < t.labels) return d;
+	if (!l.level) return s.strips ? d : null;
+	let f = o.width / t.width, p = mi(l.level.stop, u - f);
+	return p >= l.level.start.length || l.level.start[p] > u + f ? null : {
+		group: l.group,
+		lane: l.lane,
+		item: l.level.item[p],
+		time: u
+	};
+}
+function va(e, t, n) {
+	for (let r of e.model.groups[t].lanes) {
+		let e = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
+		if (e >= 0) {
+			let n = r.first + e;
+			return {
+				group: t,
+				lane: r,
+				item: n,
+				time: r.items.start[n]
+			};
+		}
+	}
+	return null;
+}
+// src/timeline/search.ts
+var ya = 1e5, ba = class {
+	state;
+	show;
+	redraw;
+	#e = e("input", {
+		type: "search",
+		placeholder: "Search events by name",
+		"aria-label": "Search events by name",
+		class: "search"
+	});
+	#t = e("output", { class: "muted" });
+	#n = e("button", {
+		type: "button",
+		title: "Previous hit (Shift+Enter)",
+		click: () => this.#d(-1)
+	}, "‹");
+	#r = e("button", {
+		type: "button",
+		title: "Next hit (Enter)",
+		click: () => this.#d(1)
+	}, "›");
+	element = e("span", { class: "searching" }, this.#e, this.#n, this.#r, this.#t);
+	#i = [];
+	#a = -1;
+	#o = 0;
+	constructor(e, t, n) {
+		this.state = e, this.show = t, this.redraw = n, this.#e.addEventListener("input", () => {
+			clearTimeout(this.#o), this.#o = window.setTimeout(() => this.#s(), 150);
+		}), this.#e.addEventListener("keydown", (e) => {
+			e.key === "Enter" && (this.state.searched !== this.#e.value.trim().toLowerCase() && this.#s(), this.#d(e.shiftKey ? -1 : 1));
+		});
+	}
+	#s() {
+		clearTimeout(this.#o), this.state.search(this.#e.value.trim()), this.#i = this.state.searched ? this.#l() : [], this.#a = -1, this.#t.textContent = this.state.searched ? `${this.#c()} found` : "", this.redraw();
+	}
+	#c() {
+		return this.#i.length.toLocaleString("en-US") + (this.#i.length === ya ? " or more" : "");
+	}
+	#l() {
+		let e = [];
+		return this.state.model.groups.forEach(({ lanes: t }, n) => t.forEach((t) => this.#u(n, t, e))), e.sort((e, t) => e.time - t.time);
+	}
+	#u(e, t, n) {
+		let { items: r } = t, i = this.state.named(r);
+		for (let a = t.first; a < t.first + t.count && n.length < ya; a++) i[r.name[a]] && n.push({
+			group: e,
+			lane: t,
+			item: a,
+			time: r.start[a]
+		});
+	}
+	#d(e) {
+		if (!this.#i.length) return;
+		let t = this.#a < 0 && e > 0 ? this.#i.findIndex((e) => e.time >= this.state.view.start) : -1, n = this.#a < 0 ? Math.max(0, t) : this.#a + e;
+		this.#a = (n + this.#i.length) % this.#i.length, this.#t.textContent = `${(this.#a + 1).toLocaleString("en-US")} of ${this.#c()}`, this.show(this.#i[this.#a]);
+	}
+}, xa = 15, Sa = 22, Ca = 4, wa = 16, Ta = 440;
+function Ea(e, t) {
+	let n = Math.max(3, Math.min(22, Math.floor(Ta / Math.max(1, e))));
+	return Math.max(3, Math.min(48, n + t));
+}
+var Da = class {
+	rows = [];
+	height;
+	constructor(e, t, n) {
+		let r = 0, i = (e, t, n, i, a) => {
+			this.rows.push({
+				group: e,
+				lane: t,
+				level: n,
+				label: i,
+				top: r,
+				height: a
+			}), r += a;
+		};
+		e.groups.forEach((e, a) => {
+			if (e.strip !== null && i(a, null, null, e.name, n), e.strip === null || t.has(a)) for (let t of e.lanes) {
+				let [n, o] = e.strip === null ? [e.name, Sa] : [t.name, xa];
+				t.levels.slice(0, wa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Ca;
+			}
+		}), this.height = r;
+	}
+	at(e) {
+		let t = 0, n = this.rows.length;
+		for (; t < n;) {
+			let r = t + n >>> 1;
+			this.rows[r].top > e ? n = r : t = r + 1;
+		}
+		return Math.max(0, t - 1);
+	}
+}, Oa = 20, ka = class {
+	span;
+	start = 0;
+	stop;
+	constructor(e) {
+		this.span = e, this.stop = e;
+	}
+	get width() {
+		return this.stop - this.start;
+	}
+	show(e, t) {
+		let n = Math.min(this.span, Math.max(Math.min(Oa, this.span), t - e));
+		this.start = Math.max(0, Math.min(this.span - n, (e + t - n) / 2)), this.stop = this.start + n;
+	}
+	pan(e) {
+		this.show(this.start + e, this.stop + e);
+	}
+	zoom(e, t = .5) {
+		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(Oa, this.span), this.width * e));
+		this.show(n - t * r, n + (1 - t) * r);
+	}
+	reset() {
+		this.show(0, this.span);
+	}
+}, Aa = class {
+	model;
+	view;
+	unfolded = /* @__PURE__ */ new Set();
+	hidden = /* @__PURE__ */ new Set();
+	layout;
+	taller = 0;
+	cursor = 0;
+	selected = null;
+	hovered = null;
+	searched = "";
+	#e = /* @__PURE__ */ new WeakMap();
+	constructor(e) {
+		this.model = e, this.view = new ka(e.span), this.layout = this.laidOut();
+	}
+	laidOut() {
+		let { model: e } = this;
+		return this.layout = new Da(e, this.unfolded, Ea(e.groups.length, this.taller));
+	}
+	fold(e, t = !this.unfolded.has(e)) {
+		this.model.groups[e]?.strip !== null && (t ? this.unfolded.add(e) : this.unfolded.delete(e), this.laidOut());
+	}
+	renewed(e) {
+		let { lanes: t } = this.model.groups[e.group];
+		if (e.item === null || t.includes(e.lane)) return e;
+		let n = e.lane.items.event[e.item];
+		for (let r of t) {
+			let t = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
+			if (t >= 0) return {
+				...e,
+				lane: r,
+				item: r.first + t
+			};
+		}
+		return e;
+	}
+	search(e) {
+		this.searched = e.toLowerCase(), this.#e = /* @__PURE__ */ new WeakMap();
+	}
+	named(e) {
+		if (!this.searched) return null;
+		let t = this.#e.get(e);
+		return t || (t = Uint8Array.from(e.names, (e) => +!!e.toLowerCase().includes(this.searched)), this.#e.set(e, t)), t;
+	}
+}, ja = 520, Ma = 600, Na = class {
+	glossary;
+	state;
+	element;
+	#e = e("canvas", {
+		tabindex: 0,
+		role: "application",
+		"aria-label": "Timeline"
+	});
+	#t;
+	#n = e("div", { class: "spacer" });
+	#r = e("div", {
+		class: "tip",
+		role: "tooltip",
+		hidden: !0
+	});
+	#i = e("div", {
+		class: "panel",
+		"aria-live": "polite"
+	});
+	#a = e("div");
+	#o;
+	#s;
+	#c;
+	#l = new qi();
+	#u = 0;
+	constructor(t, n, r) {
+		this.glossary = n, this.state = new Aa(t), this.#o = new aa(this.#e), this.#s = new na(this.state, () => this.redraw()), this.#c = r?.events ? new ea(r, this.state, () => this.#v()) : null, this.#t = e("div", {
+			class: "rows",
+			scroll: () => this.redraw()
+		}, this.#e, this.#n);
+		let i = new ba(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, ...this.#f());
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), zi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ge(() => this.#b()), this.#b(), this.#h();
+	}
+	redraw() {
+		this.#u ||= requestAnimationFrame(() => this.#d());
+	}
+	#d() {
+		this.#u = 0, this.#o.paint(this.state, this.#l, this.#t.scrollTop), this.#s.paint(this.#l), this.#c?.look();
+	}
+	show(e) {
+		let { state: t } = this, n = t.renewed(e);
+		n.item !== null && t.fold(n.group, !0);
+		let [r, i] = q(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
+		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#v();
+		let o = Fi(t, n);
+		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
+	}
+	showRank(e, t, n) {
+		let { state: r } = this, i = r.model.groups.findIndex((t) => t.name === `rank ${e}`);
+		if (i < 0) return !1;
+		let a = r.model.marks.findIndex(([e]) => e === n);
+		a >= 0 && r.view.show(r.model.marks[a][1], r.model.marks[a + 1]?.[1] ?? r.model.span), r.cursor = i;
+		let o = t === void 0 ? null : va(r, i, t);
+		return o ? this.show(o) : this.#p().reveal(i), t !== void 0 && !o ? this.#i.replaceChildren(Fa(i, t, r)) : n !== void 0 && a < 0 && this.#i.replaceChildren(Pa(n, r)), this.redraw(), !0;
+	}
+	focus() {
+		this.#e.focus({ preventScroll: !0 });
+	}
+	#f() {
+		let { view: t } = this.state, n = (t, n, r) => e("button", {
+			type: "button",
+			title: n,
+			"aria-label": n,
+			click: () => (r(), this.redraw())
+		}, t), r = (e) => () => {
+			this.state.taller += e, this.state.laidOut(), this.#v();
+		};
+		return [
+			n("−", "Zoom out (s)", () => t.zoom(1.5)),
+			n("+", "Zoom in (w)", () => t.zoom(1 / 1.5)),
+			n("◂", "Earlier (a)", () => t.pan(-.25 * t.width)),
+			n("▸", "Later (d)", () => t.pan(.25 * t.width)),
+			n("All", "Show the whole time (0 or double click)", () => t.reset()),
+			...this.state.model.strips ? [n("↕+", "Taller rows", r(3)), n("↕−", "Lower rows", r(-3))] : []
+		];
+	}
+	#p() {
+		let { state: e } = this;
+		return {
+			redraw: () => this.redraw(),
+			targetAt: (t, n) => _a(e, this.#o, this.#t.scrollTop, [t, n]),
+			select: (e) => this.#m(e),
+			hover: (e, t, n) => this.#g(e, t, n),
+			fold: (t) => {
+				e.fold(t), e.cursor = t, this.#v();
+			},
+			scroll: (e) => this.#t.scrollBy(0, e),
+			reveal: (t) => {
+				let n = e.layout.rows.find((e) => e.group === t), { scrollTop: r } = this.#t;
+				n.top < r && (this.#t.scrollTop = n.top);
+				let i = n.top + n.height - r - this.#o.height;
+				i > 0 && (this.#t.scrollTop = r + i);
+			}
+		};
+	}
+	#m(e) {
+		this.state.selected = e, e && (this.state.cursor = e.group), this.#h(), this.redraw();
+	}
+	#h() {
+		this.#i.replaceChildren(ua(this.state, this.glossary, {
+			show: (e) => this.show(e),
+			zoom: (e) => {
+				let [t, n] = q(this.state, e);
+				this.state.view.show(t - .3 * (n - t), n + .3 * (n - t)), this.redraw();
+			}
+		}));
+	}
+	#g(e, t, n) {
+		let r = e && t >= this.#o.labels ? this.#_(e) : "";
+		this.#r.hidden = !r, r && (this.#r.textContent = r, this.#r.style.setProperty("left", `${Math.min(t + 12, this.#o.width + this.#o.labels - 200)}px`), this.#r.style.setProperty("top", `${n + this.#t.offsetTop + 16}px`));
+	}
+	#_(e) {
+		let { model: t } = this.state, n = t.groups[e.group], [r, i] = q(this.state, e);
+		if (e.item !== null) {
+			let { items: t } = e.lane;
+			return `${t.names[t.name[e.item]]} · ${w(i - r)} · ${n.name}`;
+		}
+		let a = t.strips.level(n.strip, 0)[t.strips.binAt(e.time / t.span)], o = a ? t.kinds[a - 1] : "nothing recorded";
+		return [
+			o,
+			w(i - r),
+			n.name,
+			Y(o, this.glossary)
+		].filter(Boolean).join(" · ");
+	}
+	#v() {
+		this.#y(), this.redraw();
+	}
+	#y() {
+		let e = this.#t.clientWidth;
+		if (!e) return;
+		let t = e < Ma ? 92 : 128, n = Math.min(ja, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
+		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
+	}
+	#b() {
+		this.#l = new qi(), this.#a.replaceChildren(Yi(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
+	}
+};
+function Pa(t, { model: n }) {
+	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${O(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
+}
+function Fa(t, n, { model: r }) {
+	let i = r.groups[t].name;
+	return e("p", {}, `Event ${n} of ${i} is not among those that are shown here. ${r.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : ""}`);
 }
 // src/blocks/spans.ts
-function w(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function Ia(t, n) {
+	if (!t.items.length) return e("p", { class: "muted" }, "There is nothing to show.");
+	let { element: r } = new Na(yi(t), n.source.page.glossary, void 0);
+	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are left out.`) : null);
 }
+// src/blocks/sql.ts
+var La = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
+function Ra(t, n) {
+	let { live: r } = n.source;
+	if (!r) return e("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
+	let i = e("textarea", {
+		rows: 6,
+		spellcheck: "false",
+		autocomplete: "off",
+		"aria-label": "SQL query",
+		keydown: (e) => {
+			let { key: t, ctrlKey: n, metaKey: r } = e;
+			t === "Enter" && (n || r) && c();
+		}
+	});
+	i.value = La;
+	let a = e("button", {
+		type: "button",
+		title: "Ctrl+Enter",
+		click: () => void c()
+	}, "Run"), o = e("div", {
+		class: "sql-answer",
+		"aria-live": "polite"
+	}), s = null;
+	async function c() {
+		s?.abort();
+		let t = s = new AbortController();
+		o.replaceChildren(e("p", { class: "muted" }, "Asking…"));
+		let n = performance.now();
+		try {
+			let a = await r.sql(i.value, t.signal), s = `${a.verdict} ${Math.round(performance.now() - n)} ms.`, [c] = a.blocks;
+			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? mr(c) : "");
+		} catch (n) {
+			if (t.signal.aborted) return;
+			o.replaceChildren(e("pre", {
+				class: "sql-error",
+				role: "alert"
+			}, n.message));
+		}
+	}
+	return e("div", { class: "sql" }, e("div", {}, i, e("p", { class: "muted" }, a, " or Ctrl+Enter. At most 10,000 rows, 1 MB and 30 s."), o), e("div", {
+		class: "sql-tables",
+		role: "region",
+		"aria-label": "Tables",
+		tabindex: 0
+	}, ...t.tables.map(za)));
+}
+function za(t) {
+	let n = t.columns.map((t) => e("li", {}, e("code", {}, t.name), e("span", { class: "muted" }, ` ${t.type.toLowerCase()}${t.unit ? `, ${t.unit}` : ""}: ${t.doc}`)));
+	return e("details", {}, e("summary", { title: t.doc }, e("code", {}, t.name)), e("p", {}, t.doc), e("ul", {}, ...n));
+}
+// src/branches.ts
+var Ba = class {
+	block;
+	count;
+	parent;
+	level;
+	ns;
+	samples;
+	first;
+	after;
+	frame;
+	constructor(e, t) {
+		this.block = e;
+		let n = t.numbers(e.parents), r = this.count = n.length + 1;
+		this.parent = new Uint32Array(r), this.parent.set(n, 1), this.frame = new Uint32Array(r), this.frame.set(t.numbers(e.frames), 1), this.ns = new Float64Array(r), this.ns.set(t.numbers(e.ns), 1), this.samples = new Float64Array(r), this.samples.set(t.numbers(e.samples), 1), this.level = new Uint16Array(r), this.first = new Float64Array(r), this.after = new Uint32Array(r), this.place();
+	}
+	place() {
+		for (let e = 1; e < this.count; e++) this.parent[e] || (this.ns[0] += this.ns[e], this.samples[0] += this.samples[e]);
+		let e = new Float64Array(this.count);
+		for (let t = 1; t < this.count; t++) {
+			let n = this.parent[t];
+			this.level[t] = this.level[n] + 1, this.first[t] = e[t] = e[n], e[n] += this.ns[t];
+		}
+		this.after.forEach((e, t) => this.after[t] = t + 1);
+		for (let e = this.count - 1; e > 0; e--) {
+			let t = this.parent[e];
+			this.after[t] = Math.max(this.after[t], this.after[e]);
+		}
+	}
+	name(e) {
+		return e ? this.block.names[this.frame[e]] : "all";
+	}
+	kind(e) {
+		return e ? this.block.kinds[this.frame[e]] : "";
+	}
+	own(e) {
+		let t = this.ns[e];
+		for (let n of this.children(e)) t -= this.ns[n];
+		return t;
+	}
+	children(e) {
+		let t = [];
+		for (let n = e + 1; n < this.after[e]; n = this.after[n]) t.push(n);
+		return t;
+	}
+	path(e) {
+		let t = [e];
+		for (; t[0];) t.unshift(this.parent[t[0]]);
+		return t;
+	}
+	wide(e, t) {
+		let n = [];
+		for (let r = e; r < this.after[e];) {
+			let e = this.ns[r] >= t;
+			e && n.push(r), r = e ? r + 1 : this.after[r];
+		}
+		return n;
+	}
+	search(e) {
+		let t = e.toLowerCase();
+		return Uint8Array.from(this.block.names, (e) => +!!e.toLowerCase().includes(t));
+	}
+	holds(e, t) {
+		return t > 0 && e[this.frame[t]] === 1;
+	}
+	matched(e, t) {
+		let n = {
+			ns: 0,
+			branches: 0
+		}, r = t;
+		for (let i = t; i < this.after[t]; i++) if (this.holds(e, i)) {
+			if (n.branches++, i < r) continue;
+			n.ns += this.ns[i], r = this.after[i];
+		}
+		return n;
+	}
+}, Va = {
+	program: "#f6b26b",
+	torch: "#a9cdf0",
+	library: "#c9ced6",
+	lostflops: "#b7dfb0"
+};
+function Ha(e) {
+	let t = [...new Set(e)].filter((e) => e && e !== "line").sort();
+	return new Map(t.map((e, t) => [e, Object.hasOwn(Va, e) ? Va[e] : Ze(t)]));
+}
+function Ua(n) {
+	let r = [...Ha(n)].map(([n, r]) => e("li", {}, t("svg", {
+		width: 12,
+		height: 12,
+		"aria-hidden": "true"
+	}, t("path", {
+		d: "M0 0h12v12h-12z",
+		fill: r.startsWith("--") ? `var(${r})` : r
+	})), n)), i = e("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
+	return e("ul", { class: "chart-legend" }, ...r, i);
+}
+// src/flame-painting.ts
+var Z = 20, Wa = 80, Ga = .7, Ka = "12px ui-monospace, monospace", qa = class {
+	branches;
+	visible = [];
+	root = 0;
+	surface = new I(() => this.draw());
+	colours;
+	names = null;
+	marked = null;
+	width = 0;
+	constructor(e, t) {
+		this.branches = e, this.colours = Ha(t);
+	}
+	get element() {
+		return this.surface.element;
+	}
+	lay(e, t = this.width) {
+		let { branches: n } = this;
+		[this.root, this.width, this.marked] = [
+			e,
+			t,
+			null
+		], this.visible = n.wide(e, Ga * n.ns[e] / Math.max(1, t));
+		let r = this.visible.reduce((t, r) => Math.max(t, n.level[r] - n.level[e]), 0);
+		return this.surface.resize(t, Z * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - Wa);
+	}
+	highlight(e) {
+		this.names = e, this.draw();
+	}
+	mark(e) {
+		let { pen: t } = this.surface;
+		if (this.marked = e, this.surface.restore(), e === null) return;
+		let [n, r, i] = this.box(e);
+		t.strokeStyle = P("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
+	}
+	at(e) {
+		let t = this.element.getBoundingClientRect(), [n, r] = [e.clientX - t.left, e.clientY - t.top];
+		for (let e of this.visible) {
+			let [t, i, a] = this.box(e);
+			if (t <= n && n < t + a && i <= r && r < i + Z) return e;
+		}
+		return null;
+	}
+	pointOf(e) {
+		let [t, n, r] = this.box(e);
+		return [t + Math.min(r / 2, 120), n + Z / 2];
+	}
+	draw() {
+		let { pen: e } = this.surface;
+		e.clearRect(0, 0, this.width, this.element.height), e.font = Ka, e.textBaseline = "middle";
+		let t = e.measureText("n").width, n = 0;
+		for (let e of this.visible) n += Number(this.bar(e, t));
+		this.element.dataset.drawn = String(n), this.surface.keep(), this.mark(this.marked);
+	}
+	bar(e, t) {
+		let { pen: n } = this.surface, [r, i, a] = this.box(e);
+		if (i >= 1600) return !1;
+		let o = this.colour(e);
+		n.globalAlpha = this.names && !this.branches.holds(this.names, e) ? .2 : 1, n.fillStyle = o, n.fillRect(r, i, Math.max(a - +(a > 2), .5), 19);
+		let s = Math.floor((a - 8) / t);
+		if (s >= 3) {
+			let t = this.branches.name(e);
+			n.fillStyle = n.globalAlpha < 1 ? P("--text") : $e(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + Z / 2);
+		}
+		return n.globalAlpha = 1, !0;
+	}
+	colour(e) {
+		let t = this.branches.kind(e);
+		if (!e) return P("--idle");
+		if (t === "line") return We(this.branches.name(e));
+		let n = this.colours.get(t) ?? "--idle";
+		return n.startsWith("--") ? P(n) : n;
+	}
+	box(e) {
+		let { branches: t, root: n } = this, r = this.width / t.ns[n];
+		return [
+			(t.first[e] - t.first[n]) * r,
+			Z * (t.level[e] - t.level[n]),
+			t.ns[e] * r
+		];
+	}
+};
 // src/blocks/stacks.ts
-function T(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function Ja(t, n) {
+	let r = new Ba(t, n.source);
+	if (!r.ns[0]) return e("p", { class: "muted" }, "Nothing to draw.");
+	let i = new Ya(t, r), a = F("chart", (e) => i.resize(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ua(t.kinds));
+}
+var Ya = class {
+	branches;
+	told = j();
+	crumbs = e("div", {
+		class: "crumbs",
+		role: "navigation",
+		"aria-label": "Frames above"
+	});
+	deeper = e("p", {
+		class: "muted",
+		hidden: !0
+	});
+	tools;
+	painting;
+	matches = e("output", { class: "muted" });
+	names = null;
+	selected = null;
+	constructor(t, n) {
+		this.branches = n, this.painting = new qa(n, t.kinds);
+		let r = this.painting.element;
+		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", M(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
+		let i = e("input", {
+			type: "search",
+			placeholder: "Search frames",
+			"aria-label": "Search frames",
+			input: () => this.search(i.value),
+			keydown: (e) => e.key === "Escape" && e.stopPropagation()
+		});
+		this.tools = e("div", { class: "tools" }, i, this.matches);
+	}
+	resize(e) {
+		this.shown(this.painting.lay(this.root, e));
+	}
+	get root() {
+		return this.painting.root;
+	}
+	shown(e) {
+		this.selected = null, this.deeper.hidden = !e, this.deeper.textContent = `${e} more levels below: click a frame to see what is under it.`, this.crumbs.replaceChildren(...this.trail()), this.told.hide(), this.said();
+	}
+	select(e) {
+		if (e === this.selected) return;
+		if (this.selected = e, this.painting.mark(e), e === null) return this.told.hide();
+		let { branches: t } = this, n = t.kind(e), r = [
+			["time", w(t.ns[e])],
+			["share of all", E(t.ns[e] / t.ns[0])],
+			["samples", t.samples[e].toLocaleString("en-US")],
+			["itself", w(t.own(e))]
+		];
+		this.root && r.splice(2, 0, ["share of shown", E(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
+	}
+	zoom(e) {
+		e !== null && e !== this.root && this.shown(this.painting.lay(e));
+	}
+	key(e) {
+		let t = this.next(e.key, this.selected ?? this.root);
+		t !== void 0 && (e.preventDefault(), (e.key === "Enter" || e.key === "Escape" || e.key === "Home") && this.zoom(t), this.select(t));
+	}
+	next(e, t) {
+		let { branches: n } = this;
+		if (e === "Enter") return t;
+		if (e === "Escape") return n.parent[this.root];
+		if (e === "Home") return 0;
+		if (e === "ArrowUp") return t === this.root ? t : n.parent[t];
+		if (e === "ArrowDown") return this.ifVisible(n.children(t)[0]) ?? t;
+		if (e !== "ArrowLeft" && e !== "ArrowRight") return;
+		let r = t === this.root ? [t] : n.children(n.parent[t]);
+		return this.ifVisible(r[r.indexOf(t) + (e === "ArrowLeft" ? -1 : 1)]) ?? t;
+	}
+	ifVisible(e) {
+		return e !== void 0 && this.painting.visible.includes(e) ? e : void 0;
+	}
+	search(e) {
+		this.names = e.trim() ? this.branches.search(e.trim()) : null, this.said(), this.painting.highlight(this.names);
+	}
+	said() {
+		let e = this.names && this.branches.matched(this.names, this.root), t = e ? E(e.ns / this.branches.ns[this.root]) : "";
+		this.matches.textContent = e ? `${t} of the time shown is under ${Xa(e.branches)}` : "";
+	}
+	trail() {
+		let t = this.branches.path(this.root);
+		return (t.length > 5 ? [
+			t[0],
+			null,
+			...t.slice(-3)
+		] : t).flatMap((t, n) => {
+			let r = n ? [document.createTextNode(" > ")] : [];
+			return t === null ? [...r, document.createTextNode("…")] : t === this.root ? [...r, e("strong", {}, this.branches.name(t))] : [...r, e("button", {
+				type: "button",
+				click: () => this.zoom(t)
+			}, this.branches.name(t))];
+		});
+	}
+};
+function Xa(e) {
+	return `${e.toLocaleString("en-US")} ${e === 1 ? "frame that matches" : "frames that match"}`;
 }
 // src/blocks/strips.ts
-function E(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function Za(t, n) {
+	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "There is nothing to show.");
+	let r = new Na(_i(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
+	return document.addEventListener(xe, (e) => {
+		let { rank: t, event: n, step: i } = e.detail;
+		r.showRank(t, n, i) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
+	}), r.element;
 }
 // src/blocks/timeline.ts
-function D(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+var Qa = 22;
+function $a(n) {
+	let r = n.total.length, i = n.rows.flatMap(([e, t]) => t.some(Boolean) ? [{
+		name: e,
+		held: t,
+		colour: N(e)
+	}] : []);
+	if (!r) return e("p", { class: "muted" }, "Nothing to draw.");
+	let a = jt("ns", `time since ${n.began}`, n.span), o = jt("bytes", "memory", 1.08 * Math.max(...n.total)), s = j(), c = F("chart", (e, t) => {
+		let r = Ir(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
+		t.replaceChildren(new eo(n, i, r, s).element, s.element);
+	}), l = i.map((n) => e("li", {}, t("svg", {
+		width: 12,
+		height: 12,
+		"aria-hidden": "true"
+	}, t("path", {
+		d: "M0 0h12v12h-12z",
+		fill: n.colour
+	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more with nothing`) : null;
+	return e("div", { class: "over-time" }, c, e("ul", { class: "chart-legend" }, ...l, d));
+}
+var eo = class {
+	block;
+	rows;
+	frame;
+	told;
+	element;
+	cursor = t("path", { class: "cursor" });
+	column = null;
+	constructor(e, n, r, i) {
+		this.block = e, this.rows = n, this.frame = r, this.told = i, this.element = t("svg", {
+			...Lr(r),
+			tabindex: 0,
+			role: "application",
+			"aria-label": `${e.title || e.name}: bytes by owner over time. Arrow keys move through time.`,
+			pointermove: (e) => this.pointed(e),
+			pointerdown: (e) => this.pointed(e),
+			pointerleave: M(() => this.tell(null)),
+			focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
+			blur: () => this.tell(null),
+			keydown: (e) => this.key(e)
+		}, zr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
+	}
+	edge(e) {
+		return U(this.frame, e * this.block.span / this.block.total.length);
+	}
+	areas() {
+		let e = this.block.total.map(() => 0);
+		return this.rows.map((n) => {
+			let r = e.map((e, t) => e + (n.held[t] ?? 0)), i = r.map((e, t) => `${t ? "V" : ""}${this.y(e)}H${this.x(t + 1)}`).join(""), a = [...e.keys()].reverse().map((t) => `V${this.y(e[t])}H${this.x(t)}`).join(""), o = `M${this.x(0)} ${i}${a}Z`;
+			return r.forEach((t, n) => e[n] = t), t("path", {
+				class: "area",
+				d: o,
+				fill: n.colour
+			});
+		});
+	}
+	x(e) {
+		return this.edge(e).toFixed(1);
+	}
+	y(e) {
+		return W(this.frame, e).toFixed(1);
+	}
+	marks() {
+		let e = -Infinity;
+		return this.block.marks.flatMap(([n, r], i) => {
+			let a = U(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
+			return s && (e = a + 7 * o.length + Qa), [t("path", {
+				class: "mark",
+				d: `M${a} ${this.frame.top}v${this.frame.height}`
+			}), s ? t("text", {
+				class: "mark",
+				x: a + 1,
+				y: this.frame.top - 4
+			}, o) : t("g")];
+		});
+	}
+	top() {
+		if (this.block.top === null) return t("g");
+		let e = Math.max(...this.block.total), [n, r] = [U(this.frame, this.block.top), W(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
+		return t("g", { class: "top" }, t("path", { d: `M${n} ${r}l-5 -8h10z` }), t("text", {
+			x: i ? n - 8 : n + 8,
+			y: r - 1,
+			"text-anchor": i ? "end" : "start"
+		}, `peak ${T(e)}`));
+	}
+	fullest() {
+		return this.block.total.indexOf(Math.max(...this.block.total));
+	}
+	pointed(e) {
+		let t = e.clientX - this.element.getBoundingClientRect().left - this.frame.left, n = Math.floor(t / this.frame.width * this.block.total.length);
+		this.tell(n >= 0 && n < this.block.total.length ? n : null);
+	}
+	key(e) {
+		if (e.key === "Escape") return this.tell(null);
+		let t = {
+			ArrowLeft: -1,
+			ArrowRight: 1,
+			Home: -Infinity,
+			End: Infinity
+		}[e.key];
+		t !== void 0 && (e.preventDefault(), this.tell(Math.max(0, Math.min(this.block.total.length - 1, (this.column ?? this.fullest()) + t))));
+	}
+	tell(e) {
+		if (this.column = e, e === null) return this.cursor.setAttribute("d", ""), this.told.hide();
+		let t = this.block.at[e], n = U(this.frame, t);
+		this.cursor.setAttribute("d", `M${n} ${this.frame.top}v${this.frame.height}`);
+		let r = this.rows.filter((t) => t.held[e]).reverse(), i = this.block.marks.filter(([, e]) => e <= t).pop();
+		this.told.show(n, this.frame.top, `${w(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, T(t.held[e])]), ["total", T(this.block.total[e])]]);
+	}
+}, Q = "https://ui.perfetto.dev", to = 50, no = 3e4, ro = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+async function io(e, t) {
+	let n = window.open(Q);
+	if (!n) throw Error("The browser did not let this page open a tab.");
+	let [r] = await Promise.all([e, ao(n)]).catch((e) => {
+		throw n.close(), e;
+	});
+	n.postMessage({ perfetto: {
+		buffer: r,
+		title: t,
+		fileName: `${t}.pftrace`
+	} }, Q);
+}
+function ao(e) {
+	return new Promise((t, n) => {
+		let r = () => {
+			clearInterval(a), clearTimeout(o), window.removeEventListener("message", i);
+		}, i = (n) => {
+			n.source === e && n.origin === Q && n.data === "PONG" && (r(), t());
+		}, a = setInterval(() => e.postMessage("PING", Q), to), o = setTimeout(() => {
+			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
+		}, no);
+		window.addEventListener("message", i);
+	});
+}
+// src/blocks/trace.ts
+function oo(t, n) {
+	let { live: r, page: i } = n.source;
+	if (!r) return e("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
+	let a = e("p", {
+		class: "muted",
+		role: "status"
+	}), o = `${i.title}.perfetto-trace.gz`;
+	async function s(e) {
+		a.textContent = "Writing the trace…";
+		try {
+			await e, a.textContent = "";
+		} catch (e) {
+			a.textContent = e.message;
+		}
+	}
+	return e("div", { class: "trace" }, e("p", {}, e("button", {
+		type: "button",
+		click: () => void s(r.perfetto().then((e) => so(e, o)))
+	}, "Download"), " ", e("button", {
+		type: "button",
+		click: () => void s(io(r.perfetto(), i.title))
+	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, ro), a);
+}
+function so(t, n) {
+	let r = URL.createObjectURL(new Blob([t]));
+	e("a", {
+		href: r,
+		download: n
+	}).click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
 // src/blocks/waterfall.ts
-function O(t) {
-	return e("p", { class: "muted" }, `${t.kind} is not drawn yet.`);
+function co(t) {
+	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Pn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
+		a -= e.points;
+		let o = fo(e, a, n, t);
+		return i.tells(o, e.name, uo(e, r)), o;
+	});
+	return e("div", { class: "waterfall" }, lo(t), ...o, mo(o.length > 0, r), i.element);
+}
+function lo(t) {
+	return t.value === null ? e("p", { class: "reached" }, ...m(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, E(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
+}
+function uo(e, t) {
+	let n = l(e.name) ?? l(e.name.toUpperCase());
+	return `${E(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
+}
+function fo(n, r, i, a) {
+	let o = Math.max(r, 0) / 100, [s, c, l] = [
+		n.points / 100,
+		`${100 * o}%`,
+		`${r + n.points}%`
+	], u = i === a.bars.length - 1, d = [i ? t("line", {
+		class: "link",
+		x1: l,
+		x2: l,
+		y1: 0,
+		y2: "20%"
+	}) : null, u ? null : t("line", {
+		class: "link",
+		x1: c,
+		x2: c,
+		y1: "80%",
+		y2: "100%"
+	})], f = t("svg", {
+		y: "20%",
+		height: "60%"
+	}, ...Un(o, s, po(n.name, u, a)));
+	return e("div", {
+		class: "fall",
+		"data-bar": n.name
+	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, E(s)), t("svg", { class: "track" }, ...d, f));
+}
+function po(e, t, n) {
+	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : N(e);
+}
+function mo(t, n) {
+	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Fn(n)) : null;
 }
 // src/blocks/index.ts
-var k = {
-	Findings: n,
-	HeatMap: r,
-	Knobs: i,
-	Lines: a,
-	Pairs: y,
-	Plot: S,
-	Portions: C,
-	Section: b,
-	Spans: w,
-	Stacks: T,
-	Strips: E,
-	Table: _,
-	Timeline: D,
-	Waterfall: O
+var ho = {
+	Findings: ke,
+	HeatMap: Jt,
+	Knobs: Dn,
+	Lines: Gn,
+	Pairs: _r,
+	Plot: Yr,
+	Portions: ci,
+	Section: vr,
+	Spans: Ia,
+	Sql: Ra,
+	Stacks: Ja,
+	Strips: Za,
+	Table: mr,
+	Timeline: $a,
+	Trace: oo,
+	Waterfall: co
 };
-function A(t, n) {
-	let r = k[t.kind](t, n), i = t.title ? e("h3", {}, t.title) : null;
+function go(t, n) {
+	let r = t.title ? e("h3", {}, ...f(t.title)) : null;
 	return e("section", {
 		class: `block ${t.kind}`,
 		"data-block": t.name
-	}, i, r);
+	}, r, _o(t, n));
 }
+function _o(t, n) {
+	try {
+		return ho[t.kind](t, n);
+	} catch (t) {
+		return console.error(t), e("p", { class: "undrawn" }, `This could not be drawn: ${String(t)}`);
+	}
+}
+// src/article.ts
+var vo = class {
+	result;
+	context;
+	element;
+	heading;
+	blocks;
+	drawn = !1;
+	constructor(t, n) {
+		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...f(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...m(t.verdict)), this.blocks, ...t.notes.length ? [yo(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Xt(t.next_command)) : null);
+	}
+	get name() {
+		return this.result.name;
+	}
+	draw() {
+		if (!this.drawn) {
+			this.drawn = !0, this.blocks.classList.remove("waiting");
+			for (let e of this.result.blocks) this.blocks.append(go(e, this.context));
+		}
+	}
+};
+function yo(t) {
+	return e("ul", {
+		class: "notes",
+		"aria-label": "Notes"
+	}, ...t.map((t) => e("li", {}, ...m(t))));
+}
+// src/keys.ts
+var bo = [
+	["j", "next result"],
+	["k", "previous result"],
+	["/", "search in the table or the timeline in sight"],
+	["?", "this help"],
+	["Esc", "leave a box, a dialog or a zoom"]
+];
+function xo(e) {
+	document.addEventListener("keydown", (t) => {
+		if (t.ctrlKey || t.metaKey || t.altKey || t.defaultPrevented) return;
+		let n = t.target;
+		if (t.key === "Escape" && n.matches("input[type=search]") && n.blur(), !(n.matches("input, select, textarea, [contenteditable]") || e.help.open)) {
+			if (t.key === "j") e.jump(1);
+			else if (t.key === "k") e.jump(-1);
+			else if (t.key === "?") e.help.showModal();
+			else if (t.key === "/") So(e.current());
+			else return;
+			t.preventDefault();
+		}
+	});
+}
+function So(e) {
+	let t = [...document.querySelectorAll("main input[type=search]")], n = t.find((e) => {
+		let { top: t, bottom: n } = e.getBoundingClientRect();
+		return n > 0 && t < innerHeight;
+	}), r = t.find((e) => e.getBoundingClientRect().top > 0);
+	(n ?? t.find((t) => e.contains(t)) ?? r)?.focus();
+}
+// src/help.ts
+function Co() {
+	let t = e("dialog", {
+		class: "help-dialog",
+		"aria-label": "Keys and words"
+	}, e("button", {
+		type: "button",
+		class: "close",
+		click: () => t.close()
+	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...bo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...u().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
+	return t.addEventListener("click", (e) => {
+		e.target === t && t.close();
+	}), t;
+}
+// src/theme.ts
+var wo = [
+	"auto",
+	"light",
+	"dark"
+], To = "lostflops.theme";
+function Eo() {
+	let t = e("select", {
+		"aria-label": "Theme",
+		class: "theme",
+		change: () => Oo(n())
+	}), n = () => t.value;
+	return t.append(...wo.map((t) => e("option", { value: t }, t))), t.value = ko(), Oo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Ke), addEventListener("beforeprint", () => Do("light")), addEventListener("afterprint", () => Do(n())), t;
+}
+function Do(e) {
+	document.documentElement.dataset.theme = e, Ke();
+}
+function Oo(e) {
+	try {
+		localStorage.setItem(To, e);
+	} catch {}
+	Do(e);
+}
+function ko() {
+	try {
+		return wo.find((e) => e === localStorage.getItem(To)) ?? "auto";
+	} catch {
+		return "auto";
+	}
+}
+// src/shell.ts
+var Ao = "800px", jo = 1e3, Mo = class {
+	context;
+	articles = [];
+	standing = e("a", {
+		class: "standing",
+		title: "How far the data can be trusted"
+	});
+	links = e("ul");
+	nav = e("nav", { "aria-label": "Results" }, this.links);
+	main = e("main", {
+		id: "results",
+		tabindex: -1
+	});
+	landed = "";
+	near;
+	seen;
+	constructor(t, n) {
+		this.context = { source: n }, c(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
+		let r = Co();
+		t.append(e("a", {
+			class: "skip",
+			href: "#results"
+		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Eo(), e("button", {
+			type: "button",
+			class: "help",
+			"aria-label": "Keys and words",
+			click: () => r.showModal()
+		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), g();
+		for (let [e, t] of n.page.missing) this.miss(e, t);
+		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Ao }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), xo({
+			help: r,
+			jump: (e) => this.jump(e),
+			current: () => this.current().element
+		}), addEventListener("hashchange", () => this.land()), addEventListener("beforeprint", () => this.articles.forEach((e) => e.draw()));
+	}
+	add(t) {
+		let n = new vo(t, this.context);
+		this.articles.push(n), this.main.insertBefore(n.element, this.main.querySelector(".missing"));
+		let r = t.blocks.length ? {} : {
+			class: "bare",
+			title: "There is nothing to show: its verdict says why."
+		}, i = e("li", {}, e("a", {
+			href: `#${t.name}`,
+			...r
+		}, t.title));
+		this.links.insertBefore(i, this.links.querySelector(".last")), t.name === this.context.source.page.standing && (this.standing.replaceChildren(t.verdict), this.standing.setAttribute("href", `#${t.name}`)), this.near.observe(n.element), this.seen.observe(n.element);
+	}
+	miss(t, n) {
+		let r = this.main.querySelector(".missing ul");
+		if (!r) {
+			r = e("ul");
+			let t = "What could not be answered";
+			this.main.append(e("article", {
+				class: "missing",
+				id: "missing"
+			}, e("h2", {}, t), r)), this.links.append(e("li", { class: "last" }, e("a", { href: "#missing" }, t)));
+		}
+		r.append(e("li", {}, e("b", {}, ...f(t)), `: ${n}`));
+	}
+	ready() {
+		this.landed !== location.hash && this.land(), document.documentElement.dataset.ready = "yes", this.drawRest(0);
+	}
+	draw(e) {
+		for (let { isIntersecting: t, target: n } of e) t && this.articles.find((e) => e.element === n)?.draw();
+	}
+	drawRest(e) {
+		let t = this.articles[e];
+		t && (window.requestIdleCallback ?? ((e) => setTimeout(e, 50)))(() => {
+			t.draw(), this.drawRest(e + 1);
+		});
+	}
+	land() {
+		let e = this.articles.findIndex(({ name: e }) => `#${e}` === location.hash), t = this.articles[e], n = t?.element ?? (location.hash === "#missing" ? this.main.querySelector(".missing") : null);
+		if (n) {
+			this.landed = location.hash;
+			for (let n of t ? this.articles.slice(0, e + 1) : this.articles) n.draw();
+			n.scrollIntoView(), this.stay(n), t?.heading.focus({ preventScroll: !0 }), this.mark();
+		}
+	}
+	stay(e) {
+		let t = new ResizeObserver(() => e.scrollIntoView());
+		t.observe(this.main);
+		let n = () => t.disconnect();
+		for (let e of [
+			"wheel",
+			"pointerdown",
+			"keydown"
+		]) addEventListener(e, n, {
+			once: !0,
+			passive: !0
+		});
+		setTimeout(n, jo);
+	}
+	jump(e) {
+		let t = this.articles.indexOf(this.current()) + e, n = this.articles[Math.max(0, Math.min(t, this.articles.length - 1))];
+		n && (location.hash === `#${n.name}` ? this.land() : location.replace(`#${n.name}`));
+	}
+	current() {
+		let e = this.articles.filter(({ element: e }) => e.getBoundingClientRect().top < innerHeight / 4);
+		return e[e.length - 1] ?? this.articles[0];
+	}
+	mark() {
+		if (!this.articles.length) return;
+		let e = `#${this.current().name}`;
+		for (let t of this.links.querySelectorAll("a")) t.getAttribute("href") === e ? t.hasAttribute("aria-current") || (t.setAttribute("aria-current", "true"), this.nav.scrollLeft = t.offsetLeft - this.nav.clientWidth / 3) : t.removeAttribute("aria-current");
+	}
+};
 // src/source.ts
-async function j() {
-	return M([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+function No() {
+	return document.querySelector("script.data") !== null;
 }
-async function M(e) {
-	let [t, ...n] = await Promise.all(e.map(N));
+async function Po() {
+	return Fo([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+}
+async function Fo(e) {
+	let { data: t, numbers: n } = await Io(e);
 	return {
-		page: JSON.parse(new TextDecoder().decode(t)),
-		numbers: (e) => P(n[e.blob], e.type)
+		page: t,
+		numbers: n
 	};
 }
-async function N(e) {
-	let t = Uint8Array.from(atob(e), (e) => e.charCodeAt(0)), n = new Blob([t]).stream().pipeThrough(new DecompressionStream("deflate"));
-	return new Uint8Array(await new Response(n).arrayBuffer());
+async function Io(e) {
+	let [t, ...n] = await Promise.all(e.map(Lo));
+	return {
+		data: JSON.parse(new TextDecoder().decode(t)),
+		blobs: n.length,
+		numbers: (e) => Ro(n[e.blob], e.type)
+	};
 }
-function P(e, t) {
+async function Lo(e) {
+	let t = atob(e), n = new Uint8Array(t.length);
+	for (let e = 0; e < n.length; e++) n[e] = t.charCodeAt(e);
+	let r = new Blob([n]).stream().pipeThrough(new DecompressionStream("deflate"));
+	return new Uint8Array(await new Response(r).arrayBuffer());
+}
+function Ro(e, t) {
 	if (t === "u1") return e;
 	let n = e.buffer;
 	return t === "u4" ? new Uint32Array(n) : new Float64Array(n);
 }
+// src/server.ts
+var zo = "lostflops-token", Bo = class extends Error {}, $ = class extends Error {};
+function Vo() {
+	let e = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+	return e && (sessionStorage.setItem(zo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(zo) ?? "";
+}
+var Ho = class {
+	token;
+	changed;
+	run = "";
+	constructor(e, t) {
+		this.token = e, this.changed = t;
+	}
+	async packed(e, t = {}) {
+		return Io(await (await this.ask(e, t)).json());
+	}
+	async json(e, t = {}) {
+		return await (await this.ask(e, t)).json();
+	}
+	async bytes(e) {
+		return (await this.ask(e, {})).arrayBuffer();
+	}
+	async ask(e, { parameters: t, body: n, signal: r }) {
+		let i = t ? `?${new URLSearchParams(t)}` : "", a = { Authorization: `Bearer ${this.token}` };
+		n && (a["Content-Type"] = "application/json");
+		let o = await fetch(e + i, {
+			method: n ? "POST" : "GET",
+			headers: a,
+			body: n ? JSON.stringify(n) : null,
+			signal: r ?? null
+		}).catch((e) => {
+			throw r?.aborted ? e : new $("The server does not answer.");
+		});
+		if (!o.ok) throw new Bo(await Uo(o));
+		return this.notice(o.headers.get("Lostflops-Run") ?? ""), o;
+	}
+	notice(e) {
+		this.run && e && e !== this.run && this.changed(), this.run = e || this.run;
+	}
+};
+async function Uo(e) {
+	return (await e.json().catch(() => ({}))).error ?? `The server says ${e.status}.`;
+}
+// src/live.ts
+var Wo = 2, Go = 5e3, Ko = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", qo = "The run was written anew since this page was opened: reload to see it.";
+async function Jo(t) {
+	let n = e("p", {
+		class: "live-status",
+		role: "status"
+	}, "Opening the run…");
+	document.body.append(n);
+	let r = (e, t = !1) => {
+		n.textContent = e, n.hidden = !e, n.classList.toggle("bad", t);
+	}, i = new Ho(Vo(), () => r(qo, !0));
+	try {
+		await Yo(t, i, r);
+	} catch (e) {
+		r(e instanceof $ ? Ko : String(e.message), !0), document.documentElement.dataset.ready = "yes";
+	}
+}
+async function Yo(e, t, n) {
+	let { page: r, questions: i, tables: a } = await t.json("/api/questions");
+	document.title = `${r.title} · lostflops`;
+	let o = new Zo(r, t), s = new Mo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
+		let t = i[e];
+		t && !l[e] && (l[e] = o.result(t), l[e].catch(() => void 0));
+	};
+	for (let [e, t] of i.entries()) {
+		for (let t = e; t < e + Wo; t++) u(t);
+		n(`Asking the run: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
+		try {
+			let t = await l[e];
+			for (let [e, n] of t.missing) s.miss(e, n);
+			for (let e of t.results) s.add(e);
+			(e === 0 || t.results.some((e) => e.name === c)) && s.ready();
+		} catch (e) {
+			if (e instanceof $) throw e;
+			s.miss(t, e.message);
+		}
+	}
+	s.add(es(a)), s.add($o), s.ready(), n(""), document.documentElement.dataset.complete = "yes", Xo(t, n);
+}
+function Xo(e, t) {
+	let n = !1;
+	setInterval(() => {
+		document.hidden || e.json("/api/alive").then(() => {
+			n && t(""), n = !1;
+		}, (e) => {
+			n = !0, t(e instanceof $ ? Ko : e.message, !0);
+		});
+	}, Go);
+}
+var Zo = class {
+	page;
+	server;
+	live;
+	blobs = [];
+	constructor(e, t) {
+		this.page = e, this.server = t, this.live = {
+			events: (e) => t.packed("/api/events", { parameters: {
+				ranks: e.ranks.join(","),
+				start: String(Math.floor(e.start)),
+				stop: String(Math.ceil(e.stop)),
+				most: String(e.most)
+			} }),
+			whatif: (e) => t.json("/api/whatif", { body: { changes: e } }),
+			sql: async (e, n) => (await t.packed("/api/sql", {
+				body: { query: e },
+				signal: n
+			})).data.results[0],
+			perfetto: () => t.bytes("/api/perfetto")
+		};
+	}
+	async result(e) {
+		let t = await this.server.packed("/api/result", { parameters: { name: e } }), n = this.blobs.length;
+		for (let e = 0; e < t.blobs; e++) this.blobs.push((n) => t.numbers({
+			blob: e,
+			type: n
+		}));
+		return Qo(t.data, n);
+	}
+	numbers(e) {
+		return this.blobs[e.blob](e.type);
+	}
+};
+function Qo(e, t) {
+	if (Array.isArray(e)) return e.map((e) => Qo(e, t));
+	if (typeof e != "object" || !e) return e;
+	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : Qo(n, t)]);
+	return Object.fromEntries(n);
+}
+var $o = {
+	name: "perfetto",
+	title: "Perfetto",
+	verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
+	notes: [],
+	next_command: "",
+	blocks: [{
+		kind: "Trace",
+		name: "trace",
+		title: ""
+	}]
+};
+function es(e) {
+	return {
+		name: "sql",
+		title: "SQL",
+		verdict: "Ask the tables of the run anything. Times are integer ns, sizes are bytes; nothing can be changed.",
+		notes: [],
+		next_command: "",
+		blocks: [{
+			kind: "Sql",
+			name: "sql",
+			title: "",
+			tables: e
+		}]
+	};
+}
 // src/main.ts
-async function F() {
-	let t = document.getElementById("app"), n = await j();
-	t.append(e("h1", {}, n.page.title), ...n.page.results.map((e) => I(e, { source: n }))), document.documentElement.dataset.ready = "yes";
+async function ts() {
+	let e = document.getElementById("app");
+	if (!No()) return Jo(e);
+	let t = await Po(), n = new Mo(e, t);
+	for (let e of t.page.results) n.add(e);
+	n.ready();
 }
-function I(t, n) {
-	return e("article", { id: t.name }, e("h2", {}, t.title), e("p", { class: "verdict" }, t.verdict), ...t.blocks.map((e) => A(e, n)), ...t.notes.map((t) => e("p", { class: "note" }, t)));
-}
-F();
+ts();
