@@ -28,8 +28,13 @@ def written_page(path: Path, file: Path, said: "Claims | None" = None) -> "Resul
         raise UsageError(f"there is no folder {file.parent}")
     with Run.open(path) as run, bar_of("questions") as progress:
         page = page_of(run, questions_for(said or Claims()), progress)
-    with file.open("w", encoding="utf-8") as stream:
-        write_page(page, stream)
+    half = file.with_name(f".{file.name}.part")
+    try:
+        with half.open("w", encoding="utf-8") as stream:
+            write_page(page, stream)
+        half.replace(file)
+    finally:
+        half.unlink(missing_ok=True)
     size = file.stat().st_size
     return Result(
         name="page_file",
