@@ -6,13 +6,13 @@ python -m benchmarks.memory.render --check      # only tells whether the page is
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.generated import written
 from benchmarks.memory.experiments import EXPERIMENTS
 from benchmarks.memory.judge import LIMITS, is_alike, judged, missed
 
@@ -120,19 +120,10 @@ def _misses(found: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]
     return ["## Outside of the limits", "", *(far or ["None."]), "", LIMITED]
 
 
-def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    asked = parser.parse_args(words)
+def main(arguments: Sequence[str]) -> int:
     paths = (RESULTS / f"{experiment.name}.json" for experiment in EXPERIMENTS)
     text = page([json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()])
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if asked.check:
-        print("docs/explanation/memory-accuracy.md: stale, run python -m benchmarks.memory.render")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return written(PAGE, text, "benchmarks.memory.render", arguments)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.generated import below, written
 from benchmarks.memory_whatif.__main__ import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
@@ -88,21 +89,10 @@ def _mb(size: int) -> str:
     return f"{size / 1e6:.2f}"
 
 
-def page(text: str, results: Sequence[dict[str, Any]]) -> str:
-    return text.split(MARK, maxsplit=1)[0] + MARK + "\n".join(lines(results)) + "\n"
-
-
 def main(arguments: Sequence[str]) -> int:
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old, results)
-    if new == old:
-        return 0
-    if "--check" in arguments:
-        print("docs/explanation/whatif-memory.md: stale, run python -m benchmarks.memory_whatif.render")
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    text = below(PAGE, MARK, "\n".join(lines(results)) + "\n")
+    return written(PAGE, text, "benchmarks.memory_whatif.render", arguments)
 
 
 if __name__ == "__main__":

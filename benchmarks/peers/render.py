@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.generated import written
 from benchmarks.peers.judge import MEANINGS, NOTHING, PARTLY, RIGHT, WRONG, Meaning, Said, findings, judge, late_rank
 
 RESULTS = Path(__file__).with_name("results")
@@ -189,13 +190,7 @@ def main(words: Sequence[str]) -> int:
         kept.write_text(json.dumps(_kept(json.loads(asked.ours.read_text(encoding="utf-8"))), indent=1) + "\n")
     told = {peer: _read(RESULTS / f"{peer}.json") for peer in PEERS if (RESULTS / f"{peer}.json").exists()}
     text = page(told, _read(kept) if kept.exists() else None)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if asked.check:
-        print("docs/explanation/compared.md: stale, run python -m benchmarks.peers.render")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return written(PAGE, text, "benchmarks.peers.render", ["--check"] if asked.check else [])
 
 
 def _kept(ours: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.generated import below, written
+
 RESULTS = Path(__file__).with_name("results")
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "recomputation.md"
 MARK = (
@@ -60,20 +62,9 @@ def _summary(trials: list[dict[str, Any]]) -> str:
     )
 
 
-def page(text: str) -> str:
-    return text.split(MARK, maxsplit=1)[0] + MARK + "\n" + "\n".join(figures())
-
-
 def main(arguments: Sequence[str]) -> int:
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
-    if new == old:
-        return 0
-    if "--check" in arguments:
-        print("docs/explanation/recomputation.md: stale, run python -m benchmarks.recomputation.render")
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    text = below(PAGE, MARK, "\n" + "\n".join(figures()))
+    return written(PAGE, text, "benchmarks.recomputation.render", arguments)
 
 
 if __name__ == "__main__":
