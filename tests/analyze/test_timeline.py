@@ -7,9 +7,10 @@ import pytest
 
 from lostflops.align.longest_events import _share
 from lostflops.align.one_clock import OneClock
-from lostflops.analyze.timeline import events_in, timeline
+from lostflops.analyze.timeline import timeline
 from lostflops.errors import UsageError
 from lostflops.ledger.lines import LINES
+from lostflops.serve.held import HeldEvents
 from lostflops.store.run import Run
 from lostflops.testing import Clock, Straggler, SyntheticCluster, store
 
@@ -135,7 +136,7 @@ def test_a_window_has_what_touches_it(run, answer):
     strips = answer.blocks[0]
     whole = strips.events
     start, stop = (strips.stop - strips.start) // 3, (strips.stop - strips.start) // 2
-    part = events_in(run, [1, 3], start, stop, 100_000)
+    part = HeldEvents(most=0).within(run, [1, 3], start, stop, 100_000)
     found = sorted((row, part.event[at], part.start[at]) for row, at in items(part))
     expected = sorted(
         (row, whole.event[at], whole.start[at])
@@ -149,20 +150,20 @@ def test_a_window_has_what_touches_it(run, answer):
 
 
 def test_a_window_says_how_much_is_left_out(run):
-    part = events_in(run, [0], 0, 10**12, 50)
+    part = HeldEvents(most=0).within(run, [0], 0, 10**12, 50)
     ((held,),) = run.sql("select count(*) from events where rank = 0 and kind <> 'span'").fetchall()
     assert len(part.start) <= 50
     assert len(part.start) + part.left_out == held
 
 
 def test_a_window_with_nothing_in_it_is_empty(run):
-    part = events_in(run, [0], 10**14, 10**14 + 1, 50)
+    part = HeldEvents(most=0).within(run, [0], 10**14, 10**14 + 1, 50)
     assert (len(part.start), part.left_out, len(part.meetings.row)) == (0, 0, 0)
 
 
 def test_unknown_ranks_are_refused(run):
     with pytest.raises(UsageError, match="no rank 9"):
-        events_in(run, [0, 9], 0, 1000, 50)
+        HeldEvents(most=0).within(run, [0, 9], 0, 1000, 50)
 
 
 @pytest.mark.parametrize(("held", "most"), [([5], 3), ([2, 50, 100], 60), ([1, 1, 1], 10), ([7, 7, 7], 20), ([], 5)])

@@ -34,7 +34,7 @@ FLAGS = {
     "run": {"CMD", "--out", "-o", "--steps", "--repeat", "--ranks", "--with", "--overhead", "--spool", "--json"},
     "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--html", "--json"} | CLAIMS | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
-    "serve": {"RUN", "--port", "--browser"},
+    "serve": {"RUN", "--port", "--browser", "--json"},
     "export": {"RUN", "--perfetto", "--rank", "--step", "--json"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,

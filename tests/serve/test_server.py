@@ -1,5 +1,6 @@
 """The server as a program: it ends when it is told to, and says what to do when it cannot begin."""
 
+import json
 import os
 import re
 import signal
@@ -101,3 +102,19 @@ def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, str(tmp_path))
     assert code == 5
     assert "holds no run" in said
+
+
+def test_programs_are_given_the_address_as_json(run_folder: Path) -> None:
+    command = [*PROGRAM, str(run_folder), "--no-browser", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": SOURCE}
+    ) as process:
+        assert process.stdout
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line == "}\n":
+                break
+        address, token = json.loads(text)["address"].split("/#token=")
+        assert asked(f"{address}/api/questions", token).status_code == 200
+        process.kill()

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +38,8 @@ def row_name(rank: int) -> str:
     return f"rank {rank}"
 
 
-_extents: WeakKeyDictionary[Run, Extent | None] = WeakKeyDictionary()
-"""A live page asks for windows of one run again and again, and a run does not change while it is open."""
-
-
 def extent(run: Run, clock: OneClock) -> Extent | None:
     """When anything was recorded; none where nothing was."""
-    if run not in _extents:
-        _extents[run] = _extent(run, clock)
-    return _extents[run]
-
-
-def _extent(run: Run, clock: OneClock) -> Extent | None:
     rows = run.sql(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank").fetchall()
     edges = [clock.shared(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
     return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None

@@ -1,18 +1,16 @@
 """What was every rank doing at each moment, on one clock?
 
 A rank's row is its ledger, so that waits and transfers stand apart; below it are the events of its lanes, as many as a
-page has room for. A live page asks for those of a window with `events_in`.
+page has room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.lane_events import Extent, extent, lane_events, row_name
 from lostflops.align.one_clock import OneClock
-from lostflops.errors import UsageError
 from lostflops.ledger.accounts import Progress
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.record import records
@@ -53,18 +51,6 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
         blocks=(strips.block(events),),
         notes=(*clock_notes(run, clock_of(run)), *_left_out(events)),
     )
-
-
-def events_in(run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
-    """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline."""
-    if unknown := sorted(set(ranks) - set(run.ranks)):
-        raise UsageError(f"the run has no rank {unknown[0]}")
-    clock = OneClock.of(run)
-    span = extent(run, clock)
-    if span is None or not ranks:
-        raise UsageError("no rank recorded any events")
-    asked = Extent(span.start + start, span.start + stop)
-    return lane_events(run, clock, sorted(set(ranks)), asked, origin=span.start, most=most)
 
 
 class _Strips:

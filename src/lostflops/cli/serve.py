@@ -1,10 +1,11 @@
 """`lostflops serve`: the page of a run, live."""
 
+import sys
 from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import RunArgument
+from lostflops.cli.output import JsonOption, RunArgument, show
 
 EXAMPLE = "lostflops serve run"
 
@@ -16,6 +17,7 @@ def serve(
         int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port to listen on; 0 is any that is free.")
     ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a run as a live page on this machine.
 
@@ -25,6 +27,7 @@ def serve(
     """
     from lostflops.cli.open import can_show
     from lostflops.errors import UsageError
+    from lostflops.results import Figure, Result
 
     try:
         from lostflops.serve.server import serve as start
@@ -34,6 +37,10 @@ def serve(
         raise UsageError("a live page needs an extra: pip install 'lostflops[serve]'") from None
 
     def tell(address: str) -> None:
-        print(f"Serving {run} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
+        if as_json:
+            show(Result("serve", "Live page", f"Serving {run}.", more=(Figure("address", address),)), as_json=True)
+            sys.stdout.flush()
+        else:
+            print(f"Serving {run} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
 
     start(run, port, tell, browser=browser and can_show())

@@ -70,7 +70,8 @@ class HeldEvents:
         self._span: Extent | None = None
 
     def within(self, run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
-        """As `events_in` of the timeline."""
+        """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline.
+        Of more ranks than can be kept SQL finds them."""
         if not ranks or (unknown := sorted(set(ranks) - set(run.ranks))):
             raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is asked for")
         with self._lock:
