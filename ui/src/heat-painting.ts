@@ -5,7 +5,7 @@ import { Surface } from "./fitted";
 import { inkOn } from "./palette";
 import { hatch, shadeInto, shadeText } from "./ramp";
 import { formatValue } from "./units";
-import type { Cells } from "./cells";
+import type { Cells } from "./heat-cells";
 import type { HeatMap } from "./types";
 
 /** A row, and a cell of it. */

@@ -6,7 +6,7 @@ import { h } from "./dom";
 import { Surface } from "./fitted";
 import { hatch, shadeText } from "./ramp";
 import { formatValue } from "./units";
-import type { Cells } from "./cells";
+import type { Cells } from "./heat-cells";
 import type { Unit } from "./types";
 
 const WIDTH = 240;

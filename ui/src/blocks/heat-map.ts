@@ -2,7 +2,7 @@
 
 import "./heat-map.css";
 import { callout, onLeave } from "../callout";
-import { Cells } from "../cells";
+import { Cells } from "../heat-cells";
 import { h } from "../dom";
 import { fitted } from "../fitted";
 import { Painting } from "../heat-painting";

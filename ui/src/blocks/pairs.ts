@@ -4,7 +4,7 @@ import { h } from "../dom";
 import { label, term } from "../glossary";
 import type { Pair, Pairs, Section } from "../types";
 import { formatValue, formatValues } from "../units";
-import { headOf } from "./cells";
+import { headOf } from "./table-cells";
 import { drawTable } from "./table";
 import "./pairs.css";
 

@@ -5,8 +5,8 @@ import type { Attributes, Child } from "../dom";
 import { knownWord } from "../glossary";
 import type { Table, Value } from "../types";
 import { grouped } from "../rounding";
-import type { Column } from "./cells";
-import { cell, compare, headOf, holdsNames, isNumeric, textOf } from "./cells";
+import type { Column } from "./table-cells";
+import { cell, compare, headOf, holdsNames, isNumeric, textOf } from "./table-cells";
 import { windowed } from "./rows";
 import "./table.css";
 

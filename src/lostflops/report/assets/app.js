@@ -348,7 +348,7 @@ function j() {
 function M(e) {
 	return (t) => t.pointerType !== "touch" && e();
 }
-// src/cells.ts
+// src/heat-cells.ts
 var Le = 2 ** 32 - 1, Re = class {
 	block;
 	low;
@@ -1256,7 +1256,7 @@ function Jn(e, n) {
 		r.element
 	];
 }
-// src/blocks/cells.ts
+// src/blocks/table-cells.ts
 var Yn = 56, Xn = 12, Zn = /[.:;] /, Qn = {
 	gbs: "GB/s",
 	time: "UTC"
