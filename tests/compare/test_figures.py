@@ -1,19 +1,10 @@
 """The figures of docs/explanation/comparing.md are those of the experiments that are kept."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "diff" / "results"
-
-
-def test_the_page_is_fresh() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "diff" / "render.py", "--check"], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
 
 
 def test_made_series_keep_what_is_promised() -> None:
