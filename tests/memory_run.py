@@ -14,7 +14,10 @@ class MemoryRun:
     [(3, 7, None)]
     """
 
+    steps: tuple[int, ...] = ()
+
     def __init__(self, **rows: list[dict[str, Any]]) -> None:
+        self.whole = self
         self.connection = duckdb.connect()
         for declared in TABLES:
             columns = ", ".join(f'"{column.name}" {column.type}' for column in declared.columns)

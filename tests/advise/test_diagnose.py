@@ -15,6 +15,7 @@ from lostflops.advise.diagnose import diagnose, diagnosis
 from lostflops.advise.explain import explain
 from lostflops.advise.summary import with_findings
 from lostflops.errors import UnknownCost, UsageError
+from lostflops.ledger import few_steps
 from lostflops.predict.answers.predictions import stored
 from lostflops.report import renderer
 from lostflops.results import Evidence, Result
@@ -129,7 +130,7 @@ def test_a_report_ends_with_the_first_findings_unless_the_run_is_large(
     plain = Result("report", "Report", "It is slow.")
     (told,) = with_findings(plain, run).to_json()["findings"]
     assert told["cause"] == "straggler"
-    monkeypatch.setattr(summary, "MOST_EVENTS", 10)
+    monkeypatch.setattr(few_steps, "AFFORDED", 10)
     large = with_findings(plain, run)
     assert large.notes == (summary.LARGE,)
     assert "findings" not in large.to_json()

@@ -8,6 +8,7 @@ import pytest
 
 from lostflops.advise import summary
 from lostflops.advise.diagnose import diagnose
+from lostflops.ledger import few_steps
 from lostflops.pages.causes import OPEN, causes
 from lostflops.pages.page import QUESTIONS, page_of
 from lostflops.store.run import Run
@@ -23,7 +24,7 @@ def test_a_page_tells_the_causes_that_a_diagnosis_finds(tmp_path: Path, monkeypa
         assert shown.to_json() == diagnose(run, most=OPEN).to_json()
         assert shown.to_json()["findings"][0]["cause"] == "straggler"
         assert shown.next_command == "lostflops explain run 1"
-        monkeypatch.setattr(summary, "MOST_EVENTS", 10)
+        monkeypatch.setattr(few_steps, "AFFORDED", 10)
         (large,) = page_of(run, (causes,)).results
         assert large.verdict == summary.LARGE
         assert large.blocks == ()

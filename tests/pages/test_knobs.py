@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lostflops import Run
-from lostflops.advise.summary import MOST_EVENTS
+from lostflops.ledger.few_steps import AFFORDED
 from lostflops.pages.knobs import LARGE, knobs, turned
 from lostflops.pages.scales import AS_RECORDED
 from lostflops.pages.tried import MOST_TIMES, tried
@@ -148,7 +148,7 @@ def test_fewer_ranks_are_no_gain_since_they_train_on_less(tmp_path: Path) -> Non
 
 
 def test_large_runs_are_not_replayed_for_a_page() -> None:
-    with MemoryRun(ranks=[{"rank": 0, "events": MOST_EVENTS + 1}]) as run:
+    with MemoryRun(ranks=[{"rank": 0, "events": AFFORDED + 1}]) as run:
         found = knobs(run)
     assert (found.verdict, found.blocks) == (LARGE, ())
 

@@ -15,6 +15,7 @@ from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger.accounts import ledgers
+from lostflops.ledger.few_steps import few_steps
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
 from lostflops.pace.lateness import Lateness, lateness
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 
 
 class Case:
-    """`times` tells what collectives cost elsewhere than in this run, as for `whatif`."""
+    """`times` tells what collectives cost elsewhere than in this run, as for `whatif`. Of a large run a few steps are
+    looked at."""
 
     def __init__(self, run: Run, times: Times | None = None, progress: Progress | None = None) -> None:
-        self.run = run
+        self.run = few_steps(run)
         self._times = times
         self._progress = progress
         self._prices: dict[tuple[str, ...], Price | None] = {}

@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.case import Case
 from lostflops.advise.diagnose import diagnosis
+from lostflops.ledger.few_steps import is_large
 from lostflops.results import Field, Finding, Result, Table, Value
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FIRST: Final = 3
-MOST_EVENTS: Final = 2_000_000
-"""Of more a report does not wait for a diagnosis, which takes minutes then."""
 LARGE: Final = "Causes were not looked for, because the run is large: lostflops diagnose names them."
-
-
-def is_large(run: Run) -> bool:
-    ((events,),) = run.sql("select coalesce(sum(events), 0)::bigint from ranks").fetchall()
-    return bool(events > MOST_EVENTS)
 
 
 def with_findings(report: Result, run: Run) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lostflops.errors import UsageError
@@ -33,17 +33,20 @@ def build(run: Run, progress: Progress | None = None) -> TaskGraph:
 
 def _parts(run: Run, progress: Progress | None) -> Iterator[Part]:
     chosen = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    names: dict[int, dict[int, str]] = {}
+    for rank, lane, name in run.sql("select rank, lane, coalesce(name, 'stream ' || stream, '') from lanes").fetchall():
+        names.setdefault(rank, {})[lane] = name
     for done, record in enumerate(records(run, chosen)):
         if progress is not None:
             progress(done, len(chosen))
-        yield _part(run, record)
+        yield _part(run, record, names.get(record.rank, {}))
 
 
-def _part(run: Run, record: Record) -> Part:
+def _part(run: Run, record: Record, names: Mapping[int, str]) -> Part:
     """By what the rank recorded: threads alone, a device with its host, or a device's ops without any launch."""
     edges = window(record, WindowKind.STEPS)
     if not record.on_device:
         return thread_part(run, record, edges)
     if not record.host.start.size:
         return op_part(run, record, edges)
-    return device_part(run, record, edges)
+    return device_part(record, edges, names)

@@ -16,6 +16,7 @@ from lostflops.graph.idle import Rows, Waited, device_idle, thread_idle
 from lostflops.graph.replay import Schedule
 from lostflops.graph.tasks import Kind, LaneKind, Ns
 from lostflops.ledger.lines import LINES
+from lostflops.store.grouped import grouped
 from lostflops.store.intervals import Intervals
 
 POINT_TO_POINT: Final = ("send", "recv")
@@ -35,12 +36,9 @@ def step_lines(done: Schedule) -> Ns:
     steps = done.graph.steps
     start, stop = done.step_edges
     held = np.zeros((len(steps), len(LINES)), np.int64)
-    waited, of_task = Waited.of(done), done.graph.rank
-    by_rank = np.argsort(of_task, kind="stable")
-    for rank in np.unique(steps.rank).tolist():
-        own = np.flatnonzero(steps.rank == rank)
-        first, last = np.searchsorted(of_task, (rank, rank + 1), sorter=by_rank)
-        spans = _rank_lines(done, waited, by_rank[first:last], Intervals.of(start[own], stop[own]))
+    waited, tasks = Waited.of(done), dict(grouped(done.graph.rank))
+    for rank, own in grouped(steps.rank):
+        spans = _rank_lines(done, waited, tasks[rank], Intervals.of(start[own], stop[own]))
         for column, line in enumerate(LINES):
             held[own, column] = spans[line].within(start[own], stop[own])
     assert np.array_equal(held.sum(axis=1), stop - start), "lines of a schedule do not close"

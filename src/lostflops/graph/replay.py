@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lostflops.errors import UsageError
 from lostflops.graph.longest import Network, longest
 from lostflops.graph.tasks import DEVICE_KINDS, NONE, Ns, TaskGraph
+from lostflops.store.grouped import grouped
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,9 @@ def _step_edges(done: Schedule) -> tuple[Ns, Ns]:
     told = steps.first >= 0
     start[told] = done.start[steps.first[told]]
     stop[told] = done.stop[steps.last[told]]
-    for rank in np.unique(steps.rank[~told]).tolist():
-        own = np.flatnonzero((steps.rank == rank) & ~told)
+    untold = np.flatnonzero(~told)
+    for _, rows in grouped(steps.rank[untold]):
+        own = untold[rows]
         start[own] = np.maximum.accumulate(start[own])
         stop[own] = np.maximum(stop[own], start[own])
         ends = own[:-1]

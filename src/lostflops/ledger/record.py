@@ -114,6 +114,10 @@ class Steps:
     device_start: Ns
     device_stop: Ns
 
+    @property
+    def on_device(self) -> bool:
+        return bool((self.device_start >= 0).any())
+
 
 @dataclass(frozen=True, slots=True)
 class Gloo:
@@ -271,6 +275,12 @@ def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
 def record_of(run: Run, rank: int) -> Record:
     """One rank, also where it recorded no time."""
     return next(_read(run, [rank]))
+
+
+def steps_of(run: Run, ranks: Sequence[int]) -> Iterator[Steps]:
+    """Those of each of these ranks, without anything else that it recorded."""
+    found = _steps(run, f"rank in ({', '.join(map(str, ranks))})", ranks)
+    return (Steps(**found.of(rank)) for rank in ranks)
 
 
 def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:

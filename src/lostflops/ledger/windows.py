@@ -60,11 +60,15 @@ def window(record: Record, kind: WindowKind, only: Sequence[int] = ()) -> Window
     if kind is WindowKind.TRACE:
         start, stop = _recorded(record)
         return Window(kind, (), np.array([start]), np.array([stop]))
-    edges = _device_steps(record.steps) if record.on_device else _host_steps(record.steps)
+    edges = step_window(record.steps, record.on_device)
     if not only:
         return edges
     kept = [i for i, number in enumerate(edges.number) if number in only]
     return Window(kind, tuple(edges.number[i] for i in kept), edges.start[kept], edges.stop[kept], edges.notes)
+
+
+def step_window(steps: Steps, on_device: bool) -> Window:
+    return _device_steps(steps) if on_device else _host_steps(steps)
 
 
 def _recorded(record: Record) -> tuple[int, int]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.diagnose import diagnose
-from lostflops.advise.summary import LARGE, is_large
+from lostflops.advise.summary import LARGE
+from lostflops.ledger.few_steps import is_large
 from lostflops.results import Result
 
 if TYPE_CHECKING:

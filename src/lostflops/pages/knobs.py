@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.summary import is_large
+from lostflops.ledger.few_steps import is_large
 from lostflops.pages.scales import Scale, scales
 from lostflops.pages.tried import tried
 from lostflops.pictures import Knob, Knobs, Setting

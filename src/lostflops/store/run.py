@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,7 +13,7 @@ from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
 from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, may_change
-from lostflops.store.tables import TABLES, Table, table
+from lostflops.store.tables import TABLES, TIMINGS, Table, table
 
 
 class Run:
@@ -23,10 +23,16 @@ class Run:
     ...     run.sql("select kind, count(*) from events group by kind").fetchall()
     """
 
+    steps: tuple[int, ...] = ()
+    """The only steps whose rows it shows; empty where it shows all."""
+    whole: Run
+    """Itself, or what it shows some steps of."""
+
     def __init__(self, path: Path, manifest: manifests.Manifest, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self.manifest = manifest
         self._connection = connection
+        self.whole = self
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -34,18 +40,7 @@ class Run:
         folder = Path(path).resolve()
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
-        connection = duckdb.connect(config=dict(limits or {}))
-        try:
-            for declared in TABLES:
-                connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
-            # Views may read the run's data; queries may read or write nothing else.
-            connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-        except duckdb.Error as error:
-            connection.close()
-            raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
-        return cls(folder, manifest, connection)
+        return cls(folder, manifest, _connected(folder, manifest, limits or {}))
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -83,6 +78,12 @@ class Run:
         """The same run for another thread: a connection is one thread's at a time."""
         return type(self)(self.path, self.manifest, self._connection.cursor())
 
+    def of_steps(self, steps: Sequence[int]) -> Run:
+        """The same run as if nothing but these steps had been recorded deeply; what every step was timed with stays."""
+        made = Run(self.path, self.manifest, _connected(self.path, self.manifest, {}, steps))
+        made.steps, made.whole = tuple(steps), self.whole
+        return made
+
     def interrupt(self) -> None:
         """End the query that another thread waits for."""
         self._connection.interrupt()
@@ -97,6 +98,31 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _connected(
+    folder: Path, manifest: manifests.Manifest, limits: Mapping[str, str | bool | int], steps: Sequence[int] = ()
+) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config=dict(limits))
+    try:
+        for declared in TABLES:
+            rows = _rows(folder, manifest, declared)
+            if steps and _is_by_step(declared):
+                rows = f"SELECT * FROM ({rows}) WHERE step IN ({', '.join(str(int(step)) for step in steps)})"
+            connection.execute(f"CREATE VIEW {declared.name} AS {rows}")
+        # Views may read the run's data; queries may read or write nothing else.
+        connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    except duckdb.Error as error:
+        connection.close()
+        raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
+    return connection
+
+
+def _is_by_step(declared: Table) -> bool:
+    """Timings count steps as the collector does, which are not those of the profiler."""
+    return declared is not TIMINGS and "step" in declared.column_names()
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:

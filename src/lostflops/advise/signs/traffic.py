@@ -15,6 +15,7 @@ from lostflops.ledger.shares import by_event
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.by_hand import by_hand
 from lostflops.predict.edits.reductions import reductions
+from lostflops.store.grouped import grouped
 from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
@@ -67,11 +68,9 @@ class Traffic:
     def taken(self, rows: Flags, line: str = TRANSFER) -> dict[Place, int]:
         """What these rows hold of a line, by rank."""
         ns = self.exposed if line == TRANSFER else self.waited
-        return {
-            (rank, line): total
-            for rank in np.unique(self.rank[rows]).tolist()
-            if (total := int(ns[rows & (self.rank == rank)].sum()))
-        }
+        chosen = np.flatnonzero(rows)
+        totals = ((rank, int(ns[chosen[own]].sum())) for rank, own in grouped(self.rank[chosen]))
+        return {(rank, line): total for rank, total in totals if total}
 
     def hidden(self, rows: Flags) -> float:
         """What part of these transfers compute hid."""
@@ -106,10 +105,11 @@ def traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
     start, stop = measured.start[row], measured.stop[row]
     begin = np.clip(ready[meeting], start, stop)
     exposed, waited = np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
-    for one in np.unique(rank).tolist():
-        own = rank == one
-        computing = np.flatnonzero((graph.rank == one) & (tasks.kind == Kind.KERNEL) & (measured.start != NONE))
-        compute = Intervals.of(measured.start[computing], measured.stop[computing])
+    kernels = np.flatnonzero((tasks.kind == Kind.KERNEL) & (measured.start != NONE))
+    computing = {one: kernels[own] for one, own in grouped(graph.rank[kernels])}
+    for one, own in grouped(rank):
+        computed = computing.get(one, kernels[:0])
+        compute = Intervals.of(measured.start[computed], measured.stop[computed])
         moving = Intervals.of(begin[own], stop[own])
         exposed[own] = by_event(begin[own], stop[own], moving - compute)
         waiting = Intervals.of(start[own], begin[own]) - moving - compute
@@ -139,8 +139,9 @@ def _meetings(graph: TaskGraph, found: Callable[[], Flags]) -> Flags:
 def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
     """Lines of the program that the training thread was in while these calls ran, the most frequent first."""
     stacks: Counter[str] = Counter()
-    for rank in np.unique(made.rank[rows]).tolist():
-        events = ", ".join(map(str, made.event[rows & (made.rank == rank)].tolist()))
+    chosen = np.flatnonzero(rows)
+    for rank, own in grouped(made.rank[chosen]):
+        events = ", ".join(map(str, made.event[chosen[own]].tolist()))
         query = (
             "select stack, count(*) from samples s join collectives c on s.rank = c.rank and s.time >= c.start and "
             f"s.time < c.stop where s.rank = {rank} and c.event in ({events}) and stack <> '' group by stack"

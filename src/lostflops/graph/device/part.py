@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,13 +21,13 @@ from lostflops.units import format_share
 
 if TYPE_CHECKING:
     from lostflops.ledger.windows import Window
-    from lostflops.store.run import Run
 
 _WORTH_TELLING: Final = 0.02
 """Of the steps' time."""
 
 
-def device_part(run: Run, record: Record, edges: Window) -> Part:
+def device_part(record: Record, edges: Window, names: Mapping[int, str]) -> Part:
+    """`names` are those of the rank's lanes."""
     made = streams(record)
     host, owner = host_tasks(record)
     syncs = with_syncs(record, made, host, owner)
@@ -39,7 +39,7 @@ def device_part(run: Run, record: Record, edges: Window) -> Part:
     tasks, words = tasks_of(record, made, syncs, laid, phase)
     return Part(
         record.rank,
-        _lanes(run, record, made, syncs.tasks),
+        _lanes(made, syncs.tasks, names),
         tasks,
         _edges(
             (launch[0], laid.entry[launch[1]], launch[2], True, Because.LAUNCH),
@@ -90,10 +90,8 @@ def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:
     )
 
 
-def _lanes(run: Run, record: Record, made: Streams, host: HostTasks) -> tuple[Lane, ...]:
+def _lanes(made: Streams, host: HostTasks, names: Mapping[int, str]) -> tuple[Lane, ...]:
     """A host's lane begins where the recording found it, and so does a stream whose first launch was not recorded."""
-    told = run.sql(f"select lane, coalesce(name, 'stream ' || stream, '') from lanes where rank = {record.rank}")
-    names = dict(told.fetchall())
     first = np.flatnonzero(np.diff(host.lane, prepend=-1))
     threads = [Lane(LaneKind.HOST, names.get(int(host.thread[i]), ""), int(host.start[i])) for i in first.tolist()]
     begins = [place for place, _ in made.bounds()]

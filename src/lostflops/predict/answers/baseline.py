@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from lostflops.errors import UnknownCost
 from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import LaneKind
+from lostflops.ledger.few_steps import few_steps, step_times, told
 from lostflops.predict.answers.facts_of import Told, facts_of
 from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS, noise
 from lostflops.units import format_share
@@ -32,13 +35,15 @@ REFUSED: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """`measured` and `replayed` are the mean step over all ranks, in ns; `noise` is as `interval.noise` tells it."""
+    """`measured` and `replayed` are the mean step over all ranks, in ns; `noise` is as `interval.noise` tells it.
+    `recorded` are the steps of the run, of which the graph may hold a few."""
 
     schedule: Schedule
     facts: Facts
     measured: float
     replayed: float
     noise: float
+    recorded: int
 
     @property
     def graph(self) -> TaskGraph:
@@ -92,14 +97,19 @@ def baseline(
     return kept[id(run)][1]
 
 
-def _baseline(run: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
+def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
+    run = few_steps(whole)
     graph = build(run, progress)
+    if run is not whole:
+        graph = replace(graph, notes=(told(run), *graph.notes))
     schedule = replay(graph)
     steps = graph.steps
     measured, replayed = float(steps.measured.mean()) if len(steps) else 0.0, schedule.mean_step
     if not (measured > 0 and replayed > 0):
         raise UnknownCost("cannot tell: no step of this run took any time")
-    found = Baseline(schedule, facts_of(run, graph, times), measured, replayed, noise(steps.number, steps.measured))
+    known = step_times(run.whole) if run.steps else (steps.number, steps.measured)
+    recorded = np.unique(known[0]).size
+    found = Baseline(schedule, facts_of(run, graph, times), measured, replayed, noise(*known), recorded)
     if abs(found.error) > REFUSED:
         raise UnknownCost(
             f"cannot tell: replayed as it was, a step takes {format_share(abs(found.error))} "

@@ -65,7 +65,7 @@ def doubts(
     return Doubts(abs(replay_error) * predicted, changes, noise * predicted, between * predicted)
 
 
-def noise(step: npt.NDArray[np.int32], times: npt.NDArray[np.int64]) -> float:
+def noise(step: npt.NDArray[np.int32] | npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> float:
     """By what part of it the mean of these steps may differ from that of as many others of the same job.
 
     Ranks wait for each other, so that a step counts once, however many ranks took part in it. The first one is apart:

@@ -181,7 +181,7 @@ def _notes(found: Answer) -> Iterator[str]:
 
 
 def notes_of_run(start: Baseline) -> Iterator[str]:
-    if len(set(start.graph.steps.number.tolist())) == 1:
+    if start.recorded == 1:
         yield (
             f"One step was recorded, which does not tell how much steps differ: {format_share(ONE_STEP)} is taken. "
             "Record several."

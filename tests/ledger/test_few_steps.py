@@ -1,0 +1,112 @@
+"""A few steps stand for a large run: which, what they show, and that what is predicted from them is what all say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lostflops.graph.build import build
+from lostflops.ledger import few_steps as module
+from lostflops.ledger.few_steps import few_steps, is_large, step_times, told
+from lostflops.predict.answers.baseline import baseline
+from lostflops.predict.answers.whatif import whatif
+from lostflops.store.run import Run
+from lostflops.testing import Straggler, SyntheticCluster, store
+
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    late = Straggler(rank=2, cause="slow_kernels", factor=1.3)
+    return store(
+        SyntheticCluster(ranks=4, steps=STEPS, stragglers=(late,)).generate(), tmp_path_factory.mktemp("few") / "run"
+    )
+
+
+def events(run: Run) -> int:
+    return int(run.sql("select sum(events) from ranks").fetchall()[0][0])
+
+
+def test_a_small_run_is_its_own(path: Path) -> None:
+    with Run.open(path) as run:
+        assert few_steps(run) is run
+        assert few_steps(run, events(run)) is run
+        assert told(run) == ""
+        assert run.whole is run
+
+
+@pytest.mark.parametrize(("share", "size"), [(0.5, 6), (0.26, 3), (0.01, 1)])
+def test_as_many_steps_as_fit_and_never_none(path: Path, share: float, size: int) -> None:
+    with Run.open(path) as run:
+        few = few_steps(run, int(events(run) * share))
+        assert len(few.steps) == size
+        assert list(few.steps) == list(range(few.steps[0], few.steps[0] + size))
+        assert few.whole is run
+        assert few_steps(few, 1) is few
+
+
+def test_only_their_rows_are_shown_and_all_ranks(path: Path) -> None:
+    with Run.open(path) as run:
+        few = few_steps(run, events(run) // 4)
+        for name in ("events", "steps", "collectives"):
+            shown, all_of_them = (
+                one.sql(f"select step, count(*) from {name} where step is not null group by step").fetchall()
+                for one in (few, run)
+            )
+            assert dict(shown) == {step: rows for step, rows in all_of_them if step in few.steps}
+        assert few.ranks == run.ranks
+        assert few.sql("select count(*) from ranks").fetchall() == run.sql("select count(*) from ranks").fetchall()
+
+
+def test_step_times_are_those_of_the_graph(path: Path) -> None:
+    with Run.open(path) as run:
+        number, took = step_times(run)
+        steps = build(run).steps
+    assert number.tolist() == steps.number.tolist()
+    assert took.tolist() == steps.measured.tolist()
+
+
+def test_what_is_predicted_from_them_is_what_all_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [("straggler", "removed")]
+    with Run.open(path) as run:
+        whole = whatif(run, asked, keep=False).to_json()
+        monkeypatch.setattr(
+            "lostflops.predict.answers.baseline.few_steps", lambda run: few_steps(run, events(run) // 4)
+        )
+        few = whatif(run, asked, keep=False).to_json()
+        assert len(set(baseline(run).graph.steps.number.tolist())) == STEPS // 4
+    assert few["gain"] == pytest.approx(whole["gain"], abs=0.01)
+    assert few["baseline"]["measured_ns"] == pytest.approx(whole["baseline"]["measured_ns"], rel=0.05)
+    assert any(note.startswith("The run is large, so that steps") for note in few["notes"])
+    assert not any("One step was recorded" in note for note in few["notes"])
+
+
+def test_chance_is_told_by_all_steps(path: Path) -> None:
+    with Run.open(path) as run:
+        few = few_steps(run, 1)
+        assert len(few.steps) == 1
+        assert (baseline(few).noise, baseline(few).recorded) == (baseline(run).noise, STEPS)
+
+
+def test_steps_that_are_not_like_all_do_not_stand_for_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.open(path) as run:
+        times = module.step_times
+
+        def longer(one: Run) -> tuple[np.ndarray, np.ndarray]:
+            number, took = times(one)
+            return number, took * 2 if one.steps else took
+
+        monkeypatch.setattr(module, "step_times", longer)
+        assert few_steps(run, events(run) // 4) is run
+
+
+def test_a_run_is_large_where_its_few_steps_are(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.open(path) as run:
+        assert not is_large(run)
+        monkeypatch.setattr(module, "AFFORDED", events(run) - 1)
+        assert is_large(run)
+        monkeypatch.setattr(module, "few_steps", lambda run: few_steps(run, events(run) // 4))
+        assert not is_large(run)
