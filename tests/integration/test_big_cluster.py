@@ -31,7 +31,8 @@ def load(name: str) -> ModuleType:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("big") / "run"
-    truth = load("big_cluster").write_run(folder, RANKS)
+    cluster = load("big_cluster")
+    truth = cluster.write_run(folder, cluster.Shape(RANKS))
     with Run.open(folder) as run:
         yield asdict(truth), run
 
