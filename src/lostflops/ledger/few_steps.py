@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 _EVENTS: Final = "select coalesce(sum(events), 0)::bigint from ranks"
 
-MOST_EVENTS: Final = 1_500_000
+MOST_EVENTS: Final = 750_000
 """As many are replayed within a second."""
 AFFORDED: Final = 3_000_000
 """Of more nobody who waits for a page waits for a replay."""
