@@ -5,13 +5,15 @@ import json
 import os
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from lostflops.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
-from lostflops.ingest import ingest, pool, tasks
+from lostflops.ingest import ingest, tasks
+from lostflops.spread import processes
 from lostflops.store import commit
 from lostflops.store.manifest import load
 from lostflops.store.run import Run
@@ -34,13 +36,12 @@ def four(traces):
 def read_files(monkeypatch):
     """Names of the files that a task read, in order; for one worker."""
     names = []
-    carry_out = tasks.carry_out
 
-    def noted(task, *more):
+    def noted(task, on_read):
         names.extend(Path(file.path).name for file in task.files)
-        return carry_out(task, *more)
+        return tasks.carry_out(task, on_read)
 
-    monkeypatch.setattr(pool, "carry_out", noted)
+    monkeypatch.setitem(ingest.__globals__, "WORK", replace(tasks.WORK, do=noted))
     return names
 
 
@@ -335,7 +336,7 @@ def test_a_progress_callback_that_fails_stops_the_ingest(traces, four, workers):
     "death", ["import os; os._exit(9)", "import os; os.kill(os.getpid(), 9)", "print('hello')", "raise SystemExit"]
 )
 def test_a_worker_that_dies_is_an_error_of_ours(traces, four, monkeypatch, death):
-    monkeypatch.setattr(pool, "_WORKER", death)
+    monkeypatch.setattr(processes, "_WORKER", death)
     ended = []
 
     def attempt():
@@ -357,18 +358,43 @@ def test_a_worker_that_dies_is_an_error_of_ours(traces, four, monkeypatch, death
 
 def test_a_worker_that_is_dead_before_its_first_task_is_an_error_of_ours(traces, four, monkeypatch):
     """What could not be written to it must not raise a second time when its pipe is closed."""
-    start = pool._start
+    start = processes._start
 
     def start_and_bury():
         process = start()
         process.wait()
         return process
 
-    monkeypatch.setattr(pool, "_WORKER", "")
-    monkeypatch.setattr(pool, "_start", start_and_bury)
+    monkeypatch.setattr(processes, "_WORKER", "")
+    monkeypatch.setattr(processes, "_start", start_and_bury)
     with pytest.raises(BrokenSource, match="died"):
         ingest(four, traces.run, workers=2)
     assert not traces.run.exists()
+
+
+def test_what_a_killed_worker_had_in_hand_is_done_by_another(traces, four, tmp_path, monkeypatch):
+    """Each of two workers is killed over its first file; the run is the one that nobody killed anything of."""
+    dying = (
+        "import os, pathlib, sys\n"
+        f"once = pathlib.Path({str(tmp_path)!r}) / 'deaths'\n"
+        "once.mkdir(exist_ok=True)\n"
+        "if len(list(once.iterdir())) < 2:\n"
+        "    (once / str(os.getpid())).touch()\n"
+        "    sys.stdin.readline()\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setattr(processes, "_WORKER", dying + processes._WORKER)
+    heard = []
+    done = ingest(four, traces.run, workers=2, progress=heard.append)
+    assert len(list((tmp_path / "deaths").iterdir())) == 2
+    assert done.ranks_added == (0, 1, 2, 3)
+    assert heard[-1].bytes_done == heard[-1].bytes_total
+    alone = ingest(four, tmp_path / "alone", workers=1)
+    assert alone.events == done.events
+    with Run.open(traces.run) as killed, Run.open(tmp_path / "alone") as whole:
+        for name in ("events", "collectives", "steps", "lanes"):
+            rows = f"select * from {name} order by all"
+            assert killed.sql(rows).fetchall() == whole.sql(rows).fetchall()
 
 
 def test_an_error_in_a_worker_arrives_as_what_it_was(traces, four):

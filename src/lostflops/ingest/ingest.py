@@ -20,13 +20,13 @@ from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
 from lostflops.ingest.captures import belong_together, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
-from lostflops.ingest.pool import carry_out_all
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
 from lostflops.ingest.snapshot_join import keep_one_history
 from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
-from lostflops.ingest.tasks import Outcome, Task, TaskFile
+from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile
+from lostflops.spread.processes import Processes
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
@@ -96,10 +96,9 @@ def _ingest(
         _refuse_known_conflicts(fresh, unchanged, old, replace)
         tasks = _tasks(fresh, run.staging, workers)
         meter = _Meter(fresh, progress, began)
-        outcomes = carry_out_all(tasks, workers, meter.read, meter.done)
-        outcomes = _reassigned(
-            tasks, outcomes, old, lambda again: carry_out_all(again, workers, meter.read, meter.done)
-        )
+        engine = Processes(workers)
+        outcomes = engine.map(WORK, tasks, meter.read, meter.done)
+        outcomes = _reassigned(tasks, outcomes, old, lambda again: engine.map(WORK, again, meter.read, meter.done))
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:
@@ -329,8 +328,8 @@ class _Meter:
     def read(self, count: int) -> None:
         self._tell(0, count)
 
-    def done(self, files: int) -> None:
-        self._tell(files, 0)
+    def done(self, task: Task) -> None:
+        self._tell(len(task.files), 0)
 
     def _tell(self, files: int, count: int) -> None:
         with self._lock:

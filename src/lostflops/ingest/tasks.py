@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from lostflops.errors import BrokenSource
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import Ingested, Job, RankClaim
 from lostflops.ingest.vocabulary import Vocabulary
+from lostflops.spread.work import OnRead, Work
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.parts import PartFile, PartWriter
@@ -46,7 +48,15 @@ class Outcome(msgspec.Struct, kw_only=True):
     skipped: list[tuple[str, str]]
 
 
-def carry_out(task: Task, writer: ParquetWriter, on_read: Callable[[int], None] | None = None) -> Outcome:
+def carry_out(task: Task, on_read: OnRead) -> Outcome:
+    writer = ParquetWriter()
+    try:
+        return _carried_out(task, writer, on_read)
+    finally:
+        writer.close()
+
+
+def _carried_out(task: Task, writer: ParquetWriter, on_read: OnRead) -> Outcome:
     parts = PartWriter(writer, Path(task.staging), task.stem)
     vocabulary = Vocabulary()
     sources: list[Source] = []
@@ -98,3 +108,6 @@ def _garbage_collection_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+WORK: Final = Work("ingest", Task, Outcome, carry_out, about=lambda task: task.files[0].path)
