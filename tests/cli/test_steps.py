@@ -117,6 +117,7 @@ def test_one_rank_and_one_step(lostflops, golden: Path) -> None:
 def test_the_slow_ones_are_marked(lostflops, tmp_path: Path) -> None:
     """Step 0 begins with its kernel: 10 less than it takes the host."""
     found = answer(lostflops, make_run(tmp_path, many_steps([110, 100, 120, 121, 100, 300, 100])))
+    assert found["spread"]["steps_per_second"] == pytest.approx(7e6 / 941), "of the time of all, not of the median"
     assert [row["wall_ns"] for row in found["steps"]] == [110_000, 100_000, 120_000, 121_000, 100_000, 300_000, 90_000]
     assert [row["step"] for row in found["steps"] if row["mark"]] == [5]
     assert found["verdict"] == "7 steps; the median takes 110 us; step 5 takes 2.73 times as long."

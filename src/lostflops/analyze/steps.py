@@ -57,7 +57,7 @@ def _held(run: Run, ranks: Sequence[int]) -> set[int]:
 
 
 def _empty() -> tuple[Table | Pairs, ...]:
-    return _table({}, {}, {}, 0.0), _spread({}, 0.0), _each([])
+    return _table({}, {}, {}, 0.0), _spread({}, {}, 0.0), _each([])
 
 
 def _profiled(run: Run, ranks: Sequence[int], steps: Sequence[int], progress: Progress | None) -> Result:
@@ -76,7 +76,7 @@ def _profiled(run: Run, ranks: Sequence[int], steps: Sequence[int], progress: Pr
         name="steps",
         title="Steps",
         verdict=_verdict(means, middle),
-        blocks=(_table(means, walls, lines, middle), _spread(means, middle)),
+        blocks=(_table(means, walls, lines, middle), _spread(means, walls, middle)),
         more=(_each(each),),
     )
     per_rank = {number: {line: ns / len(walls[number]) for line, ns in own.items()} for number, own in lines.items()}
@@ -125,7 +125,8 @@ def _table(
     return Table("steps", "By step", fields, tuple(kept), len(rows) - len(kept))
 
 
-def _spread(means: Mapping[int, float], middle: float) -> Pairs:
+def _spread(means: Mapping[int, float], walls: Mapping[int, Mapping[int, int]], middle: float) -> Pairs:
+    each = [ns for by_rank in walls.values() for ns in by_rank.values()]
     return Pairs(
         "spread",
         "Spread",
@@ -133,7 +134,7 @@ def _spread(means: Mapping[int, float], middle: float) -> Pairs:
             Pair("median_ns", round(middle), "ns", "median"),
             Pair("shortest_ns", round(min(means.values(), default=0)), "ns", "shortest"),
             Pair("longest_ns", round(max(means.values(), default=0)), "ns", "longest"),
-            Pair("steps_per_second", 1e9 / middle if middle else None, "rate", "steps per second"),
+            Pair("steps_per_second", len(each) * 1e9 / sum(each) if sum(each) else None, "rate", "steps per second"),
         ),
     )
 
