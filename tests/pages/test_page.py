@@ -58,6 +58,14 @@ def test_commands_name_the_run_without_its_place(golden: Path) -> None:
     assert page.results[0].next_command == f"lostflops info {golden.name}"
 
 
+def test_no_command_follows_where_there_is_nothing_to_tell(golden: Path) -> None:
+    def memory(run: Run) -> Result:
+        return Result("memory", "Memory", "Cannot tell.", next_command=f"lostflops memory {run.path}")
+
+    with Run.open(golden) as run:
+        assert [one.next_command for one in page_of(run, (memory,)).results] == [""]
+
+
 def test_what_the_user_claims_reaches_the_report(golden: Path) -> None:
     said = Claims(peak_tflops=1.0, model_flops=1e6)
     with Run.open(golden) as run:

@@ -55,6 +55,8 @@ _NEXT: Final = {
     "quality": "info {}",
 }
 """Where a terminal tells more about a result."""
+_UNTRIED: Final = "knobs"
+"""Of a large run a page holds none of these, and a terminal still tells them."""
 
 
 @wraps(kernels)
@@ -105,6 +107,10 @@ def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progr
 
 
 def _with_next(result: Result, run: str) -> Result:
-    """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page."""
+    """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page. A result that
+    holds nothing has nothing more to tell in a terminal."""
     words = _NEXT.get(result.name)
-    return replace(result, next_command=f"lostflops {words.format(shlex.quote(run))}") if words else result
+    if words is None:
+        return result
+    told = result.blocks or result.name == _UNTRIED
+    return replace(result, next_command=f"lostflops {words.format(shlex.quote(run))}" if told else "")
