@@ -97,7 +97,8 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class HeatMap:
     """Values by row and place; None where there is none. `legend` says what a cell is. `columns` name the places where
-    these mean the same in each row, and are the keys of values in JSON; so none is named twice."""
+    these mean the same in each row, and are the keys of values in JSON; so none is named twice. `down` and `across` say
+    what names of rows and of columns are."""
 
     name: str
     title: str
@@ -105,6 +106,8 @@ class HeatMap:
     unit: Unit
     legend: str
     columns: tuple[str, ...] = ()
+    down: str = ""
+    across: str = ""
 
     def __post_init__(self) -> None:
         assert len(set(self.columns)) == len(self.columns), f"{self.name} has two columns of one name"

@@ -10,6 +10,12 @@ const LINES: Record<string, string> = {
   "comm.bubble": "--bubble",
   copy: "--copy",
   "idle.data": "--data",
+  "idle.sync": "--idle-sync",
+  "idle.alloc": "--idle-alloc",
+  "idle.compile": "--idle-compile",
+  "idle.python": "--idle-python",
+  "idle.dependency": "--idle-dependency",
+  "idle.bubble": "--idle-bubble",
   unexplained: "--unexplained",
 };
 // Owners of memory stand side by side: no two may share a colour.

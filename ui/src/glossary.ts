@@ -7,6 +7,8 @@ import "./glossary.css";
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu;
 /** In a sentence only words that no other sentence has: `comm.wait`, `MFU`, `p50`, but not `compute`. */
 const TECHNICAL = /[A-Z.\d]/;
+/** What no line may end within: a number with its unit, an option. Only short ones, so that nothing sticks out. */
+const UNBROKEN = /(\d[\d.,]{0,11} (?:[num]?s|min|h|[kMGTP]?B|GB\/s|[GTP]?FLOPS?)\b|(?<!\S)--[\w-]{0,24}(?![\w-]))/;
 
 let words: Record<string, string> = {};
 let told: HTMLElement | null = null;
@@ -51,10 +53,15 @@ function marked(text: string, wanted: (word: string) => boolean): Child[] {
   let done = 0;
   for (const found of text.matchAll(WORD)) {
     if (meaningOf(found[0]) === undefined || !wanted(found[0])) continue;
-    parts.push(text.slice(done, found.index), term(found[0]));
+    parts.push(...unbroken(text.slice(done, found.index)), term(found[0]));
     done = found.index + found[0].length;
   }
-  return [...parts, text.slice(done)];
+  return [...parts, ...unbroken(text.slice(done))];
+}
+
+/** A text that lines may not break within a number and its unit. */
+export function unbroken(text: string): Child[] {
+  return text.split(UNBROKEN).map((part, place) => (place % 2 ? h("span", { class: "unbroken" }, part) : part));
 }
 
 /** Shows meanings all over the document. */

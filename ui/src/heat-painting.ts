@@ -22,6 +22,7 @@ const SQUEEZED = 1.3;
 /** Names that are wider than their columns take turns on so many lines; numbers are left out instead. */
 const MOST_NAME_LINES = 4;
 const NAME_LINE = 15;
+const TITLE_LINE = 16;
 const ROOM_FOR_VALUE = 56;
 const NUMBER = /^\d+$/;
 
@@ -56,12 +57,12 @@ export class Painting {
     this.size = [Math.min(WIDEST, (width - this.left) / places), Math.min(ROW, TALLEST / rows.length)];
     this.across = Math.round(this.size[0] * places);
     this.down = Math.max(1, Math.round(this.size[1] * rows.length));
-    this.top = Math.max(0, Math.round((LABEL_ROOM - this.size[1]) / 2));
+    this.top = Math.max(this.block.down ? TITLE_LINE : 0, Math.round((LABEL_ROOM - this.size[1]) / 2));
     const named = this.block.columns?.length;
     const right = Math.min(width, this.left + this.across + (named ? BESIDE_NAMES : 2));
     this.every = this.namedEvery();
     this.nameLines = this.every <= MOST_NAME_LINES && !this.block.columns?.every((name) => NUMBER.test(name)) ? this.every : 1;
-    this.surface.resize(right, this.top + this.down + (named ? 7 + NAME_LINE * this.nameLines : 8));
+    this.surface.resize(Math.max(right, this.titled()), this.top + this.down + this.below());
     this.paint();
   }
 
@@ -74,6 +75,7 @@ export class Painting {
     pen.fillStyle = resolved("--muted");
     this.rowNames();
     this.columnNames();
+    this.titles();
     if (this.size[0] >= ROOM_FOR_VALUE && this.size[1] >= LABEL_ROOM) this.values();
     this.surface.keep();
     this.mark(this.marked);
@@ -125,6 +127,27 @@ export class Painting {
 
   private middle(row: number): number {
     return this.top + (row + 0.5) * this.size[1];
+  }
+
+  /** Room for names of columns and for their title. */
+  private below(): number {
+    if (!this.block.columns?.length) return 8;
+    return 7 + NAME_LINE * this.nameLines + (this.block.across ? TITLE_LINE : 0);
+  }
+
+  private titled(): number {
+    return Math.ceil(this.surface.pen.measureText(this.block.down).width);
+  }
+
+  private titles(): void {
+    const { down, across, columns } = this.block;
+    const pen = this.surface.pen;
+    pen.fillStyle = resolved("--text");
+    pen.textAlign = "left";
+    pen.fillText(down, 0, TITLE_LINE / 2 - 1);
+    pen.textAlign = "right";
+    const bottom = this.top + this.down + this.below() - TITLE_LINE / 2;
+    if (columns?.length) pen.fillText(across, Math.max(this.left + this.across, pen.measureText(across).width), bottom);
   }
 
   private labels(names: readonly string[], count: number): number[] {

@@ -56,6 +56,9 @@ export interface HeatMap {
   /** How many cells each row has. */
   widths: number[];
   columns?: string[];
+  /** What names of rows and of columns are. */
+  down: string;
+  across: string;
   /** Cells of the longest row; shorter ones are filled up. */
   places: number;
   /** Row by row. Numbers of type u4 are counted from `least`, and all bits are set where there is no value. */

@@ -85,7 +85,8 @@ def _arrivals(order: Mesh, late: Late) -> HeatMap:
         if rank in ranks
     ]
     legend = "mean lateness behind the median arrival in collectives, by rank and step"
-    return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, tuple(map(str, known)))
+    columns = tuple(map(str, known))
+    return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, columns, "rank", "step")
 
 
 def _excess(order: Mesh, found: Comparison) -> HeatMap:
@@ -95,7 +96,8 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
         for rank, values in zip(found.ranks.tolist(), _alike(found, found.by_step[:, :MOST_STEPS]), strict=True)
     ]
     legend = "own time beyond the median of ranks that do the same work, by rank and step"
-    return HeatMap("excess_by_step", "Own time beyond the cohort, by step", tuple(rows), "ns", legend, columns)
+    title = "Own time beyond the cohort, by step"
+    return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, "rank", "step")
 
 
 def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: frozenset[int]) -> HeatMap:
@@ -112,7 +114,8 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
         for rank, values in zip(ranks, _alike(found, excess), strict=True)
     ]
     legend = "own time beyond the median of ranks that do the same work, by rank and phase, mean of steps"
-    return HeatMap("excess_by_phase", "Own time beyond the cohort, by phase", tuple(rows), "ns", legend, PHASES)
+    title = "Own time beyond the cohort, by phase"
+    return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, "rank", "phase")
 
 
 def _alike(found: Comparison, values: Floats) -> list[list[float | None]]:

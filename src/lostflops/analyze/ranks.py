@@ -143,7 +143,7 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
         rows.append((name, tuple(max(cell, default=None) for cell in values)))
     legend = "mean lateness behind the median arrival in collectives, by rank"
     legend += f" (the most of {block} each)" if block > 1 else ""
-    return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend)
+    return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend, down="ranks")
 
 
 def _named(members: Sequence[int]) -> str:

@@ -2,7 +2,7 @@ import "./findings.css";
 import type { Child } from "../dom";
 import type { Finding, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
-import { prose } from "../glossary";
+import { prose, unbroken } from "../glossary";
 import { formatNs, formatShare, formatValues } from "../units";
 import { drawEvidence } from "./evidence";
 
@@ -30,7 +30,7 @@ function card(one: Finding, open: boolean, scale: Scale): Element {
     ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
     ["Lost", [lost(one)]],
     ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
-    ["Gain", one.prediction ? [predicted(one.prediction)] : []],
+    ["Gain", one.prediction ? prose(predicted(one.prediction)) : []],
     ["Confidence", [confidence(one.confidence), formatShare(one.confidence)]],
     ["Certain if", one.certain_if ? prose(one.certain_if) : []],
   ];
@@ -41,7 +41,7 @@ function card(one: Finding, open: boolean, scale: Scale): Element {
     h(
       "summary",
       {},
-      h("span", { class: "what" }, h("span", { class: "cause" }, one.cause.replaceAll("_", " ")), one.what),
+      h("span", { class: "what" }, h("span", { class: "cause" }, one.cause.replaceAll("_", " ")), ...unbroken(one.what)),
       one.prediction ? gain(one.prediction, scale) : null,
     ),
     h("dl", {}, ...told.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),

@@ -75,8 +75,8 @@ class View {
     const column = this.block.columns?.[place] ?? `${place + 1} of ${this.block.widths[row]}`;
     const said = typeof value === "number" ? formatValue(value, this.block.unit) : "no value";
     this.told.show(...this.painting.pointOf(cell), said, [
-      ["row", this.block.rows[row] as string],
-      [this.block.columns?.length ? "column" : "place", column],
+      [this.block.down || "row", this.block.rows[row] as string],
+      [this.block.columns?.length ? this.block.across || "column" : "place", column],
     ]);
   }
 }

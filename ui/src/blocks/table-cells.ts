@@ -10,6 +10,7 @@ const END = 19;
 /** Sentences have short words and marks between them; names of kernels have neither. */
 const LONGEST_MEAN_WORD = 12;
 const SENTENCE = /[.:;] /;
+const LIST = /^\S+(, \S+)+$/;
 const UNITS: Partial<Record<Field["unit"], string>> = { gbs: "GB/s", time: "UTC" };
 const SUFFIXES: Partial<Record<Field["unit"], string>> = { ns: "_ns", bytes: "_bytes", gbs: "_gbs" };
 
@@ -43,6 +44,7 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   if (numeric || typeof row[place] !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
   if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole, text));
+  if (names && LIST.test(text)) return h("td", { class: "name list" }, text);
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
 }

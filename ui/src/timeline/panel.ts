@@ -26,6 +26,10 @@ export function panel(state: State, glossary: Record<string, string>, actions: A
 }
 
 function hint(state: State): string {
+  if (matchMedia("(pointer: coarse)").matches) {
+    const lanes = state.model.strips ? " Touch a rank's name for its lanes." : "";
+    return `Touch for details.${lanes} One finger pans, two zoom.`;
+  }
   const below = state.model.strips ? " Click a rank's name (or press Enter) for its lanes." : "";
   return `Click for details.${below} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
 }

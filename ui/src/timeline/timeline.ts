@@ -47,7 +47,7 @@ export class Timeline {
     this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
     const search = new Search(this.state, (target) => this.show(target), () => this.redraw());
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
-    const tools = h("div", { class: "tools" }, search.element, ...this.#buttons());
+    const tools = h("div", { class: "tools" }, search.element, h("div", { class: "buttons" }, ...this.#buttons()));
     this.element = h("div", { class: "timeline" }, tools, this.#legend, framed, this.#panel);
     control(this.#canvas, this.state, this.#painter, this.#handlers());
     new ResizeObserver(() => this.#fit()).observe(framed);
