@@ -25,7 +25,10 @@ class Batch:
             rank = rank[order]
             columns = {name: values[order] for name, values in columns.items()}
         self._columns = columns
-        self._edges = {r: (np.searchsorted(rank, r), np.searchsorted(rank, r, side="right")) for r in ranks}
+        # Asked for one by one, each would turn the whole column into numbers of its own type first.
+        asked = np.asarray(ranks, rank.dtype)
+        edges = (np.searchsorted(rank, asked, side).tolist() for side in ("left", "right"))
+        self._edges = dict(zip(ranks, zip(*edges, strict=True), strict=True))
 
     def of(self, rank: int) -> dict[str, Any]:
         first, last = self._edges[rank]

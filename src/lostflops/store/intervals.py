@@ -60,13 +60,27 @@ class Intervals:
         return int((self.stop - self.start).sum())
 
     def __or__(self, other: Intervals) -> Intervals:
+        if not self.start.size or not other.start.size:
+            return self if self.start.size else other
         return Intervals.of(np.concatenate((self.start, other.start)), np.concatenate((self.stop, other.stop)))
 
     def __and__(self, other: Intervals) -> Intervals:
-        return self._where_depth(other, 2)
+        few, many = (self, other) if self.start.size <= other.start.size else (other, self)
+        if not few.start.size:
+            return few
+        # Both are in order: each of the few meets a stretch of the many. No two pieces touch, for neither set does.
+        first = np.searchsorted(many.stop, few.start, side="right")
+        count = np.searchsorted(many.start, few.stop) - first
+        before = np.cumsum(count) - count
+        mine = np.repeat(np.arange(count.size), count)
+        theirs = np.arange(mine.size) + (first - before)[mine]
+        return Intervals(
+            np.maximum(few.start[mine], many.start[theirs]),
+            np.minimum(few.stop[mine], many.stop[theirs]),
+        )
 
     def __sub__(self, other: Intervals) -> Intervals:
-        if self.start.size == 0:
+        if not self.start.size or not other.start.size:
             return self
         return self & other.gaps(int(self.start[0]), int(self.stop[-1]))
 
@@ -74,11 +88,15 @@ class Intervals:
         """What of [start, stop) is not in the set."""
         inside = self.clip(start, stop)
         edges = np.concatenate(([start], inside.stop)), np.concatenate((inside.start, [stop]))
-        return Intervals.of(*edges)
+        held = edges[1] > edges[0]
+        return Intervals(edges[0][held], edges[1][held])
 
     def clip(self, start: int, stop: int) -> Intervals:
         """What of the set lies in [start, stop)."""
-        return Intervals.of(np.maximum(self.start, start), np.minimum(self.stop, stop))
+        if stop <= start:
+            return Intervals.empty()
+        held = slice(np.searchsorted(self.stop, start, side="right"), np.searchsorted(self.start, stop))
+        return Intervals(np.maximum(self.start[held], start), np.minimum(self.stop[held], stop))
 
     def within(self, start: Ns, stop: Ns) -> Ns:
         """How much of each [start, stop) is in the set.
@@ -86,25 +104,16 @@ class Intervals:
         >>> Intervals.of([0, 10], [4, 20]).within(np.array([2, 5]), np.array([12, 9])).tolist()
         [4, 0]
         """
-        return self._before(stop) - self._before(start)
-
-    def _before(self, times: Ns) -> Ns:
-        """How much of the set lies before each time."""
         if not self.start.size:
-            return np.zeros(times.size, np.int64)
+            return np.zeros(start.size, np.int64)
         elapsed = np.concatenate(([0], np.cumsum(self.stop - self.start)))
+        return self._before(stop, elapsed) - self._before(start, elapsed)
+
+    def _before(self, times: Ns, elapsed: Ns) -> Ns:
+        """How much of the set lies before each time; `elapsed` is how much before each of its intervals."""
         opened = np.searchsorted(self.start, times, side="right")
         ahead = np.where(opened > 0, np.maximum(self.stop[opened - 1] - times, 0), 0)
         return elapsed[opened] - ahead
-
-    def _where_depth(self, other: Intervals, depth: int) -> Intervals:
-        times = np.concatenate((self.start, other.start, self.stop, other.stop))
-        opened = self.start.size + other.start.size
-        change = np.concatenate((np.ones(opened, np.int64), np.full(opened, -1, np.int64)))
-        order = np.argsort(times, kind="stable")
-        times, level = times[order], np.cumsum(change[order])
-        held = np.flatnonzero(level[:-1] >= depth)
-        return Intervals.of(times[held], times[held + 1])
 
     def __len__(self) -> int:
         return int(self.start.size)
