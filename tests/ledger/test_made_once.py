@@ -3,7 +3,8 @@
 import pytest
 
 from lostflops.ledger import accounts
-from lostflops.ledger.accounts import ledgers, made_once
+from lostflops.ledger.accounts import ledgers, made_once, profiles_of
+from lostflops.ledger.kernel_totals import kernel_totals
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
 from memory_run import MemoryRun
@@ -24,9 +25,9 @@ def made(monkeypatch):
     """Ranks whose ledger was made, in order."""
     ranks, account = [], accounts.account
 
-    def counted(record, chosen):
+    def counted(record, *rest):
         ranks.append(record.rank)
-        return account(record, chosen)
+        return account(record, *rest)
 
     monkeypatch.setattr(accounts, "account", counted)
     return ranks
@@ -50,7 +51,25 @@ def test_other_ranks_and_other_runs_have_their_own(run, made):
         assert [ledger.rank for ledger in ledgers(run, asked(run, 1))] == [1]
         with MemoryRun(ranks=[{"rank": 0, "events": 0}]) as other:
             assert list(ledgers(other, asked(other))) == []
-    assert made == [0, 1, 1]
+        assert [ledger.rank for ledger in ledgers(run, asked(run))] == [0, 1]
+    assert made == [0, 1]
+
+
+def test_some_ranks_alone_do_not_stand_for_all(run, made):
+    with made_once():
+        assert [ledger.rank for ledger in ledgers(run, asked(run, 1))] == [1]
+        assert [ledger.rank for ledger in ledgers(run, asked(run))] == [0, 1]
+    assert made == [1, 0, 1]
+
+
+def test_kernels_and_profiles_are_those_of_ledgers_that_are_kept(run, made):
+    alone = kernel_totals(run, asked(run)), list(map(str, profiles_of(run, asked(run, 1))))
+    assert alone[0].sums["matmul", "gemm"].count == 2
+    with made_once():
+        list(ledgers(run, asked(run)))
+        assert (kernel_totals(run, asked(run)), list(map(str, profiles_of(run, asked(run, 1))))) == alone
+        assert kernel_totals(run, asked(run, 0)).sums["matmul", "gemm"].ns == 5
+    assert made == [0, 1, 0]
 
 
 def test_nothing_is_kept_outside_or_of_very_many_ranks(run, made, monkeypatch):

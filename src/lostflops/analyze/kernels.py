@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.facts.kernel_names import short
-from lostflops.ledger import windows
 from lostflops.ledger.accounts import Progress
-from lostflops.ledger.kernel_sums import KernelSum, Key, kernel_sums
-from lostflops.ledger.lines import BUSY_LINES
-from lostflops.ledger.partition import partition
-from lostflops.ledger.parts import kernel_classes
-from lostflops.ledger.record import records
+from lostflops.ledger.kernel_sums import KernelSum, KernelSums
+from lostflops.ledger.kernel_totals import kernel_totals
 from lostflops.ledger.roofline import Roofline
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind
-from lostflops.ledger.work import RankWork, rank_work
+from lostflops.ledger.work import RankWork
 from lostflops.results import Field, Pair, Pairs, Result, Table
 from lostflops.units import counted, format_share
 
@@ -41,20 +37,10 @@ def kernels(
     progress: Progress | None = None,
 ) -> Result:
     asked = scope(run, window, ranks, steps)
-    sums: dict[Key, KernelSum] = {}
-    work, wall, busy, computed = RankWork(), 0, 0, 0
-    for done, record in enumerate(records(run, asked.ranks)):
-        if progress is not None:
-            progress(done, len(asked.ranks))
-        made, classes = partition(record, windows.window(record, asked.kind, asked.steps)), kernel_classes(record)
-        for key, found in kernel_sums(record, made, classes).items():
-            sums.setdefault(key, KernelSum()).add(found)
-        work.add(rank_work(record, made, classes))
-        wall += made.window.wall
-        computed += made.lines["compute"].total
-        busy += sum(made.lines[line].total for line in BUSY_LINES)
+    found = kernel_totals(run, asked, progress)
+    sums, work = found.sums, found.work
     total = _total(sums.values())
-    roofs = Roofline.of(run, asked, work, computed)
+    roofs = Roofline.of(run, asked, work, found.computed)
     pictures = roofs.plot(), roofs.table()
     return Result(
         name="kernels",
@@ -63,7 +49,7 @@ def kernels(
         blocks=(
             _by_class(sums, total),
             _by_name(sums, total, limit),
-            _use(work, total, wall, busy),
+            _use(work, total, found.wall, found.busy),
             *(pictures if roofs.ops else ()),
         ),
         notes=tuple(roofs.notes()),
@@ -78,7 +64,7 @@ def _total(sums: Iterable[KernelSum]) -> KernelSum:
     return total
 
 
-def _verdict(sums: dict[Key, KernelSum], total: KernelSum) -> str:
+def _verdict(sums: KernelSums, total: KernelSum) -> str:
     if not total.count:
         return "No kernel ran in this window."
     (_, name), most = max(sums.items(), key=lambda item: item[1].ns)
@@ -88,7 +74,7 @@ def _verdict(sums: dict[Key, KernelSum], total: KernelSum) -> str:
     )
 
 
-def _by_class(sums: dict[Key, KernelSum], total: KernelSum) -> Table:
+def _by_class(sums: KernelSums, total: KernelSum) -> Table:
     classes = {name: _total(one for (kind, _), one in sums.items() if kind == name) for name in CLASSES}
     ordered = sorted(classes.items(), key=lambda item: -item[1].ns)
     rows = tuple(
@@ -107,7 +93,7 @@ def _by_class(sums: dict[Key, KernelSum], total: KernelSum) -> Table:
     return Table("classes", "By class", fields, rows)
 
 
-def _by_name(sums: dict[Key, KernelSum], total: KernelSum, limit: int) -> Table:
+def _by_name(sums: KernelSums, total: KernelSum, limit: int) -> Table:
     ordered = sorted(sums.items(), key=lambda item: -item[1].ns)
     fields = (
         Field("short", label="kernel"),

@@ -11,8 +11,8 @@ import numpy as np
 from lostflops.align.mesh import Mesh
 from lostflops.blame.comparison import Comparison, compare
 from lostflops.blame.stragglers import Last, Straggler, find
-from lostflops.ledger.accounts import ledgers
-from lostflops.ledger.profile import Profile, profiles
+from lostflops.ledger.accounts import ledgers, profiles_of
+from lostflops.ledger.profile import Profile
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.windows import WindowKind
 
@@ -59,7 +59,7 @@ class Judgement:
 
 def judge(run: Run, asked: Scope, mesh: Mesh, progress: Callable[[int, int], None] | None = None) -> Judgement:
     some = replace(asked, ranks=chosen(run, asked, mesh))
-    return judged(run, asked, mesh, tuple(profiles(run, some, progress)))
+    return judged(run, asked, mesh, tuple(profiles_of(run, some, progress)))
 
 
 def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judgement:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from lostflops.ledger.host_traits import Trait
+from lostflops.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
 from lostflops.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
 from lostflops.ledger.modules import by_module
 from lostflops.ledger.partition import Partition, partition
@@ -27,7 +28,7 @@ from lostflops.ledger.parts import (
     python_by_annotation,
 )
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
-from lostflops.ledger.profile import Profile, profile
+from lostflops.ledger.profile import Profile, profile, profiles
 from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
 from lostflops.ledger.samples import LineStacks, samples_by_line
 from lostflops.ledger.scope import Scope
@@ -113,8 +114,17 @@ class RankLedger:
         assert all(ns >= 0 for ns in self.lines.values())
 
 
-_kept: ContextVar[dict[tuple[int, Scope], tuple[Run, list[RankLedger]]] | None] = ContextVar("kept", default=None)
-"""By identity of the run, which is kept too: that of one that is gone may be another's."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is kept of some ranks and a window: their ledgers, and how often each kernel ran on all of them. The run is
+    kept too: the identity of one that is gone may be another's."""
+
+    run: Run
+    ledgers: list[RankLedger]
+    kernels: KernelSums
+
+
+_kept: ContextVar[dict[tuple[int, Scope], Made] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
@@ -130,30 +140,60 @@ def made_once() -> Iterator[None]:
 
 def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
     """The ledger of each rank that was asked for; `progress` hears how many of how many are done."""
+    if (held := _among(run, asked)) is not None:
+        yield from held
+    elif (made := made_of(run, asked, progress)) is not None:
+        yield from made.ledgers
+    else:
+        yield from _ledgers(run, asked, progress)
+
+
+def profiles_of(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[Profile]:
+    """What ranks are compared by; that is less work than their ledgers, unless these are kept."""
+    held = _among(run, asked)
+    yield from profiles(run, asked, progress) if held is None else (ledger.profile for ledger in held)
+
+
+def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | None:
+    """What is kept of exactly these ranks, made now if it is not there yet; None where nothing is kept."""
     kept = _kept.get() if len(asked.ranks) <= MOST_KEPT else None
     if kept is None:
-        yield from _ledgers(run, asked, progress)
-        return
+        return None
     key = id(run), asked
     if key not in kept:
-        kept[key] = run, list(_ledgers(run, asked, progress))
-    yield from kept[key][1]
+        sums: KernelSums = {}
+        kept[key] = Made(run, list(_ledgers(run, asked, progress, sums)), sums)
+    return kept[key]
 
 
-def _ledgers(run: Run, asked: Scope, progress: Progress | None) -> Iterator[RankLedger]:
+def _among(run: Run, asked: Scope) -> list[RankLedger] | None:
+    """Those that were asked for, where ledgers of them and maybe of others are kept."""
+    wanted = set(asked.ranks)
+    for (identity, scope), made in (_kept.get() or {}).items():
+        if identity == id(run) and replace(asked, ranks=scope.ranks) == scope and wanted.issubset(scope.ranks):
+            return [ledger for ledger in made.ledgers if ledger.rank in wanted]
+    return None
+
+
+def _ledgers(
+    run: Run, asked: Scope, progress: Progress | None, kernels: KernelSums | None = None
+) -> Iterator[RankLedger]:
+    """Also adds up how often each kernel ran, where that is wanted."""
     for done, record in enumerate(records(run, asked.ranks)):
         if progress is not None:
             progress(done, len(asked.ranks))
-        yield account(record, window(record, asked.kind, asked.steps))
+        yield account(record, window(record, asked.kind, asked.steps), kernels)
 
 
-def account(record: Record, chosen: Window) -> RankLedger:
+def account(record: Record, chosen: Window, sums: KernelSums | None = None) -> RankLedger:
     made = partition(record, chosen)
     counts, times = samples_by_line(record, made)
     classes = kernel_classes(record)
     shares = list(_device_shares(record, made)) if record.on_device else []
     labelled = _by_device(record, made, shares) if record.on_device else _by_thread(record, made)
     kernels = np.isin(record.device.kind, (KERNEL, COMM))
+    if sums is not None:
+        add_kernels(sums, kernel_sums(record, made, classes))
     return RankLedger(
         rank=record.rank,
         on_device=record.on_device,

@@ -38,11 +38,19 @@ class KernelSum:
         return self.occupancy / self.occupied_ns / 100 if self.occupied_ns else None
 
 
-def kernel_sums(record: Record, made: Partition, classes: Codes) -> dict[Key, KernelSum]:
+KernelSums = dict[Key, KernelSum]
+
+
+def add_kernels(total: KernelSums, sums: KernelSums) -> None:
+    for key, found in sums.items():
+        total.setdefault(key, KernelSum()).add(found)
+
+
+def kernel_sums(record: Record, made: Partition, classes: Codes) -> KernelSums:
     return _on_device(record, made, classes) if record.on_device else _on_thread(record, made)
 
 
-def _on_device(record: Record, made: Partition, classes: Codes) -> dict[Key, KernelSum]:
+def _on_device(record: Record, made: Partition, classes: Codes) -> KernelSums:
     device, inside = record.device, made.window.inside
     assert made.gaps is not None
     gap = np.zeros(device.start.size, np.int64)
@@ -70,14 +78,14 @@ def _summed(which: Codes, values: Ns | None, size: int) -> Ns:
     return sums
 
 
-def _on_thread(record: Record, made: Partition) -> dict[Key, KernelSum]:
+def _on_thread(record: Record, made: Partition) -> KernelSums:
     """On a CPU rank: the outermost ops that compute."""
     host, inside = record.host, made.window.inside
     rows = host.computing(record.training_lane)
     ns = by_event(host.start[rows], host.stop[rows], made.lines["compute"])
     rows, ns = rows[ns > 0], ns[ns > 0]
     started = inside.within(host.start[rows], host.start[rows] + 1) > 0
-    found: dict[Key, KernelSum] = {}
+    found: KernelSums = {}
     for code, share, counts in zip(host.name[rows].tolist(), ns.tolist(), started.tolist(), strict=True):
         name = record.names[code]
         found.setdefault((op_class(name), name), KernelSum()).add(KernelSum(int(counts), share))

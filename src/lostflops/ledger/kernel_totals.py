@@ -1,0 +1,55 @@
+"""The kernels of all ranks that were asked for, with the work that they did and the time that they had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lostflops.ledger.accounts import Lines, made_of
+from lostflops.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
+from lostflops.ledger.lines import BUSY_LINES
+from lostflops.ledger.partition import partition
+from lostflops.ledger.parts import kernel_classes
+from lostflops.ledger.record import records
+from lostflops.ledger.windows import window
+from lostflops.ledger.work import RankWork, rank_work
+
+if TYPE_CHECKING:
+    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.scope import Scope
+    from lostflops.store.run import Run
+
+
+@dataclass(slots=True)
+class KernelTotals:
+    """`wall` is the time of the windows of all ranks, `busy` and `computed` what of it the device did anything, or
+    computed."""
+
+    sums: KernelSums = field(default_factory=dict)
+    work: RankWork = field(default_factory=RankWork)
+    wall: int = 0
+    busy: int = 0
+    computed: int = 0
+
+    def add(self, work: RankWork, wall: int, lines: Lines) -> None:
+        self.work.add(work)
+        self.wall += wall
+        self.busy += sum(lines[line] for line in BUSY_LINES)
+        self.computed += lines["compute"]
+
+
+def kernel_totals(run: Run, asked: Scope, progress: Progress | None = None) -> KernelTotals:
+    """Out of ledgers where these are kept; else without what ledgers hold beside."""
+    if (made := made_of(run, asked, progress)) is not None:
+        total = KernelTotals(made.kernels)
+        for ledger in made.ledgers:
+            total.add(ledger.work, ledger.window.wall, ledger.lines)
+        return total
+    total = KernelTotals()
+    for done, record in enumerate(records(run, asked.ranks)):
+        if progress is not None:
+            progress(done, len(asked.ranks))
+        parted, classes = partition(record, window(record, asked.kind, asked.steps)), kernel_classes(record)
+        add_kernels(total.sums, kernel_sums(record, parted, classes))
+        total.add(rank_work(record, parted, classes), parted.window.wall, parted.ns())
+    return total
