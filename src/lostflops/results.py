@@ -97,8 +97,8 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class HeatMap:
     """Values by row and place; None where there is none. `legend` says what a cell is. `columns` name the places where
-    these mean the same in each row, and are the keys of values in JSON; so none is named twice. `down` and `across` say
-    what names of rows and of columns are."""
+    these mean the same in each row, and are the keys of values in JSON; so none is named twice. `down` says what rows
+    are, `across` what places of a row are: titles of the axes."""
 
     name: str
     title: str

@@ -269,6 +269,17 @@ def test_names_of_narrow_columns_are_all_written_and_numbers_where_there_is_room
     assert 3 <= sum(text.startswith("100") for text in written) <= 12
 
 
+def test_axes_of_a_heat_map_say_what_they_are(shown: Shown) -> None:
+    rows = (("0", (1.0, 2.0)), ("1", (3.0, None)))
+    tab = shown(HeatMap("late", "", rows, "ns", "made", ("10", "11"), "rank", "step of training"))
+    tab.evaluate(WRITTEN)
+    tab.set_viewport_size({"width": 390, "height": 900})
+    tab.locator(".chart canvas[style*=width]").focus()
+    tab.wait_for_function("() => window.written.includes('rank') && window.written.includes('step of training')")
+    tab.keyboard.press("ArrowDown")
+    assert _told(tab) == {"": "3 ns", "rank": "1", "step of training": "10"}
+
+
 def test_no_hot_cell_is_lost_between_pixels(shown: Shown) -> None:
     rows = tuple(
         (f"rank {row}", tuple(9.0 if (row, place) == (777, 333) else 1.0 for place in range(1000)))

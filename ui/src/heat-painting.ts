@@ -16,13 +16,14 @@ const ROW = 26;
 const WIDEST = 76;
 const FONT = "12px system-ui, sans-serif";
 const LABEL_ROOM = 18;
+/** Of a title of an axis. */
+const TITLE_LINE = 18;
 const BESIDE_NAMES = 40;
 /** A name may be this much too wide: it is set narrower then. */
 const SQUEEZED = 1.3;
 /** Names that are wider than their columns take turns on so many lines; numbers are left out instead. */
 const MOST_NAME_LINES = 4;
 const NAME_LINE = 15;
-const TITLE_LINE = 16;
 const ROOM_FOR_VALUE = 56;
 const NUMBER = /^\d+$/;
 
@@ -57,12 +58,14 @@ export class Painting {
     this.size = [Math.min(WIDEST, (width - this.left) / places), Math.min(ROW, TALLEST / rows.length)];
     this.across = Math.round(this.size[0] * places);
     this.down = Math.max(1, Math.round(this.size[1] * rows.length));
-    this.top = Math.max(this.block.down ? TITLE_LINE : 0, Math.round((LABEL_ROOM - this.size[1]) / 2));
+    this.top = (this.block.down ? TITLE_LINE : 0) + Math.max(0, Math.round((LABEL_ROOM - this.size[1]) / 2));
     const named = this.block.columns?.length;
-    const right = Math.min(width, this.left + this.across + (named ? BESIDE_NAMES : 2));
+    const titles = [this.block.down ?? "", this.block.across ?? ""].map((title) => Math.ceil(pen.measureText(title).width));
+    const right = Math.min(width, Math.max(this.left + this.across + (named ? BESIDE_NAMES : 2), ...titles));
     this.every = this.namedEvery();
     this.nameLines = this.every <= MOST_NAME_LINES && !this.block.columns?.every((name) => NUMBER.test(name)) ? this.every : 1;
-    this.surface.resize(Math.max(right, this.titled()), this.top + this.down + this.below());
+    const below = named ? 7 + NAME_LINE * this.nameLines : 8;
+    this.surface.resize(right, this.top + this.down + below + (this.block.across ? TITLE_LINE : 0));
     this.paint();
   }
 
@@ -129,27 +132,6 @@ export class Painting {
     return this.top + (row + 0.5) * this.size[1];
   }
 
-  /** Room for names of columns and for their title. */
-  private below(): number {
-    if (!this.block.columns?.length) return 8;
-    return 7 + NAME_LINE * this.nameLines + (this.block.across ? TITLE_LINE : 0);
-  }
-
-  private titled(): number {
-    return Math.ceil(this.surface.pen.measureText(this.block.down).width);
-  }
-
-  private titles(): void {
-    const { down, across, columns } = this.block;
-    const pen = this.surface.pen;
-    pen.fillStyle = resolved("--text");
-    pen.textAlign = "left";
-    pen.fillText(down, 0, TITLE_LINE / 2 - 1);
-    pen.textAlign = "right";
-    const bottom = this.top + this.down + this.below() - TITLE_LINE / 2;
-    if (columns?.length) pen.fillText(across, Math.max(this.left + this.across, pen.measureText(across).width), bottom);
-  }
-
   private labels(names: readonly string[], count: number): number[] {
     const every = Math.ceil((LABEL_ROOM * count) / Math.max(1, this.down || TALLEST));
     return names.map((_, place) => place).filter((place) => place % every === 0);
@@ -181,6 +163,19 @@ export class Painting {
       if (line) this.stem(x, y - 7);
       pen.fillText(name, Math.max(half, Math.min(x, element.width / density - half)), y, most);
     });
+  }
+
+  /** What rows are above their names, what columns are below theirs and at their end. */
+  private titles(): void {
+    const { pen, element, density } = this.surface;
+    const [wide, high] = [element.width / density, element.height / density];
+    const { down, across } = this.block;
+    pen.fillStyle = resolved("--text");
+    pen.textAlign = "left";
+    if (down) pen.fillText(down, 0, TITLE_LINE / 2, wide);
+    pen.textAlign = "right";
+    const end = Math.max(this.left + this.across, pen.measureText(across ?? "").width);
+    if (across) pen.fillText(across, Math.min(wide, end), high - TITLE_LINE / 2, wide);
   }
 
   /** From a column down to its name on a lower line. */

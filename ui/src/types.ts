@@ -56,9 +56,6 @@ export interface HeatMap {
   /** How many cells each row has. */
   widths: number[];
   columns?: string[];
-  /** What names of rows and of columns are. */
-  down: string;
-  across: string;
   /** Cells of the longest row; shorter ones are filled up. */
   places: number;
   /** Row by row. Numbers of type u4 are counted from `least`, and all bits are set where there is no value. */
@@ -66,6 +63,9 @@ export interface HeatMap {
   least: number;
   unit: Unit;
   legend: string;
+  /** What rows are, and what places of a row are. */
+  down?: string;
+  across?: string;
 }
 
 export interface Series {

@@ -86,7 +86,7 @@ def _arrivals(order: Mesh, late: Late) -> HeatMap:
     ]
     legend = "mean lateness behind the median arrival in collectives, by rank and step"
     columns = tuple(map(str, known))
-    return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, columns, "rank", "step")
+    return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, columns, _rows(order), "step")
 
 
 def _excess(order: Mesh, found: Comparison) -> HeatMap:
@@ -97,7 +97,7 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
     ]
     legend = "own time beyond the median of ranks that do the same work, by rank and step"
     title = "Own time beyond the cohort, by step"
-    return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, "rank", "step")
+    return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, _rows(order), "step")
 
 
 def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: frozenset[int]) -> HeatMap:
@@ -115,7 +115,7 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
     ]
     legend = "own time beyond the median of ranks that do the same work, by rank and phase, mean of steps"
     title = "Own time beyond the cohort, by phase"
-    return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, "rank", "phase")
+    return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, _rows(order), "phase of training")
 
 
 def _alike(found: Comparison, values: Floats) -> list[list[float | None]]:
@@ -129,6 +129,10 @@ def _alike(found: Comparison, values: Floats) -> list[list[float | None]]:
 
 def _above(ns: float | None) -> float | None:
     return None if ns is None else max(0.0, float(round(ns)))
+
+
+def _rows(order: Mesh) -> str:
+    return "rank (place in the mesh)" if len(order.dimensions) > 1 else "rank"
 
 
 def _named(order: Mesh, rank: int) -> str:

@@ -109,8 +109,9 @@ def _matrix(sums: Sums, names: Sequence[str]) -> HeatMap:
         under = [None if other == name else _time(sums, name, other) / whole for other in names]
         rows.append((name, (sums.get((name,), 0) / whole, *under)))
     legend = "share of the row's time in which it runs alone, or together with the activity of the column"
-    columns = (ALONE, *names)
-    return HeatMap("under", "What runs under what", tuple(rows), "share", legend, columns, "activity", "together with")
+    return HeatMap(
+        "under", "What runs under what", tuple(rows), "share", legend, (ALONE, *names), "activity", "together with"
+    )
 
 
 def _combinations(sums: Sums) -> Table:

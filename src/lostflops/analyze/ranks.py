@@ -56,7 +56,7 @@ def ranks(
     result = Result(
         name="ranks",
         title="Who is late",
-        verdict=" ".join(filter(None, (_verdict(found), long_stage(found.comparison, order.stage)))),
+        verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
         blocks=(
             *([_stragglers(found, len(asked.ranks), told)] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
@@ -75,7 +75,7 @@ def ranks(
     return result if paced is None else paced.late_ranks(result, not found.comparison.ranks.size, limit)
 
 
-def _verdict(found: Judgement) -> str:
+def _verdict(found: Judgement, ranks_in_all: int) -> str:
     ranks_seen = found.comparison.ranks.size
     if ranks_seen < 2:
         return (
@@ -84,7 +84,8 @@ def _verdict(found: Judgement) -> str:
             else "Cannot tell: no rank recorded any time."
         )
     if found.stragglers:
-        return latecomers(found.stragglers)
+        # Waits of ranks that were not compared are not charged: the report, which reads all, tells more.
+        return latecomers(found.stragglers, f"The {ranks_seen:,} compared" if ranks_in_all > MOST_RANKS else "Others")
     return unevenness(found.comparison)
 
 
@@ -143,7 +144,8 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
         rows.append((name, tuple(max(cell, default=None) for cell in values)))
     legend = "mean lateness behind the median arrival in collectives, by rank"
     legend += f" (the most of {block} each)" if block > 1 else ""
-    return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend, down="ranks")
+    across = "rank within the row" if block == 1 else f"block of {block} ranks within the row"
+    return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend, (), "ranks", across)
 
 
 def _named(members: Sequence[int]) -> str:

@@ -25,8 +25,8 @@ _LONG: Final = 1.1
 """Times the mean above which a stage is named."""
 
 
-def latecomers(found: Sequence[Straggler]) -> str:
-    """Who is late, why, and what it costs."""
+def latecomers(found: Sequence[Straggler], others: str = "Others") -> str:
+    """Who is late, why, and what it costs. `others` are those whose waits are known."""
     first = found[0]
     often, each, whole = "", "", "what was recorded"
     if first.in_steps:
@@ -36,7 +36,7 @@ def latecomers(found: Sequence[Straggler]) -> str:
         f"{format_ns(round(first.line_excess / first.steps))}{each} beyond its cohort)."
     )
     if first.charged:
-        says += f" Others waited {format_ns(first.charged)} for it"
+        says += f" {others} waited {format_ns(first.charged)} for it"
         share = format_share(first.cost / first.wall)
         says += f"; without it {whole} would be at most {share} shorter." if first.cost else "."
     if len(found) > 1:

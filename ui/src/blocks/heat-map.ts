@@ -76,7 +76,7 @@ class View {
     const said = typeof value === "number" ? formatValue(value, this.block.unit) : "no value";
     this.told.show(...this.painting.pointOf(cell), said, [
       [this.block.down || "row", this.block.rows[row] as string],
-      [this.block.columns?.length ? this.block.across || "column" : "place", column],
+      [this.block.across || (this.block.columns?.length ? "column" : "place"), column],
     ]);
   }
 }
