@@ -5,8 +5,8 @@ import type { Child } from "./dom";
 import "./glossary.css";
 
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu;
-/** In a sentence only words that no other sentence has: `comm.wait`, `MFU`, `p50`, but not `compute`. */
-const TECHNICAL = /[A-Z.\d]/;
+/** In a sentence only words that no other sentence has: `comm.wait`, `MFU`, `p50`, `dp`, but not `compute`. */
+const TECHNICAL = /[A-Z.\d]|^[^aeiouy]+$/;
 /** What no line may end within: a number with its unit, an option. Only short ones, so that nothing sticks out. */
 const UNBROKEN = /(\d[\d.,]{0,11} (?:[num]?s|min|h|[kMGTP]?B|GB\/s|[GTP]?FLOPS?)\b|(?<!\S)--[\w-]{0,24}(?![\w-]))/;
 
