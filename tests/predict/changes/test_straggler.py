@@ -61,7 +61,7 @@ def test_a_rank_of_two_is_compared_with_the_other():
 
 
 def test_nobody_is_late():
-    with pytest.raises(NotApplicable, match="nobody is late"):
+    with pytest.raises(NotApplicable, match="no rank stands out"):
         CHANGE.apply(ranks((10, 10), (10, 10)), "removed", FACTS)
     assert CHANGE.apply(ranks((10, 10), (10, 10)), "1", FACTS).extra["ranks"] == [1]
 

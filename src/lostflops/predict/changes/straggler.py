@@ -84,8 +84,8 @@ def _late(graph: TaskGraph, kinds: list[list[int]]) -> set[int]:
         found |= {kind[at] for at in late}
     if not found:
         raise NotApplicable(
-            f"no rank's own time exceeds that of its kind by {SMALLEST:.0%} of the step: nobody is late. Name one "
-            "to ask anyhow, as in straggler=2"
+            f"no rank stands out: its own time would exceed that of its kind by {SMALLEST:.0%} of the step, and by "
+            f"{_ABOVE_OTHERS:g} times what the others differ by. Name one to ask anyhow, as in straggler=2"
         )
     return found
 
