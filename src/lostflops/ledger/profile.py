@@ -60,14 +60,15 @@ def _waited(record: Record, made: Partition) -> tuple[Waited, ...]:
     for line, ns in communication_shares(record, made.lines):
         shares += 0 if line == "comm.transfer" else ns
     rows = np.flatnonzero((calls.late >= 0) & (shares > 0))
-    keys, which = np.unique(
-        np.stack((calls.group[rows], calls.late[rows], calls.transfer[rows])), axis=1, return_inverse=True
-    )
-    total = np.zeros(keys.shape[1], np.int64)
-    np.add.at(total, which.ravel(), shares[rows])
+    # One number for all three: sorting columns is many times as slow.
+    late = 2 * calls.late[rows] + calls.transfer[rows]
+    ranks = int(late.max(initial=0)) + 1
+    keys, which = np.unique(calls.group[rows] * ranks + late, return_inverse=True)
+    total = np.zeros(keys.size, np.int64)
+    np.add.at(total, which, shares[rows])
     return tuple(
-        Waited(record.collectives.name(group), late, bool(is_transfer), ns)
-        for (group, late, is_transfer), ns in zip(keys.T.tolist(), total.tolist(), strict=True)
+        Waited(record.collectives.name(key // ranks), key % ranks // 2, bool(key % ranks % 2), ns)
+        for key, ns in zip(keys.tolist(), total.tolist(), strict=True)
     )
 
 

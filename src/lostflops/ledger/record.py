@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -67,10 +68,8 @@ class Host:
 
     def having(self, wanted: int, lanes: Sequence[int] | None = None) -> Codes:
         """Rows with any of these traits, on these lanes or on all."""
-        rows = (self.traits & wanted) != 0
-        if lanes is not None:
-            rows &= np.isin(self.lane, lanes)
-        return np.flatnonzero(rows)
+        rows = np.flatnonzero(self.traits & wanted)
+        return rows if lanes is None else rows[np.isin(self.lane[rows], lanes)]
 
     def spans(self, wanted: int, lanes: Sequence[int] | None = None) -> Intervals:
         """When any event with one of these traits ran."""
@@ -211,7 +210,8 @@ class Samples:
     stack: npt.NDArray[np.object_]
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: what many questions ask of a rank is found once.
+@dataclass(frozen=True)
 class Record:
     """One rank. `names`, `annotations` and `modules` are what the codes stand for, `""` for none."""
 
@@ -233,7 +233,7 @@ class Record:
     def on_device(self) -> bool:
         return self.device.start.size > 0
 
-    @property
+    @cached_property
     def training_lane(self) -> int:
         """The thread with the steps, else the one with most ops; -1 when there is neither."""
         if self.steps.lane.size:
@@ -241,7 +241,7 @@ class Record:
         ops = self.host.lane[self.host.having(Trait.OP)]
         return int(np.bincount(ops).argmax()) if ops.size else -1
 
-    @property
+    @cached_property
     def communication(self) -> Communication:
         """Communication kernels, or on a CPU rank the host's own collectives."""
         device, known = self.device, self.collectives
