@@ -4,6 +4,7 @@ own policy fails the test that opened it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -42,6 +43,12 @@ def complaints() -> list[str]:
 @pytest.fixture
 def open_page(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
     """`open_page(file, width=390, dark=True)` gives a page that has drawn itself; a server is opened by its address."""
+    with opening(browser, complaints) as opened:
+        yield opened
+
+
+@contextmanager
+def opening(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
     contexts = []
 
     def opened(where: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:

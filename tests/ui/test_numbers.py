@@ -4,68 +4,118 @@ would, opened in a browser, and compared cell by cell."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lostflops.cli.main import main
-from lostflops.pages.page import page_of
+from lostflops.pages.page import MOST_KERNELS, QUESTIONS, page_of
+from lostflops.pictures import Spans, Strips
 from lostflops.report.html import write_page
-from lostflops.report.values import format_value, format_values
-from lostflops.results import Field, Findings, Lines, Page, Pairs, Result, Section, Table, Waterfall
+from lostflops.results import (
+    Block,
+    Findings,
+    HeatMap,
+    Lines,
+    Page,
+    Pairs,
+    Plot,
+    Portions,
+    Result,
+    Section,
+    Stacks,
+    Table,
+    Timeline,
+    Waterfall,
+)
 from lostflops.store.run import Run
-from lostflops.testing import Losses, Straggler, SyntheticCluster, store
-from lostflops.units import format_ns, format_share
+from tests.ui.conftest import opening
+from tests.ui.made_run import recorded_run
+from tests.ui.shown_charts import heat_map_is, over_time_is, plot_is, stacks_are
+from tests.ui.shown_figures import (
+    figures_are,
+    findings_are,
+    knobs_are,
+    ledger_is,
+    portions_are,
+    section_is,
+    table_is,
+    waterfall_is,
+)
+from tests.ui.shown_timelines import events_are, spans_are, strips_are
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
+    from playwright.sync_api import Browser, Locator
     from playwright.sync_api import Page as Tab
 
-FIRST = 20
-"""Rows of a table that are shown before it is unfolded."""
-
 VERBS = {
-    "report": "report",
-    "diagnosis": "diagnose",
-    "ranks": "ranks",
-    "steps": "steps",
-    "comm": "comm",
-    "kernels": "kernels",
-    "pipeline": "pipeline",
-    "quality": "info",
+    "report": ("report",),
+    "diagnosis": ("diagnose",),
+    "ranks": ("ranks",),
+    "lateness": ("lateness",),
+    "steps": ("steps",),
+    "comm": ("comm",),
+    "overlap": ("overlap",),
+    "kernels": ("kernels", "--limit", str(MOST_KERNELS)),
+    "pipeline": ("pipeline",),
+    "memory": ("memory",),
+    "flame": ("flame", "--all"),
 }
+"""The verb that answers as a view does."""
+OWN = {"timeline", "knobs", "quality"}
+"""Views that several verbs answer, or parts of one: each has a test of its own."""
+COMPARED: dict[type[Block], Callable[[Locator, Any, Any], int]] = {
+    Findings: findings_are,
+    HeatMap: heat_map_is,
+    Lines: ledger_is,
+    Pairs: figures_are,
+    Plot: plot_is,
+    Portions: portions_are,
+    Section: section_is,
+    Spans: spans_are,
+    Stacks: stacks_are,
+    Strips: strips_are,
+    Table: table_is,
+    Timeline: over_time_is,
+    Waterfall: waterfall_is,
+}
+"""By the kind of a block; knobs are turned, and have a test of their own."""
+SOME_EVENTS = """select rank, event, name, kind, dur, start + coalesce(correction, 0) as start
+    from events left join clocks using (rank) where kind <> 'span' and event % 31 = rank order by rank, event"""
 
 
 @dataclass(frozen=True)
 class Job:
-    run: Path
     page: Page
-    file: Path
+    tab: Tab
     told: Callable[..., dict[str, Any]]
 
-    def result(self, name: str) -> Result:
-        return next(result for result in self.page.results if result.name == name)
+    def result(self, view: str) -> Result:
+        return next(result for result in self.page.results if result.name == view)
+
+    def shown(self, view: str, block: str) -> Locator:
+        """A block that has been drawn."""
+        self.tab.locator(f"article#{view}").scroll_into_view_if_needed()
+        found = self.tab.locator(f"article#{view} [data-block='{block}']").first
+        found.wait_for(state="attached")
+        found.scroll_into_view_if_needed()
+        return found
+
+    def says(self, view: str, verdict: str, notes: list[str]) -> None:
+        article = self.tab.locator(f"article#{view}")
+        assert article.locator(".verdict").inner_text() == verdict
+        assert article.locator(".notes li").all_text_contents() == notes
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """A pipeline of two stages, each on two ranks of which one is slow; every second step waits for its data."""
+def job(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("numbers")
-    cluster = SyntheticCluster(
-        ranks=4,
-        steps=4,
-        pipeline_parallel=2,
-        microbatches=4,
-        losses=Losses(data=5_000_000, copy_bytes=4_000_000, sync=1, steps=(11, 13)),
-        stragglers=(Straggler(2, "slow_kernels", factor=1.5),),
-    )
-    path = store(cluster.generate(), folder)
+    path = recorded_run(folder)
     with Run.open(path) as run:
         page = page_of(run)
     file = folder / "page.html"
@@ -80,131 +130,68 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         found: dict[str, Any] = json.loads(printed.getvalue())
         return found
 
-    return Job(path, page, file, told)
+    with opening(browser, []) as open_page:
+        yield Job(page, open_page(file), told)
 
 
-def shown(tab: Tab, view: str, block: str) -> Locator:
-    """A block that has been drawn."""
-    tab.locator(f"article#{view}").scroll_into_view_if_needed()
-    found = tab.locator(f"article#{view} [data-block='{block}']").first
-    found.wait_for(state="attached")
-    return found
-
-
-def of_json(told: dict[str, Any], block: str) -> Any:
-    """Of the verb's answer; `info` gives two in one."""
-    if block in told:
-        return told[block]
-    return next(part[block] for part in told.values() if isinstance(part, dict) and block in part)
+def test_every_view_is_compared(job: Job) -> None:
+    """A new question needs a line above, or a test of its own below."""
+    assert job.page.missing == ()
+    assert len(job.page.results) == len(QUESTIONS)
+    assert {result.name for result in job.page.results} == VERBS.keys() | OWN
+    assert [view for view in OWN if f"test_{view}_" not in " ".join(globals())] == []
 
 
 @pytest.mark.parametrize("view", VERBS)
-def test_verdicts_tables_and_figures_are_those_of_json(open_page, job: Job, view: str) -> None:
-    result, told = job.result(view), job.told(VERBS[view])
-    tab, compared = open_page(job.file), 0
-    if view != "quality":
-        assert tab.locator(f"article#{view} .verdict").inner_text() == told["verdict"]
-    for block in result.blocks:
-        where = shown(tab, view, block.name)
-        match block:
-            case Table():
-                compared += table_is(where, block, of_json(told, block.name))
-            case Pairs():
-                compared += figures_are(where, block, of_json(told, block.name))
-            case Section():
-                compared += figures_are(where, block, of_json(told, block.name))
-                compared += table_is(where, block.table, of_json(told, block.name)[block.table.name])
-            case Waterfall():
-                compared += waterfall_is(where, of_json(told, block.name))
-            case Lines():
-                compared += ledger_is(where, block, of_json(told, block.name))
-            case Findings():
-                compared += findings_are(where, of_json(told, block.name))
-    assert compared >= 3, f"{view} shows next to nothing of this run"
+def test_a_view_shows_what_its_verb_says(job: Job, view: str) -> None:
+    result, told = job.result(view), job.told(*VERBS[view])
+    job.says(view, told["verdict"], told["notes"])
+    compared = {block.name: shows(job.shown(view, block.name), block, told[block.name]) for block in result.blocks}
+    assert all(compared.values()), f"a block shows nothing of this run: {compared}"
+    assert compared, f"{view} shows nothing of this run"
 
 
-def table_is(where: Locator, table: Table, rows: list[dict[str, Any]]) -> int:
-    fields = [field for field in table.fields if field.shown]
-    if not rows:
-        assert "No rows" in where.inner_text()
-        return 0
-    cells = where.locator("tbody tr").evaluate_all(
-        "rows => rows.map((row) => [...row.cells].map((one) => one.title || one.textContent))"
-    )
-    assert len(cells) == min(len(rows), FIRST)
-    for row, texts in zip(rows, cells, strict=False):
-        for field, text in zip(fields, texts, strict=True):
-            wanted = format_value(value_of(row, field), field.unit)
-            is_whole = wanted.endswith("...") and wanted.removesuffix("...") in text
-            assert text == wanted or is_whole, (table.name, field.name)
-    return len(cells) * len(fields)
+def shows(where: Locator, block: Block, told: Any) -> int:
+    """How many values of a block were found to be those of JSON; one of a kind that nobody compares is an error."""
+    return COMPARED[type(block)](where, block, told)
 
 
-def value_of(row: dict[str, Any], field: Field) -> Any:
-    return row[field.within][field.name] if field.within else row[field.name]
+def test_quality_shows_what_info_says_and_stays_in_sight(job: Job) -> None:
+    told = job.told("info")
+    held, judged = told["contents"], told["quality"]
+    job.says("quality", f"{held['verdict']} {judged['verdict']}", held["notes"] + judged["notes"])
+    assert job.tab.locator(".standing").inner_text() == f"{held['verdict']} {judged['verdict']}"
+    for block in job.result("quality").blocks:
+        part = judged if block.name in judged else held
+        shows(job.shown("quality", block.name), block, part[block.name])
 
 
-def figures_are(where: Locator, block: Pairs | Section, told: dict[str, Any]) -> int:
-    pairs = [pair for pair in block.items if pair.shown]
-    for pair in pairs:
-        value = told[pair.name]
-        wanted = format_values(value, pair.unit) if isinstance(value, list) else format_value(value, pair.unit)
-        assert where.locator(f"dd[data-name='{pair.name}']").inner_text() == wanted, pair.name
-    return len(pairs)
+def test_knobs_show_what_whatif_predicts(job: Job) -> None:
+    knobs, refused = (block.to_json() for block in job.result("knobs").blocks)
+    told = job.told("whatif", "--all")
+    asked = [(tuple(one["change"].split("=")), one) for one in told["changes"]]
+    turned = [(one, found) for one, found in asked if one[1] in {at["value"] for at in knobs["knobs"][one[0]]}]
+    assert len(turned) > 10
+    measured = told["baseline"]["measured_ns"]
+    assert knobs_are(job.shown("knobs", "knobs"), [one for one, _ in turned], measured, [one for _, one in turned])
+    reasons = {one["change"]: one["reason"] for one in told["not_applicable"]}
+    assert all(one["reason"] == reasons.get(one["change"], one["reason"]) for one in refused)
+    table = next(block for block in job.result("knobs").blocks if isinstance(block, Table))
+    assert table_is(job.shown("knobs", "not_applicable"), table, refused)
 
 
-def waterfall_is(where: Locator, told: dict[str, Any]) -> int:
-    bars = told["waterfall"]
-    rows = where.locator(".fall[data-bar]")
-    assert rows.locator(".name").all_inner_texts() == [bar["line"] for bar in bars]
-    assert rows.locator(".points").all_inner_texts() == [format_share(bar["points"] / 100) for bar in bars]
-    assert format_share(told["value"]) in where.locator(".reached").inner_text()
-    return len(bars)
+def test_timeline_shows_stretches_of_rows_and_events_that_sql_gives(job: Job) -> None:
+    (strips,) = job.result("timeline").blocks
+    where, told = job.shown("timeline", "rows"), strips.to_json()
+    assert shows(where, strips, told) > 100
+    assert events_are(where, told, job.told("sql", SOME_EVENTS)["rows"]) > 100
 
 
-def ledger_is(where: Locator, block: Lines, told: dict[str, Any]) -> int:
-    lines = [line for line in told["lines"] if line["ns"]]
-    rows = where.locator(".unfolding > [data-row]")
-    names = [row.locator(".name").first.inner_text() for row in rows.all()]
-    assert names == [line["line"] for line in lines]
-    for row, line in zip(rows.all(), lines, strict=True):
-        assert row.locator(".figure").first.inner_text() == format_ns(round(line["ns"] / block.per))
-        assert row.locator(".share").first.inner_text() == format_share(line["share"])
-    return len(lines)
-
-
-def findings_are(where: Locator, told: list[dict[str, Any]]) -> int:
-    cards = where.locator(".finding")
-    assert [card.get_attribute("data-cause") for card in cards.all()] == [one["cause"] for one in told]
-    for card, one in zip(cards.all(), told, strict=True):
-        words = card.text_content()
-        assert one["what"] in words
-        assert format_share(one["lost_share"]) in words
-        if one["prediction"]:
-            assert format_share(one["prediction"]["gain"]) in words
-    return 3 * len(told)
-
-
-def test_a_turned_knob_shows_what_whatif_predicts(open_page, job: Job) -> None:
-    (knobs,) = (block.to_json() for block in job.result("knobs").blocks if block.name == "knobs")
-    tab = open_page(job.file)
-    where = shown(tab, "knobs", "knobs")
-    change, settings = next(
-        (change, settings) for change, settings in knobs["knobs"].items() if change == "network.bandwidth"
-    )
-    slider = where.locator(f"[data-knob='{change}'] input")
-    slider.focus()
-    slider.press("End")
-    told = job.told("whatif", "--change", f"{change}={settings[-1]['value']}")
-    texts = where.locator(".figure strong").all_inner_texts()
-    assert texts[:2] == [format_ns(told["baseline"]["measured_ns"]), format_ns(told["predicted_ns"])]
-
-
-def test_rows_of_the_timeline_are_the_ranks_and_its_bins_the_ledger(job: Job) -> None:
-    """What the strips say in all is what the ledger says, as far as bins can tell."""
-    (strips,) = (block for block in job.result("timeline").blocks if block.name == "rows")
-    lines = {one["line"]: one["share"] for one in job.told("report")["ledger"]["lines"]}
-    held = b"".join(codes for _, codes in strips.rows)
-    known = len(held) - held.count(0)
-    for place, kind in enumerate(strips.kinds, 1):
-        assert held.count(place) / known == pytest.approx(lines.get(kind, 0.0), abs=0.03), kind
+def test_timeline_rows_are_the_ledger(job: Job) -> None:
+    """What stretches sum to is what the report says, as far as bins can tell."""
+    (strips,) = job.result("timeline").blocks
+    stretches = [one for row in strips.to_json()["rows"].values() for one in row if one[0]]
+    known = sum(bins for _, bins in stretches)
+    for one in job.told("report")["ledger"]["lines"]:
+        bins = sum(bins for kind, bins in stretches if kind == one["line"])
+        assert bins / known == pytest.approx(one["share"], abs=0.03), one["line"]

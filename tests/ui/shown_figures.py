@@ -1,0 +1,168 @@
+"""Whether tables, figures, ledgers and findings in a browser show what JSON says. Each tells how many values it
+compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lostflops.report.values import format_value, format_values
+from lostflops.results import Field, Findings, Lines, Pairs, Portions, Section, Table, Waterfall
+from lostflops.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+FIRST = 20
+"""Rows of a table that are shown before it is unfolded."""
+MOST_EVENTS = 12
+"""That a finding shows links to."""
+
+Rows = list[dict[str, Any]]
+
+
+def table_is(where: Locator, table: Table, rows: Rows) -> int:
+    """With the columns that are shown when they are asked for."""
+    if not rows:
+        assert "No rows" in where.inner_text()
+        return 0
+    if not all(field.shown for field in table.fields):
+        where.locator(".grid input[type=checkbox]").check()
+    cells = where.locator("tbody tr").evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((one) => one.title || one.textContent))"
+    )
+    assert len(cells) == min(len(rows), FIRST)
+    for row, texts in zip(rows, cells, strict=False):
+        for field, text in zip(table.fields, texts, strict=True):
+            wanted = format_value(_value_of(row, field), field.unit)
+            is_whole = wanted.endswith("...") and wanted.removesuffix("...") in text
+            assert text == wanted or is_whole, (table.name, field.name)
+    return len(cells) * len(table.fields)
+
+
+def _value_of(row: dict[str, Any], field: Field) -> Any:
+    return row[field.within][field.name] if field.within else row[field.name]
+
+
+def figures_are(where: Locator, block: Pairs | Section, told: dict[str, Any]) -> int:
+    pairs = [pair for pair in block.items if pair.shown]
+    for pair in pairs:
+        value = told[pair.name]
+        wanted = format_values(value, pair.unit) if isinstance(value, list) else format_value(value, pair.unit)
+        assert where.locator(f"dd[data-name='{pair.name}']").inner_text() == wanted, pair.name
+    return len(pairs)
+
+
+def section_is(where: Locator, block: Section, told: dict[str, Any]) -> int:
+    return figures_are(where, block, told) + table_is(where, block.table, told[block.table.name])
+
+
+def waterfall_is(where: Locator, _: Waterfall, told: dict[str, Any]) -> int:
+    bars = told["waterfall"]
+    rows = where.locator(".fall[data-bar]")
+    assert rows.locator(".name").all_inner_texts() == [bar["line"] for bar in bars]
+    assert rows.locator(".points").all_inner_texts() == [format_share(bar["points"] / 100) for bar in bars]
+    assert format_share(told["value"]) in where.locator(".reached").inner_text()
+    return len(bars)
+
+
+UNFOLDED = """box => [...box.querySelectorAll(".unfolding > [data-row]")].map(function read(row) {
+  const text = (name) => row.querySelector(name).textContent;
+  const parts = [...row.querySelectorAll(":scope > .inside > [data-row]")];
+  return [text(".name"), text(".figure"), text(".share"), parts.map(read)];
+})"""
+
+
+def ledger_is(where: Locator, block: Lines, told: dict[str, Any]) -> int:
+    def wanted(line: dict[str, Any]) -> list[Any]:
+        figure = format_ns(round(line["ns"] / block.per))
+        return [line["line"], figure, format_share(line["share"]), [wanted(part) for part in line["parts"]]]
+
+    lines = [line for line in told["lines"] if line["ns"]]
+    assert where.evaluate(UNFOLDED) == [wanted(line) for line in lines]
+    return sum(1 + len(line["parts"]) for line in lines)
+
+
+def portions_are(where: Locator, block: Portions, told: Rows) -> int:
+    """In the list, and in words for each tile of the map."""
+    total = sum(item["bytes"] for item in told)
+    full = [item for item in told if item["bytes"]]
+    rows = [
+        [
+            item[block.key],
+            format_bytes(item["bytes"]),
+            format_share(item["share"]),
+            [
+                [part["name"], format_bytes(part["bytes"]), format_share(part["bytes"] / total), []]
+                for part in item["parts"]
+            ],
+        ]
+        for item in full
+    ]
+    assert where.evaluate(UNFOLDED) == rows
+    where.locator(".tile").first.wait_for()
+    tiles = where.locator(".tile").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    wanted = [
+        f"{item[block.key]}, {part['name']}: {format_bytes(part['bytes'])}, {format_share(part['bytes'] / total)}, "
+        f"in {part['count']} {'piece' if part['count'] == 1 else 'pieces'}"
+        for item in full
+        for part in item["parts"]
+    ]
+    assert tiles == wanted
+    return len(rows) + len(tiles)
+
+
+def findings_are(where: Locator, _: Findings, told: Rows) -> int:
+    cards = where.locator(".finding")
+    assert [card.get_attribute("data-cause") for card in cards.all()] == [one["cause"] for one in told]
+    compared = 0
+    for card, one in zip(cards.all(), told, strict=True):
+        words = card.text_content()
+        wanted = [one["what"], one["fix"], f"Ranks{format_values(one['ranks'], '')}", format_share(one["confidence"])]
+        wanted += [*_lost(one), *_gain(one["prediction"]), *(text for part in one["evidence"] for text in _rests(part))]
+        assert [text for text in wanted if text not in words] == [], one["cause"]
+        compared += len(wanted)
+    return compared
+
+
+def _lost(one: dict[str, Any]) -> list[str]:
+    hours = f"{one['rank_hours']:,.1f} rank-hours a day"
+    return [f"{format_share(one['lost_share'])} of all time: {hours}"] if one["lost_ns"] else []
+
+
+def _rests(part: dict[str, Any]) -> list[str]:
+    """What a finding rests on, with the first of its places."""
+    where = [("rank", part["ranks"]), ("step", part["steps"])]
+    places = [f"{noun}{'s' if len(own) > 1 else ''} {format_values(own, '')}" for noun, own in where if own]
+    events = [f"event {event} of rank {rank}" for rank, event in part["events"][:MOST_EVENTS]]
+    return [part["what"], ", ".join(places), *events]
+
+
+def _gain(one: dict[str, Any] | None) -> list[str]:
+    if one is None:
+        return []
+    span = f"{format_share(one['gain_low'])} to {format_share(one['gain_high'])} of the step"
+    if one["predicted_ns"] is None:
+        return [format_share(one["gain"]), span]
+    step = f"{format_ns(one['predicted_ns'])} ({format_ns(one['low_ns'])} to {format_ns(one['high_ns'])})"
+    return [format_share(one["gain"]), span, f"a step would take {step}"]
+
+
+TURNED = """(box, positions) => positions.map(([change, value]) => {
+  const knob = box.querySelector(`[data-knob="${change}"]`);
+  const input = knob.querySelector("input");
+  input.value = [...knob.querySelectorAll("option")].findIndex((one) => one.label === value);
+  input.dispatchEvent(new Event("input"));
+  const figure = (name) => box.querySelector(`.figure.${name} strong`).textContent;
+  return [figure("measured"), figure("predicted"), figure("gain"), box.querySelector(".sure").textContent];
+})"""
+
+
+def knobs_are(where: Locator, positions: list[tuple[str, str]], measured: int, told: Rows) -> int:
+    """What each position predicts, one turned at a time."""
+    for (change, _), shown, one in zip(positions, where.evaluate(TURNED, positions), told, strict=True):
+        gain = 1 - one["predicted_ns"] / (measured * one["work"])
+        words = "the same" if gain == 0 else f"{format_share(abs(gain))} {'less' if gain > 0 else 'more'}"
+        figures = [format_ns(measured * one["work"]), format_ns(one["predicted_ns"]), words]
+        assert shown[:3] == figures, change
+        assert shown[3].startswith(f"Between {format_ns(one['low_ns'])} and {format_ns(one['high_ns'])},"), change
+    return 5 * len(told)

@@ -1,0 +1,88 @@
+"""Whether timelines in a browser tell what JSON says of every span, stretch and event. Each tells how many values it
+compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lostflops.pictures import Spans, Strips
+from lostflops.units import format_ns
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+# Reads what the panel below a timeline says: its name, and the rest as pairs.
+PANEL = """const told = () => {
+  const all = (name) => [...box.querySelectorAll(`.panel ${name}`)].map((one) => one.textContent);
+  const values = all("dd");
+  return [all("strong")[0], Object.fromEntries(all("dt").map((name, at) => [name, values[at]]))];
+};"""
+FOUND = f"""(box, [text, most]) => {{
+  {PANEL}
+  const input = box.querySelector(".search");
+  input.value = text;
+  return Array.from({{ length: most }}, () => {{
+    input.dispatchEvent(new KeyboardEvent("keydown", {{ key: "Enter" }}));
+    return told();
+  }});
+}}"""
+
+
+def spans_are(where: Locator, _: Spans, told: dict[str, Any]) -> int:
+    """Found by a word that is in the name of each, in order of time."""
+    compared = 0
+    for word in sorted({one["name"].split()[0] for one in told["spans"]}):
+        spans = [one for one in told["spans"] if word in one["name"]]
+        spans.sort(key=lambda one: (one["start"], one["row"]))
+        for (name, pairs), one in zip(where.evaluate(FOUND, [word, len(spans)]), spans, strict=True):
+            assert (name, pairs["kind"], pairs["row"]) == (one["name"], one["kind"], told["rows"][one["row"]])
+            assert pairs["start"] == f"{format_ns(one['start'])} from the beginning"
+            assert pairs["lasts"] == format_ns(one["stop"] - one["start"])
+            compared += 5
+    return compared
+
+
+STRETCHES = f"""(box, [row, count]) => {{
+  {PANEL}
+  const canvas = box.querySelector(".rows canvas");
+  const press = (key, times, shiftKey = false) => {{
+    for (let at = 0; at < times; at++) canvas.dispatchEvent(new KeyboardEvent("keydown", {{ key, shiftKey }}));
+    return told();
+  }};
+  press("Escape", 1);
+  press("ArrowUp", 100);
+  press("ArrowDown", row);
+  press("ArrowLeft", count + 1, true);
+  return Array.from({{ length: count }}, (_, at) => press("ArrowRight", at ? 1 : 0, true));
+}}"""
+EVENTS = f"""(box, events) => {{
+  {PANEL}
+  return events.map(([rank, event]) => {{
+    document.dispatchEvent(new CustomEvent("lostflops:show", {{ detail: {{ rank, event }} }}));
+    return told();
+  }});
+}}"""
+
+
+def strips_are(where: Locator, _: Strips, told: dict[str, Any]) -> int:
+    """Every stretch of every row."""
+    compared, bin_ns = 0, (told["stop_ns"] - told["start_ns"]) / told["bins"]
+    for place, (row, stretches) in enumerate(told["rows"].items()):
+        shown = where.evaluate(STRETCHES, [place, len(stretches)])
+        wanted = [(kind or "nothing recorded", row, format_ns(round(bins * bin_ns))) for kind, bins in stretches]
+        lasts = [pairs["lasts"].split(",")[0] for _, pairs in shown]
+        found = [(kind, pairs["row"], last) for (kind, pairs), last in zip(shown, lasts, strict=True)]
+        assert found == wanted
+        compared += len(wanted)
+    return compared
+
+
+def events_are(where: Locator, told: dict[str, Any], rows: list[dict[str, Any]]) -> int:
+    """What stands below rows, shown as the evidence of a finding is."""
+    shown = where.evaluate(EVENTS, [[one["rank"], one["event"]] for one in rows])
+    for (name, pairs), one in zip(shown, rows, strict=True):
+        assert (name, pairs["kind"], pairs["rank"]) == (one["name"], one["kind"], f"rank {one['rank']}")
+        assert pairs["event"] == str(one["event"])
+        assert pairs["lasts"] == format_ns(one["dur"])
+        assert pairs["start"].startswith(f"{format_ns(one['start'] - told['start_ns'])} from the beginning")
+    return 6 * len(rows)
