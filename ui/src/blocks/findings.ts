@@ -3,6 +3,7 @@ import type { Child } from "../dom";
 import type { Finding, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
 import { prose, unbroken } from "../glossary";
+import { fixed, grouped } from "../rounding";
 import { formatNs, formatShare, formatValues } from "../units";
 import { drawEvidence } from "./evidence";
 
@@ -51,8 +52,8 @@ function card(one: Finding, open: boolean, scale: Scale): Element {
 
 function lost(one: Finding): string {
   if (!one.lost_ns) return "no time of the recorded window is charged to it";
-  const hours = one.rank_hours.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-  const money = one.usd === null ? "" : `, $${Math.round(one.usd).toLocaleString("en-US")}`;
+  const hours = grouped(fixed(one.rank_hours, 1));
+  const money = one.usd === null ? "" : `, $${grouped(fixed(one.usd, 0))}`;
   return `${formatShare(one.lost_share)} of all time: ${hours} rank-hours a day${money}`;
 }
 

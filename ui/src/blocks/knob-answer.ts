@@ -77,7 +77,7 @@ function sure(before: Before, setting: Setting): Element {
   const sentences = [`Between ${formatNs(low)} and ${formatNs(high)}, nine times of ten.`];
   if (low <= before.ns && before.ns <= high) sentences.push("That it makes any difference is not sure.");
   if (setting.work > 1) {
-    const each = formatNs(Math.round(setting.predicted_ns! / setting.work));
+    const each = formatNs(setting.predicted_ns! / setting.work);
     sentences.push(`A step then does the work of ${setting.work} recorded ones: ${each} for each.`);
   }
   return h("p", { class: "sure" }, sentences.join(" "));

@@ -83,13 +83,13 @@ function alone(block: Knobs, knob: Knob, setting: Setting): string {
   if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(knob)}`;
   if (setting.predicted_ns === null) return "step: cannot tell";
   const each = setting.work > 1 ? " for the same work" : "";
-  const told = formatNs(Math.round(setting.predicted_ns / setting.work));
+  const told = formatNs(setting.predicted_ns / setting.work);
   return `step: ${told}${each}, ${compared(gainOf(block, setting))}`;
 }
 
 function ranged(knob: Knob): string {
   const told = knob.settings.flatMap((one) => (one.predicted_ns === null ? [] : [one.predicted_ns / one.work]));
-  const [low, high] = [Math.min(...told), Math.max(...told)].map((ns) => formatNs(Math.round(ns)));
+  const [low, high] = [Math.min(...told), Math.max(...told)].map(formatNs);
   return low === high ? `${low}` : `${low} to ${high}`;
 }
 

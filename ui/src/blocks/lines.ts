@@ -14,7 +14,7 @@ export function drawLines(block: Lines): Element {
   const full = block.items.filter((line) => line.ns > 0);
   const empty = block.items.filter((line) => line.ns === 0).map((line) => line.name);
   const rows = placed(full, 0, block);
-  const time = formatNs(Math.round(block.total_ns / block.per));
+  const time = formatNs(block.total_ns / block.per);
   const per = block.unit ? `per ${block.unit}` : "time";
   return h("div", { class: "lines" }, ...stacked(rows, per), unfolding(per, rows, time, [empty, "line"]));
 }
@@ -25,7 +25,7 @@ function placed(lines: Line[], start: number, block: Lines, paint?: string): Row
     const own = paint ?? paintOf(line.name);
     const row: Row = {
       name: line.name,
-      figure: formatNs(Math.round(line.ns / block.per)),
+      figure: formatNs(line.ns / block.per),
       share: line.share,
       from,
       paint: own,
