@@ -4,12 +4,12 @@ import { h } from "./dom";
 import { Shell } from "./shell";
 import { Lost, Server, token } from "./server";
 import type { Source, Unpacked } from "./source";
-import type { Blob as BlobRef, Page, Result, Setting, TableDoc } from "./types";
+import type { Blob as BlobRef, Events, Page, Result, Setting, TableDoc } from "./types";
 import "./live.css";
 
 /** What only a server can answer. */
 export interface Live {
-  events<T>(asked: { ranks: number[]; start: number; stop: number; most: number }): Promise<Unpacked<T>>;
+  events(asked: { ranks: number[]; start: number; stop: number; most: number }): Promise<Unpacked<Events>>;
   whatif(changes: [string, string][]): Promise<Setting>;
   sql(query: string, signal: AbortSignal): Promise<Result>;
   perfetto(): Promise<ArrayBuffer>;

@@ -1,24 +1,8 @@
 // Events of what is in sight from a server, where a page has one: a file holds only the longest.
 
-import type { Blob as BlobRef, Events } from "../types";
+import type { Live } from "../live";
 import { putBelow } from "./model";
 import type { State } from "./state";
-
-export interface Asked {
-  ranks: number[];
-  start: number;
-  stop: number;
-  most: number;
-}
-
-export interface Answer {
-  data: Events;
-  numbers(blob: BlobRef): ArrayLike<number>;
-}
-
-export interface Live {
-  events?(asked: Asked): Promise<Answer>;
-}
 
 const MOST = 20_000;
 const MOST_RANKS = 16;
@@ -47,15 +31,15 @@ export class LiveEvents {
     // A margin on both sides, so that a short way to go needs no new question.
     const asked = {
       ranks: ranks.sort((a, b) => a - b),
-      start: Math.floor(Math.max(0, view.start - view.width / 2)),
-      stop: Math.ceil(Math.min(model.span, view.stop + view.width / 2)),
+      start: Math.max(0, view.start - view.width / 2),
+      stop: Math.min(model.span, view.stop + view.width / 2),
       most: MOST,
     };
     const key = JSON.stringify(asked);
     if (key === this.#last) return;
     this.#last = key;
     try {
-      const { data, numbers } = await this.live.events!(asked);
+      const { data, numbers } = await this.live.events(asked);
       if (key !== this.#last) return;
       putBelow(model, data, numbers);
       this.state.laidOut();

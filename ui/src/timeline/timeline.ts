@@ -3,11 +3,12 @@
 import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
+import type { Live } from "../live";
 import { formatNs, formatValues } from "../units";
 import { type Handlers, control } from "./controls";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
-import { type Live, LiveEvents } from "./live";
+import { LiveEvents } from "./live";
 import { Minimap } from "./minimap";
 import type { Model } from "./model";
 import { Painter } from "./paint";
@@ -43,7 +44,7 @@ export class Timeline {
     this.state = new State(model);
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
-    this.#live = live?.events ? new LiveEvents(live, this.state, () => this.#changed()) : null;
+    this.#live = live ? new LiveEvents(live, this.state, () => this.#changed()) : null;
     this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
     const search = new Search(this.state, (target) => this.show(target), () => this.redraw());
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
