@@ -14,7 +14,7 @@ from lostflops.pages.glossary import GLOSSARY
 from lostflops.pictures import Events, Lane, Meetings, Span, Spans, Strips
 from lostflops.report.html import write_page
 from lostflops.results import Block, Page, Result
-from lostflops.units import format_ns
+from lostflops.units import format_ns, parse_duration
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
@@ -26,6 +26,7 @@ COMPUTE, TRANSFER, WAIT = (1 + LINES.index(line) for line in ("compute", "comm.t
 BLUE, ORANGE, RED = (0, 114, 178), (230, 159, 0), (213, 94, 0)
 HOSTILE = "<img src=x onerror=alert(1)>"
 AXIS, ROW = 22, 22
+MINUTE = 60_000_000_000
 
 Show = Callable[..., "Tab"]
 
@@ -47,6 +48,15 @@ WRITTEN = """() => {
     window.written.push([text, x, this.measureText(text).width]);
     return write.call(this, text, x, ...rest);
   };
+}"""
+
+
+# So many times, and nothing counts as written before.
+ZOOM_IN = """(times) => {
+  const press = (key) => document.querySelector(".rows canvas").dispatchEvent(new KeyboardEvent("keydown", { key }));
+  for (let at = 0; at < times; at++) press("w");
+  window.written = [];
+  press("ArrowUp");
 }"""
 
 
@@ -290,3 +300,21 @@ def test_spans_of_rows_are_drawn_and_told(show):
     assert "stage 0" in told
     assert "microbatch" in told
     assert format_ns(4000) in told
+
+
+@pytest.mark.parametrize("span", [2_000_000, 8_000_000_000, 50 * MINUTE, 90 * 60 * MINUTE], ids=format_ns)
+def test_moments_on_the_axis_are_those_of_their_places(show, span):
+    """Wherever one looks, and however closely."""
+    tab = show(Strips("rows", "Rows", 0, span, 1, LINES, (("rank 0", bytes([COMPUTE])),)))
+    width = tab.locator(".timeline .rows canvas").bounding_box()["width"] - 128
+    tab.evaluate(WRITTEN)
+    shown = span
+    for zooms in (0, 12, 70):
+        tab.evaluate(ZOOM_IN, zooms)
+        painted(tab)
+        moments = [(text, x) for text, x, _ in tab.evaluate("window.written") if text[0].isdigit()]
+        times = [parse_duration(text) if text != "0" else 0 for text, _ in moments]
+        assert len(set(times)) == len(moments) >= 3
+        shown = max(shown / 1.5**zooms, 20)
+        places = [(time - (span - shown) / 2) / shown * width for time in times]
+        assert [x - 131 for _, x in moments] == pytest.approx(places, abs=1.5)

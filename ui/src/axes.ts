@@ -25,7 +25,8 @@ const LARGEST = 1e100;
 const CLOSEST = 1e-9;
 const HUGE = 1e24;
 const DIGITS = 3;
-const MOST_DIGITS = 12;
+/** That a number of JavaScript tells apart from its neighbours. */
+const MOST_DIGITS = 15;
 const DURATIONS: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 };
 const PREFIXES = "kMGTPEZ";
 const HINTS: Partial<Record<Unit, string>> = { gbs: "GB/s", rate: "per s" };
@@ -41,14 +42,10 @@ export function ticks(axis: Axis, most: number): Tick[] {
   const found = axis.own.length && axis.own.length <= most ? axis.own : axis.log ? decades(axis, most) : even(axis, most);
   const inside = found.filter((value) => axis.low <= value && value <= axis.high);
   const [base, name] = long(axis);
-  const label = (value: number, digits: number): string =>
+  const digits = digitsOf(found.map((value) => value / base));
+  const label = (value: number): string =>
     name && value ? `${brief(value / base, digits)} ${name}` : written(value, axis.unit, digits);
-  // Ticks that are close together need more digits to be told apart.
-  for (let digits = DIGITS; ; digits++) {
-    const labels = inside.map((value) => label(value, digits));
-    if (digits === MOST_DIGITS || new Set(labels).size === labels.length)
-      return inside.map((value, place) => ({ value, label: labels[place] as string }));
-  }
+  return inside.map((value) => ({ value, label: label(value) }));
 }
 
 export function axisOf(field: Field, values: number[], log: boolean): Axis {
@@ -60,7 +57,11 @@ export function axisOf(field: Field, values: number[], log: boolean): Axis {
 
 /** From zero to a moment or an amount. */
 export function fromZero(unit: Unit, title: string, high: number): Axis {
-  return { unit, title, log: false, low: 0, high: high > 0 ? high : 1, own: [] };
+  return between(unit, title, 0, high > 0 ? high : 1);
+}
+
+export function between(unit: Unit, title: string, low: number, high: number): Axis {
+  return { unit, title, log: false, low, high, own: [] };
 }
 
 /** A logarithmic axis has no place for zero and what is below, and none has for what no quantity is. */
@@ -132,21 +133,29 @@ function decades(axis: Axis, most: number): number[] {
   return finer.length >= 2 && finer.length <= most ? finer : even(axis, most);
 }
 
-/** Minutes and hours have no powers of ten: even steps are in them, and written so. */
+/** Minutes and hours have no powers of ten: even steps are in them, and written so; short ones are in seconds. */
 function long(axis: Axis): [number, string] {
   if (axis.log || axis.unit !== "ns" || axis.high < 1e12) return [1, ""];
-  return axis.high >= 60e12 ? [3600e9, "h"] : [60e9, "min"];
+  const range = axis.high - axis.low;
+  return range >= 60e12 ? [3600e9, "h"] : range >= 1e12 ? [60e9, "min"] : [1e9, "s"];
 }
 
-/** Multiples of 1, 2 or 5 times a power of ten. */
+/** So many that the smallest step between values shows: what is close together must be told apart, and truly. */
+function digitsOf(values: number[]): number {
+  const power = (value: number): number => Math.floor(Math.log10(value) + CLOSEST);
+  const least = Math.min(...values.slice(1).map((value, place) => value - (values[place] as number)));
+  const largest = Math.max(...values.map(Math.abs));
+  return values.length < 2 ? DIGITS : Math.min(MOST_DIGITS, Math.max(DIGITS, power(largest) - power(least) + 1));
+}
+
+/** Multiples of 1, 2 or 5 times a power of ten: those in the axis, and one before and one behind it. */
 function even(axis: Axis, most: number): number[] {
   const [base] = long(axis);
   const [low, high] = [axis.low / base, axis.high / base];
   const rough = (high - low) / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((digit) => power * digit >= rough * (1 - 1e-9)) ?? 10);
-  const found: number[] = [];
-  for (let place = Math.ceil(low / step - 1e-9); place * step <= high && found.length <= most; place++)
-    found.push(Number((place * step * base).toPrecision(12)));
-  return found;
+  const first = Math.ceil(low / step - 1e-9) - 1;
+  const count = Math.floor(high / step + 1e-9) - first + 2;
+  return Array.from({ length: count }, (_, place) => Number(((first + place) * step * base).toPrecision(MOST_DIGITS)));
 }

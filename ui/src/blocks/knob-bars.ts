@@ -1,5 +1,6 @@
 // The measured step and the predicted one as bars of their lines on one axis of time, with the interval of the latter.
 
+import { fromZero, ticks } from "../axes";
 import { paintOf } from "../colours";
 import { s } from "../dom";
 import type { Before } from "./knob-answer";
@@ -8,8 +9,7 @@ import { formatNs } from "../units";
 
 const BAR = 26;
 const GAP = 20;
-const STEPS = [1, 2, 2.5, 5, 10];
-const FEWEST_TICKS = 3;
+const MOST_TICKS = 5;
 
 export function stepBars(before: Before, setting: Setting | null): Element {
   const longest = Math.max(before.ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
@@ -61,19 +61,11 @@ function interval(setting: Setting, place: (ns: number) => string): Element {
 
 function axis(longest: number, place: (ns: number) => string): Element[] {
   const bottom = top(2) - GAP + 4;
-  return ticks(longest).flatMap((ns) => {
-    const anchor = ns === 0 ? "start" : ns > 0.93 * longest ? "end" : "middle";
+  return ticks(fromZero("ns", "", longest), MOST_TICKS).flatMap(({ value, label }) => {
+    const anchor = value === 0 ? "start" : value > 0.93 * longest ? "end" : "middle";
     return [
-      s("line", { class: "grid", x1: place(ns), x2: place(ns), y1: 0, y2: bottom }),
-      s("text", { class: "tick", x: place(ns), y: bottom + 14, "text-anchor": anchor }, formatNs(ns)),
+      s("line", { class: "grid", x1: place(value), x2: place(value), y1: 0, y2: bottom }),
+      s("text", { class: "tick", x: place(value), y: bottom + 14, "text-anchor": anchor }, label),
     ];
   });
-}
-
-/** Round times from zero on. */
-function ticks(longest: number): number[] {
-  const power = 10 ** Math.floor(Math.log10(longest / FEWEST_TICKS));
-  const fitting = STEPS.filter((step) => longest / (step * power) >= FEWEST_TICKS);
-  const step = (fitting[fitting.length - 1] ?? 1) * power;
-  return Array.from({ length: Math.floor(longest / step) + 1 }, (_, count) => Math.round(count * step));
 }

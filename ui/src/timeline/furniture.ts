@@ -1,7 +1,7 @@
 // What stands around and over the rows of a timeline: the axis of time, marks of steps, names of rows, the outline of
 // what is selected.
 
-import { ticks } from "./axis";
+import { between, ticks } from "../axes";
 import type { Row } from "./layout";
 import type { Palette } from "./palette";
 import type { State, Target } from "./state";
@@ -21,6 +21,7 @@ export const FOOT = 16;
 const FONT = "11px system-ui, sans-serif";
 const LETTER = 5.9;
 const TICK_ROOM = 110;
+const FEWEST_TICKS = 3;
 
 export function axis(frame: Frame, state: State): void {
   const { context, width, height, labels, palette } = frame;
@@ -29,15 +30,18 @@ export function axis(frame: Frame, state: State): void {
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  const { at, write } = ticks(view.start, view.stop, width / TICK_ROOM);
   context.strokeStyle = palette.rule;
   context.fillStyle = palette.muted;
   context.beginPath();
-  for (const ns of at) {
-    context.moveTo(place(ns), AXIS - 6);
-    context.lineTo(place(ns), AXIS);
-    const fits = place(ns) + 3 + context.measureText(write(ns)).width <= labels + width;
-    if (fits) context.fillText(write(ns), place(ns) + 3, AXIS / 2 - 1);
+  let room = labels;
+  for (const { value, label } of ticks(between("ns", "", view.start, view.stop), Math.max(FEWEST_TICKS, width / TICK_ROOM))) {
+    const x = place(value);
+    const end = x + 3 + context.measureText(label).width;
+    context.moveTo(x, AXIS - 6);
+    context.lineTo(x, AXIS);
+    if (x < room || end > labels + width) continue;
+    context.fillText(label, x + 3, AXIS / 2 - 1);
+    room = end;
   }
   context.moveTo(0, AXIS - 0.5);
   context.lineTo(labels + width, AXIS - 0.5);
