@@ -21,7 +21,8 @@ export const FOOT = 16;
 const FONT = "11px system-ui, sans-serif";
 const LETTER = 5.9;
 const TICK_ROOM = 110;
-const FEWEST_TICKS = 3;
+/** So many are asked for that two are always there. */
+const FEWEST_TICKS = 5;
 
 export function axis(frame: Frame, state: State): void {
   const { context, width, height, labels, palette } = frame;
