@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lostflops.align.longest_events import _share
+from lostflops.align.longest_events import share
 from lostflops.align.one_clock import OneClock
 from lostflops.analyze.timeline import timeline
 from lostflops.errors import UsageError
@@ -166,8 +167,8 @@ def test_unknown_ranks_are_refused(run):
         HeldEvents(most=0).within(run, [0, 9], 0, 1000, 50)
 
 
-@pytest.mark.parametrize(("held", "most"), [([5], 3), ([2, 50, 100], 60), ([1, 1, 1], 10), ([7, 7, 7], 20), ([], 5)])
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 60))
 def test_lanes_share_the_room(held, most):
-    share = _share(np.array(held, np.int64), most)
-    assert sum(min(own, share) for own in held) <= most
-    assert sum(min(own, share + 1) for own in held) > most or share >= max(held, default=0)
+    room = share(held, most)
+    assert sum(min(own, room) for own in held) <= most
+    assert sum(min(own, room + 1) for own in held) > most or room >= max(held, default=0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lostflops.align.lane_events import Extent
 from lostflops.align.one_clock import OneClock
 from lostflops.errors import UsageError
-from lostflops.serve.held import HeldEvents, _turns
+from lostflops.serve.held import HeldEvents
 from lostflops.store.run import Run
 
 SPAN = 60_000_000
@@ -76,16 +76,6 @@ def test_ranks_make_room_for_others(run: Run) -> None:
 def test_ranks_that_are_not_there(run: Run, ranks: list[int]) -> None:
     with pytest.raises(UsageError):
         HeldEvents().within(run, ranks, 0, SPAN, 50)
-
-
-@given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 60))
-def test_turns_give_enough_and_not_one_more_than_needed(sizes: list[int], most: int) -> None:
-    def given_by(turns: int) -> int:
-        return sum(min(size, turns) for size in sizes)
-
-    turns = _turns(sizes, most)
-    assert given_by(turns) >= min(most, sum(sizes))
-    assert turns == 0 or given_by(turns - 1) < min(most, sum(sizes))
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 21, 50])

@@ -66,26 +66,27 @@ def _taken(rank: Numbers, lane: Numbers, step: Numbers, count: Numbers, most: in
     rank, lane, step, count = rank[order], lane[order], step[order], count[order]
     first = np.flatnonzero(np.diff(rank, prepend=-1) | np.diff(lane, prepend=-1))
     parts = np.split(np.arange(rank.size), first[1:]) if rank.size else []
-    share = max(_share(np.array([count[part].sum() for part in parts], np.int64), most), 1)
+    room = max(share([int(count[part].sum()) for part in parts], most), 1)
     found = []
     for part in parts:
         longer = np.cumsum(count[part]) - count[part]
-        at = part[int(np.searchsorted(longer, share, side="left")) - 1]
-        left = share - int(longer[at - part[0]])
+        at = part[int(np.searchsorted(longer, room, side="left")) - 1]
+        left = room - int(longer[at - part[0]])
         found.append((int(rank[at]), int(lane[at]), int(step[at]), -(-int(count[at]) // left)))
     return found
 
 
-def _share(held: Numbers, most: int) -> int:
-    """How many each lane may have at most, so that all have no more than `most`.
+def share(held: Sequence[int], most: int) -> int:
+    """How many each lane may have at most, so that all have no more than `most`; with one more each they have all that
+    they hold, or more than `most`.
 
-    >>> _share(np.array([2, 50, 100]), 60)
+    >>> share([2, 50, 100], 60)
     29
     """
-    ordered = np.sort(held)
-    for place, own in enumerate(ordered.tolist()):
-        lanes = ordered.size - place
+    ordered = sorted(held)
+    for place, own in enumerate(ordered):
+        lanes = len(ordered) - place
         if own * lanes > most:
             return most // lanes
         most -= own
-    return int(ordered[-1]) if ordered.size else 0
+    return max(held, default=0)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.align.lane_events import Extent, extent, lane_events
-from lostflops.align.longest_events import SHOWN, Columns, longest
+from lostflops.align.longest_events import SHOWN, Columns, longest, share
 from lostflops.align.one_clock import OneClock
 from lostflops.errors import UsageError
 
@@ -97,7 +97,7 @@ class HeldEvents:
             held = self._of(run, rank)
             first, last = clock.own(rank, np.array([asked.start, asked.stop])).tolist()
             slices += [(rank, held, lane, lane.within(first, last)) for lane in held.lanes]
-        turns = _turns([places.size for *_, places in slices], most)
+        turns = share([places.size for *_, places in slices], most) + 1
         parts = [_part(rank, held, lane, places, turns) for rank, held, lane, places in slices]
         found = (
             {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else _part_of_none()
@@ -163,27 +163,11 @@ def _lane(lane: int, is_thread: bool, columns: Columns) -> HeldLane:
     )
 
 
-def _turns(sizes: Sequence[int], most: int) -> int:
-    """How many events each lane may give at most, so that all together are at least `most` or all.
-
-    >>> _turns([5, 100, 100], 25), _turns([1, 2], 10)
-    (10, 2)
-    """
-    left, waiting = most, sorted(sizes)
-    for place, size in enumerate(waiting):
-        lanes = len(waiting) - place
-        if size * lanes >= left:
-            return -(-left // lanes)
-        left -= size
-    return max(sizes, default=0)
-
-
 def _part(rank: int, held: HeldRank, lane: HeldLane, places: Numbers, turns: int) -> dict[str, npt.NDArray[Any]]:
     dur = lane.stop[places] - lane.start[places]
     if places.size > turns:
         # All as long as the shortest that is kept, so that ties go by number as everywhere.
-        least = np.partition(dur, places.size - turns)[places.size - turns] if turns else np.iinfo(np.int64).max
-        long = dur >= least
+        long = dur >= np.partition(dur, places.size - turns)[places.size - turns]
         places, dur = places[long], dur[long]
     order = np.lexsort((lane.event[places], -dur))[:turns]
     places, dur = places[order], dur[order]
