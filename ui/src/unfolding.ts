@@ -2,7 +2,9 @@
 
 import "./unfolding.css";
 import type { Child } from "./dom";
+import { paintOf } from "./colours";
 import { h, s } from "./dom";
+import { meaningOf } from "./glossary";
 import { formatShare } from "./units";
 
 export interface Row {
@@ -23,6 +25,25 @@ export function folded<Part>(parts: Part[], rest: (name: string, left: Part[]) =
   const left = parts.slice(MOST_PARTS);
   if (left.length < 2) return parts;
   return [...parts.slice(0, MOST_PARTS), rest(`${left.length.toLocaleString("en-US")} more`, left)];
+}
+
+/** What rows tell of parts of a whole: how much it is in words and as a share, and what it is made of. */
+export interface Told<Part> {
+  figure(part: Part): string;
+  share(part: Part): number;
+  parts(part: Part): Part[];
+}
+
+/** Rows one after the other, and those of their parts inside of them in the same colour. */
+export function placed<Part extends { name: string }>(items: Part[], told: Told<Part>, start = 0, paint?: string): Row[] {
+  let from = start;
+  return items.map((item) => {
+    const [share, own] = [told.share(item), paint ?? paintOf(item.name)];
+    const parts = placed(told.parts(item), told, from, own);
+    const row: Row = { name: item.name, figure: told.figure(item), share, from, paint: own, said: meaningOf(item.name) ?? "", parts };
+    from += share;
+    return row;
+  });
 }
 
 /** `empty` are names of what holds nothing: `N lines with nothing`. */

@@ -71,8 +71,7 @@ class View:
             case Timeline():
                 return {"kind": "Timeline", **_plain(_from_its_start(block))}
             case Spans():
-                stretch = {"began": format_time(block.start), "span": block.stop - block.start}
-                return {"kind": "Spans", **_plain(block), **stretch}
+                return {"kind": "Spans", **_plain(block), **_stretch(block)}
             case _:
                 return {"kind": type(block).__name__, **_plain(block)}
 
@@ -81,14 +80,12 @@ class View:
             "kind": "Strips",
             "name": block.name,
             "title": block.title,
-            "began": format_time(block.start),
-            "span": block.stop - block.start,
+            **_stretch(block),
             "bins": block.bins,
             "kinds": list(block.kinds),
             "rows": [name for name, _ in block.rows],
             "codes": self.blob(b"".join(codes for _, codes in block.rows)),
-            "marks": [[number, time - block.start] for number, time in block.marks],
-            "marked": block.marked,
+            **_marks(block),
             "events": self.events(block.events) if block.events else None,
         }
 
@@ -146,15 +143,21 @@ def _from_its_start(block: Timeline) -> dict[str, Any]:
     return {
         "name": block.name,
         "title": block.title,
-        "began": format_time(block.start),
-        "span": block.stop - block.start,
+        **_stretch(block),
         "at": [time - block.start for time in block.at],
         "total": block.total,
         "rows": block.rows,
-        "marks": [(number, time - block.start) for number, time in block.marks],
-        "marked": block.marked,
+        **_marks(block),
         "top": None if block.top is None else block.top - block.start,
     }
+
+
+def _stretch(block: Spans | Strips | Timeline) -> dict[str, Any]:
+    return {"began": format_time(block.start), "span": block.stop - block.start}
+
+
+def _marks(block: Strips | Timeline) -> dict[str, Any]:
+    return {"marks": [[number, time - block.start] for number, time in block.marks], "marked": block.marked}
 
 
 def _table(table: Table) -> dict[str, Any]:

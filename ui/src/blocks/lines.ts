@@ -1,40 +1,24 @@
 import "./lines.css";
 import type { Line, Lines } from "../types";
 import type { Row } from "../unfolding";
-import { paintOf } from "../colours";
 import { h, s } from "../dom";
-import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { shareAxis } from "../share-axis";
-import { folded, stretch, unfolding } from "../unfolding";
+import { folded, placed, stretch, unfolding } from "../unfolding";
 import { formatNs, formatShare } from "../units";
 
 export function drawLines(block: Lines): Element {
   if (!block.total_ns) return h("p", { class: "muted" }, "No time was recorded.");
   const full = block.items.filter((line) => line.ns > 0);
   const empty = block.items.filter((line) => line.ns === 0).map((line) => line.name);
-  const rows = placed(full, 0, block);
+  const rows = placed(full, {
+    figure: (line) => formatNs(line.ns / block.per),
+    share: (line) => line.share,
+    parts: (line) => folded(line.parts, rest),
+  });
   const time = formatNs(block.total_ns / block.per);
   const per = block.unit ? `per ${block.unit}` : "time";
   return h("div", { class: "lines" }, ...stacked(rows, per), unfolding(per, rows, time, [empty, "line"]));
-}
-
-function placed(lines: Line[], start: number, block: Lines, paint?: string): Row[] {
-  let from = start;
-  return lines.map((line) => {
-    const own = paint ?? paintOf(line.name);
-    const row: Row = {
-      name: line.name,
-      figure: formatNs(line.ns / block.per),
-      share: line.share,
-      from,
-      paint: own,
-      said: meaningOf(line.name) ?? "",
-      parts: placed(folded(line.parts, rest), from, block, own),
-    };
-    from += line.share;
-    return row;
-  });
 }
 
 function rest(name: string, left: Line[]): Line {

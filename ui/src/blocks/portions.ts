@@ -2,14 +2,12 @@ import "./portions.css";
 import type { Portion, Portions } from "../types";
 import type { Readout } from "../readout";
 import type { Box } from "../treemap";
-import type { Row } from "../unfolding";
 import { paintOf } from "../colours";
 import { h, s } from "../dom";
 import { beginning, ending, fitting } from "../fitting";
-import { meaningOf } from "../glossary";
 import { readout } from "../readout";
 import { squarified } from "../treemap";
-import { folded, unfolding } from "../unfolding";
+import { folded, placed, unfolding } from "../unfolding";
 import { formatBytes, formatShare } from "../units";
 
 const LINE = 16;
@@ -28,7 +26,11 @@ export function drawPortions(block: Portions): Element {
     const room = { x: 0, y: 0, width: map.clientWidth, height: map.clientHeight };
     if (room.width) map.replaceChildren(...tiles(full, room, block.total, words));
   }).observe(map);
-  const rows = placed(full, 0, block.total);
+  const rows = placed(full, {
+    figure: (item) => formatBytes(item.bytes),
+    share: (item) => item.bytes / block.total,
+    parts: (item) => folded(item.parts, rest),
+  });
   const list = unfolding("bytes", rows, formatBytes(block.total), [empty, block.key]);
   return h("div", { class: "portions" }, map, words.element, list);
 }
@@ -75,22 +77,4 @@ function said(part: Portion, total: number): string {
 function rest(name: string, left: Portion[]): Portion {
   const sum = (of: (part: Portion) => number) => left.reduce((total, part) => total + of(part), 0);
   return { name, bytes: sum((part) => part.bytes), count: sum((part) => part.count), parts: [] };
-}
-
-function placed(items: Portion[], start: number, total: number, paint?: string): Row[] {
-  let from = start;
-  return items.map((item) => {
-    const own = paint ?? paintOf(item.name);
-    const row: Row = {
-      name: item.name,
-      figure: formatBytes(item.bytes),
-      share: item.bytes / total,
-      from,
-      paint: own,
-      said: meaningOf(item.name) ?? "",
-      parts: placed(folded(item.parts, rest), from, total, own),
-    };
-    from += row.share;
-    return row;
-  });
 }

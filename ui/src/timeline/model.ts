@@ -138,31 +138,30 @@ export function ofSpans(block: Spans): Model {
 }
 
 function itemsOf(events: Events, numbers: Numbers): Items {
-  const bytes = (blob: BlobRef): Uint8Array => numbers(blob) as Uint8Array;
-  const told = events.meetings;
+  const { meetings } = events;
   return {
-    start: deltas(bytes(events.start)),
-    dur: varints(bytes(events.dur)),
-    kind: varints(bytes(events.kind)),
-    name: varints(bytes(events.name)),
-    event: deltas(bytes(events.event)),
-    launch: deltas(bytes(events.launch)),
-    wait: varints(bytes(events.wait)),
+    ...columns(events, numbers, ["start", "event", "launch"], ["dur", "kind", "name", "wait"]),
     kinds: events.kinds,
     names: events.names,
     meetings: {
-      meeting: deltas(bytes(told.meeting)),
-      row: deltas(bytes(told.row)),
-      event: deltas(bytes(told.event)),
-      arrived: deltas(bytes(told.arrived)),
-      dur: varints(bytes(told.dur)),
-      wait: varints(bytes(told.wait)),
-      said: varints(bytes(told.said)),
-      sayings: told.sayings,
-      leftOut: told.left_out,
+      ...columns(meetings, numbers, ["meeting", "row", "event", "arrived"], ["dur", "wait", "said"]),
+      sayings: meetings.sayings,
+      leftOut: meetings.left_out,
     },
     said: () => [],
   };
+}
+
+/** Those that are stored as differences, and those that are stored as they are. */
+function columns<D extends string, P extends string>(
+  of: Record<D | P, BlobRef>,
+  numbers: Numbers,
+  differing: D[],
+  plain: P[],
+): Record<D | P, Float64Array> {
+  const read = (name: D | P, decode: typeof deltas) => [name, decode(numbers(of[name]) as Uint8Array)];
+  const found = [...differing.map((name) => read(name, deltas)), ...plain.map((name) => read(name, varints))];
+  return Object.fromEntries(found) as Record<D | P, Float64Array>;
 }
 
 function noMeetings(): Meetings {
