@@ -50,5 +50,5 @@ function sources(one: Evidence): Child[] {
 
 function link(words: string, detail: Place): Element {
   const show = () => document.dispatchEvent(new CustomEvent<Place>(SHOW, { detail }));
-  return h("button", { type: "button", title: "show on the timeline", click: show }, words);
+  return h("button", { type: "button", class: "link", title: "show on the timeline", click: show }, words);
 }

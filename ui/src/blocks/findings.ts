@@ -86,7 +86,7 @@ function gain(of: Prediction, [least, most]: Scale): Element {
     s("line", { class: "scale", x1: 0, x2: "100%", y1: 18, y2: 18 }),
     s("line", { class: "zero", x1: at(0), x2: at(0), y1: 2, y2: 22 }),
     s("line", { class: "best", x1: at(of.gain), x2: at(of.gain), y1: 2, y2: 20 }),
-    least < 0 && -least / (most - least) > 0.15 ? s("text", { x: 0, y: 33 }, formatShare(least)) : null,
+    least < 0 && -least / (most - least) > 0.25 ? s("text", { x: 0, y: 33 }, formatShare(least)) : null,
     s("text", { x: at(0), y: 33, "text-anchor": least < 0 ? "middle" : "start" }, "0%"),
     s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatShare(most)),
   );

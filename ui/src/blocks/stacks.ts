@@ -139,7 +139,7 @@ class Graph {
       const before = place ? [document.createTextNode(" > ")] : [];
       if (one === null) return [...before, document.createTextNode("…")];
       if (one === this.root) return [...before, h("strong", {}, this.branches.name(one))];
-      return [...before, h("button", { type: "button", click: () => this.zoom(one) }, this.branches.name(one))];
+      return [...before, h("button", { type: "button", class: "link", click: () => this.zoom(one) }, this.branches.name(one))];
     });
   }
 }
