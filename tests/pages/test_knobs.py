@@ -19,6 +19,7 @@ from lostflops.predict.change import AlreadySo, Change
 from lostflops.predict.changes import CHANGES as KNOWN
 from lostflops.results import Result
 from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
+from lostflops.units import format_ns
 from made_whatif import CHANGES, LARGER_STEPS, made, of
 from memory_run import MemoryRun
 
@@ -131,12 +132,27 @@ def test_the_verdict_names_the_best_that_can_be_set(cluster: Result) -> None:
         (
             one
             for own in block(cluster).items
-            if own.change not in ("python", "overlap", "world_size")
+            if own.change not in ("python", "overlap", "world_size", "network.bandwidth", "network.latency")
             for one in own.settings
         ),
         key=lambda one: (one.work > 1, one.predicted_ns is None, one.predicted_ns),
     )
-    assert f"={best.value} gains most" in cluster.verdict
+    assert f"={best.value} a step takes {format_ns(best.predicted_ns)}, " in cluster.verdict.partition(". ")[0]
+
+
+def test_hardware_is_no_setting_and_named_as_what_it_is(tmp_path: Path) -> None:
+    def verdict_of(*names: str) -> str:
+        return turned(start, [change for change in KNOWN if change.name in names]).verdict
+
+    with Run.open(store(CLUSTER.generate(), tmp_path / "run")) as run:
+        start = baseline(run)
+        setting, hardware = verdict_of("straggler", "network.bandwidth").split(". Other hardware would gain more: ")
+        alone = verdict_of("network.bandwidth")
+    gains_most = "Of 2 knobs, each turned alone, this gains most of those that are settings: "
+    assert setting.startswith(f"{gains_most}with straggler=removed a step takes ")
+    assert hardware.startswith("with network.bandwidth=8x a step takes ")
+    none = "None of 1 knob shortens the step by more than chance would, but for other hardware: "
+    assert alone == none + hardware
 
 
 def test_fewer_ranks_are_no_gain_since_they_train_on_less(tmp_path: Path) -> None:
