@@ -12,7 +12,7 @@ import duckdb
 from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
 from lostflops.store.parquet import literal_glob, scan
-from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, may_change
+from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
 from lostflops.store.tables import TABLES, TIMINGS, Table, table
 
 
@@ -70,8 +70,8 @@ class Run:
             raise QueryError(str(error)) from None
 
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """The same for SQL of strangers, which may call harmless functions only."""
-        check_reads(query, self._connection)
+        """The same for SQL of strangers, which may call harmless functions only, and learn no path of this machine."""
+        check_stranger(query, self._connection)
         return self.sql(query)
 
     def beside(self) -> Self:

@@ -15,15 +15,19 @@ import duckdb
 
 from lostflops.errors import QueryError
 
-EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
+EXPLAIN: Final = re.compile(r"\s*explain\s+(?P<analyze>analyze\s+)?", re.IGNORECASE)
 READ_ONLY: Final = "a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)"
 
 _NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 _TABLE_FUNCTIONS: Final = {
     "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_types", "generate_series", "histogram",
-    "histogram_values", "json_each", "json_tree", "pragma_table_info", "pragma_version", "query_table", "range",
-    "repeat", "repeat_row", "unnest",
+    "histogram_values", "json_each", "json_tree", "pragma_table_info", "pragma_version", "range", "repeat",
+    "repeat_row", "unnest",
 }  # fmt: skip
+# They tell settings and the text of views, in which the paths of the run's files stand.
+_TELLING: Final = {"current_setting", "json_serialize_plan", "pg_get_viewdef"}
+_OWN_SCHEMAS: Final = {(), ("main",), ("memory",), ("memory", "main")}
+_CATALOG: Final = {("information_schema", "columns"), ("information_schema", "tables")}
 # Without one of these words no query can hold what changes something; looking at the words is cheaper than parsing.
 _SUSPECT: Final = re.compile(r"copy|insert|update|delete|merge|serialized", re.IGNORECASE)
 
@@ -36,8 +40,24 @@ def may_change(query: str) -> bool:
     return _SUSPECT.search(query) is not None
 
 
-def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises `QueryError` unless the query is one SELECT over tables and harmless functions."""
+def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """Raises `QueryError` unless the query reads the run's own tables only: others know where its files are."""
+    explained = EXPLAIN.match(query)
+    if explained and explained["analyze"]:
+        raise QueryError("EXPLAIN ANALYZE names files of this machine: use EXPLAIN")
+    found = check_reads(query, connection)
+    internal = "SELECT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'"
+    hidden = {name for (name,) in connection.execute(internal).fetchall()}
+    for item in found:
+        if item.get("type") == "BASE_TABLE":
+            _check_table(item, hidden)
+        name = str(item.get("function_name", "")).lower()
+        if name in _TELLING:
+            raise QueryError(f"a query reads the tables of a run, and function {name!r} tells something else")
+
+
+def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Raises `QueryError` unless the query is one SELECT over tables and harmless functions; gives its parts."""
     explained = EXPLAIN.match(query)
     try:
         text = connection.execute("SELECT json_serialize_sql($1)", [query[explained.end() :] if explained else query])
@@ -53,12 +73,23 @@ def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> None:
         raise QueryError(f"Parser Error: {tree['error_message']}" if parser else READ_ONLY)
     if len(tree["statements"]) != 1:
         raise QueryError(READ_ONLY)
-    for item in _items(tree):
+    found = list(_items(tree))
+    for item in found:
         kind = str(item.get("type", ""))
         if kind.endswith("_NODE") and kind not in _NODES:
             raise QueryError(READ_ONLY)
         if kind == "TABLE_FUNCTION":
             _check_function(item)
+    return found
+
+
+def _check_table(item: dict[str, Any], hidden: set[str]) -> None:
+    """A name of a subquery (WITH) hides a table of the catalog in some places only, so that it may not be one's."""
+    *schema, name = (str(part).lower() for part in (item["catalog_name"], item["schema_name"], item["table_name"]))
+    where = tuple(filter(None, schema))
+    if (*where, name) not in _CATALOG and (where not in _OWN_SCHEMAS or name in hidden):
+        shown = ".".join((*where, name))
+        raise QueryError(f"a query reads the tables of a run (SHOW TABLES names them), and {shown!r} is none of them")
 
 
 def _check_function(item: dict[str, Any]) -> None:
