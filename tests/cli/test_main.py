@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from typing import Any
@@ -146,3 +147,32 @@ def test_a_bug_keeps_its_traceback(runs) -> None:
     runs["run"] = fail
     with pytest.raises(ZeroDivisionError):
         main(["info", "run"])
+
+
+@pytest.mark.parametrize(
+    "words", [("report", "{}"), ("serve", "{}"), ("ingest", "traces", "-o", "{}"), ("demo", "--out={}")]
+)
+def test_a_path_that_is_not_utf8_is_refused_in_words(lostflops, words: tuple[str, ...]) -> None:
+    answer = lostflops(*(word.format(os.fsdecode(b"caf\xe9/run")) for word in words))
+    assert (answer.code, answer.out) == (2, "")
+    assert "caf\\xe9/run is not UTF-8" in answer.err
+    assert "Rename" in answer.err
+
+
+def test_a_folder_that_is_not_utf8_around_the_run_is_told_too(lostflops, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    (folder / "trace.json").write_text("{}")
+    monkeypatch.chdir(folder)
+    for words in (("report", "run"), ("ingest", "trace.json", "-o", tmp_path / "run"), ("demo",)):
+        answer = lostflops(*words)
+        assert (answer.code, answer.out) == (2, "")
+        assert "is not UTF-8" in answer.err
+    assert [path.name for path in folder.iterdir()] == ["trace.json"]
+
+
+def test_the_command_of_a_job_may_hold_any_bytes(lostflops) -> None:
+    assert "UTF-8" not in lostflops("run", "--steps", "nonsense", "--", "python", os.fsdecode(b"caf\xe9")).err

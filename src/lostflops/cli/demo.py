@@ -36,7 +36,9 @@ def demo(
     from lostflops.cli.open import opened
     from lostflops.cli.written_page import written_page
     from lostflops.errors import UsageError
+    from lostflops.utf8 import utf8
 
+    utf8(out.resolve())
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; choose another folder with --out, or remove it")
     traces, run, file = out / "traces", out / "run", out / "report.html"

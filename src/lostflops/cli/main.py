@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import takewhile
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, NoReturn
 
@@ -46,6 +48,7 @@ from lostflops.cli import (
     whatif,
 )
 from lostflops.errors import LostflopsError
+from lostflops.utf8 import utf8
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (demo, demo.demo),
@@ -131,7 +134,10 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit; errors of our own tree are one line, anything else is a bug and shows its traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
+        for word in takewhile("--".__ne__, words):  # behind it is a command of the user's
+            utf8(Path(word))
         build()(arguments, prog_name="lostflops")
     except LostflopsError as error:
         _fail(str(error), error.exit_code)

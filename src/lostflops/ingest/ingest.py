@@ -30,6 +30,7 @@ from lostflops.spread.processes import Processes
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
+from lostflops.utf8 import utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def ingest(
     file holds is refused, unless `replace` puts it in that file's place.
     """
     try:
-        return _ingest(sources, Path(out).resolve(), workers or os.cpu_count() or 1, replace, progress)
+        return _ingest(sources, utf8(Path(out).resolve()), workers or os.cpu_count() or 1, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their rights and the disk.") from None

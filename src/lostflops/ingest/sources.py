@@ -16,6 +16,7 @@ from lostflops.ingest.captures import is_request, other_windows
 from lostflops.ingest.readers import READERS, capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
+from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
 _NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et", ".lock"})
@@ -69,7 +70,7 @@ def _listed(arguments: Sequence[str | Path]) -> tuple[dict[Path, bool], list[tup
     listed: dict[Path, bool] = {}
     for argument in arguments:
         for path, is_named in _expand(str(argument)):
-            listed[path] = listed.get(path, False) or is_named
+            listed[utf8(path)] = listed.get(path, False) or is_named
     gone, left = other_windows([path for path, is_named in listed.items() if not is_named])
     return {path: is_named for path, is_named in listed.items() if path not in gone}, left
 

@@ -14,6 +14,7 @@ from lostflops.store import manifest as manifests
 from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
 from lostflops.store.tables import TABLES, TIMINGS, Table, table
+from lostflops.utf8 import utf8
 
 
 class Run:
@@ -37,7 +38,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
         """`limits` are settings of DuckDB, such as its memory."""
-        folder = Path(path).resolve()
+        folder = utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
         return cls(folder, manifest, _connected(folder, manifest, limits or {}))
