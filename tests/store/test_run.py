@@ -313,3 +313,14 @@ def test_a_reader_while_a_writer_holds_the_lock(made):
     made.put([0])
     with RunWriter(made.folder), Run.open(Path(str(made.folder))) as run:
         assert run.ranks == (0,)
+
+
+def test_a_notebook_shows_what_is_in_a_run_and_how_to_go_on(made, monkeypatch):
+    made.put([0, 1])
+    monkeypatch.chdir(made.folder.parent)
+    with Run.open(made.folder) as run:
+        shown = run._repr_html_()
+    assert f"<h3>Run {made.folder.name}</h3><p>2 ranks, 0 steps, 2 events.</p>" in shown
+    assert '<td style="text-align:left">kineto</td>' in shown
+    assert f"<code>lostflops open {made.folder.name}</code>" in shown
+    assert "2 ranks, 2 events. It is closed: open it again to ask it." in run._repr_html_()

@@ -92,6 +92,12 @@ class Run:
     def close(self) -> None:
         self._connection.close()
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from lostflops.store.glance import glance  # noqa: PLC0415 - only a notebook asks
+
+        return glance(self)._repr_html_()
+
     def __enter__(self) -> Self:
         return self
 
