@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,23 @@ def test_demo_shows_a_run_of_eight_ranks(lostflops, folder: Path) -> None:
     outcome = lostflops("demo", "--out", folder, "--no-browser")
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[1].startswith("8 of 8 ranks, ")
-    assert outcome.out.splitlines()[-1].startswith(f"Next: lostflops report {folder}/run")
-    assert len(list((folder / "traces").iterdir())) == 8
+    assert outcome.out.splitlines()[-1] == f"Next: lostflops report {folder}"
+    assert len(list((folder / "capture").glob("*.json.gz"))) == 8
     assert f"Wrote {folder}/report.html" in " ".join(outcome.out.split())
     assert (folder / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_the_demo_has_something_to_show_in_every_view(lostflops, folder: Path) -> None:
+    def told(verb: str) -> dict[str, Any]:
+        return json.loads(lostflops(verb, folder, "--json").out)
+
+    pipeline = told("pipeline")["bubble"]
+    assert (pipeline["stages"], pipeline["microbatches"], pipeline["inherent"]) == (2, 4, pytest.approx(0.2))
+    owners = {row["owner"] for row in told("memory")["owners"]}
+    assert {"parameters", "optimizer_state", "activations", "gradients"} <= owners
+    assert told("flame")["functions"][0]["place"] == "dataset.py:18"
+    assert [row["rank"] for row in told("ranks")["stragglers"]] == [4]
+    assert [row["step"] for row in told("steps")["steps"] if row["mark"] == "slow"] == [4]
 
 
 def test_the_page_is_opened_once_unless_told_not_to(lostflops, tmp_path: Path, monkeypatch) -> None:
@@ -32,7 +46,7 @@ def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path) -> None
     told = lostflops("demo", "--out", tmp_path / "out", "--ranks", "4", "--json")
     assert json.loads(told.out)["bytes"] == (tmp_path / "out" / "report.html").stat().st_size
     query = "select rank from events where kind = 'kernel' group by rank order by sum(dur) desc limit 1"
-    answer = lostflops("sql", tmp_path / "out" / "run", query, "--json")
+    answer = lostflops("sql", tmp_path / "out", query, "--json")
     assert json.loads(answer.out)["rows"] == [{"rank": 2}]
 
 

@@ -9,18 +9,20 @@ import typer
 from lostflops.cli.output import JsonOption, command, show
 
 if TYPE_CHECKING:
-    from lostflops.testing import Model
+    from lostflops.testing import Model, SyntheticCluster
 
 EXAMPLE = "lostflops demo --out demo-run"
 RANKS_PER_HOST = 4
 TOKENS, WIDTH = 4096, 2048
 FLOP_PER_NS = 620_000
 """Of matrix products: what an H100 reaches in bf16 with good shapes."""
+SLOW = 1.5
+LATE_STEP, LATE_NS = 5, 37_000_000
 
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the traces, the run and the page.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: its traces and its page are in it.")
     ] = Path("demo-run"),
     ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Size of the cluster.")] = 8,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
@@ -28,53 +30,62 @@ def demo(
 ) -> None:
     """Make a synthetic run, show it and open its page.
 
-    Writes the traces of a cluster in which one rank is slow and every second step waits for its data, ingests them,
-    shows what the run holds, and writes the page with all views of it.
+    Writes what lostflops run would record of a pipelined job in which one rank is slow and one step waits for its data,
+    ingests it, shows what the run holds, and writes the page with all views of it.
     """
+    from lostflops.capture import FOLDER
     from lostflops.cli.info import describe
     from lostflops.cli.ingest import ingest_with_progress
     from lostflops.cli.open import opened
     from lostflops.cli.written_page import written_page
     from lostflops.errors import UsageError
+    from lostflops.testing import write_captured
     from lostflops.utf8 import utf8
 
     utf8(out.resolve())
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; choose another folder with --out, or remove it")
-    traces, run, file = out / "traces", out / "run", out / "report.html"
-    write_traces(traces, ranks)
-    ingested = ingest_with_progress([str(traces)], run)
-    page = written_page(run, file)
+    file = out / "report.html"
+    write_captured(cluster(ranks), out / FOLDER)
+    ingested = ingest_with_progress([str(out / FOLDER)], out)
+    page = written_page(out, file)
     if as_json:
         show(replace(ingested, name="demo", more=(*ingested.more, *page.more)), as_json=True)
         return
-    held, trust = describe(run)
-    planted = f"The traces are synthetic: rank {ranks // 2} is slow, and every second step waits for its data."
+    held, trust = describe(out)
+    planted = (
+        f"The run is synthetic, with two faults: kernels take {SLOW:g} times as long on rank {ranks // 2}, and step "
+        f"{LATE_STEP} waits for its data."
+    )
     notes = (*held.notes, planted, trust.verdict, page.verdict)
-    show(replace(held, notes=notes, next_command=command("report", run)), as_json=False)
+    show(replace(held, notes=notes, next_command=command("report", out)), as_json=False)
     if browser:
         opened(file)
 
 
-def write_traces(folder: Path, ranks: int) -> None:
-    """A transformer on nodes of four, whose clocks disagree. The loader takes longer than the device needs for two
-    steps, since the host runs ahead of it."""
+def cluster(ranks: int) -> "SyntheticCluster":
+    """A transformer in two stages on nodes of four, whose clocks disagree. It reads its loss in every step, so that the
+    host is never far ahead of the device and a long wait for data shows."""
     from lostflops.testing import Clock, Losses, Network, Straggler, SyntheticCluster
 
     hosts = -(-ranks // RANKS_PER_HOST)
-    cluster = SyntheticCluster(
+    late = (Straggler(rank, "late_data", delay=LATE_NS, steps=(LATE_STEP,)) for rank in range(ranks))
+    return SyntheticCluster(
         ranks=ranks,
         ranks_per_host=RANKS_PER_HOST,
         steps=8,
         first_step=0,
         model=_transformer(),
-        network=Network(gbs=300, inter_gbs=150, jitter=0.05),
+        network=Network(gbs=300, inter_gbs=50, jitter=0.05),
+        pipeline_parallel=2 if ranks % 2 == 0 and ranks > 2 else 1,
+        microbatches=4,
         kernel_gap=900,
+        annotations=True,
+        memory=True,
         clocks={host: Clock(offset=1_700_000 * host, drift_ppm=4.0) for host in range(1, hosts)},
-        losses=Losses(data=44_000_000, copy_bytes=4_000_000, steps=(1, 3, 5, 7)),
-        stragglers=(Straggler(ranks // 2, "slow_kernels", factor=1.3),),
+        losses=Losses(copy_bytes=4_000_000, sync=1),
+        stragglers=(Straggler(ranks // 2, "slow_kernels", factor=SLOW), *late),
     )
-    cluster.generate().traces.write(folder, host_names=True)
 
 
 def _transformer() -> "Model":
@@ -90,11 +101,11 @@ def _transformer() -> "Model":
     perceptron = (product(WIDTH, 4 * WIDTH), elementwise("gelu", 55_000, 4 * WIDTH), product(4 * WIDTH, WIDTH))
     residual = elementwise("add", 18_000)
     return Model(
-        layers=6,
+        layers=2,
         kernels=(*attention, residual, *perceptron, residual),
         optimizer_kernels=4,
         optimizer_duration=120_000,
-        gradient_bytes=100_000_000,
-        buckets=3,
-        first_bucket=1,
+        gradient_bytes=2 * 12 * WIDTH * WIDTH,
+        activation_bytes=2 * TOKENS * WIDTH,
+        buckets=2,
     )

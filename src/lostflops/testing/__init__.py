@@ -3,6 +3,7 @@
 Hypothesis strategies are in `lostflops.testing.strategies`, which needs Hypothesis.
 """
 
+from .capture_files import write_captured
 from .cluster import Generated, SyntheticCluster
 from .declaration import CAUSES, Cause, Clock, HostCosts, Kernel, Losses, LostRecords, Model, Network, Straggler
 from .device_window import DeviceWindow
@@ -38,4 +39,5 @@ __all__ = [
     "Traces",
     "Truth",
     "store",
+    "write_captured",
 ]

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from .allocations import Allocator, allocations
 from .declaration import LostRecords, Straggler
 from .job import Job
 from .kineto import Trace, Traces
@@ -66,7 +67,13 @@ class SyntheticCluster(Job):
             device=record.rank % self.ranks_per_host,
             devices=min(self.ranks_per_host, self.ranks),
             record_seq=self.record_seq,
+            allocated=tuple(self.allocations_of(record).changes) if self.memory else (),
         )
+
+    def allocations_of(self, record: RankRecord) -> Allocator:
+        if self.recompute or not self.model.fused:
+            raise ValueError("memory is modelled without recomputation, and with a fused optimizer")
+        return allocations(record, self.model, self.layers_of(record.rank))
 
     def _truth(self, simulation: Simulation) -> Truth:
         ranks = tuple(rank_truth(record, self) for record in simulation.records)

@@ -16,7 +16,7 @@ class Job:
     """Ranks, model, costs and faults; `SyntheticCluster` runs it. With `recompute` forward ops of each layer run once
     more before its backward ones. Stages have `stage_layers`, or all as many as the model. Gradients are reduced in the
     backward pass of the last microbatch, with `reduce_always` of each, without `overlap` by the main thread after it.
-    `stacks` are Python's functions, `annotations` what PyTorch writes around passes by itself."""
+    `stacks` are Python's functions, `annotations` what PyTorch writes around passes by itself, `memory` allocations."""
 
     ranks: int = 8
     ranks_per_host: int = 8
@@ -42,6 +42,7 @@ class Job:
     reduce_always: bool = False
     stacks: bool = False
     annotations: bool = False
+    memory: bool = False
     losses: Losses = field(default_factory=Losses)
     stragglers: tuple[Straggler, ...] = ()
     clocks: Mapping[int, Clock] = field(default_factory=dict)
@@ -76,6 +77,13 @@ class Job:
     @cached_property
     def topology(self) -> Topology:
         return layout(self.ranks, self.tensor_parallel, self.pipeline_parallel)
+
+    def layers_of(self, rank: int) -> range:
+        """Those of its stage."""
+        stages = self.stage_layers or (self.model.layers,) * self.pipeline_parallel
+        stage = self.topology.places[rank].stage
+        first = sum(stages[:stage])
+        return range(first, first + stages[stage])
 
     def host_of(self, rank: int) -> int:
         return rank // self.ranks_per_host

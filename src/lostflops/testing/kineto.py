@@ -1,7 +1,7 @@
 """Write a simulated rank as the Kineto JSON that `torch.profiler` exports, in its layout and on the rank's clock.
 
-Times go from integer nanoseconds to decimal microseconds without a float. Not written: memory
-events, `cudaStreamWaitEvent` and event records, `gpu_user_annotation`, strides of real tensors.
+Times go from integer nanoseconds to decimal microseconds without a float. Not written:
+`cudaStreamWaitEvent` and event records, `gpu_user_annotation`, strides of real tensors.
 """
 
 import gzip as gzip_module
@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import overload
 
+from .allocations import Change
 from .declaration import Clock, Dtype
 from .records import AUTOGRAD, MAIN, Collective, DeviceEvent, HostEvent, RankRecord
 from .topology import Group
@@ -59,6 +60,7 @@ class Trace:
     device: int
     devices: int
     record_seq: bool
+    allocated: tuple[Change, ...] = ()
 
     def stamp(self, true_time: int) -> int:
         """`ts` of an instant, in nanoseconds after `BASE_TIME`."""
@@ -95,6 +97,7 @@ class Trace:
         for device_event in self.record.device_events:
             if not device_event.lost:
                 yield from writer.device(device_event)
+        yield from map(writer.memory, self.allocated)
         yield from _closing(self)
 
 
@@ -192,6 +195,15 @@ class _EventWriter:
         yield (
             f'  {{\n    "ph": "f", "id": {event.launch.correlation}, {lane}, "ts": {ts},\n'
             f'    "cat": "ac2g", "name": "ac2g", "bp": "e"\n  }}'
+        )
+
+    def memory(self, change: Change) -> str:
+        totals = f'"Total Reserved": {change.reserved}, "Total Allocated": {change.allocated}, "Bytes": {change.bytes}'
+        return (
+            f'  {{\n    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", '
+            f'{self._threads[change.thread]},\n    "ts": {microseconds(self._trace.stamp(change.time))},\n'
+            f'    "args": {{\n      {totals}, "Device Id": {self._trace.device}, "Device Type": 1, '
+            f'"Addr": {change.address}\n    }}\n  }}'
         )
 
     def _kernel_args(self, event: DeviceEvent) -> str:

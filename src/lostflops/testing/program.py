@@ -21,6 +21,7 @@ from .recorded_names import (
     ELEMENTWISE_KERNEL,
     FOREACH_KERNELS,
     FORMAT_METRICS,
+    FUSED_UPDATE,
     ITEM,
     LOG_LOSS,
     LOOP_UPDATE,
@@ -206,7 +207,7 @@ class TrainingLoop:
         group, sharding = self._place.data, self._cluster.sharding
         parts = len(group.ranks) if group is not None and sharding else 1
         for number in range(model.optimizer_kernels):
-            op, kernel = "aten::_fused_adamw_", OPTIMIZER_KERNEL
+            op, kernel = FUSED_UPDATE, OPTIMIZER_KERNEL
             if not model.fused and not model.foreach:
                 op, kernel = LOOP_UPDATE[number % len(LOOP_UPDATE)]
             elif not model.fused:

@@ -10,6 +10,7 @@ from lostflops.advise.findings import SMALLEST
 from lostflops.advise.signs.drift import Drift, drifts
 from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import CAUSE_WORDS
+from lostflops.ledger.lines import HOST_LINES
 from lostflops.ledger.samples import places, sampled
 from lostflops.ledger.scope import Scope
 from lostflops.results import Evidence
@@ -189,6 +190,8 @@ def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
 def _sources(case: Case, late: Sequence[LateRank]) -> list[str]:
     """Source lines that stack samples found on the line that is late, most time first."""
     line, rank = late[0].found.line, late[0].found.rank
+    if line not in HOST_LINES and rank not in case.total.on_thread:
+        return []  # while a device works its host is ahead, somewhere else
     asked = Scope(case.asked.kind, (rank,), case.asked.steps)
     found = [places(one.times[line]) for one in sampled(case.run, asked) if line in one.times]
     return [frame for frame, _ in found[0].most_common(_MOST_SOURCES)] if found else []
