@@ -81,3 +81,41 @@ def test_without_its_token_a_page_says_so(open_page: OpenPage, served, complaint
     page.locator(".live-status.bad").wait_for()
     assert "token" in page.locator(".live-status").inner_text()
     complaints[:] = [one for one in complaints if "Failed to load resource" not in one]
+
+
+# Labels of rows that are written on canvases from now on.
+WRITTEN = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.written.push(text.trim());
+    return write.call(this, text, ...rest);
+  };
+}"""
+
+
+@pytest.mark.slow
+def test_lanes_without_events_in_a_window_keep_their_places(open_page: OpenPage, served) -> None:
+    page = open_page(served[1])
+    rows = page.locator("#timeline .timeline .rows canvas")
+    rows.wait_for(timeout=120_000)
+    page.locator("html[data-complete=yes]").wait_for(state="attached", timeout=120_000)
+    rows.focus()
+    page.evaluate(WRITTEN)
+
+    def lanes() -> list[str]:
+        """As they are written once the answer to the last question is drawn."""
+        page.wait_for_timeout(1500)
+        page.evaluate("window.written = []")
+        page.keyboard.press("ArrowUp")
+        page.wait_for_function("window.written.length > 0")
+        return [text for text in page.evaluate("window.written") if text.startswith(("stream", "thread"))]
+
+    page.keyboard.press("Enter")
+    everywhere = lanes()
+    assert {"stream 7", "stream 24"} <= set(everywhere)
+    tall = rows.bounding_box()["height"]
+    for _ in range(14):
+        page.keyboard.press("w")
+    assert lanes() == everywhere
+    assert rows.bounding_box()["height"] == tall

@@ -48,10 +48,12 @@ export class Lane {
     readonly items: Items,
     readonly first: number,
     readonly count: number,
+    /** The least number of levels; those without events are empty. */
+    readonly depth = 0,
   ) {}
 
   get levels(): Level[] {
-    return (this.#levels ??= levelsOf(this.items, this.first, this.count));
+    return (this.#levels ??= levelsOf(this.items, this.first, this.count, this.depth));
   }
 }
 
@@ -94,18 +96,43 @@ export function ofStrips(block: Strips, numbers: Numbers): Model {
 export function putBelow(model: Model, events: Events, numbers: Numbers): void {
   const items = itemsOf(events, numbers);
   const groups = new Map(model.groups.map((group) => [group.name, group]));
-  const renewed = new Set<Group>();
+  const found = new Map<Group, Lane[]>();
   let first = 0;
   for (const [row, name, count] of events.lanes) {
     const group = groups.get(events.rows[row]!);
-    if (group) {
-      if (!renewed.has(group)) group.lanes = [];
-      renewed.add(group);
-      group.lanes.push(new Lane(name, items, first, count));
-    }
+    if (group) found.set(group, [...(found.get(group) ?? []), new Lane(name, items, first, count)]);
     first += count;
   }
+  for (const [group, lanes] of found) group.lanes = inTheirPlaces(group.lanes, lanes);
   model.leftOut = events.left_out;
+}
+
+/** Lanes that were there stay where they were and as deep: one that has no events in this window is empty. */
+function inTheirPlaces(before: Lane[], found: Lane[]): Lane[] {
+  const old = new Map(keyed(before));
+  const now = new Map(keyed(found));
+  const order = [...old.keys()];
+  let place = 0;
+  for (const key of now.keys()) {
+    if (!old.has(key)) order.splice(place, 0, key);
+    place = order.indexOf(key) + 1;
+  }
+  const { items } = found[0]!;
+  return order.map((key) => {
+    const lane = now.get(key);
+    const depth = old.get(key)?.levels.length ?? 0;
+    return new Lane((lane ?? old.get(key)!).name, items, lane?.first ?? 0, lane?.count ?? 0, depth);
+  });
+}
+
+/** By name; of several that are called the same, the second is the second. */
+function keyed(lanes: Lane[]): [string, Lane][] {
+  const seen = new Map<string, number>();
+  return lanes.map((lane) => {
+    const nth = seen.get(lane.name) ?? 0;
+    seen.set(lane.name, nth + 1);
+    return [`${nth} ${lane.name}`, lane];
+  });
 }
 
 export function ofSpans(block: Spans): Model {
@@ -171,15 +198,15 @@ function noMeetings(): Meetings {
 }
 
 /** An event goes to the first depth where nothing else runs, so that what overlaps without nesting is still shown. */
-function levelsOf(items: Items, first: number, count: number): Level[] {
-  const members: number[][] = [];
+function levelsOf(items: Items, first: number, count: number, depth: number): Level[] {
+  const members: number[][] = Array.from({ length: depth }, () => []);
   const ends: number[] = [];
   for (let item = first; item < first + count; item++) {
     const start = items.start[item]!;
-    let depth = 0;
-    while (depth < ends.length && ends[depth]! > start) depth++;
-    (members[depth] ??= []).push(item);
-    ends[depth] = start + items.dur[item]!;
+    let at = 0;
+    while (at < ends.length && ends[at]! > start) at++;
+    (members[at] ??= []).push(item);
+    ends[at] = start + items.dur[item]!;
   }
   return members.map((own) => ({
     start: Float64Array.from(own, (item) => items.start[item]!),
