@@ -1,4 +1,4 @@
-"""Everything that reading a Kineto trace can find wrong with it: effect and meaning, for table `stats`."""
+"""Everything that reading a profiler's trace can find wrong with it: effect and meaning, for table `stats`."""
 
 from typing import Final
 
@@ -38,4 +38,24 @@ KINETO_OBSERVATIONS: Final = {
     "unknown_categories": ("note", "events of a category that is not known, kept as kind `other`"),
     "unknown_phases": ("dropped", "entries of a Chrome trace phase that Kineto does not write"),
     "rank_assigned": ("guessed", "neither the trace nor its file name tells the rank: one was assigned"),
+}
+
+NSYS_OBSERVATIONS: Final = KINETO_OBSERVATIONS | {
+    "no_steps": ("missing", "no NVTX range counts steps, as `step 12` or `iteration_3` would"),
+    "events_without_time": ("dropped", "rows whose start or end is missing or no integer, such as ranges left open"),
+    "device_events_without_process": ("dropped", "device rows that name no process or no device"),
+    "events_of_other_processes": ("note", "calls and ranges of processes without work on a device, left out"),
+    "kernels_without_name": ("missing", "kernels whose name is not among the file's texts"),
+    "graphs_as_a_whole": (
+        "missing",
+        "CUDA graphs that are one event each, with what ran inside untold; nsys profile --cuda-graph-trace=node tells",
+    ),
+    "collectives_without_metadata": (
+        "guessed",
+        "collectives known by the kernel's name: no group, sequence or size",
+    ),
+    "rank_assigned": (
+        "guessed",
+        "neither the file nor its name tells the rank: one was assigned, by device and process",
+    ),
 }

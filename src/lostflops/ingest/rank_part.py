@@ -30,9 +30,16 @@ _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
 class RankPart:
     """Writes one recording; the order of the calls in `write` is the order of what depends on what."""
 
-    def __init__(self, parts: PartWriter, rank: int) -> None:
+    def __init__(
+        self,
+        parts: PartWriter,
+        rank: int,
+        source_format: str = "kineto",
+        observations: Mapping[str, tuple[str, str]] = KINETO_OBSERVATIONS,
+    ) -> None:
         self._parts = parts
         self._rank = rank
+        self._format, self._observations = source_format, observations
         self.rows: Counter[str] = Counter()
         self.device_rows_by_lane: Counter[int] = Counter()
 
@@ -275,10 +282,10 @@ class RankPart:
         columns: dict[str, ColumnData] = {
             name: [row[i] for row in rows] for i, name in enumerate(("what", "effect", "count", "reason"))
         }
-        self._put(STATS, len(rows), {"format": Constant("kineto")} | columns)
+        self._put(STATS, len(rows), {"format": Constant(self._format)} | columns)
 
     def _stat(self, what: str, count: int) -> tuple[str, str, int, str]:
-        effect, reason = KINETO_OBSERVATIONS[what]
+        effect, reason = self._observations[what]
         example = self._recording.examples.get(what)
         return what, effect, count, reason + (f"; for example: {example}" if example else "")
 

@@ -17,6 +17,8 @@ class RankClaim(NamedTuple):
 
     rank: int | None
     source: str
+    ranks: int = 1
+    """How many ranks in a row a file needs that tells none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lostflops.store.manifest import Source, is_run
 from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
-_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".sqlite", ".et", ".lock"})
+_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".et", ".lock"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,17 @@ def _recognise(path: Path) -> str | None:
 
 
 def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
-    """Give each file without a rank the lowest free one."""
+    """Give each file without a rank the lowest free one, or as many in a row as it holds."""
     used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
-    free = (rank for rank in count() if rank not in used)
-    return [
-        source if source.claim.rank is not None else replace(source, claim=RankClaim(next(free), "assigned"))
-        for source in found
-    ]
+    settled: list[Found] = []
+    for source in found:
+        rank = source.claim.rank
+        if rank is None:
+            needed = range(source.claim.ranks)
+            rank = next(first for first in count() if used.isdisjoint(first + more for more in needed))
+            used.update(rank + more for more in needed)
+        settled.append(replace(source, claim=source.claim._replace(rank=rank)))
+    return settled
 
 
 def place(source_format: str, rank: int) -> tuple[str, int]:

@@ -39,7 +39,7 @@ def rank_claim(path: Path) -> RankClaim:
 def ingest(job: Job) -> list[Ingested]:
     stream = ByteStream(job.path, job.on_read)
     document = safe_pickle.loads(_read(stream), job.path.name, LIMITS)
-    rank, rank_source = job.claim
+    rank, rank_source = job.claim[:2]
     assert rank is not None
     stacks = Stacks(MOST_TEXT - sum(map(len, filter(None, job.vocabulary.details.texts()))))
     blocks, wrong = read_blocks(segments_of(document, job.path.name), stacks, job.path.name)

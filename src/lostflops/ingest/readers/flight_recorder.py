@@ -37,7 +37,7 @@ def ingest(job: Job) -> list[Ingested]:
                 f"{job.path} is larger than {_LARGEST >> 20} MB. Dump again with a smaller TORCH_FR_BUFFER_SIZE."
             )
     recorded, source = flight_dump.rank_claim(job.path, flight_dump.load(data, job.path))
-    rank, rank_source = (recorded, source) if recorded is not None else job.claim
+    rank, rank_source = (recorded, source) if recorded is not None else job.claim[:2]
     assert rank is not None
     dump = flight_dump.read(data, job.path, rank)
     stats = list(dump.stats)

@@ -82,7 +82,7 @@ def ingest(job: Job) -> list[Ingested]:
     stream = ByteStream(job.path, job.on_read)
     iterations = _iterations(stream)
     sizes = _sizes(job.path.with_name(_CONFIG))
-    rank, rank_source = job.claim
+    rank, rank_source = job.claim[:2]
     assert rank is not None
     losses: Counter[str] = Counter(steps_joined=len(iterations))
     longest = _longest(job.path)

@@ -1,0 +1,144 @@
+"""Tables of an Nsight Systems SQLite export, probed before they are read: what is there, in batches of integers.
+
+Nsight Systems makes tables only where something was recorded, and columns differ between its versions. Nothing of the
+file is executed: views, virtual tables and triggers are passed over, and what is no integer reads as null.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.errors import BrokenSource
+from lostflops.ingest.byte_stream import ByteStream
+
+MAGIC: Final = b"SQLite format 3\0"
+ROWS_AT_ONCE: Final = 50_000
+_LONGEST_CELL: Final = 1 << 24
+_LONGEST_TEXT: Final = 1 << 16
+_NULL_IN_SQL: Final = "(-9223372036854775807 - 1)"
+_DAMAGE: Final = (sqlite3.Error, sqlite3.Warning, OverflowError)
+
+Rows = dict[str, npt.NDArray[np.int64]]
+"""Columns of some rows of one table; nulls, and what is no integer, are `NULL`."""
+
+
+class NsysFile:
+    """An open export; every read may find damage, and says so as `BrokenSource`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self._path = connection, path
+        self._columns: dict[str, frozenset[str]] = {}
+        found = self.rows("select name, coalesce(sql, '') from sqlite_master where type = 'table'")
+        for name, statement in found:
+            if isinstance(name, str) and str(statement).lstrip().upper().startswith("CREATE TABLE"):
+                own = self.rows(f"select name from pragma_table_info({_text(name)})")
+                self._columns[name] = frozenset(column for (column,) in own if isinstance(column, str))
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._columns)
+
+    def columns(self, table: str) -> frozenset[str]:
+        return self._columns.get(table, frozenset())
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        """All rows of a query that gives few."""
+        with self._damage_told():
+            return self._connection.execute(query).fetchall()
+
+    def batches(self, table: str, wanted: Sequence[str], needed: Sequence[str], where: str = "true") -> Iterator[Rows]:
+        """The wanted integer columns of a table, some rows at a time; those that it lacks are all null."""
+        if table not in self._columns:
+            return
+        lacking = [name for name in needed if name not in self.columns(table)]
+        if lacking:
+            raise BrokenSource(
+                f"{self._path}: table {table} lacks {', '.join(lacking)}. Export the report again with a newer "
+                "Nsight Systems: nsys export --type sqlite REPORT.nsys-rep"
+            )
+        picked = ", ".join(self.integer(table, name) for name in wanted)
+        for batch in self._fetched(f"select {picked} from {table} where {where}"):
+            flat = np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(wanted))
+            yield dict(zip(wanted, flat.reshape(-1, len(wanted)).T.copy(), strict=True))
+
+    def integer(self, table: str, column: str) -> str:
+        """The column as SQL that gives an integer for whatever stands there."""
+        if column not in self.columns(table):
+            return _NULL_IN_SQL
+        quoted = f'{table}."{column}"'
+        return f"case typeof({quoted}) when 'integer' then {quoted} else {_NULL_IN_SQL} end"
+
+    def texts(self, used: str) -> dict[int, str]:
+        """Texts of table StringIds by number, of those that a query names."""
+        if not {"id", "value"} <= self.columns("StringIds"):
+            return {}
+        query = f"select id, substr(value, 1, {_LONGEST_TEXT}) from StringIds where id in ({used})"
+        found = (row for batch in self._fetched(query) for row in batch)
+        return {number: text for number, text in found if isinstance(number, int) and isinstance(text, str)}
+
+    def _fetched(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+        with self._damage_told():
+            cursor = self._connection.execute(query)
+        while True:
+            with self._damage_told():
+                batch = cursor.fetchmany(ROWS_AT_ONCE)
+            if not batch:
+                return
+            yield batch
+
+    def fetched(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+        """Rows of a query with texts, some at a time; their types are for the caller to check."""
+        return self._fetched(query)
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGE as error:
+            raise BrokenSource(f"{self._path} is no whole SQLite file: {error}. Copy or export it again.") from None
+
+
+@contextmanager
+def opened(path: Path, stream: ByteStream | None = None, folder: str | None = None) -> Iterator[NsysFile]:
+    """The export, unpacked into a temporary file of `folder` where it is gzipped; `stream` reads it meanwhile."""
+    with path.open("rb") as file:
+        is_plain = file.read(len(MAGIC)) == MAGIC
+    if is_plain:
+        with _connected(path, path) as export:
+            yield export
+        return
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".sqlite") as unpacked:
+        stream = stream or ByteStream(path)
+        for block in stream.blocks():
+            unpacked.write(block)
+        unpacked.flush()
+        if stream.problem is not None:
+            raise BrokenSource(f"{path}: {stream.problem}. Copy or compress it again.")
+        with _connected(Path(unpacked.name), path) as export:
+            yield export
+
+
+@contextmanager
+def _connected(file: Path, told: Path) -> Iterator[NsysFile]:
+    # Immutable: no lock, no journal beside the file; what a hostile schema calls is not trusted.
+    address = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+        connection.execute("pragma trusted_schema = off")
+        connection.execute("pragma cell_size_check = on")
+        yield NsysFile(connection, told)
+
+
+def _text(value: str) -> str:
+    """A text as SQL; names of tables are hostile too."""
+    return "'" + value.replace("'", "''") + "'"

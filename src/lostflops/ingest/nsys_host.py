@@ -1,0 +1,169 @@
+"""Calls of the CUDA runtime and ranges of NVTX of an Nsight Systems export as host rows of its ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.ingest.columns import NULL, Columns
+from lostflops.ingest.kineto_schema import KIND_CODE
+from lostflops.ingest.nsys_file import NsysFile, Rows
+from lostflops.ingest.nsys_ranges import LIBRARIES, counted_step, meaning, process_of, step_families
+from lostflops.ingest.nsys_rank import NsysRank
+from lostflops.ingest.nsys_ranks import Places
+from lostflops.ingest.recording import CommCall, CommMetadata, StepSpan
+from lostflops.ingest.vocabulary import NO_STEP, Vocabulary
+
+_CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_RANGES: Final = "NVTX_EVENTS"
+_TIMED_RANGES: Final = "eventType in (59, 60, 70, 71)"
+"""Pushed and popped, or started and ended; of NVTX itself, or read from its text files."""
+_DOMAIN_CREATED: Final = 75
+_VERSION: Final = re.compile(r"_v\d+(?=$|_ptsz$|_ptds$)")
+_NUMBERS: Final = ("start", "end", "globalTid", "textId", "domainId")
+_ANNOTATION: Final = KIND_CODE["annotation"]
+
+Names = npt.NDArray[np.uint32]
+
+
+class HostRows:
+    """Reads both tables; a row goes to every rank of its process, since each needs the threads that launch for it."""
+
+    def __init__(self, file: NsysFile, places: Places, ranks: Sequence[NsysRank], vocabulary: Vocabulary) -> None:
+        self._file, self._places, self._ranks, self._vocabulary = file, places, ranks, vocabulary
+        self._metadata: dict[str, CommMetadata] = {}
+
+    def add(self) -> None:
+        self._add_calls()
+        if {"start", "end", "globalTid", "eventType"} <= self._file.columns(_RANGES):
+            self._add_ranges()
+        names = self._thread_names()
+        for rank in self._ranks:
+            rank.name_threads(names)
+
+    def _add_calls(self) -> None:
+        """Calls are named without the version that the driver appends, as PyTorch's profiler names them."""
+        texts = self._file.texts(f"select nameId from {_CALLS}") if "nameId" in self._file.columns(_CALLS) else {}
+        codes = {number: self._vocabulary.names[_VERSION.sub("", text)] for number, text in texts.items()}
+        wanted = ("start", "end", "globalTid", "correlationId", "nameId")
+        for batch in self._file.batches(_CALLS, wanted, ("start", "end", "globalTid", "correlationId")):
+            values, inverse = np.unique(batch["nameId"], return_inverse=True)
+            batch["name"] = np.array([codes.get(value, 0) for value in values.tolist()], np.int64)[inverse]
+            for rank, rows in self._split(batch):
+                columns = _common(rank, rows) | {"correlation": rows["correlationId"]}
+                columns["kind"] = np.full(rows["start"].size, KIND_CODE["runtime"], np.uint8)
+                rank.recording.launches += int((rows["correlationId"] != NULL).sum())
+                rank.recording.host.append(rows["start"].size, columns)
+
+    def _add_ranges(self) -> None:
+        families = step_families(self._counting())
+        for batch, texts in self._ranges("true"):
+            kinds, names = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
+            for i, (thread, (text, is_library)) in enumerate(zip(batch["globalTid"].tolist(), texts, strict=True)):
+                kind, name = meaning(text, is_library)
+                step = counted_step(name) if kind == "annotation" else None
+                if step is not None and families.get(process_of(thread)) == (thread, step[0]):
+                    name = f"ProfilerStep#{step[1]}"
+                kinds[i], names[i] = KIND_CODE[kind], self._vocabulary.names[name]
+            for rank, rows in self._split(batch | {"name": names, "kind": kinds}):
+                columns = _common(rank, rows) | {"kind": rows["kind"].astype(np.uint8)}
+                self._keep_steps_and_annotations(rank, columns)
+                self._keep_collective_calls(rank, columns)
+                rank.recording.host.append(rows["start"].size, columns)
+
+    def _counting(self) -> Iterator[tuple[int, str, int]]:
+        """Ranges whose names count: thread, words before the number, duration."""
+        for batch, texts in self._ranges("said like '%step%' or said like '%iter%'"):
+            dur = batch["end"] - batch["start"]
+            for thread, ns, (text, is_library) in zip(batch["globalTid"].tolist(), dur.tolist(), texts, strict=True):
+                step = counted_step(meaning(text, is_library).name)
+                if step is not None and ns > 0:
+                    yield thread, step[0], ns
+
+    def _ranges(self, where: str) -> Iterator[tuple[Rows, list[tuple[str, bool]]]]:
+        """Ranges with a thread: their columns, and of each its text and whether a library made it.
+
+        `said` is the text in SQL: in the row, or by its number.
+        """
+        columns = self._file.columns(_RANGES)
+        own = f"substr({_RANGES}.text, 1, 65536)" if "text" in columns else "null"
+        by_number = {"id", "value"} <= self._file.columns("StringIds") and "textId" in columns
+        said = f"coalesce({own}, (select value from StringIds where id = textId))" if by_number else own
+        picked = ", ".join(f"{self._file.integer(_RANGES, name)} as n_{name}" for name in _NUMBERS)
+        libraries = self._library_domains()
+        query = (
+            f"select * from (select {said} as said, {picked} from {_RANGES} where {_TIMED_RANGES} "
+            f"and typeof(globalTid) = 'integer') where {where}"
+        )
+        for batch in self._file.fetched(query):
+            numbers = np.array([row[1:] for row in batch], np.int64)
+            rows = dict(zip(_NUMBERS, numbers.T.copy(), strict=True))
+            domains = rows["domainId"].tolist()
+            texts = [row[0] if isinstance(row[0], str) else "" for row in batch]
+            yield rows, [(text, domain in libraries) for text, domain in zip(texts, domains, strict=True)]
+
+    def _library_domains(self) -> set[int]:
+        """Numbers of the domains in which libraries speak; a domain that two processes name differently is none."""
+        if not {"domainId", "text"} <= self._file.columns(_RANGES):
+            return set()
+        query = f"select domainId, text from {_RANGES} where eventType = {_DOMAIN_CREATED} and domainId > 0"
+        found = [(number, name) for number, name in self._file.rows(query) if isinstance(number, int)]
+        others = {number for number, name in found if name not in LIBRARIES}
+        return {number for number, _ in found} - others
+
+    def _split(self, batch: Rows) -> Iterator[tuple[NsysRank, Rows]]:
+        processes = batch["globalTid"] >> 24 << 24
+        for process in np.unique(processes).tolist():
+            rows = {name: values[processes == process] for name, values in batch.items()}
+            owners = self._places.of_process(process)
+            if not owners:
+                self._ranks[0].recording.losses["events_of_other_processes"] += rows["start"].size
+            for number in owners:
+                yield self._ranks[number], self._ranks[number].timed(rows)
+
+    def _keep_steps_and_annotations(self, rank: NsysRank, columns: Columns) -> None:
+        steps = self._vocabulary.step_of_name[columns["name"]]
+        is_annotation = columns["kind"] == _ANNOTATION
+        stop = columns["start"] + columns["dur"]
+        for i in np.flatnonzero(is_annotation & (steps != NO_STEP)).tolist():
+            span = StepSpan(int(steps[i]), int(columns["lane"][i]), int(columns["start"][i]), int(stop[i]))
+            rank.recording.steps.append(span)
+        rows = np.flatnonzero(is_annotation & (steps == NO_STEP))
+        if rows.size:
+            kept = (columns["lane"][rows], columns["start"][rows], stop[rows], columns["name"][rows])
+            rank.recording.annotations.append(kept)
+
+    def _keep_collective_calls(self, rank: NsysRank, columns: Columns) -> None:
+        """PyTorch says which collective it asks for, around a kernel that may only be called `SendRecv`."""
+        names = self._vocabulary.names.texts()
+        for i in np.flatnonzero(columns["kind"] == _ANNOTATION).tolist():
+            name = names[columns["name"][i]] or ""
+            if name.startswith("nccl:"):
+                metadata = self._metadata.setdefault(name, CommMetadata(op=name))
+                start = int(columns["start"][i])
+                stop = start + int(columns["dur"][i])
+                rank.recording.comm_calls.append(CommCall(int(columns["lane"][i]), start, stop, metadata, None))
+
+    def _thread_names(self) -> dict[int, str]:
+        if not {"nameId", "globalTid"} <= self._file.columns("ThreadNames"):
+            return {}
+        texts = self._file.texts("select nameId from ThreadNames")
+        found = self._file.rows("select globalTid, nameId from ThreadNames")
+        return {
+            thread: texts[name]
+            for thread, name in found
+            if isinstance(thread, int) and isinstance(name, int) and name in texts
+        }
+
+
+def _common(rank: NsysRank, rows: Rows) -> Columns:
+    return {
+        "lane": rank.threads(rows),
+        "name": rows["name"].astype(np.uint32),
+        "start": rows["start"],
+        "dur": rows["dur"],
+    }

@@ -1,0 +1,81 @@
+"""What a range of NVTX stands for, told by its name: an op of PyTorch, an annotation, a call of a library, a step.
+
+Under `torch.autograd.profiler.emit_nvtx` PyTorch makes a range of every op and every `record_function`, and appends
+numbers to its name. Those are taken off: a name that differs each time would be no name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+OP, ANNOTATION, OTHER = "op", "annotation", "other"
+
+_EMITTED: Final = re.compile(r", (?:stashed )?(?:seq|op_id|sizes|input_op_ids) = ")
+_OP: Final = re.compile(r"aten::|autograd::|torch::autograd::|c10d::|_c10d_functional(?:_autograd)?::")
+_WRITTEN: Final = re.compile(r"FSDP::|nccl:|gloo:|DistributedDataParallel\.|\S*[\s#(]")
+"""Names that programs give to `record_function`; ops are called by one word."""
+_NCCL_CALL: Final = re.compile(r"(?:p?nccl)[A-Z]\w*$")
+_STEP: Final = re.compile(
+    r"(?P<family>(?:(?:train(?:ing)?|global)[ _-]?)?(?:ProfilerStep|step|iter(?:ation)?)[ _#:=-]{0,2})"
+    r"(?P<step>\d{1,9})",
+    re.IGNORECASE,
+)
+_PROFILER: Final = "ProfilerStep#"
+LIBRARIES: Final = frozenset(
+    {"NCCL", "MPI", "UCX", "NVSHMEM", "CCCL", "cuBLAS", "cuDNN", "cuSPARSE", "cuSOLVER", "cuFFT"}
+)
+"""Domains in which libraries name their own calls."""
+
+
+class Meaning(NamedTuple):
+    kind: str
+    name: str
+
+
+def meaning(text: str, is_library: bool = False) -> Meaning:
+    """
+    >>> meaning("aten::mm, seq = 12, op_id = 990346"), meaning("FSDP::pre_forward (blocks.3), op_id = 7")
+    (Meaning(kind='op', name='aten::mm'), Meaning(kind='annotation', name='FSDP::pre_forward (blocks.3)'))
+    >>> meaning("load batch"), meaning("ncclGroupEnd")
+    (Meaning(kind='annotation', name='load batch'), Meaning(kind='other', name='ncclGroupEnd'))
+    """
+    emitted = _EMITTED.search(text)
+    name = text[: emitted.start()] if emitted else text
+    if is_library or _NCCL_CALL.match(name):
+        return Meaning(OTHER, name)
+    if _OP.match(name) or (emitted and not _WRITTEN.match(name)):
+        return Meaning(OP, name)
+    return Meaning(ANNOTATION, name)
+
+
+def counted_step(name: str) -> tuple[str, int] | None:
+    """The words before the number, and the number, where a name counts steps and says nothing else.
+
+    >>> counted_step("step 12"), counted_step("iteration_3"), counted_step("Optimizer.step#AdamW.step")
+    (('step ', 12), ('iteration_', 3), None)
+    """
+    found = _STEP.fullmatch(name)
+    return (found["family"], int(found["step"])) if found else None
+
+
+def step_families(ranges: Iterable[tuple[int, str, int]]) -> dict[int, tuple[int, str]]:
+    """Thread and words of the ranges that count the steps of each process; `ranges` are thread, words and duration.
+
+    The profiler's own count first; else, of several that count, the one that takes most time: microbatches are
+    counted inside of steps.
+    """
+    took: defaultdict[int, Counter[tuple[int, str]]] = defaultdict(Counter)
+    for thread, family, dur in ranges:
+        took[process_of(thread)][thread, family] += dur
+    return {
+        process: max(families, key=lambda key: (key[1] == _PROFILER, families[key], -key[0]))
+        for process, families in took.items()
+    }
+
+
+def process_of(thread: int) -> int:
+    """`globalPid` of a `globalTid`: its lowest 24 bits are the thread."""
+    return thread >> 24 << 24
