@@ -37,10 +37,14 @@ def diff(
     The answer is one of faster, slower, no difference and cannot tell. Give several runs of each, recorded in turns:
     runs of one job differ by more than their steps show.
     """
+    from lostflops.compare import recorded
     from lostflops.compare.diff import diff as compared
     from lostflops.compare.sides import read
 
     before, after, smallest = runs_of(a), runs_of(b), part(margin, "--margin")
+    if recorded.mark_no_steps([*before, *after]):
+        show(recorded.diff(before, after, anyway=anyway), as_json, as_markdown=as_markdown)
+        return
     with bar_of("runs") as progress:
         pair = read(before, after, anyway=anyway, accounted=True, progress=progress)
     following = command("gate", "--baseline", a, "--candidate", b, "--max-regress", "3%")

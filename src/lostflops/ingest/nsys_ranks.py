@@ -20,6 +20,8 @@ _RANK_VARIABLES: Final = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI
 _SECOND_MILLENNIUM: Final = 1_000_000_000_000_000_000
 """Unix time in 2001: stamps beyond it were made absolute by the export (`--ts-normalize`)."""
 _LAST_TIME: Final = 1 << 61
+_SOME_DEVICE: Final = "NVIDIA GPU"
+"""Where the file names none, or several of which any may be the rank's: without a name it would be a CPU rank."""
 
 
 class Place(NamedTuple):
@@ -101,8 +103,12 @@ def host_name(file: NsysFile) -> str | None:
     return _sole_text(found)
 
 
-def device_name(file: NsysFile, place: Place) -> str | None:
+def device_name(file: NsysFile, place: Place) -> str:
     """What the process's device is called; a process may count devices otherwise than the file does."""
+    return _told_name(file, place) or _SOME_DEVICE
+
+
+def _told_name(file: NsysFile, place: Place) -> str | None:
     if not {"id", "name"} <= file.columns("TARGET_INFO_GPU"):
         return None
     names: dict[object, object] = {row[0]: row[1] for row in file.rows("select id, name from TARGET_INFO_GPU")}
