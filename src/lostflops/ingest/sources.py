@@ -52,10 +52,7 @@ def find_sources(
         if known is not None:
             found[path] = Found(path, known, READERS[known].rank_claim(path), is_named)
         elif is_named:
-            raise UnknownFormat(
-                f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). "
-                "Give the trace that torch.profiler exported, or a Flight Recorder dump."
-            )
+            raise UnknownFormat(f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). {_advice(path)}")
         else:
             skipped.append((str(path), "no reader recognises it"))
     if not found:
@@ -63,6 +60,12 @@ def find_sources(
             f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
         )
     return sorted(found.values(), key=lambda source: source.path), skipped
+
+
+def _advice(path: Path) -> str:
+    if path.suffix in (".nsys-rep", ".qdrep"):
+        return f"Export it first: nsys export --type sqlite {path.name}"
+    return "Give the trace that torch.profiler exported, or a Flight Recorder dump."
 
 
 def _listed(arguments: Sequence[str | Path]) -> tuple[dict[Path, bool], list[tuple[str, str]]]:

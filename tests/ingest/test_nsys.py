@@ -1,0 +1,261 @@
+"""Exports of Nsight Systems: rows against hand-made files."""
+
+import gzip
+import sqlite3
+
+import pytest
+
+from lostflops.analyze.report import report
+from lostflops.compare import recorded
+from lostflops.errors import BrokenSource, UnknownFormat
+from lostflops.ingest import ingest
+from lostflops.store.run import Run
+from made_nsys import BEGAN, CLOCK, TABLE, Export, global_pid, small_export
+
+BASE = BEGAN - CLOCK
+
+
+@pytest.fixture
+def made(tmp_path, traces):
+    """Writes an export as `name` and ingests it; gives what asks the run."""
+
+    def make(export, *statements, name="export.sqlite"):
+        ingest([export.write(tmp_path / name, *statements)], traces.run, workers=1)
+        return traces.ask
+
+    return make
+
+
+def stats(ask):
+    return dict(ask("select what, sum(count) from stats group by what"))
+
+
+def test_rows_of_a_small_export(made) -> None:
+    ask = made(small_export())
+    assert ask(
+        f"select kind, name, start - {BASE}, dur, step, annotation from events where step = 11 order by start, dur desc"
+    ) == [
+        ("annotation", "ProfilerStep#11", 10_000, 900, 11, None),
+        ("annotation", "forward", 10_100, 400, 11, None),
+        ("op", "aten::mm", 10_110, 90, 11, "forward"),
+        ("runtime", "cudaLaunchKernel", 10_120, 5, 11, "forward"),
+        ("kernel", "gemm<int>", 10_200, 300, 11, "forward"),
+        ("annotation", "nccl:all_reduce", 10_510, 90, 11, None),
+        ("runtime", "cudaLaunchKernel", 10_520, 5, 11, "nccl:all_reduce"),
+        ("comm", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 10_550, 250, 11, "nccl:all_reduce"),
+        ("runtime", "cudaMemcpyAsync", 10_610, 10, 11, None),
+        ("runtime", "cudaMemsetAsync", 10_630, 10, 11, None),
+        ("memcpy", "Memcpy HtoD (Pageable -> Device)", 10_810, 10, 11, None),
+        ("memset", "Memset (Device)", 10_830, 10, 11, None),
+    ]
+    assert ask("select step, start, stop, device_start, device_stop from steps order by step") == [
+        (step, BASE + at, BASE + at + 900, BASE + at + 200, BASE + at + 840)
+        for step, at in ((11, 10_000), (12, 11_000))
+    ]
+    assert ask("select op, group_id, bytes_in, metadata, step from collectives") == [
+        ("all_reduce", None, None, "record_param_comms", step) for step in (11, 12)
+    ]
+    assert ask("select grid_x, block_z, registers, shared_memory from events where name = 'gemm<int>' limit 1") == [
+        (8, 128, 96, 1048)
+    ]
+    assert ask("select rank, host, device, device_index, formats from ranks") == [
+        (0, "node7", "NVIDIA H100 80GB HBM3", 0, "nsys")
+    ]
+    assert stats(ask) == {"rank_assigned": 1}
+
+
+def test_the_ledger_of_two_steps_closes(made, traces) -> None:
+    made(small_export())
+    with Run.open(traces.run) as run:
+        told = report(run).to_json()["ledger"]
+    lines = {line["line"]: line["ns"] for line in told["lines"]}
+    assert told["total_ns"] == sum(lines.values()) == 11_840 - 10_200
+    assert (lines["compute"], lines["comm.transfer"], lines["copy"]) == (2 * 300, 2 * 250, 2 * 20)
+
+
+def test_each_process_on_a_device_is_a_rank_and_a_stray_context_is_none(made) -> None:
+    export = Export(devices=("A100", "A100"))
+    for pid, device in ((200, 0), (100, 1)):
+        export.launched(f"gemm of {pid}", 1_000, 2_000, 3_000_000, pid=pid, device=device)
+    export.copy(500, 510, pid=100, device=0, context=9)  # what a process leaves on device 0 by mistake
+    export.range("of nobody", 10, 20, pid=300)
+    ask = made(export)
+    assert ask("select rank, name from events where kind = 'kernel' order by rank") == [
+        (0, "gemm of 200"),
+        (1, "gemm of 100"),
+    ]
+    assert ask("select rank, device_index from ranks order by rank") == [(0, 0), (1, 1)]
+    assert ask("select rank from events where kind = 'memcpy'") == [(1,)]
+    assert ask("select rank, process, thread from lanes where kind = 'thread' order by rank") == [
+        (0, 200, 200),
+        (1, 100, 100),
+    ]
+    assert stats(ask)["events_of_other_processes"] == 1
+
+
+def test_a_process_on_two_devices_is_a_rank_on_each_with_the_same_threads(made) -> None:
+    export = Export()
+    for device in (0, 1):
+        export.launched(f"on {device}", 1_000 + device, 2_000, 3_000, device=device, context=device + 1)
+    ask = made(export)
+    assert ask("select rank, name, dur from events where kind = 'kernel' order by rank") == [
+        (0, "on 0", 1000),
+        (1, "on 1", 1000),
+    ]
+    assert ask("select rank, count(*) from events where kind = 'runtime' group by rank order by rank") == [
+        (0, 2),
+        (1, 2),
+    ]
+
+
+def test_files_of_several_ranks_follow_each_other(tmp_path, traces) -> None:
+    for node in "ab":
+        export = Export(host=node)
+        for pid, device in ((100, 0), (200, 1)):
+            export.launched("gemm", 1_000, 2_000, 3_000, pid=pid, device=device)
+        export.write(traces.folder / f"{node}.sqlite")
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask("select rank, host from ranks order by rank") == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
+
+
+def test_a_rank_is_taken_from_the_environment_or_the_name(made, tmp_path, traces) -> None:
+    export = small_export()
+    for variable in ('RANK="3"', 'WORLD_SIZE="8"'):
+        export.row("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=variable)
+    ask = made(export, name="rank5.sqlite")
+    assert ask("select rank, rank_source, world_size from ranks") == [(3, "recorded", 8)]
+    ingest([small_export().write(tmp_path / "report_rank6.sqlite")], traces.run, workers=1)
+    assert ask("select rank, rank_source, world_size from ranks where rank = 6") == [(6, "file name", None)]
+
+
+def test_a_library_is_no_annotation_and_texts_may_be_numbers(made) -> None:
+    export = Export()
+    export.range("NCCL", 1, None, eventType=75, domainId=1)
+    export.range(None, 900, 1_100, textId=export.text("epoch"))
+    export.range("anything", 950, 1_050, domainId=1)
+    export.range("ncclGroupEnd", 960, 1_040, domainId=2)
+    export.launched("gemm", 1_000, 2_000, 3_000)
+    ask = made(export)
+    assert ask("select annotation from events where kind = 'kernel'") == [("epoch",)]
+    assert sorted(ask("select name from events where kind = 'other'")) == [("anything",), ("ncclGroupEnd",)]
+
+
+def test_outer_ranges_count_steps_and_others_do_not(made) -> None:
+    export = Export()
+    for step in range(2):
+        export.range(f"train_step_{step}", step * 1_000, step * 1_000 + 900)
+        for micro in range(2):
+            export.range(f"iter {micro}", step * 1_000 + micro * 400, step * 1_000 + micro * 400 + 300)
+    export.range("step", 0, 5_000)
+    export.range("step 7 of 9", 0, 5_000)
+    export.launched("gemm", 10, 20, 30)
+    ask = made(export)
+    assert ask("select step from steps order by step") == [(0,), (1,)]
+    assert ask("select annotation from events where kind = 'kernel'") == [("iter 0",)]
+
+
+def test_a_graph_recorded_as_a_whole_is_time_of_the_device(made) -> None:
+    export = Export()
+    place = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": global_pid(100)}
+    export.row(TABLE.format("GRAPH_TRACE"), start=100, end=900, correlationId=1, graphId=4, **place)
+    ask = made(export)
+    assert ask("select name, dur from events where kind = 'kernel'") == [("CUDA graph 4", 800)]
+    assert stats(ask)["graphs_as_a_whole"] == 1
+
+
+def test_bad_rows_are_counted_and_never_become_time(made) -> None:
+    export = small_export()
+    for start, end in ((500, 400), (None, 10), (10, None), ("12", 20), (1.5, 3), (b"x", 4), (1 << 62, (1 << 62) + 5)):
+        export.kernel("bad", start, end)
+    export.kernel("bad", 1, 2, globalPid=None)
+    export.kernel("bad", 1, 2, deviceId="0")
+    ask = made(export)
+    found = stats(ask)
+    assert ask("select count(*) from events where name = 'bad'") == [(0,)]
+    assert (found["negative_durations"], found["events_without_time"], found["out_of_range_times"]) == (1, 5, 1)
+    assert found["device_events_without_process"] == 2
+
+
+def test_names_are_kept_as_texts_whatever_they_hold(made) -> None:
+    payload = "<script>alert('x')</script>\n\u202e'; drop table events; --"
+    export = Export()
+    export.range(payload, 0, 100)
+    export.launched(payload, 10, 20, 30)
+    ask = made(
+        export, "insert into StringIds values (77, x'ff3c')", "update CUPTI_ACTIVITY_KIND_RUNTIME set nameId = 77"
+    )
+    assert {name for (name,) in ask("select name from events where kind in ('kernel', 'annotation')")} == {payload}
+
+
+def test_unpacked_and_gzipped_files_give_the_same(made, tmp_path, traces) -> None:
+    made(small_export())
+    before = traces.tables()
+    packed = tmp_path / "packed.sqlite.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "export.sqlite").read_bytes()))
+    traces.run = tmp_path / "other"
+    ingest([packed], traces.run, workers=1)
+    assert traces.tables() == before
+
+
+def test_a_gzip_bomb_is_refused(tmp_path) -> None:
+    path = tmp_path / "bomb.sqlite.gz"
+    path.write_bytes(gzip.compress(small_export().write(tmp_path / "a.sqlite").read_bytes() + bytes(60 << 20)))
+    with pytest.raises(BrokenSource, match="expands more than"):
+        ingest([path], tmp_path / "run", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["drop table CUPTI_ACTIVITY_KIND_KERNEL", "drop table CUPTI_ACTIVITY_KIND_MEMCPY", "drop table CUPTI_ACTIVITY_KIND_MEMSET"], "no work of a device"),
+        (["alter table CUPTI_ACTIVITY_KIND_MEMCPY drop column streamId"], "lacks streamId.*newer"),
+        (
+            [
+                "alter table CUPTI_ACTIVITY_KIND_KERNEL rename to k",
+                "drop table CUPTI_ACTIVITY_KIND_MEMCPY",
+                "drop table CUPTI_ACTIVITY_KIND_MEMSET",
+                "create view CUPTI_ACTIVITY_KIND_KERNEL as select * from k",
+            ],
+            "no work of a device",
+        ),
+    ],
+    ids=["no device", "a column less", "a view"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_told(tmp_path, statements, told) -> None:
+    path = small_export().write(tmp_path / "export.sqlite", *statements)
+    with pytest.raises(BrokenSource, match=told):
+        ingest([path], tmp_path / "run", workers=1)
+
+
+def test_damaged_and_foreign_files_are_told_apart(tmp_path) -> None:
+    whole = small_export().write(tmp_path / "whole.sqlite").read_bytes()
+    (tmp_path / "cut.sqlite").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BrokenSource, match=r"no whole SQLite file.*again"):
+        ingest([tmp_path / "cut.sqlite"], tmp_path / "run", workers=1)
+    other = sqlite3.connect(tmp_path / "mlflow.sqlite")
+    other.execute("create table experiments (id)")
+    other.close()
+    with pytest.raises(UnknownFormat):
+        ingest([tmp_path / "mlflow.sqlite"], tmp_path / "run", workers=1)
+    (tmp_path / "report.nsys-rep").write_bytes(b"QDSTRM")
+    with pytest.raises(UnknownFormat, match="nsys export --type sqlite"):
+        ingest([tmp_path / "report.nsys-rep"], tmp_path / "run", workers=1)
+
+
+def test_recordings_without_steps_are_compared_per_second(tmp_path) -> None:
+    runs = []
+    for name, took in (("a", 300), ("b", 500)):
+        export = Export()
+        for at in range(1_000, 11_000, 1_000):
+            export.launched("gemm<int>", at, at + 10, at + 10 + took)
+        export.write(tmp_path / f"{name}.sqlite")
+        ingest([tmp_path / f"{name}.sqlite"], tmp_path / name, workers=1)
+        runs.append(tmp_path / name)
+    assert recorded.mark_no_steps(runs)
+    told = recorded.diff(runs[:1], runs[1:]).to_json()
+    assert told["answer"] == "cannot tell"
+    assert "neither side marks steps" in told["verdict"]
+    lines = {row["line"]: row for row in told["lines"]}
+    assert lines["compute"]["before_ns"] == round(1e9 * 3_000 / 9_300)
+    assert lines["compute"]["after_ns"] == round(1e9 * 5_000 / 9_500)
+    assert [(row["name"], row["change"]) for row in told["kernels"]] == [("gemm<int>", "longer")]
