@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,7 @@ class NsysFile:
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """All rows of a query that gives few."""
-        with self._damage_told():
-            return self._connection.execute(query).fetchall()
+        return [tuple(map(_decoded, row)) for batch in self.fetched(query) for row in batch]
 
     def batches(self, table: str, wanted: Sequence[str], needed: Sequence[str], where: str = "true") -> Iterator[Rows]:
         """The wanted integer columns of a table, some rows at a time; those that it lacks are all null."""
@@ -66,9 +65,8 @@ class NsysFile:
                 "Nsight Systems: nsys export --type sqlite REPORT.nsys-rep"
             )
         picked = ", ".join(self.integer(table, name) for name in wanted)
-        for batch in self._fetched(f"select {picked} from {table} where {where}"):
-            flat = np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(wanted))
-            yield dict(zip(wanted, flat.reshape(-1, len(wanted)).T.copy(), strict=True))
+        for batch in self.fetched(f"select {picked} from {table} where {where}"):
+            yield integer_columns(wanted, batch)
 
     def integer(self, table: str, column: str) -> str:
         """The column as SQL that gives an integer for whatever stands there."""
@@ -82,10 +80,11 @@ class NsysFile:
         if not {"id", "value"} <= self.columns("StringIds"):
             return {}
         query = f"select id, substr(value, 1, {_LONGEST_TEXT}) from StringIds where id in ({used})"
-        found = (row for batch in self._fetched(query) for row in batch)
+        found = (map(_decoded, row) for batch in self.fetched(query) for row in batch)
         return {number: text for number, text in found if isinstance(number, int) and isinstance(text, str)}
 
-    def _fetched(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+    def fetched(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
         with self._damage_told():
             cursor = self._connection.execute(query)
         while True:
@@ -94,10 +93,6 @@ class NsysFile:
             if not batch:
                 return
             yield batch
-
-    def fetched(self, query: str) -> Iterator[list[tuple[object, ...]]]:
-        """Rows of a query with texts, some at a time; their types are for the caller to check."""
-        return self._fetched(query)
 
     @contextmanager
     def _damage_told(self) -> Iterator[None]:
@@ -132,11 +127,20 @@ def _connected(file: Path, told: Path) -> Iterator[NsysFile]:
     # Immutable: no lock, no journal beside the file; what a hostile schema calls is not trusted.
     address = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(address, uri=True)) as connection:
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.text_factory = bytes  # a text that is not UTF-8 would end the query
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
         connection.execute("pragma trusted_schema = off")
         connection.execute("pragma cell_size_check = on")
         yield NsysFile(connection, told)
+
+
+def integer_columns(names: Sequence[str], batch: Sequence[Sequence[int]]) -> Rows:
+    flat = np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(names))
+    return dict(zip(names, flat.reshape(-1, len(names)).T.copy(), strict=True))
+
+
+def _decoded(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _text(value: str) -> str:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from lostflops.ingest.columns import NULL, Columns
 from lostflops.ingest.kineto_schema import KIND_CODE
-from lostflops.ingest.nsys_file import NsysFile, Rows
-from lostflops.ingest.nsys_ranges import LIBRARIES, counted_step, meaning, process_of, step_families
+from lostflops.ingest.nsys_file import NsysFile, Rows, integer_columns
+from lostflops.ingest.nsys_ranges import LIBRARIES, Meanings, process_of, step_families
 from lostflops.ingest.nsys_rank import NsysRank
 from lostflops.ingest.nsys_ranks import Places
 from lostflops.ingest.recording import CommCall, CommMetadata, StepSpan
@@ -24,10 +24,17 @@ _TIMED_RANGES: Final = "eventType in (59, 60, 70, 71)"
 """Pushed and popped, or started and ended; of NVTX itself, or read from its text files."""
 _DOMAIN_CREATED: Final = 75
 _VERSION: Final = re.compile(r"_v\d+(?=$|_ptsz$|_ptds$)")
-_NUMBERS: Final = ("start", "end", "globalTid", "textId", "domainId")
+_TIMES: Final = ("start", "end", "globalTid")
+_SAID: Final = (
+    "substr(text, 1, coalesce(nullif(instr(text, ', seq = '), 0) + 7, nullif(instr(text, ', op_id = '), 0) + 9, 65536))"
+)
+"""Without the numbers that PyTorch appends, so that texts repeat."""
+_MAY_SAY: Final = "text like '%step%' or text like '%iter%'"
+_MAY_NUMBER: Final = "textId in (select id from StringIds where value like '%step%' or value like '%iter%')"
+_MOST_MEANINGS: Final = 100_000
 _ANNOTATION: Final = KIND_CODE["annotation"]
 
-Names = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.int64]
 
 
 class HostRows:
@@ -35,11 +42,12 @@ class HostRows:
 
     def __init__(self, file: NsysFile, places: Places, ranks: Sequence[NsysRank], vocabulary: Vocabulary) -> None:
         self._file, self._places, self._ranks, self._vocabulary = file, places, ranks, vocabulary
+        self._columns = file.columns(_RANGES)
         self._metadata: dict[str, CommMetadata] = {}
 
     def add(self) -> None:
         self._add_calls()
-        if {"start", "end", "globalTid", "eventType"} <= self._file.columns(_RANGES):
+        if {"start", "end", "globalTid", "eventType"} <= self._columns:
             self._add_ranges()
         names = self._thread_names()
         for rank in self._ranks:
@@ -60,55 +68,60 @@ class HostRows:
                 rank.recording.host.append(rows["start"].size, columns)
 
     def _add_ranges(self) -> None:
-        families = step_families(self._counting())
-        for batch, texts in self._ranges("true"):
-            kinds, names = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
-            for i, (thread, (text, is_library)) in enumerate(zip(batch["globalTid"].tolist(), texts, strict=True)):
-                kind, name = meaning(text, is_library)
-                step = counted_step(name) if kind == "annotation" else None
-                if step is not None and families.get(process_of(thread)) == (thread, step[0]):
-                    name = f"ProfilerStep#{step[1]}"
-                kinds[i], names[i] = KIND_CODE[kind], self._vocabulary.names[name]
-            for rank, rows in self._split(batch | {"name": names, "kind": kinds}):
+        texts = self._file.texts(f"select textId from {_RANGES}") if "textId" in self._columns else {}
+        meanings = Meanings(texts, self._library_domains())
+        families = step_families(self._counting(meanings))
+        for batch, numbers in self._ranges(meanings, "true"):
+            kinds = np.array([KIND_CODE[found.kind] for found in meanings.found], np.int64)[numbers]
+            names = self._vocabulary.names.codes([found.name for found in meanings.found], len(meanings.found))[numbers]
+            for i, (family, step) in self._counted(meanings, numbers):
+                thread = int(batch["globalTid"][i])
+                if families.get(process_of(thread)) == (thread, family):
+                    names[i] = self._vocabulary.names[f"ProfilerStep#{step}"]
+            for rank, rows in self._split(batch | {"name": names.astype(np.int64), "kind": kinds}):
                 columns = _common(rank, rows) | {"kind": rows["kind"].astype(np.uint8)}
                 self._keep_steps_and_annotations(rank, columns)
                 self._keep_collective_calls(rank, columns)
                 rank.recording.host.append(rows["start"].size, columns)
 
-    def _counting(self) -> Iterator[tuple[int, str, int]]:
+    def _counting(self, meanings: Meanings) -> Iterator[tuple[int, str, int]]:
         """Ranges whose names count: thread, words before the number, duration."""
-        for batch, texts in self._ranges("said like '%step%' or said like '%iter%'"):
-            dur = batch["end"] - batch["start"]
-            for thread, ns, (text, is_library) in zip(batch["globalTid"].tolist(), dur.tolist(), texts, strict=True):
-                step = counted_step(meaning(text, is_library).name)
-                if step is not None and ns > 0:
-                    yield thread, step[0], ns
+        for batch, numbers in self._ranges(meanings, self._may_count()):
+            for i, (family, _) in self._counted(meanings, numbers):
+                dur = int(batch["end"][i]) - int(batch["start"][i])
+                if dur > 0 and NULL not in (batch["end"][i], batch["start"][i]):
+                    yield int(batch["globalTid"][i]), family, dur
 
-    def _ranges(self, where: str) -> Iterator[tuple[Rows, list[tuple[str, bool]]]]:
-        """Ranges with a thread: their columns, and of each its text and whether a library made it.
+    @staticmethod
+    def _counted(meanings: Meanings, numbers: Numbers) -> Iterator[tuple[int, tuple[str, int]]]:
+        """Rows whose names count steps, each with the words before the number, and the number."""
+        counts = np.array([step is not None for step in meanings.steps], np.bool_)
+        for i in np.flatnonzero(counts[numbers]).tolist():
+            step = meanings.steps[numbers[i]]
+            assert step is not None
+            yield i, step
 
-        `said` is the text in SQL: in the row, or by its number.
-        """
-        columns = self._file.columns(_RANGES)
-        own = f"substr({_RANGES}.text, 1, 65536)" if "text" in columns else "null"
-        by_number = {"id", "value"} <= self._file.columns("StringIds") and "textId" in columns
-        said = f"coalesce({own}, (select value from StringIds where id = textId))" if by_number else own
-        picked = ", ".join(f"{self._file.integer(_RANGES, name)} as n_{name}" for name in _NUMBERS)
-        libraries = self._library_domains()
+    def _may_count(self) -> str:
+        by_number = "textId" in self._columns and {"id", "value"} <= self._file.columns("StringIds")
+        return " or ".join([*[_MAY_SAY] * ("text" in self._columns), *[_MAY_NUMBER] * by_number]) or "false"
+
+    def _ranges(self, meanings: Meanings, where: str) -> Iterator[tuple[Rows, Numbers]]:
+        """Ranges with a thread: their columns, and of each the number of what it means."""
+        picked = ", ".join(self._file.integer(_RANGES, name) for name in _TIMES)
+        number, domain = (self._file.integer(_RANGES, name) for name in ("textId", "domainId"))
         query = (
-            f"select * from (select {said} as said, {picked} from {_RANGES} where {_TIMED_RANGES} "
-            f"and typeof(globalTid) = 'integer') where {where}"
+            f"select {picked}, {_SAID if 'text' in self._columns else 'null'}, {number}, {domain} from {_RANGES} "
+            f"where {_TIMED_RANGES} and typeof(globalTid) = 'integer' and ({where})"
         )
         for batch in self._file.fetched(query):
-            numbers = np.array([row[1:] for row in batch], np.int64)
-            rows = dict(zip(_NUMBERS, numbers.T.copy(), strict=True))
-            domains = rows["domainId"].tolist()
-            texts = [row[0] if isinstance(row[0], str) else "" for row in batch]
-            yield rows, [(text, domain in libraries) for text, domain in zip(texts, domains, strict=True)]
+            rows = integer_columns(_TIMES, [row[: len(_TIMES)] for row in batch])
+            if len(meanings) > _MOST_MEANINGS:
+                meanings.forget()
+            yield rows, np.fromiter((meanings[row[len(_TIMES) :]] for row in batch), np.int64, len(batch))
 
     def _library_domains(self) -> set[int]:
         """Numbers of the domains in which libraries speak; a domain that two processes name differently is none."""
-        if not {"domainId", "text"} <= self._file.columns(_RANGES):
+        if not {"domainId", "text"} <= self._columns:
             return set()
         query = f"select domainId, text from {_RANGES} where eventType = {_DOMAIN_CREATED} and domainId > 0"
         found = [(number, name) for number, name in self._file.rows(query) if isinstance(number, int)]

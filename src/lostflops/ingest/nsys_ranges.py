@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 OP, ANNOTATION, OTHER = "op", "annotation", "other"
 
@@ -59,6 +59,37 @@ def counted_step(name: str) -> tuple[str, int] | None:
     """
     found = _STEP.fullmatch(name)
     return (found["family"], int(found["step"])) if found else None
+
+
+class Meanings(dict[tuple[Any, Any, Any], int]):
+    """Numbers of what ranges mean, by text, number of the text and domain as rows have them; `found` has the
+    meanings, and `steps` what of them counts.
+
+    >>> meanings = Meanings({3: "step 12"}, libraries=set())
+    >>> meanings[None, 3, 0], meanings[b"step 12", None, 0], meanings.found
+    (0, 1, [Meaning(kind='annotation', name='step 12'), Meaning(kind='annotation', name='step 12')])
+    """
+
+    def __init__(self, texts: Mapping[int, str], libraries: Container[object]) -> None:
+        super().__init__()
+        self._texts, self._libraries = texts, libraries
+        self.found: list[Meaning] = []
+        self.steps: list[tuple[str, int] | None] = []
+
+    def __missing__(self, key: tuple[Any, Any, Any]) -> int:
+        said, number, domain = key
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else self._texts.get(number, "")
+        found = meaning(text, domain in self._libraries)
+        self.found.append(found)
+        self.steps.append(counted_step(found.name) if found.kind == ANNOTATION else None)
+        self[key] = len(self.found) - 1
+        return len(self.found) - 1
+
+    def forget(self) -> None:
+        """Between batches, so that memory does not follow texts that never repeat."""
+        self.clear()
+        self.found.clear()
+        self.steps.clear()
 
 
 def step_families(ranges: Iterable[tuple[int, str, int]]) -> dict[int, tuple[int, str]]:
