@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
+from tests.integration.fuzz_exports import EXPORT_MUTATIONS, export
+
 Json = dict[str, Any]
 
 # Base inputs.
@@ -185,11 +187,17 @@ def bases() -> dict[str, bytes]:
         "flight json": json.dumps(_DUMP).encode(),
         "flight pickle 2": pickle.dumps(_DUMP, 2),
         "flight pickle 4": pickle.dumps(_DUMP, 4),
+        "nsys": export(),
     }
 
 
 def is_pickle(base: str) -> bool:
     return base.startswith("flight pickle")
+
+
+def plain_name(base: str) -> str:
+    """What a file of this kind is called."""
+    return "_dump_0" if is_pickle(base) else "rank0.sqlite" if base == "nsys" else "rank0_trace.json"
 
 
 # Mutations.
@@ -451,6 +459,7 @@ PICKLE_MUTATIONS: tuple[Mutation, ...] = (
     splice_opcodes,
     pickle_of_odd_values,
 )
+BINARY_MUTATIONS = {"nsys": (truncate, flip_bits, insert_bytes, delete_bytes, *EXPORT_MUTATIONS)}
 
 # Gzip.
 
@@ -503,9 +512,9 @@ def make_case(number: int, seed: int = 0) -> Case:
     chance = random.Random(f"{seed}-{number}")
     base = chance.choice(("pretty", *bases()))
     data, done = bases()[base], []
-    if is_pickle(base):
-        name = "_dump_0"
-        for mutation in chance.choices(PICKLE_MUTATIONS, k=chance.choice((1, 1, 1, 2))):
+    if is_pickle(base) or base in BINARY_MUTATIONS:
+        name = plain_name(base)
+        for mutation in chance.choices(BINARY_MUTATIONS.get(base, PICKLE_MUTATIONS), k=chance.choice((1, 1, 1, 2))):
             data = mutation(chance, data) if len(data) > 2 else data
             done.append(mutation.__name__)
     else:

@@ -34,7 +34,7 @@ if not __package__:  # run as a script
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from lostflops.errors import LostflopsError, RunError  # noqa: E402
-from tests.integration.fuzz_cases import MUST_TELL, Case, bases, is_pickle, make_case  # noqa: E402
+from tests.integration.fuzz_cases import MUST_TELL, Case, bases, make_case, plain_name  # noqa: E402
 
 MOST_CPU_S = 2.0
 MOST_RSS_MB = 512.0
@@ -67,7 +67,7 @@ class _Ingester:
         self.folder = folder
         self.ingest = ingest
         self.expected = {
-            name: self._state_of(Case(-1, name, (), _plain_name(name), data)) for name, data in bases().items()
+            name: self._state_of(Case(-1, name, (), plain_name(name), data)) for name, data in bases().items()
         }
 
     def run(self, case: Case) -> Result:
@@ -117,10 +117,6 @@ class _Ingester:
         named = {(what, count) for what, _, count, _ in stats if what != "rank_assigned"}
         usual = {(what, count) for what, _, count, _ in expected_stats if what != "rank_assigned"}
         return f"{expected_rows - rows} rows lost and not in stats" if rows < expected_rows and named == usual else ""
-
-
-def _plain_name(base: str) -> str:
-    return "_dump_0" if is_pickle(base) else "rank0_trace.json"
 
 
 def read_back(out: Path, thoroughly: bool) -> tuple[int, frozenset[tuple[Any, ...]]]:

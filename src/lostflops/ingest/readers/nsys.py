@@ -8,6 +8,7 @@ from typing import Final
 
 from lostflops.errors import BrokenSource
 from lostflops.ingest.byte_stream import ByteStream
+from lostflops.ingest.columns import whole_or_none
 from lostflops.ingest.nsys_device import DeviceRows
 from lostflops.ingest.nsys_file import MAGIC, NsysFile, opened
 from lostflops.ingest.nsys_host import HostRows
@@ -94,7 +95,7 @@ def _written(job: Job, file: NsysFile, ranks: Sequence[NsysRank], digest: str) -
                 rows=part.rows,
                 host=host,
                 device=device_name(file, found.place),
-                device_index=found.place.device,
+                device_index=whole_or_none(found.place.device, bits=32),
                 world_size=recorded[1] if recorded else None,
                 base_time=base,
             )
