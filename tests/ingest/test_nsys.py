@@ -53,7 +53,7 @@ def test_rows_of_a_small_export(made) -> None:
         for step, at in ((11, 10_000), (12, 11_000))
     ]
     assert ask("select op, group_id, bytes_in, metadata, step from collectives") == [
-        ("all_reduce", None, None, "record_param_comms", step) for step in (11, 12)
+        ("all_reduce", None, None, "nvtx", step) for step in (11, 12)
     ]
     assert ask("select grid_x, block_z, registers, shared_memory from events where name = 'gemm<int>' limit 1") == [
         (8, 128, 96, 1048)

@@ -177,7 +177,7 @@ class _Describer:
             bytes_in=found.bytes_in,
             bytes_out=found.bytes_out,
             peer=found.peer,
-            metadata="kernel" if row.metadata is not None else "record_param_comms",
+            metadata=found.metadata.source or ("kernel" if row.metadata is not None else "record_param_comms"),
             group_name=found.metadata.group_name,
             group_description=found.metadata.group_description,
             group_members=found.members,
@@ -192,8 +192,8 @@ class _Describer:
             group = group_id(name, members) if members else self._known_groups.get(name)
         return _Description(
             op=op,
-            bytes_in=_times(found.elements_in, size),
-            bytes_out=_times(found.elements_out, size),
+            bytes_in=_times(found.elements_in, size) if found.bytes_in is None else found.bytes_in,
+            bytes_out=_times(found.elements_out, size) if found.bytes_out is None else found.bytes_out,
             peer={"send": found.target_rank, "recv": found.source_rank}.get(op or ""),
             group_id=group,
             members=members,

@@ -40,7 +40,7 @@ class NsysFile:
         found = self.rows("select name, coalesce(sql, '') from sqlite_master where type = 'table'")
         for name, statement in found:
             if isinstance(name, str) and str(statement).lstrip().upper().startswith("CREATE TABLE"):
-                own = self.rows(f"select name from pragma_table_info({_text(name)})")
+                own = self.rows("select name from pragma_table_info(?)", name)
                 self._columns[name] = frozenset(column for (column,) in own if isinstance(column, str))
 
     @property
@@ -50,9 +50,9 @@ class NsysFile:
     def columns(self, table: str) -> frozenset[str]:
         return self._columns.get(table, frozenset())
 
-    def rows(self, query: str) -> list[tuple[object, ...]]:
+    def rows(self, query: str, *values: str) -> list[tuple[object, ...]]:
         """All rows of a query that gives few."""
-        return [tuple(map(_decoded, row)) for batch in self.fetched(query) for row in batch]
+        return [tuple(map(_decoded, row)) for batch in self.fetched(query, *values) for row in batch]
 
     def batches(self, table: str, wanted: Sequence[str], needed: Sequence[str], where: str = "true") -> Iterator[Rows]:
         """The wanted integer columns of a table, some rows at a time; those that it lacks are all null."""
@@ -83,10 +83,10 @@ class NsysFile:
         found = (map(_decoded, row) for batch in self.fetched(query) for row in batch)
         return {number: text for number, text in found if isinstance(number, int) and isinstance(text, str)}
 
-    def fetched(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    def fetched(self, query: str, *values: str) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
         with self._damage_told():
-            cursor = self._connection.execute(query)
+            cursor = self._connection.execute(query, values)
         while True:
             with self._damage_told():
                 batch = cursor.fetchmany(ROWS_AT_ONCE)
@@ -141,8 +141,3 @@ def integer_columns(names: Sequence[str], batch: Sequence[Sequence[int]]) -> Row
 
 def _decoded(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _text(value: str) -> str:
-    """A text as SQL; names of tables are hostile too."""
-    return "'" + value.replace("'", "''") + "'"

@@ -156,7 +156,7 @@ class HostRows:
         for i in np.flatnonzero(columns["kind"] == _ANNOTATION).tolist():
             name = names[columns["name"][i]] or ""
             if name.startswith("nccl:"):
-                metadata = self._metadata.setdefault(name, CommMetadata(op=name))
+                metadata = self._metadata.setdefault(name, CommMetadata(op=name, source="nvtx"))
                 start = int(columns["start"][i])
                 stop = start + int(columns["dur"][i])
                 rank.recording.comm_calls.append(CommCall(int(columns["lane"][i]), start, stop, metadata, None))

@@ -77,6 +77,10 @@ class CommMetadata:
     group_stride: int | None = None
     source_rank: int | None = None
     target_rank: int | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    source: str | None = None
+    """What told it, where that is neither the kernel nor `record_param_comms`."""
 
 
 @dataclass(slots=True)

@@ -40,7 +40,9 @@ RANKS = Table(
         Column("device_index", "INTEGER", "Index of the accelerator on its host."),
         Column("world_size", "INTEGER", "Number of ranks in the job; null when not recorded."),
         Column("backend", "VARCHAR", "Backend of the default process group, e.g. `nccl`, `gloo`."),
-        Column("formats", "VARCHAR", "Formats this rank was read from, e.g. `kineto`, `kineto,flight_recorder`."),
+        Column(
+            "formats", "VARCHAR", "Formats this rank was read from, e.g. `kineto`, `nsys`, `kineto,flight_recorder`."
+        ),
         Column("source", "VARCHAR", "File that the rank's timeline was read from."),
         Column("source_bytes", "BIGINT", "Size of that file on disk.", "bytes"),
         Column("source_hash", "VARCHAR", "SHA-256 of that file's bytes on disk."),
@@ -190,8 +192,9 @@ COLLECTIVES = Table(
         Column(
             "metadata",
             "VARCHAR",
-            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, `op_trace` (type of the op "
-            "and place of the rank), or `name` (guessed from the kernel's name).",
+            "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, `nvtx` (ranges of PyTorch "
+            "and NCCL around the launch), `op_trace` (type of the op and place of the rank), or `name` (guessed from "
+            "the kernel's name).",
         ),
     ),
 )
