@@ -66,7 +66,7 @@ class Export:
 
     def range(self, text: str | None, start: Any, end: Any, pid: int = 100, **columns: Any) -> None:
         row = {"start": start, "end": end, "eventType": 59, "text": text, "globalTid": global_pid(pid) | pid}
-        self.row("NVTX_EVENTS", **row | {"textId": None, "domainId": 0} | columns)
+        self.row("NVTX_EVENTS", **row | {"textId": None, "domainId": 0, "jsonText": None} | columns)
 
     @staticmethod
     def _placed(start: Any, end: Any, correlation: int | None) -> dict[str, Any]:

@@ -140,6 +140,32 @@ def test_a_library_is_no_annotation_and_texts_may_be_numbers(made) -> None:
     assert sorted(ask("select name from events where kind = 'other'")) == [("anything",), ("ncclGroupEnd",)]
 
 
+def payload(size):
+    return f'{{"Payload": {{"NCCL communicator ID": 77, "Message size [bytes]": {size}}}}}'
+
+
+def test_payloads_of_nccl_tell_sizes_of_single_and_of_grouped_calls(made) -> None:
+    export = Export()
+    export.range("nccl:all_to_all", 1_000, 1_900)
+    export.range("ncclGroupStart", 1_010, 1_020)
+    for at in (1_030, 1_050):
+        export.range("ncclSend", at, at + 5, jsonText=payload(64))
+        export.range("ncclRecv", at + 6, at + 9, jsonText=payload(128))
+    export.range("ncclGroupEnd", 1_100, 1_800)
+    export.launched("ncclDevKernel_SendRecv", 1_200, 2_000, 3_000)
+    export.range("ncclReduceScatter", 2_000, 2_100, jsonText=payload(512))
+    export.launched("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", 2_010, 3_100, 3_200)
+    export.range("nccl:broadcast", 2_200, 2_300)
+    export.launched("ncclDevKernel_Broadcast", 2_210, 3_300, 3_400)
+    ask = made(export)
+    assert ask("select op, bytes_in, bytes_out, metadata from collectives order by start") == [
+        ("all_to_all", 128, 256, "nvtx"),
+        ("reduce_scatter", None, 512, "nvtx"),
+        ("broadcast", None, None, "nvtx"),
+    ]
+    assert "comms_without_kernel" not in stats(ask)
+
+
 def test_outer_ranges_count_steps_and_others_do_not(made) -> None:
     export = Export()
     for step in range(2):

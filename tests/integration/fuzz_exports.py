@@ -14,7 +14,8 @@ from tests.made_nsys import small_export
 
 _VALUES: tuple[Any, ...] = (
     None, -1, 0, 1, 1 << 31, 1 << 32, 1 << 61, (1 << 63) - 1, -(1 << 63), 1.5, 1e300, float("inf"), "", "text", "12",
-    "step 3", "ProfilerStep#999999999", "aten::mm, seq = 1, op_id = 2", "nccl:all_reduce, op_id = 3", b"", b"\xff\x00",
+    "step 3", "ProfilerStep#999999999", "aten::mm, seq = 1, op_id = 2", "nccl:all_reduce, op_id = 3",
+    "ncclGroupStart", '{"Message size [bytes]": 99999999999999999999}', "[" * 5_000, b"", b"\xff\x00",
     "\ud7ff\u202e<script>", "x" * 100_000,
 )  # fmt: skip
 
@@ -60,8 +61,8 @@ def lying_pages(chance: random.Random, data: bytes) -> bytes:
     """Bytes of the header and of the first pages' own, where sizes, counts and pointers stand."""
     changed = bytearray(data)
     for _ in range(chance.choice((1, 2, 8))):
-        page = chance.randrange(len(data) // 4096) * 4096
-        changed[page + chance.randrange(min(128, len(data) - page))] = chance.choice((0, 1, 5, 13, 127, 128, 255))
+        page = chance.randrange(len(data) // 4096 + 1) * 4096
+        changed[min(page + chance.randrange(128), len(data) - 1)] = chance.choice((0, 1, 5, 13, 127, 128, 255))
     return bytes(changed)
 
 
@@ -79,7 +80,9 @@ def _changed(data: bytes | None, change: Callable[[sqlite3.Connection], None]) -
     with tempfile.TemporaryDirectory(prefix="lostflops-fuzz-") as folder:
         path = Path(folder, "export.sqlite")
         if data is None:
-            return small_export().write(path).read_bytes()
+            made = small_export()
+            made.range("ncclAllReduce", 10_515, 10_590, jsonText='{"Message size [bytes]": 4096}')
+            return made.write(path).read_bytes()
         path.write_bytes(data)
         connection = sqlite3.connect(path)
         try:

@@ -102,12 +102,15 @@ class NsysFile:
             raise BrokenSource(f"{self._path} is no whole SQLite file: {error}. Copy or export it again.") from None
 
 
+def is_plain(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 @contextmanager
 def opened(path: Path, stream: ByteStream | None = None, folder: str | None = None) -> Iterator[NsysFile]:
     """The export, unpacked into a temporary file of `folder` where it is gzipped; `stream` reads it meanwhile."""
-    with path.open("rb") as file:
-        is_plain = file.read(len(MAGIC)) == MAGIC
-    if is_plain:
+    if is_plain(path):
         with _connected(path, path) as export:
             yield export
         return

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lostflops.ingest.columns import NULL, Columns
 from lostflops.ingest.kineto_schema import KIND_CODE
 from lostflops.ingest.nsys_file import NsysFile, Rows, integer_columns
+from lostflops.ingest.nsys_nccl import SOURCE, NcclCall, nccl_calls, with_sizes
 from lostflops.ingest.nsys_ranges import LIBRARIES, Meanings, process_of, step_families
 from lostflops.ingest.nsys_rank import NsysRank
 from lostflops.ingest.nsys_ranks import Places
@@ -49,6 +50,7 @@ class HostRows:
         self._add_calls()
         if {"start", "end", "globalTid", "eventType"} <= self._columns:
             self._add_ranges()
+            self._add_sizes()
         names = self._thread_names()
         for rank in self._ranks:
             rank.name_threads(names)
@@ -156,10 +158,19 @@ class HostRows:
         for i in np.flatnonzero(columns["kind"] == _ANNOTATION).tolist():
             name = names[columns["name"][i]] or ""
             if name.startswith("nccl:"):
-                metadata = self._metadata.setdefault(name, CommMetadata(op=name, source="nvtx"))
+                metadata = self._metadata.setdefault(name, CommMetadata(op=name, source=SOURCE))
                 start = int(columns["start"][i])
                 stop = start + int(columns["dur"][i])
                 rank.recording.comm_calls.append(CommCall(int(columns["lane"][i]), start, stop, metadata, None))
+
+    def _add_sizes(self) -> None:
+        """Sizes of collectives, where the export has NCCL's payloads."""
+        calls: list[list[NcclCall]] = [[] for _ in self._ranks]
+        for thread, call in nccl_calls(self._file):
+            for number in self._places.of_process(process_of(thread)):
+                calls[number].append(call._replace(lane=self._ranks[number].thread(thread)))
+        for rank, own in zip(self._ranks, calls, strict=True):
+            rank.recording.comm_calls = with_sizes(rank.recording.comm_calls, own)
 
     def _thread_names(self) -> dict[int, str]:
         if not {"nameId", "globalTid"} <= self._file.columns("ThreadNames"):

@@ -54,6 +54,10 @@ class NsysRank:
     def threads(self, rows: Rows) -> npt.NDArray[np.int32]:
         return self._lane_codes((rows["globalTid"],), _thread)
 
+    def thread(self, number: int) -> int:
+        """The lane of a thread by its `globalTid`."""
+        return int(self.threads({"globalTid": np.array([number])})[0])
+
     def name_threads(self, names: dict[int, str]) -> None:
         for key, code in self._lanes.items():
             if len(key) == 1:

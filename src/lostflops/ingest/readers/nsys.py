@@ -10,7 +10,7 @@ from lostflops.errors import BrokenSource
 from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.columns import whole_or_none
 from lostflops.ingest.nsys_device import DeviceRows
-from lostflops.ingest.nsys_file import MAGIC, NsysFile, opened
+from lostflops.ingest.nsys_file import MAGIC, NsysFile, is_plain, opened
 from lostflops.ingest.nsys_host import HostRows
 from lostflops.ingest.nsys_rank import NsysRank
 from lostflops.ingest.nsys_ranks import DEVICE_TABLES, Places, base_time, device_name, host_name, recorded_rank
@@ -28,9 +28,12 @@ _TABLES: Final = frozenset(
 
 
 def recognises(head: bytes, path: Path) -> bool:
-    """An SQLite file with tables of Nsight Systems; one that cannot be read is taken, for reading to say why."""
+    """An SQLite file with tables of Nsight Systems; one that cannot be read is taken, for reading to say why, and so is
+    a gzipped one, which would have to be unpacked to tell."""
     if not head.startswith(MAGIC):
         return False
+    if not is_plain(path):
+        return True
     try:
         with opened(path) as file:
             return not _TABLES.isdisjoint(file.tables)
