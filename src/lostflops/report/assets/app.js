@@ -10,74 +10,77 @@ function n(e, t, n) {
 	return e;
 }
 // src/glossary.ts
-var r = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu, i = /[A-Z.\d]/, a = {}, o = null, s = e("div", {
+var r = /[\p{L}\p{N}][\p{L}\p{N}_./-]*[\p{L}\p{N}]/gu, i = /[A-Z.\d]|^[^aeiouy]+$/, a = /(\d[\d.,]{0,11} (?:[num]?s|min|h|[kMGTP]?B|GB\/s|[GTP]?FLOPS?)\b|(?<!\S)--[\w-]{0,24}(?![\w-]))/, o = {}, s = null, c = e("div", {
 	id: "meaning",
 	role: "tooltip",
 	hidden: !0
 });
-function c(e) {
-	a = {
-		...a,
+function l(e) {
+	o = {
+		...o,
 		...e
 	};
 }
-function l(e) {
-	return Object.hasOwn(a, e) ? a[e] : void 0;
+function u(e) {
+	return Object.hasOwn(o, e) ? o[e] : void 0;
 }
-function u() {
-	return Object.entries(a).sort(([e], [t]) => e.localeCompare(t));
+function d() {
+	return Object.entries(o).sort(([e], [t]) => e.localeCompare(t));
 }
-function d(t) {
-	return l(t) === void 0 ? t : e("span", {
+function f(t) {
+	return u(t) === void 0 ? t : e("span", {
 		class: "term",
 		tabindex: 0,
 		"data-term": t
 	}, t);
 }
-function f(e) {
-	return l(e) === void 0 ? m(e) : [d(e)];
-}
 function p(e) {
+	return u(e) === void 0 ? h(e) : [f(e)];
+}
+function m(e) {
 	let t = (e.match(r) ?? []).filter((e) => i.test(e));
 	return [
 		e,
 		e.replace(/ [^ ]+$/, ""),
 		...t
-	].find((e) => l(e) !== void 0);
+	].find((e) => u(e) !== void 0);
 }
-function m(e) {
+function h(e) {
 	let t = /* @__PURE__ */ new Set();
-	return h(e, (e) => i.test(e) && !t.has(e) && !!t.add(e));
+	return g(e, (e) => i.test(e) && !t.has(e) && !!t.add(e));
 }
-function h(e, t) {
+function g(e, t) {
 	let n = [], i = 0;
-	for (let a of e.matchAll(r)) l(a[0]) !== void 0 && t(a[0]) && (n.push(e.slice(i, a.index), d(a[0])), i = a.index + a[0].length);
-	return [...n, e.slice(i)];
+	for (let a of e.matchAll(r)) u(a[0]) !== void 0 && t(a[0]) && (n.push(..._(e.slice(i, a.index)), f(a[0])), i = a.index + a[0].length);
+	return [...n, ..._(e.slice(i))];
 }
-function g() {
-	document.body.append(s), document.addEventListener("mouseover", (e) => _(e.target)), document.addEventListener("focusin", (e) => _(e.target)), document.addEventListener("scroll", y, {
+function _(t) {
+	return t.split(a).map((t, n) => n % 2 ? e("span", { class: "unbroken" }, t) : t);
+}
+function v() {
+	document.body.append(c), document.addEventListener("mouseover", (e) => y(e.target)), document.addEventListener("focusin", (e) => y(e.target)), document.addEventListener("scroll", te, {
 		passive: !0,
 		capture: !0
 	}), document.addEventListener("keydown", (e) => {
-		e.key === "Escape" && ee();
+		e.key === "Escape" && ne();
 	});
 }
-function _(e) {
-	let t = e instanceof Element ? e.closest("[data-term]") : null, n = l(t?.dataset.term ?? "");
-	!t || n === void 0 ? o !== document.activeElement && ee() : ((t.closest("dialog") ?? document.body).append(s), s.textContent = n, s.hidden = !1, t.setAttribute("aria-describedby", s.id), o = t, v(t));
+function y(e) {
+	let t = e instanceof Element ? e.closest("[data-term]") : null, n = u(t?.dataset.term ?? "");
+	!t || n === void 0 ? s !== document.activeElement && ne() : ((t.closest("dialog") ?? document.body).append(c), c.textContent = n, c.hidden = !1, t.setAttribute("aria-describedby", c.id), s = t, ee(t));
 }
-function v(e) {
-	let t = e.getBoundingClientRect(), n = Math.max(8, Math.min(t.left, innerWidth - s.offsetWidth - 8)), r = t.bottom + 6 + s.offsetHeight < innerHeight;
-	s.style.setProperty("left", `${n}px`), s.style.setProperty("top", `${r ? t.bottom + 6 : t.top - s.offsetHeight - 6}px`);
+function ee(e) {
+	let t = e.getBoundingClientRect(), n = Math.max(8, Math.min(t.left, innerWidth - c.offsetWidth - 8)), r = t.bottom + 6 + c.offsetHeight < innerHeight;
+	c.style.setProperty("left", `${n}px`), c.style.setProperty("top", `${r ? t.bottom + 6 : t.top - c.offsetHeight - 6}px`);
 }
-function y() {
-	o && o === document.activeElement && !s.hidden ? v(o) : ee();
+function te() {
+	s && s === document.activeElement && !c.hidden ? ee(s) : ne();
 }
-function ee() {
-	s.hidden = !0;
+function ne() {
+	c.hidden = !0;
 }
 // src/rounding.ts
-function te(e) {
+function re(e) {
 	let [t, n] = [e, 0];
 	for (; !Number.isInteger(t); n++) t *= 2;
 	return [BigInt(t), 2n ** BigInt(n)];
@@ -86,43 +89,43 @@ function b(e, t) {
 	let [n, r] = [e / t, e % t * 2n];
 	return r > t || r === t && n % 2n == 1n ? n + 1n : n;
 }
-function ne(e, t) {
-	let [n, r] = te(Math.abs(e));
-	return C(e, S(b(n * 10n ** BigInt(t), r), t));
+function x(e, t) {
+	let [n, r] = re(Math.abs(e));
+	return w(e, C(b(n * 10n ** BigInt(t), r), t));
 }
-function re(e, t) {
-	if (e === 0) return C(e, "0");
-	let [n, r] = te(Math.abs(e)), i = Number(e.toExponential().split("e")[1]), a = ie(n, r, t - 1 - i);
-	if (a === 10n ** BigInt(t) && ([a, i] = [a / 10n, i + 1]), i >= -4 && i < t) return C(e, ae(S(a, t - 1 - i)));
+function ie(e, t) {
+	if (e === 0) return w(e, "0");
+	let [n, r] = re(Math.abs(e)), i = Number(e.toExponential().split("e")[1]), a = ae(n, r, t - 1 - i);
+	if (a === 10n ** BigInt(t) && ([a, i] = [a / 10n, i + 1]), i >= -4 && i < t) return w(e, oe(C(a, t - 1 - i)));
 	let o = `${i < 0 ? "-" : "+"}${String(Math.abs(i)).padStart(2, "0")}`;
-	return C(e, `${ae(S(a, t - 1))}e${o}`);
+	return w(e, `${oe(C(a, t - 1))}e${o}`);
 }
-function x(e) {
+function S(e) {
 	return e.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
-function S(e, t) {
+function C(e, t) {
 	let n = e.toString().padStart(t + 1, "0");
 	return t ? `${n.slice(0, -t)}.${n.slice(-t)}` : n;
 }
-function ie(e, t, n) {
+function ae(e, t, n) {
 	let r = 10n ** BigInt(Math.abs(n));
 	return n < 0 ? b(e, t * r) : b(e * r, t);
 }
-function ae(e) {
+function oe(e) {
 	return e.includes(".") ? e.replace(/\.?0+$/, "") : e;
 }
-function C(e, t) {
+function w(e, t) {
 	return e < 0 || Object.is(e, -0) ? `-${t}` : t;
 }
 // src/units.ts
-var oe = 8, se = [
+var se = 8, ce = [
 	["ns", 1n],
 	["us", 1000n],
 	["ms", 1000000n],
 	["s", 1000000000n],
 	["min", 60000000000n],
 	["h", 3600000000000n]
-], ce = [
+], le = [
 	"",
 	"k",
 	"M",
@@ -131,146 +134,144 @@ var oe = 8, se = [
 	"P",
 	"E",
 	"Z"
-], le = ve("B"), ue = ve("FLOP"), de = [
+], ue = ye("B"), de = ye("FLOP"), fe = [
 	"ns",
 	"bytes",
 	"flop",
 	"count",
 	"time"
-], fe = /(?! )[\p{C}\p{Z}]/gu, pe = {
+], pe = /(?! )[\p{C}\p{Z}]/gu, me = {
 	"\n": "\\n",
 	"\r": "\\r",
 	"	": "\\t"
-}, me = /^-?\d{16,}$/;
-function w(e) {
-	return k(ye(e), se);
-}
+}, he = /^-?\d{16,}$/;
 function T(e) {
-	return k(ye(e), le);
+	return A(be(e), ce);
 }
 function E(e) {
-	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${ne(100 * e, 1)}%`;
+	return A(be(e), ue);
 }
-function D(e, t) {
-	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? de.includes(t) && me.test(e) ? ge(BigInt(e), t) : he(e) : Number.isFinite(e) ? de.includes(t) ? ge(ye(e), t) : t === "share" ? E(e) : t === "rate" || t === "gbs" ? _e(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : re(e, 10) : "-";
+function D(e) {
+	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${x(100 * e, 1)}%`;
 }
 function O(e, t) {
+	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? fe.includes(t) && he.test(e) ? _e(BigInt(e), t) : ge(e) : Number.isFinite(e) ? fe.includes(t) ? _e(be(e), t) : t === "share" ? D(e) : t === "rate" || t === "gbs" ? ve(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : ie(e, 10) : "-";
+}
+function k(e, t) {
 	let n = [];
 	for (let t of e) {
 		let e = n[n.length - 1], r = e?.[e.length - 1];
 		e && Number.isInteger(t) && Number.isInteger(r) && t === r + 1 ? e.push(t) : n.push([t]);
 	}
-	let r = n.map((e) => e.length > 1 ? `${D(e[0], t)}-${D(e[e.length - 1], t)}` : D(e[0], t));
-	return r.length > oe && r.splice(oe, Infinity, `... ${x(String(e.length))} in all`), r.join(", ") || "-";
+	let r = n.map((e) => e.length > 1 ? `${O(e[0], t)}-${O(e[e.length - 1], t)}` : O(e[0], t));
+	return r.length > se && r.splice(se, Infinity, `... ${S(String(e.length))} in all`), r.join(", ") || "-";
 }
-function he(e) {
-	return e.replace(fe, (e) => {
+function ge(e) {
+	return e.replace(pe, (e) => {
 		let t = e.codePointAt(0), [n, r] = t < 256 ? ["x", 2] : t < 65536 ? ["u", 4] : ["U", 8];
-		return pe[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
+		return me[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
 	});
 }
-function ge(e, t) {
-	return t === "ns" ? k(e, se) : t === "bytes" ? k(e, le) : t === "flop" ? k(e, ue) : x(e.toString());
-}
-function _e(e) {
-	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? x(ne(e, 0)) : re(e, 3);
+function _e(e, t) {
+	return t === "ns" ? A(e, ce) : t === "bytes" ? A(e, ue) : t === "flop" ? A(e, de) : S(e.toString());
 }
 function ve(e) {
-	return ce.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
+	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? S(x(e, 0)) : ie(e, 3);
 }
 function ye(e) {
-	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : ne(e, 0));
+	return le.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
 }
-function k(e, t) {
+function be(e) {
+	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : x(e, 0));
+}
+function A(e, t) {
 	let n = e < 0n ? "-" : "", r = e < 0n ? -e : e;
 	if (r < 1000n) return `${n}${r} ${t[0][0]}`;
 	for (let [e, i] of t.slice(1)) {
-		let t = be(r, i);
+		let t = xe(r, i);
 		if (t !== null) return `${n}${t} ${e}`;
 	}
 	let [i, a] = t[t.length - 1];
 	return `${n}${b(r, a)} ${i}`;
 }
-function be(e, t) {
+function xe(e, t) {
 	for (let n of [
 		2,
 		1,
 		0
 	]) {
 		let r = b(e * 10n ** BigInt(n), t);
-		if (r < 1000n) return S(r, n);
+		if (r < 1000n) return C(r, n);
 	}
 	return null;
 }
 // src/blocks/evidence.ts
-var xe = "lostflops:show", Se = 12;
-function Ce(t) {
-	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(we))) : null;
-}
+var Se = "lostflops:show", Ce = 12;
 function we(t) {
-	return e("li", {}, ...m(t.what), e("div", { class: "where" }, ...Te(t), ...Ee(t), ...De(t)));
+	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(Te))) : null;
 }
-function Te(e) {
-	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${O(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${O(e.steps, "")}` : ""].filter(Boolean), [[n], [r]] = [e.ranks, e.steps];
-	return n === void 0 ? t : [Oe(t.join(", "), r === void 0 ? { rank: n } : {
+function Te(t) {
+	return e("li", {}, ...h(t.what), e("div", { class: "where" }, ...Ee(t), ...De(t), ...Oe(t)));
+}
+function Ee(e) {
+	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${k(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${k(e.steps, "")}` : ""].filter(Boolean), [[n], [r]] = [e.ranks, e.steps];
+	return n === void 0 ? t : [ke(t.join(", "), r === void 0 ? { rank: n } : {
 		rank: n,
 		step: r
 	})];
 }
-function Ee(e) {
-	let t = e.events.length - Se, n = e.events.slice(0, Se).map(([e, t]) => Oe(`event ${t} of rank ${e}`, {
+function De(e) {
+	let t = e.events.length - Ce, n = e.events.slice(0, Ce).map(([e, t]) => ke(`event ${t} of rank ${e}`, {
 		rank: e,
 		event: t
 	}));
 	return t > 0 ? [...n, `and ${t.toLocaleString("en-US")} more events`] : n;
 }
-function De(t) {
+function Oe(t) {
 	return t.sources.map((t) => e("code", {}, t));
 }
-function Oe(t, n) {
+function ke(t, n) {
 	return e("button", {
 		type: "button",
+		class: "link",
 		title: "show on the timeline",
-		click: () => document.dispatchEvent(new CustomEvent(xe, { detail: n }))
+		click: () => document.dispatchEvent(new CustomEvent(Se, { detail: n }))
 	}, t);
 }
 // src/blocks/findings.ts
-function ke(t) {
+function Ae(t) {
 	if (!t.items.length) return e("p", { class: "calm" }, "No cause was found whose fix is worth the effort.");
-	let n = Fe(t.items.flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, Ae(t, i < r, n))), a = i.slice(r);
+	let n = Ie(t.items.flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, je(t, i < r, n))), a = i.slice(r);
 	return e("div", { class: "findings" }, e("ol", {}, ...i.slice(0, r)), a.length ? e("details", { class: "more" }, e("summary", {}, `${a.length} more, which gain less`), e("ol", {}, ...a)) : null);
 }
-function Ae(t, n, r) {
+function je(t, n, r) {
 	let i = [
-		["Fix", [e("span", { class: "fix" }, ...m(t.fix))]],
-		["Lost", [je(t)]],
-		["Ranks", t.ranks.length ? [O(t.ranks, "")] : []],
-		["Gain", t.prediction ? [Me(t.prediction)] : []],
-		["Confidence", [Pe(t.confidence), E(t.confidence)]],
-		["Certain if", t.certain_if ? m(t.certain_if) : []]
+		["Fix", [e("span", { class: "fix" }, ...h(t.fix))]],
+		["Lost", [Me(t)]],
+		["Ranks", t.ranks.length ? [k(t.ranks, "")] : []],
+		["Gain", t.prediction ? h(Ne(t.prediction)) : []],
+		["Confidence", [Fe(t.confidence), D(t.confidence)]],
+		["Certain if", t.certain_if ? h(t.certain_if) : []]
 	].filter(([, e]) => e.length);
 	return e("details", {
 		class: "finding",
 		"data-cause": t.cause,
 		open: n
-	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, t.cause.replaceAll("_", " ")), t.what), t.prediction ? Ie(t.prediction, r) : null), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), Ce(t.evidence));
-}
-function je(e) {
-	if (!e.lost_ns) return "no time of the recorded window is charged to it";
-	let t = e.rank_hours.toLocaleString("en-US", {
-		minimumFractionDigits: 1,
-		maximumFractionDigits: 1
-	}), n = e.usd === null ? "" : `, $${Math.round(e.usd).toLocaleString("en-US")}`;
-	return `${E(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
+	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, t.cause.replaceAll("_", " ")), ..._(t.what)), t.prediction ? Le(t.prediction, r) : null), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), we(t.evidence));
 }
 function Me(e) {
-	let t = e.low_ns !== null && e.high_ns !== null ? ` (${w(e.low_ns)} to ${w(e.high_ns)})` : "", n = e.predicted_ns === null ? "" : `; a step would take ${w(e.predicted_ns)}${t}`;
-	return `${Ne(e)} of the step${n}; by ${e.basis}`;
+	if (!e.lost_ns) return "no time of the recorded window is charged to it";
+	let t = S(x(e.rank_hours, 1)), n = e.usd === null ? "" : `, $${S(x(e.usd, 0))}`;
+	return `${D(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
 }
 function Ne(e) {
-	return `${E(e.gain_low)} to ${E(e.gain_high)}`;
+	let t = e.low_ns !== null && e.high_ns !== null ? ` (${T(e.low_ns)} to ${T(e.high_ns)})` : "", n = e.predicted_ns === null ? "" : `; a step would take ${T(e.predicted_ns)}${t}`;
+	return `${Pe(e)} of the step${n}; by ${e.basis}`;
 }
 function Pe(e) {
+	return `${D(e.gain_low)} to ${D(e.gain_high)}`;
+}
+function Fe(e) {
 	return t("svg", {
 		class: "confidence",
 		"aria-hidden": "true"
@@ -279,14 +280,14 @@ function Pe(e) {
 		height: "100%"
 	}));
 }
-function Fe(e) {
+function Ie(e) {
 	return [Math.min(0, ...e.map((e) => e.gain_low)), Math.max(.01, ...e.map((e) => e.gain_high))];
 }
-function Ie(n, [r, i]) {
+function Le(n, [r, i]) {
 	let a = (e) => `${100 * (e - r) / (i - r)}%`, o = `${100 * (n.gain_high - n.gain_low) / (i - r)}%`, s = t("svg", {
 		class: "range",
 		role: "img",
-		"aria-label": `gains ${Ne(n)} of the step`
+		"aria-label": `gains ${Pe(n)} of the step`
 	}, t("rect", {
 		class: "interval",
 		x: a(n.gain_low),
@@ -312,10 +313,10 @@ function Ie(n, [r, i]) {
 		x2: a(n.gain),
 		y1: 2,
 		y2: 20
-	}), r < 0 && -r / (i - r) > .15 ? t("text", {
+	}), r < 0 && -r / (i - r) > .25 ? t("text", {
 		x: 0,
 		y: 33
-	}, E(r)) : null, t("text", {
+	}, D(r)) : null, t("text", {
 		x: a(0),
 		y: 33,
 		"text-anchor": r < 0 ? "middle" : "start"
@@ -323,12 +324,12 @@ function Ie(n, [r, i]) {
 		x: "100%",
 		y: 33,
 		"text-anchor": "end"
-	}, E(i)));
-	return e("span", { class: "gain" }, "gains ", e("b", {}, E(n.gain)), " of the step", s);
+	}, D(i)));
+	return e("span", { class: "gain" }, "gains ", e("b", {}, D(n.gain)), " of the step", s);
 }
 // src/callout.ts
-var A = 14;
-function j() {
+var j = 14;
+function M() {
 	let t = e("div", {
 		class: "callout",
 		role: "status",
@@ -339,17 +340,17 @@ function j() {
 		show: (n, r, i, a) => {
 			let o = a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 			t.replaceChildren(e("strong", {}, i), e("dl", {}, ...o)), t.hidden = !1;
-			let s = t.parentElement.clientWidth, c = n + A + t.offsetWidth <= s ? n + A : n - A - t.offsetWidth;
-			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + A)}px`);
+			let s = t.parentElement.clientWidth, c = n + j + t.offsetWidth <= s ? n + j : n - j - t.offsetWidth;
+			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + j)}px`);
 		},
 		hide: () => void (t.hidden = !0)
 	};
 }
-function M(e) {
+function N(e) {
 	return (t) => t.pointerType !== "touch" && e();
 }
 // src/heat-cells.ts
-var Le = 2 ** 32 - 1, Re = class {
+var Re = 2 ** 32 - 1, ze = class {
 	block;
 	low;
 	high;
@@ -372,7 +373,7 @@ var Le = 2 ** 32 - 1, Re = class {
 	at(e, t) {
 		if (t >= (this.block.widths[e] ?? 0)) return;
 		let n = this.numbers[e * this.block.places + t];
-		return this.block.values.type === "u4" ? n === Le ? null : n + this.block.least : Number.isNaN(n) ? null : n;
+		return this.block.values.type === "u4" ? n === Re ? null : n + this.block.least : Number.isNaN(n) ? null : n;
 	}
 	share(e) {
 		return this.high > this.low ? (e - this.low) / (this.high - this.low) : 0;
@@ -385,15 +386,21 @@ var Le = 2 ** 32 - 1, Re = class {
 		}
 		return n;
 	}
-}, ze = {
+}, Be = {
 	compute: "--compute",
 	"comm.transfer": "--transfer",
 	"comm.wait": "--wait",
 	"comm.bubble": "--bubble",
 	copy: "--copy",
 	"idle.data": "--data",
+	"idle.sync": "--idle-sync",
+	"idle.alloc": "--idle-alloc",
+	"idle.compile": "--idle-compile",
+	"idle.python": "--idle-python",
+	"idle.dependency": "--idle-dependency",
+	"idle.bubble": "--idle-bubble",
 	unexplained: "--unexplained"
-}, Be = {
+}, Ve = {
 	parameters: "#009e73",
 	gradients: "#cc79a7",
 	optimizer_state: "#0072b2",
@@ -403,7 +410,7 @@ var Le = 2 ** 32 - 1, Re = class {
 	communication: "#56b4e9",
 	batches: "#f0e442",
 	unattributed: "#7f7f7f"
-}, Ve = [
+}, He = [
 	"#0072b2",
 	"#e69f00",
 	"#009e73",
@@ -412,42 +419,42 @@ var Le = 2 ** 32 - 1, Re = class {
 	"#d55e00",
 	"#f0e442",
 	"#7f7f7f"
-], He = "lostflops-theme", Ue = /* @__PURE__ */ new Map();
-function We(e) {
-	let t = Je(e);
-	return t ? P(t) : qe(e);
-}
-function N(e) {
-	let t = Je(e);
-	return t ? `var(${t})` : qe(e);
+], Ue = "lostflops-theme", We = /* @__PURE__ */ new Map();
+function Ge(e) {
+	let t = Ye(e);
+	return t ? F(t) : Je(e);
 }
 function P(e) {
-	let t = Ue.get(e);
+	let t = Ye(e);
+	return t ? `var(${t})` : Je(e);
+}
+function F(e) {
+	let t = We.get(e);
 	if (t === void 0) {
 		let n = document.createElement("i");
-		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), Ue.set(e, t);
+		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), We.set(e, t);
 	}
 	return t;
 }
-function Ge(e) {
-	document.addEventListener(He, e);
+function Ke(e) {
+	document.addEventListener(Ue, e);
 }
-function Ke() {
-	Ue.clear(), document.dispatchEvent(new Event(He));
-}
-function qe(e) {
-	return Object.hasOwn(Be, e) ? Be[e] : Ve[Ye(e) % Ve.length];
+function qe() {
+	We.clear(), document.dispatchEvent(new Event(Ue));
 }
 function Je(e) {
-	return Object.hasOwn(ze, e) ? ze[e] : e.startsWith("idle.") ? "--idle" : void 0;
+	return Object.hasOwn(Ve, e) ? Ve[e] : He[Xe(e) % He.length];
 }
 function Ye(e) {
+	return Object.hasOwn(Be, e) ? Be[e] : e.startsWith("idle.") ? "--idle" : void 0;
+}
+function Xe(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) t = t * 31 + e.charCodeAt(n) >>> 0;
 	return t;
 }
 // src/fitted.ts
-function F(t, n) {
+function I(t, n) {
 	let r = e("div", { class: t }), i = 0;
 	return new ResizeObserver(() => {
 		requestAnimationFrame(() => {
@@ -456,12 +463,12 @@ function F(t, n) {
 		});
 	}).observe(r), r;
 }
-var I = class {
+var L = class {
 	element = e("canvas", { tabindex: 0 });
 	pen = this.element.getContext("2d");
 	kept = null;
 	constructor(e) {
-		Ge(() => this.element.isConnected && e());
+		Ke(() => this.element.isConnected && e());
 	}
 	get density() {
 		return Math.max(1, window.devicePixelRatio || 1);
@@ -475,18 +482,18 @@ var I = class {
 	restore() {
 		this.pen.save(), this.pen.resetTransform(), this.pen.clearRect(0, 0, this.element.width, this.element.height), this.kept && this.pen.drawImage(this.kept, 0, 0), this.pen.restore();
 	}
-}, Xe = 8;
-function Ze(e) {
-	return `--series-${e % Xe}`;
-}
+}, Ze = 8;
 function Qe(e) {
-	return `var(${Ze(e)})`;
+	return `--series-${e % Ze}`;
 }
 function $e(e) {
-	let [t, n, r] = et(e);
-	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
+	return `var(${Qe(e)})`;
 }
 function et(e) {
+	let [t, n, r] = tt(e);
+	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
+}
+function tt(e) {
 	let t = /^#(..)(..)(..)$/.exec(e), n = t ? t.slice(1).map((e) => parseInt(e, 16)) : (e.match(/[\d.]+/g) ?? []).map(Number);
 	return [
 		n[0] ?? 0,
@@ -495,7 +502,7 @@ function et(e) {
 	];
 }
 // src/ramp.ts
-var L = [
+var R = [
 	"#00204d",
 	"#00336f",
 	"#39486b",
@@ -506,31 +513,31 @@ var L = [
 	"#c4b56c",
 	"#e4cf5b",
 	"#ffea46"
-].map(et), R = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
-	let n = Math.floor(t / 3) / 255 * (L.length - 1), r = Math.min(Math.floor(n), L.length - 2), [i, a] = [L[r]?.[t % 3] ?? 0, L[r + 1]?.[t % 3] ?? 0];
+].map(tt), z = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
+	let n = Math.floor(t / 3) / 255 * (R.length - 1), r = Math.min(Math.floor(n), R.length - 2), [i, a] = [R[r]?.[t % 3] ?? 0, R[r + 1]?.[t % 3] ?? 0];
 	return Math.round(i + (n - r) * (a - i));
 });
-function tt(e, t, n) {
-	let r = rt(n);
-	e[t] = R[r], e[t + 1] = R[r + 1], e[t + 2] = R[r + 2], e[t + 3] = 255;
-}
-function nt(e) {
-	let t = rt(e);
-	return `rgb(${R.slice(t, t + 3).join(", ")})`;
+function nt(e, t, n) {
+	let r = it(n);
+	e[t] = z[r], e[t + 1] = z[r + 1], e[t + 2] = z[r + 2], e[t + 3] = 255;
 }
 function rt(e) {
+	let t = it(e);
+	return `rgb(${z.slice(t, t + 3).join(", ")})`;
+}
+function it(e) {
 	return 3 * Math.round(Math.max(0, Math.min(1, e)) * 255);
 }
-function it(e, t, n, r, i) {
-	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = P("--card"), e.fillRect(t, n, r, i), e.strokeStyle = P("--muted"), e.globalAlpha = .55, e.beginPath();
+function at(e, t, n, r, i) {
+	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = F("--card"), e.fillRect(t, n, r, i), e.strokeStyle = F("--muted"), e.globalAlpha = .55, e.beginPath();
 	for (let a = Math.floor((t - i) / 5) * 5; a < t + r; a += 5) e.moveTo(a, n + i), e.lineTo(a + i, n);
 	e.stroke(), e.restore();
 }
 // src/heat-painting.ts
-var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut = 40, dt = 1.3, ft = 4, pt = 15, mt = 56, ht = /^\d+$/, gt = class {
+var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 18, dt = 40, ft = 1.3, pt = 4, mt = 15, ht = 56, gt = /^\d+$/, _t = class {
 	block;
 	cells;
-	surface = new I(() => this.paint());
+	surface = new L(() => this.paint());
 	marked = null;
 	left = 0;
 	top = 0;
@@ -547,15 +554,17 @@ var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut =
 	}
 	draw(e) {
 		let { rows: t, places: n } = this.block, r = this.surface.pen;
-		r.font = ct;
+		r.font = lt;
 		let i = this.labels(t, t.length).map((e) => r.measureText(t[e]).width);
-		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(st, (e - this.left) / n), Math.min(ot, at / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = Math.max(0, Math.round((lt - this.size[1]) / 2));
-		let a = this.block.columns?.length, o = Math.min(e, this.left + this.across + (a ? ut : 2));
-		this.every = this.namedEvery(), this.nameLines = this.every <= ft && !this.block.columns?.every((e) => ht.test(e)) ? this.every : 1, this.surface.resize(o, this.top + this.down + (a ? 7 + pt * this.nameLines : 8)), this.paint();
+		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(ct, (e - this.left) / n), Math.min(st, ot / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = (this.block.down ? B : 0) + Math.max(0, Math.round((ut - this.size[1]) / 2));
+		let a = this.block.columns?.length, o = [this.block.down ?? "", this.block.across ?? ""].map((e) => Math.ceil(r.measureText(e).width)), s = Math.min(e, Math.max(this.left + this.across + (a ? dt : 2), ...o));
+		this.every = this.namedEvery(), this.nameLines = this.every <= pt && !this.block.columns?.every((e) => gt.test(e)) ? this.every : 1;
+		let c = a ? 7 + mt * this.nameLines : 8;
+		this.surface.resize(s, this.top + this.down + c + (this.block.across ? B : 0)), this.paint();
 	}
 	paint() {
 		let { pen: e, element: t } = this.surface;
-		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = ct, e.textBaseline = "middle", e.fillStyle = P("--muted"), this.rowNames(), this.columnNames(), this.size[0] >= mt && this.size[1] >= lt && this.values(), this.surface.keep(), this.mark(this.marked);
+		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = lt, e.textBaseline = "middle", e.fillStyle = F("--muted"), this.rowNames(), this.columnNames(), this.titles(), this.size[0] >= ht && this.size[1] >= ut && this.values(), this.surface.keep(), this.mark(this.marked);
 	}
 	mark(e) {
 		this.marked = e, this.surface.restore(), e && this.outline(e);
@@ -563,15 +572,15 @@ var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut =
 	colours() {
 		let { rows: e, places: t } = this.block, { pen: n, density: r } = this.surface, i = Math.min(t, Math.round(this.across * r)), a = Math.min(e.length, Math.round(this.down * r)), o = new ImageData(i, a), s = [];
 		for (let n = 0; n < a; n++) for (let r = 0; r < i; r++) {
-			let c = this.cells.most(_t(n, a, e.length), _t(r, i, t));
-			c === null && s.push([r, n]), typeof c == "number" && tt(o.data, 4 * (n * i + r), this.cells.share(c));
+			let c = this.cells.most(vt(n, a, e.length), vt(r, i, t));
+			c === null && s.push([r, n]), typeof c == "number" && nt(o.data, 4 * (n * i + r), this.cells.share(c));
 		}
 		let c = new OffscreenCanvas(i, a);
 		c.getContext("2d").putImageData(o, 0, 0), n.imageSmoothingEnabled = !1, n.drawImage(c, this.left, this.top, this.across, this.down);
 		let [l, u] = [this.across / i, this.down / a];
-		if (l >= 4 && u >= 4) for (let [e, t] of s) it(n, this.left + e * l, this.top + t * u, l, u);
+		if (l >= 4 && u >= 4) for (let [e, t] of s) at(n, this.left + e * l, this.top + t * u, l, u);
 		else {
-			n.fillStyle = P("--idle");
+			n.fillStyle = F("--idle");
 			for (let [e, t] of s) n.fillRect(this.left + e * l, this.top + t * u, l, u);
 		}
 	}
@@ -586,7 +595,7 @@ var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut =
 		return this.top + (e + .5) * this.size[1];
 	}
 	labels(e, t) {
-		let n = Math.ceil(lt * t / Math.max(1, this.down || at));
+		let n = Math.ceil(ut * t / Math.max(1, this.down || ot));
 		return e.map((e, t) => t).filter((e) => e % n === 0);
 	}
 	rowNames() {
@@ -596,16 +605,22 @@ var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut =
 	}
 	namedEvery() {
 		let { pen: e } = this.surface, t = Math.max(24, ...(this.block.columns ?? []).map((t) => e.measureText(t).width + 10));
-		return Math.max(1, Math.ceil(t / dt / this.size[0]));
+		return Math.max(1, Math.ceil(t / ft / this.size[0]));
 	}
 	columnNames() {
 		let { pen: e, element: t, density: n } = this.surface, r = this.every * this.size[0] - 4;
-		e.textAlign = "center", e.strokeStyle = P("--rule"), (this.block.columns ?? []).forEach((i, a) => {
+		e.textAlign = "center", e.strokeStyle = F("--rule"), (this.block.columns ?? []).forEach((i, a) => {
 			let o = a % this.every;
 			if (o >= this.nameLines) return;
-			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + pt * o], l = Math.min(r, e.measureText(i).width) / 2;
+			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + mt * o], l = Math.min(r, e.measureText(i).width) / 2;
 			o && this.stem(s, c - 7), e.fillText(i, Math.max(l, Math.min(s, t.width / n - l)), c, r);
 		});
+	}
+	titles() {
+		let { pen: e, element: t, density: n } = this.surface, [r, i] = [t.width / n, t.height / n], { down: a, across: o } = this.block;
+		e.fillStyle = F("--text"), e.textAlign = "left", a && e.fillText(a, 0, B / 2, r), e.textAlign = "right";
+		let s = Math.max(this.left + this.across, e.measureText(o ?? "").width);
+		o && e.fillText(o, Math.min(r, s), i - B / 2, r);
 	}
 	stem(e, t) {
 		let { pen: n } = this.surface;
@@ -617,48 +632,45 @@ var at = 720, ot = 26, st = 76, ct = "12px system-ui, sans-serif", lt = 18, ut =
 			for (let t = 0; t < this.block.widths[n]; t++) {
 				let r = this.cells.at(n, t);
 				if (typeof r != "number") continue;
-				e.fillStyle = $e(nt(this.cells.share(r)));
-				let i = D(r, this.block.unit);
+				e.fillStyle = et(rt(this.cells.share(r)));
+				let i = O(r, this.block.unit);
 				e.fillText(i, this.left + (t + .5) * this.size[0], this.middle(n), this.size[0] - 4);
 			}
 		});
 	}
 	outline(e) {
 		let t = this.surface.pen, [n, r] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])], [i, a] = this.pointOf(e);
-		t.strokeStyle = P("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = P("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
+		t.strokeStyle = F("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = F("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
 	}
 };
-function _t(e, t, n) {
+function vt(e, t, n) {
 	return [Math.floor(e * n / t), Math.floor((e + 1) * n / t)];
 }
 // src/axes.ts
-var vt = 8, yt = .03, bt = 1e100, xt = 1e-9, St = 1e24, Ct = 3, wt = 12, Tt = {
+var yt = 8, bt = .03, xt = 1e100, St = 1e-9, Ct = 1e24, wt = 3, Tt = 15, Et = {
 	ns: 1,
 	us: 1e3,
 	ms: 1e6,
 	s: 1e9,
 	min: 6e10,
 	h: 36e11
-}, Et = "kMGTPEZ", Dt = {
+}, Dt = "kMGTPEZ", Ot = {
 	gbs: "GB/s",
 	rate: "per s"
 };
-function Ot(e, t) {
+function kt(e, t) {
 	let n = e.log ? Math.log10 : (e) => e;
 	return (n(t) - n(e.low)) / (n(e.high) - n(e.low));
 }
-function kt(e, t) {
-	let n = (e.own.length && e.own.length <= t ? e.own : e.log ? Bt(e, t) : Ht(e, t)).filter((t) => e.low <= t && t <= e.high), [r, i] = Vt(e), a = (t, n) => i && t ? `${z(t / r, n)} ${i}` : Nt(t, e.unit, n);
-	for (let e = Ct;; e++) {
-		let t = n.map((t) => a(t, e));
-		if (e === wt || new Set(t).size === t.length) return n.map((e, n) => ({
-			value: e,
-			label: t[n]
-		}));
-	}
+function V(e, t) {
+	let n = e.own.length && e.own.length <= t ? e.own : e.log ? Bt(e, t) : Ut(e, t), r = n.filter((t) => e.low <= t && t <= e.high), [i, a] = Vt(e), o = Ht(n.map((e) => e / i)), s = (t) => a && t ? `${U(t / i, o)} ${a}` : Nt(t, e.unit, o);
+	return r.map((e) => ({
+		value: e,
+		label: s(e)
+	}));
 }
 function At(e, t, n) {
-	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Rt(r) : zt(r), o = (e.unit === "" || e.unit === "count") && r.length <= vt ? r : [];
+	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Rt(r) : zt(r), o = (e.unit === "" || e.unit === "count") && r.length <= yt ? r : [];
 	return {
 		unit: e.unit,
 		title: Ft(e),
@@ -668,51 +680,54 @@ function At(e, t, n) {
 		own: o
 	};
 }
-function jt(e, t, n) {
+function H(e, t, n) {
+	return jt(e, t, 0, n > 0 ? n : 1);
+}
+function jt(e, t, n, r) {
 	return {
 		unit: e,
 		title: t,
 		log: !1,
-		low: 0,
-		high: n > 0 ? n : 1,
+		low: n,
+		high: r,
 		own: []
 	};
 }
 function Mt(e, t) {
-	return e !== null && Math.abs(e) <= bt && (!t || e >= 1 / bt);
+	return e !== null && Math.abs(e) <= xt && (!t || e >= 1 / xt);
 }
-function Nt(e, t, n = Ct) {
-	if (Math.abs(e) >= St) return e.toExponential(2);
-	if (t === "share") return `${z(100 * e, n)}%`;
+function Nt(e, t, n = wt) {
+	if (Math.abs(e) >= Ct) return e.toExponential(2);
+	if (t === "share") return `${U(100 * e, n)}%`;
 	if (t === "" || t === "count") return It(e, n);
-	if (t !== "ns" && t !== "bytes" && t !== "flop") return z(e, n);
-	if (Math.abs(e) < 1) return t === "ns" && e ? `${z(e, n)} ns` : z(e, n);
-	let r = D(e, t).split(" ")[1];
-	return `${z(e / Lt(r, t), n)} ${r}`;
+	if (t !== "ns" && t !== "bytes" && t !== "flop") return U(e, n);
+	if (Math.abs(e) < 1) return t === "ns" && e ? `${U(e, n)} ns` : U(e, n);
+	let r = O(e, t).split(" ")[1];
+	return `${U(e / Lt(r, t), n)} ${r}`;
 }
 function Pt(e, t) {
-	let n = Dt[t.unit];
-	return D(e, t.unit) + (n ? ` ${n}` : "");
+	let n = Ot[t.unit];
+	return O(e, t.unit) + (n ? ` ${n}` : "");
 }
 function Ft(e) {
-	let t = e.label || e.name.replaceAll("_", " "), n = Dt[e.unit];
+	let t = e.label || e.name.replaceAll("_", " "), n = Ot[e.unit];
 	return n && !t.includes(n) ? `${t} (${n})` : t;
 }
 function It(e, t) {
-	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? z(e, t) : Nt(e, "flop", t).replace("FLOP", "");
+	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? U(e, t) : Nt(e, "flop", t).replace("FLOP", "");
 }
 function Lt(e, t) {
-	return t === "ns" ? Tt[e] : 1e3 ** (Et.indexOf(e[0]) + 1);
+	return t === "ns" ? Et[e] : 1e3 ** (Dt.indexOf(e[0]) + 1);
 }
-function z(e, t) {
+function U(e, t) {
 	return String(Number(e.toPrecision(t)));
 }
 function Rt(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** yt : 2;
+	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** bt : 2;
 	return [t / r, n * r];
 }
 function zt(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(xt * Math.max(Math.abs(t), Math.abs(n)), 1 / bt), a = Math.abs(n) > xt ? .5 * Math.abs(n) : 1, o = i ? (n - t) * yt : a;
+	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(St * Math.max(Math.abs(t), Math.abs(n)), 1 / xt), a = Math.abs(n) > St ? .5 * Math.abs(n) : 1, o = i ? (n - t) * bt : a;
 	return [r ? 0 : t - o, n + o];
 }
 function Bt(e, t) {
@@ -726,63 +741,68 @@ function Bt(e, t) {
 		2,
 		5
 	].map((t) => Number(`${t}e${e}`))));
-	return o.length >= 2 && o.length <= t ? o : Ht(e, t);
+	return o.length >= 2 && o.length <= t ? o : Ut(e, t);
 }
 function Vt(e) {
-	return e.log || e.unit !== "ns" || e.high < 0xe8d4a51000 ? [1, ""] : e.high >= 6e13 ? [36e11, "h"] : [6e10, "min"];
+	if (e.log || e.unit !== "ns" || e.high < 0xe8d4a51000) return [1, ""];
+	let t = e.high - e.low;
+	return t >= 6e13 ? [36e11, "h"] : t >= 0xe8d4a51000 ? [6e10, "min"] : [1e9, "s"];
 }
-function Ht(e, t) {
+function Ht(e) {
+	let t = (e) => Math.floor(Math.log10(e) + St), n = Math.min(...e.slice(1).map((t, n) => t - e[n])), r = Math.max(...e.map(Math.abs));
+	return e.length < 2 ? wt : Math.min(Tt, Math.max(wt, t(r) - t(n) + 1));
+}
+function Ut(e, t) {
 	let [n] = Vt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
 		1,
 		2,
 		5,
 		10
-	].find((e) => o * e >= a * (1 - 1e-9)) ?? 10), c = [];
-	for (let e = Math.ceil(r / s - 1e-9); e * s <= i && c.length <= t; e++) c.push(Number((e * s * n).toPrecision(12)));
-	return c;
+	].find((e) => o * e >= a * (1 - 1e-9)) ?? 10), c = Math.ceil(r / s - 1e-9) - 1, l = Math.floor(i / s + 1e-9) - c + 2;
+	return Array.from({ length: l }, (e, t) => Number(((c + t) * s * n).toPrecision(Tt)));
 }
 // src/scale.ts
-var Ut = 240, Wt = 30;
-function Gt(t, n) {
-	let r = `from ${D(n.low, t)} to ${D(n.high, t)}`, i = n.unknown ? e("span", {}, qt(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
-	return e("div", { class: "scale" }, Kt(t, n, r), e("span", {}, r), i);
+var Wt = 240, Gt = 30;
+function Kt(t, n) {
+	let r = `from ${O(n.low, t)} to ${O(n.high, t)}`, i = n.unknown ? e("span", {}, Jt(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
+	return e("div", { class: "scale" }, qt(t, n, r), e("span", {}, r), i);
 }
-function Kt(e, t, n) {
+function qt(e, t, n) {
 	let r = {
-		...jt(e, "", t.high),
+		...H(e, "", t.high),
 		low: t.low
-	}, i = new I(() => a()), a = () => {
+	}, i = new L(() => a()), a = () => {
 		let { pen: e } = i;
 		i.resize(300, 34);
-		for (let t = 0; t < Ut; t++) e.fillStyle = nt(t / 239), e.fillRect(Wt + t, 0, 1, 12);
-		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = P("--muted");
-		for (let { value: t, label: n } of kt(r, 4)) e.fillText(n, Wt + Ot(r, t) * Ut, 28);
+		for (let t = 0; t < Wt; t++) e.fillStyle = rt(t / 239), e.fillRect(Gt + t, 0, 1, 12);
+		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = F("--muted");
+		for (let { value: t, label: n } of V(r, 4)) e.fillText(n, Gt + kt(r, t) * Wt, 28);
 	};
 	return a(), i.element.removeAttribute("tabindex"), i.element.setAttribute("role", "img"), i.element.setAttribute("aria-label", `Colours ${n}`), i.element;
 }
-function qt() {
-	let e = new I(() => t()), t = () => {
-		e.resize(22, 12), it(e.pen, 0, 0, 22, 12);
+function Jt() {
+	let e = new L(() => t()), t = () => {
+		e.resize(22, 12), at(e.pen, 0, 0, 22, 12);
 	};
 	return t(), e.element.removeAttribute("tabindex"), e.element.setAttribute("aria-hidden", "true"), e.element;
 }
 // src/blocks/heat-map.ts
-function Jt(t, n) {
-	let r = new Re(t, n.source);
+function Yt(t, n) {
+	let r = new ze(t, n.source);
 	if (!t.rows.length || !t.places) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new Yt(t, r), a = F("chart", (e) => i.painting.draw(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Gt(t.unit, r));
+	let i = new Xt(t, r), a = I("chart", (e) => i.painting.draw(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Kt(t.unit, r));
 }
-var Yt = class {
+var Xt = class {
 	block;
 	cells;
-	told = j();
+	told = M();
 	painting;
 	cell = null;
 	constructor(e, t) {
-		this.block = e, this.cells = t, this.painting = new gt(e, t);
+		this.block = e, this.cells = t, this.painting = new _t(e, t);
 		let n = this.painting.element;
-		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", M(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
+		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", N(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
 	}
 	pointed(e) {
 		let t = this.painting.element.getBoundingClientRect();
@@ -806,12 +826,12 @@ var Yt = class {
 	select(e) {
 		if (String(e) === String(this.cell)) return;
 		if (this.cell = e, this.painting.mark(e), !e) return this.told.hide();
-		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? D(r, this.block.unit) : "no value";
-		this.told.show(...this.painting.pointOf(e), a, [["row", this.block.rows[t]], [this.block.columns?.length ? "column" : "place", i]]);
+		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? O(r, this.block.unit) : "no value";
+		this.told.show(...this.painting.pointOf(e), a, [[this.block.down || "row", this.block.rows[t]], [this.block.across || (this.block.columns?.length ? "column" : "place"), i]]);
 	}
 };
 // src/copyable.ts
-function Xt(t) {
+function Zt(t) {
 	let n = e("code", {}, t), r = e("button", {
 		type: "button",
 		class: "copy",
@@ -828,44 +848,38 @@ function Xt(t) {
 	return e("span", { class: "copyable" }, n, r);
 }
 // src/blocks/knob-bars.ts
-var Zt = 26, Qt = 20, $t = [
-	1,
-	2,
-	2.5,
-	5,
-	10
-], en = 3;
+var Qt = 26, $t = 20, en = 5;
 function tn(e, n) {
 	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [nn("predicted", "predicted", n.lines, 1, i), rn(n, i)] : [];
 	return t("svg", {
 		class: "bars",
 		role: "img",
-		"aria-label": `${n ? `${e.name} ${w(e.ns)}, predicted ${w(n.predicted_ns)}` : `${e.name} ${w(e.ns)}`}; the table below has their lines.`,
-		height: B(2) + 22
+		"aria-label": `${n ? `${e.name} ${T(e.ns)}, predicted ${T(n.predicted_ns)}` : `${e.name} ${T(e.ns)}`}; the table below has their lines.`,
+		height: W(2) + 22
 	}, ...an(r, i), nn("measured", e.name, e.lines, 0, i), ...a);
 }
-function B(e) {
-	return e * 46 + Qt;
+function W(e) {
+	return e * 46 + $t;
 }
 function nn(e, n, r, i, a) {
 	let o = 0, s = r.map(([e, n]) => {
-		let r = t("title", {}, `${e}: ${w(n)}`), s = {
+		let r = t("title", {}, `${e}: ${T(n)}`), s = {
 			x: a(o),
-			y: B(i),
+			y: W(i),
 			width: a(n),
-			height: Zt,
-			fill: N(e),
+			height: Qt,
+			fill: P(e),
 			"data-line": e
 		};
 		return o += n, t("rect", s, r);
 	});
 	return t("g", { class: e }, t("text", {
 		x: 0,
-		y: B(i) - 6
+		y: W(i) - 6
 	}, n), ...s);
 }
 function rn(e, n) {
-	let r = B(1) + Zt / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${w(e.low_ns)} to ${w(e.high_ns)}`, s = [i, a].map((e) => t("line", {
+	let r = W(1) + Qt / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${T(e.low_ns)} to ${T(e.high_ns)}`, s = [i, a].map((e) => t("line", {
 		x1: e,
 		x2: e,
 		y1: r - 6,
@@ -879,9 +893,9 @@ function rn(e, n) {
 	return t("g", { class: "interval" }, t("title", {}, o), l, c, ...s);
 }
 function an(e, n) {
-	let r = B(2) - Qt + 4;
-	return on(e).flatMap((i) => {
-		let a = i === 0 ? "start" : i > .93 * e ? "end" : "middle";
+	let r = W(2) - $t + 4;
+	return V(H("ns", "", e), en).flatMap(({ value: i, label: a }) => {
+		let o = i === 0 ? "start" : i > .93 * e ? "end" : "middle";
 		return [t("line", {
 			class: "grid",
 			x1: n(i),
@@ -892,32 +906,28 @@ function an(e, n) {
 			class: "tick",
 			x: n(i),
 			y: r + 14,
-			"text-anchor": a
-		}, w(i))];
+			"text-anchor": o
+		}, a)];
 	});
 }
-function on(e) {
-	let t = 10 ** Math.floor(Math.log10(e / en)), n = $t.filter((n) => e / (n * t) >= en), r = (n[n.length - 1] ?? 1) * t;
-	return Array.from({ length: Math.floor(e / r) + 1 }, (e, t) => Math.round(t * r));
-}
 // src/blocks/knob-answer.ts
-var sn = /^\w[\w.-]*$/;
-function cn(t, n) {
-	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = ln(t, r.work);
+var on = /^\w[\w.-]*$/;
+function sn(t, n) {
+	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = cn(t, r.work);
 	return r.predicted_ns === null ? [
 		o,
-		un(s, null),
-		hn(r)
+		ln(s, null),
+		mn(r)
 	] : [
 		o,
-		un(s, i.length ? r : null),
-		...i.length ? [mn(s, r)] : [],
+		ln(s, i.length ? r : null),
+		...i.length ? [pn(s, r)] : [],
 		tn(s, i.length ? r : null),
-		gn(s, r, i.length > 0),
-		...yn(n)
+		hn(s, r, i.length > 0),
+		...vn(n)
 	];
 }
-function ln(e, t) {
+function cn(e, t) {
 	let n = e.lines.map(([e, n]) => [e, n * t]);
 	return {
 		name: t > 1 ? `measured, ${t} steps` : "measured",
@@ -925,39 +935,39 @@ function ln(e, t) {
 		lines: n
 	};
 }
-function un(t, n) {
-	let r = [dn("measured", t.name === "measured" ? "measured, a step" : t.name, w(t.ns))];
+function ln(t, n) {
+	let r = [un("measured", t.name === "measured" ? "measured, a step" : t.name, T(t.ns))];
 	if (n && n.predicted_ns !== null) {
-		r.push(dn("predicted", "predicted, a step", w(n.predicted_ns)));
+		r.push(un("predicted", "predicted, a step", T(n.predicted_ns)));
 		let e = 1 - n.predicted_ns / t.ns, i = e > 0 ? "gain good" : e < 0 ? "gain bad" : "gain";
-		r.push(dn(i, "difference", pn(e)));
+		r.push(un(i, "difference", fn(e)));
 	}
 	return e("div", {
 		class: "figures",
 		"aria-live": "polite"
 	}, ...r);
 }
-function dn(t, n, r) {
+function un(t, n, r) {
 	return e("div", { class: `figure ${t}` }, e("span", { class: "muted" }, n), e("strong", {}, r));
 }
-function fn(e, t) {
+function dn(e, t) {
 	return 1 - t.predicted_ns / (e.measured_ns * t.work);
 }
-function pn(e) {
-	return e === 0 ? "the same" : `${E(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
+function fn(e) {
+	return e === 0 ? "the same" : `${D(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
 }
-function mn(t, n) {
-	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${w(r)} and ${w(i)}, nine times of ten.`];
+function pn(t, n) {
+	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${T(r)} and ${T(i)}, nine times of ten.`];
 	if (r <= t.ns && t.ns <= i && a.push("That it makes any difference is not sure."), n.work > 1) {
-		let e = w(Math.round(n.predicted_ns / n.work));
+		let e = T(n.predicted_ns / n.work);
 		a.push(`A step then does the work of ${n.work} recorded ones: ${e} for each.`);
 	}
 	return e("p", { class: "sure" }, a.join(" "));
 }
-function hn(t) {
+function mn(t) {
 	return e("p", { class: "why" }, e("strong", {}, "Cannot tell, because "), t.why_not);
 }
-function gn(t, n, r) {
+function hn(t, n, r) {
 	let i = new Map(t.lines), a = new Map(n.lines), o = [.../* @__PURE__ */ new Set([...i.keys(), ...a.keys()])].map((e) => ({
 		name: e,
 		old: i.get(e) ?? 0,
@@ -968,29 +978,29 @@ function gn(t, n, r) {
 		"line",
 		t.name,
 		...r ? ["predicted", "difference"] : []
-	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ..._n(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
+	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ...gn(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
 	function d(t, n) {
 		return (r ? [
-			w(t),
-			w(n),
-			vn(n - t)
-		] : [w(t)]).map((t) => e("td", { class: "number" }, t));
+			T(t),
+			T(n),
+			_n(n - t)
+		] : [T(t)]).map((t) => e("td", { class: "number" }, t));
 	}
 	return e("table", { class: "moved" }, e("thead", {}, e("tr", {}, ...c.map((t) => e("th", { scope: "col" }, t)))), e("tbody", {}, ...l, u));
 }
-function _n(t) {
+function gn(t) {
 	let n = e("i", {
 		class: "swatch",
 		"aria-hidden": "true"
 	});
-	return n.style.setProperty("background", N(t)), [n, d(t)];
+	return n.style.setProperty("background", P(t)), [n, f(t)];
 }
-function vn(e) {
-	return e > 0 ? `+${w(e)}` : w(e);
+function _n(e) {
+	return e > 0 ? `+${T(e)}` : T(e);
 }
-function yn({ run: t, changes: n, setting: r, knobs: i }) {
+function vn({ run: t, changes: n, setting: r, knobs: i }) {
 	if (!n.length) return [];
-	let a = [["keep this prediction", Xt(`lostflops whatif ${sn.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
+	let a = [["keep this prediction", Zt(`lostflops whatif ${on.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
 	r.how && a.unshift(["how to apply it", e("code", {}, r.how)]);
 	let o = i.flatMap((e) => e.cost ? [e.cost] : []);
 	o.length && a.push(["cost and risk", e("span", {}, o.join("; "))]);
@@ -998,9 +1008,9 @@ function yn({ run: t, changes: n, setting: r, knobs: i }) {
 	return [e("dl", { class: "applied" }, ...a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])), ...s.length ? [c] : []];
 }
 // src/blocks/knob-slider.ts
-var bn = 0;
-function xn(t, n, r) {
-	let i = t.now ?? 0, a = `knob-${++bn}`, o = e("input", {
+var yn = 0;
+function bn(t, n, r) {
+	let i = t.now ?? 0, a = `knob-${++yn}`, o = e("input", {
 		id: a,
 		type: "range",
 		min: 0,
@@ -1011,7 +1021,7 @@ function xn(t, n, r) {
 	}), s = o, c = e("output", { for: a }), l = e("p", { class: "effect muted" }), u = e("div", {
 		class: "knob",
 		"data-knob": t.change
-	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Sn(t, a)), l);
+	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, xn(t, a)), l);
 	u.style.setProperty("--places", String(t.settings.length));
 	function d() {
 		let e = t.settings[Number(s.value)], r = Number(s.value) === i, a = r && e.value !== "as recorded" ? `${e.value} (now)` : e.value;
@@ -1031,7 +1041,7 @@ function xn(t, n, r) {
 		}
 	};
 }
-function Sn(t, n) {
+function xn(t, n) {
 	let r = document.createDocumentFragment(), i = t.settings.map((t, n) => e("option", {
 		value: n,
 		label: t.value
@@ -1042,19 +1052,19 @@ function Sn(t, n) {
 	}, ...a)), r;
 }
 // src/blocks/knobs.ts
-var Cn = .001, wn = 150, Tn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", En = "Changes are replayed together, in the order in which they stand here.";
-function Dn(t, n) {
+var Sn = .001, Cn = 150, wn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", Tn = "Changes are replayed together, in the order in which they stand here.";
+function En(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "Nothing can be turned in this run.");
-	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => xn(e, (n) => An(t, e, n), () => s(n))), o = 0;
+	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => bn(e, (n) => kn(t, e, n), () => s(n))), o = 0;
 	function s(e) {
 		r || a.forEach((t, n) => n === e ? void 0 : t.reset());
 		let n = a.filter((e) => e.isTurned), s = n.map((e) => [e.knob.change, e.setting.value]), l = ++o;
-		if (!r || n.length < 2) return c(n[0]?.setting ?? Mn(t), n, s);
+		if (!r || n.length < 2) return c(n[0]?.setting ?? jn(t), n, s);
 		i.setAttribute("aria-busy", "true"), i.firstElementChild.textContent = `Replaying ${s.map((e) => e.join("=")).join(", ")}…`, setTimeout(() => {
 			if (l !== o) return;
 			let e = (e) => l === o ? c(e, n, s) : void 0;
-			r.whatif(s).then(e, (t) => e(Nn(String(t))));
-		}, wn);
+			r.whatif(s).then(e, (t) => e(Mn(String(t))));
+		}, Cn);
 	}
 	function c(e, r, a) {
 		i.removeAttribute("aria-busy");
@@ -1064,7 +1074,7 @@ function Dn(t, n) {
 			setting: e,
 			knobs: r.map((e) => e.knob)
 		};
-		i.replaceChildren(...cn(t, o));
+		i.replaceChildren(...sn(t, o));
 	}
 	function l() {
 		a.forEach((e) => e.reset()), s(-1);
@@ -1074,33 +1084,33 @@ function Dn(t, n) {
 		type: "button",
 		class: "back",
 		click: l
-	}, "put all back"), d = e("p", { class: "muted together" }, r ? En : Tn);
-	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...On(t, a), u, d));
+	}, "put all back"), d = e("p", { class: "muted together" }, r ? Tn : wn);
+	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...Dn(t, a), u, d));
 }
-function On(t, n) {
-	let r = n.filter((e) => kn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
+function Dn(t, n) {
+	let r = n.filter((e) => On(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
 	if (!i.length || !r.length) return n.map((e) => e.element);
 	let a = `${i.length} more that ${i.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
 	return [...r.map((e) => e.element), e("details", { class: "still" }, e("summary", {}, a), ...i.map((e) => e.element))];
 }
-function kn(e, t) {
-	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Cn * t);
+function On(e, t) {
+	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Sn * t);
 }
-function An(e, t, n) {
-	if (n === t.settings[t.now ?? 0]) return `step: ${jn(t)}`;
+function kn(e, t, n) {
+	if (n === t.settings[t.now ?? 0]) return `step: ${An(t)}`;
 	if (n.predicted_ns === null) return "step: cannot tell";
 	let r = n.work > 1 ? " for the same work" : "";
-	return `step: ${w(Math.round(n.predicted_ns / n.work))}${r}, ${pn(fn(e, n))}`;
+	return `step: ${T(n.predicted_ns / n.work)}${r}, ${fn(dn(e, n))}`;
 }
-function jn(e) {
-	let t = e.settings.flatMap((e) => e.predicted_ns === null ? [] : [e.predicted_ns / e.work]), [n, r] = [Math.min(...t), Math.max(...t)].map((e) => w(Math.round(e)));
+function An(e) {
+	let t = e.settings.flatMap((e) => e.predicted_ns === null ? [] : [e.predicted_ns / e.work]), [n, r] = [Math.min(...t), Math.max(...t)].map(T);
 	return n === r ? `${n}` : `${n} to ${r}`;
 }
-function Mn(e) {
+function jn(e) {
 	let t = e.items[0];
 	return t.settings[t.now ?? 0];
 }
-function Nn(e) {
+function Mn(e) {
 	return {
 		value: "",
 		predicted_ns: null,
@@ -1114,7 +1124,7 @@ function Nn(e) {
 	};
 }
 // src/readout.ts
-function Pn(t) {
+function Nn(t) {
 	let n = e("p", { class: "readout" }, t), r = () => n.replaceChildren(t);
 	return {
 		element: n,
@@ -1131,7 +1141,7 @@ function Pn(t) {
 	};
 }
 // src/share-axis.ts
-function Fn(e) {
+function Pn(e) {
 	let n = [
 		0,
 		25,
@@ -1153,10 +1163,25 @@ function Fn(e) {
 	return t("svg", { class: "share-axis" }, ...n, r);
 }
 // src/unfolding.ts
-var In = 40;
-function Ln(e, t) {
-	let n = e.slice(In);
-	return n.length < 2 ? e : [...e.slice(0, In), t(`${n.length.toLocaleString("en-US")} more`, n)];
+var Fn = 40;
+function In(e, t) {
+	let n = e.slice(Fn);
+	return n.length < 2 ? e : [...e.slice(0, Fn), t(`${n.length.toLocaleString("en-US")} more`, n)];
+}
+function Ln(e, t, n = 0, r) {
+	let i = n;
+	return e.map((e) => {
+		let [n, a] = [t.share(e), r ?? P(e.name)], o = Ln(t.parts(e), t, i, a), s = {
+			name: e.name,
+			figure: t.figure(e),
+			share: n,
+			from: i,
+			paint: a,
+			said: u(e.name) ?? "",
+			parts: o
+		};
+		return i += n, s;
+	});
 }
 function Rn(t, n, r, i) {
 	let [a, o] = i;
@@ -1167,7 +1192,7 @@ function Rn(t, n, r, i) {
 	]), ...n.map(Bn), zn("total", [
 		"total",
 		r,
-		E(+!!n.length)
+		D(+!!n.length)
 	]), a.length ? Wn(a, o) : null);
 }
 function zn(t, [n, r, i]) {
@@ -1188,7 +1213,7 @@ function Vn(n) {
 			"aria-hidden": "true"
 		}, ...Un(n.from, n.share, n.paint)),
 		e("span", { class: "figure" }, n.figure),
-		e("span", { class: "share" }, E(n.share))
+		e("span", { class: "share" }, D(n.share))
 	];
 }
 function Hn(t) {
@@ -1218,25 +1243,14 @@ function Wn(t, n) {
 // src/blocks/lines.ts
 function Gn(t) {
 	if (!t.total_ns) return e("p", { class: "muted" }, "No time was recorded.");
-	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Kn(n, 0, t), a = w(Math.round(t.total_ns / t.per)), o = t.unit ? `per ${t.unit}` : "time";
-	return e("div", { class: "lines" }, ...Jn(i, o), Rn(o, i, a, [r, "line"]));
+	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Ln(n, {
+		figure: (e) => T(e.ns / t.per),
+		share: (e) => e.share,
+		parts: (e) => In(e.parts, Kn)
+	}), a = T(t.total_ns / t.per), o = t.unit ? `per ${t.unit}` : "time";
+	return e("div", { class: "lines" }, ...qn(i, o), Rn(o, i, a, [r, "line"]));
 }
-function Kn(e, t, n, r) {
-	let i = t;
-	return e.map((e) => {
-		let t = r ?? N(e.name), a = {
-			name: e.name,
-			figure: w(Math.round(e.ns / n.per)),
-			share: e.share,
-			from: i,
-			paint: t,
-			said: l(e.name) ?? "",
-			parts: Kn(Ln(e.parts, qn), i, n, t)
-		};
-		return i += e.share, a;
-	});
-}
-function qn(e, t) {
+function Kn(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1245,19 +1259,19 @@ function qn(e, t) {
 		parts: []
 	};
 }
-function Jn(e, n) {
-	let r = Pn("Each part is a line of the ledger; together they are all the time.");
+function qn(e, n) {
+	let r = Nn("Each part is a line of the ledger; together they are all the time.");
 	return [
 		t("svg", { class: "whole" }, ...e.map((e) => {
 			let i = t("g", { "data-line": e.name }, ...Un(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
-			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${E(e.share)}${a}`), i;
+			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${D(e.share)}${a}`), i;
 		})),
-		Fn("the time of all ranks"),
+		Pn("the time of all ranks"),
 		r.element
 	];
 }
 // src/blocks/table-cells.ts
-var Yn = 56, Xn = 12, Zn = /[.:;] /, Qn = {
+var Jn = 56, Yn = 12, Xn = /[.:;] /, Zn = /^\S+(, \S+)+$/, Qn = {
 	gbs: "GB/s",
 	time: "UTC"
 }, $n = {
@@ -1276,16 +1290,16 @@ function nr(e, t) {
 	return e.some((e) => typeof e[t] == "string" && sr(or(e[t], e)));
 }
 function rr(t, { place: n, field: r, numeric: i, names: a }) {
-	let o = D(t[n] ?? null, r.unit);
+	let o = O(t[n] ?? null, r.unit);
 	if (i || typeof t[n] != "string") return e("td", { class: i ? "number" : "" }, o);
 	let s = or(o, t);
 	return s !== o || sr(s) ? e("td", {
 		class: "name",
 		title: s
-	}, cr(s, o)) : a && o.length <= Yn ? e("td", { class: "name" }, d(o)) : e("td", { class: o.length > Yn ? "prose" : "" }, d(o));
+	}, cr(s, o)) : a && Zn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Jn ? e("td", { class: "name" }, f(o)) : e("td", { class: o.length > Jn ? "prose" : "" }, f(o));
 }
 function ir(e, { place: t, field: n }) {
-	return or(D(e[t] ?? null, n.unit), e);
+	return or(O(e[t] ?? null, n.unit), e);
 }
 function ar(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
@@ -1297,11 +1311,11 @@ function or(e, t) {
 }
 function sr(e) {
 	let t = e.length / e.split(" ").length;
-	return e.length > 24 && t > Xn && !Zn.test(e);
+	return e.length > 24 && t > Yn && !Xn.test(e);
 }
 function cr(e, t) {
 	let n = e.slice(Math.max(0, e.indexOf(t.replace(/\.\.\.$/, ""))));
-	return n.length > Yn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
+	return n.length > Jn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
 }
 // src/blocks/rows.ts
 var lr = 28, ur = 20;
@@ -1317,12 +1331,12 @@ function fr(t) {
 	return n.style.setProperty("height", `${t * lr}px`), n;
 }
 // src/blocks/table.ts
-var V = 20, pr = 1e3;
+var G = 20, pr = 1e3;
 function mr(t) {
 	return t.rows.length ? new gr(t).element : e("p", { class: "muted" }, `No rows.${hr(t.left_out)}`);
 }
 function hr(e) {
-	return e ? ` ${x(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
+	return e ? ` ${S(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
 }
 var gr = class {
 	block;
@@ -1362,7 +1376,7 @@ var gr = class {
 		e > t || n > r ? this.box.tabIndex = 0 : this.box.removeAttribute("tabindex");
 	}
 	filterBox() {
-		if (this.block.rows.length <= V) return null;
+		if (this.block.rows.length <= G) return null;
 		let t = e("input", {
 			type: "search",
 			placeholder: "filter rows",
@@ -1386,7 +1400,7 @@ var gr = class {
 	draw() {
 		this.heads.replaceChildren(...this.shown().map((e) => this.head(e))), this.rows = this.chosen();
 		let e = this.all && this.rows.length > pr;
-		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : V).map((e) => this.row(e))), this.say();
+		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : G).map((e) => this.row(e))), this.say();
 	}
 	scrolled() {
 		if (this.element.classList.contains("windowed")) {
@@ -1396,15 +1410,15 @@ var gr = class {
 	}
 	say() {
 		let [e, t] = [this.rows.length, this.block.rows.length];
-		this.unfold.hidden = e <= V, this.unfold.textContent = this.all ? `show the first ${V}` : `show all ${x(String(e))}`;
-		let n = this.wanted ? `${x(String(e))} of ${x(String(t))} rows.` : "";
+		this.unfold.hidden = e <= G, this.unfold.textContent = this.all ? `show the first ${G}` : `show all ${S(String(e))}`;
+		let n = this.wanted ? `${S(String(e))} of ${S(String(t))} rows.` : "";
 		this.count.textContent = `${n}${hr(this.block.left_out)}`.trim();
 	}
 	shown() {
 		return this.columns.filter(({ field: e }) => e.shown || this.more);
 	}
 	head({ place: t, field: n, numeric: r }) {
-		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = p(er(n)), o = e("span", a === void 0 ? {} : { class: "term" }, er(n)), s = e("button", {
+		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = m(er(n)), o = e("span", a === void 0 ? {} : { class: "term" }, er(n)), s = e("button", {
 			type: "button",
 			click: () => this.sort(t),
 			...a === void 0 ? {} : { "data-term": a }
@@ -1448,27 +1462,27 @@ function vr(t) {
 	return e("div", {}, _r(t), mr(t.table));
 }
 function yr(t) {
-	let n = Array.isArray(t.value) ? O(t.value, t.unit) : D(t.value, t.unit);
-	return e("div", {}, e("dt", {}, ...f(er(t))), e("dd", { "data-name": t.name }, d(n)));
+	let n = Array.isArray(t.value) ? k(t.value, t.unit) : O(t.value, t.unit);
+	return e("div", {}, e("dt", {}, ...p(er(t))), e("dd", { "data-name": t.name }, f(n)));
 }
 // src/fitting.ts
 var br = 6, xr = 3, Sr = document.createElement("canvas").getContext("2d"), Cr = (e, t) => `${e.slice(0, t - 1)}…`, wr = (e, t) => `…${e.slice(e.length - t + 1)}`, Tr = () => "";
-function H(e, t) {
+function K(e, t) {
 	return Sr.font = t, Sr.measureText(e).width;
 }
 function Er(e, t, n, r = Tr) {
 	let i = Math.floor(t / xr);
-	if (e.length <= i && H(e, n) <= t) return e;
+	if (e.length <= i && K(e, n) <= t) return e;
 	for (let a = Math.min(e.length - 1, i); a >= br; a--) {
 		let i = r(e, a);
-		if (H(i, n) <= t) return i;
+		if (K(i, n) <= t) return i;
 	}
 	return "";
 }
 // src/grid.ts
 var Dr = 72, Or = 32, kr = "12px system-ui, sans-serif", Ar = 7, jr = 66, Mr = 26, Nr = 42, Pr = 16, Fr = 8;
 function Ir(e, t, n, r) {
-	let i = Math.max(40, r - Mr - Nr), a = Math.max(0, ...Rr(t, i).map(({ label: e }) => H(e, kr))), o = Math.max(jr, Math.ceil(a) + Fr + 4);
+	let i = Math.max(40, r - Mr - Nr), a = Math.max(0, ...Rr(t, i).map(({ label: e }) => K(e, kr))), o = Math.max(jr, Math.ceil(a) + Fr + 4);
 	return {
 		across: e,
 		up: t,
@@ -1485,17 +1499,17 @@ function Lr({ left: e, top: t, width: n, height: r }) {
 	};
 }
 function Rr(e, t) {
-	return kt(e, Math.max(3, Math.floor(t / Or)));
+	return V(e, Math.max(3, Math.floor(t / Or)));
 }
-function U(e, t) {
-	return e.left + Ot(e.across, t) * e.width;
+function q(e, t) {
+	return e.left + kt(e.across, t) * e.width;
 }
-function W(e, t) {
-	return e.top + (1 - Ot(e.up, t)) * e.height;
+function J(e, t) {
+	return e.top + (1 - kt(e.up, t)) * e.height;
 }
 function zr(e) {
 	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Rr(e.up, a).flatMap(({ value: r, label: a }) => {
-		let o = W(e, r);
+		let o = J(e, r);
 		return [t("path", {
 			class: "grid",
 			d: `M${n} ${o}h${i}`
@@ -1504,8 +1518,8 @@ function zr(e) {
 			y: o + 4,
 			"text-anchor": "end"
 		}, a)];
-	}), c = -Infinity, l = kt(e.across, Math.max(2, Math.floor(i / Dr))).flatMap(({ value: s, label: l }) => {
-		let u = U(e, s), d = H(l, kr) / 2, f = t("path", {
+	}), c = -Infinity, l = V(e.across, Math.max(2, Math.floor(i / Dr))).flatMap(({ value: s, label: l }) => {
+		let u = q(e, s), d = K(l, kr) / 2, f = t("path", {
 			class: "grid",
 			d: `M${u} ${r}v${a}`
 		}), p = Math.min(u, n + i + Pr - d - 2);
@@ -1550,7 +1564,7 @@ function Ur(e) {
 		n.set(`${r} ${i}`, o + 1);
 		let s = Math.floor(a / 8);
 		return {
-			colour: Qe(a),
+			colour: $e(a),
 			shape: Vr[(a + o) % Vr.length],
 			dash: Hr[(s + o) % Hr.length]
 		};
@@ -1602,7 +1616,7 @@ function Yr(t) {
 	let n = ([e, n]) => Mt(e, t.log_x) && Mt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
 	if (!i.length) return e("p", { class: "muted" }, `Nothing to draw. ${o}`.trim());
 	let s = At(t.x, i.map(([e]) => e), t.log_x), c = At(t.y, i.map(([, e]) => e), t.log_y), l = new Xr(t, n);
-	return e("div", { class: "plot" }, F("chart", (e, t) => {
+	return e("div", { class: "plot" }, I("chart", (e, t) => {
 		l.draw(Ir(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
 	}), l.legend, o ? e("p", { class: "muted" }, o) : null);
 }
@@ -1613,7 +1627,7 @@ var Xr = class {
 	looks;
 	hidden = /* @__PURE__ */ new Set();
 	paths = [];
-	told = j();
+	told = M();
 	cursor = t("circle", {
 		class: "cursor",
 		r: 7,
@@ -1626,8 +1640,8 @@ var Xr = class {
 	}
 	draw(e, n, r) {
 		this.spots = this.block.series.map((t) => t.points.flatMap((t, n) => this.fits(t) ? [{
-			x: U(e, t[0]),
-			y: W(e, t[1]),
+			x: q(e, t[0]),
+			y: J(e, t[1]),
 			point: n
 		}] : [])), this.block.series.forEach(({ drawn: e }, t) => {
 			let n = this.spots[t];
@@ -1640,7 +1654,7 @@ var Xr = class {
 			"aria-label": `${o}. Arrow keys move between points.`,
 			pointermove: (e) => this.pointed(e, s),
 			pointerdown: (e) => this.pointed(e, s),
-			pointerleave: M(() => this.tell(null)),
+			pointerleave: N(() => this.tell(null)),
 			focus: () => this.at ?? this.tell(this.first()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
@@ -1790,7 +1804,7 @@ function ri(e) {
 var ii = 16, ai = 5, oi = "12px system-ui, sans-serif", si = `600 ${oi}`;
 function ci(n) {
 	if (!n.total) return e("p", { class: "muted" }, "No memory was held.");
-	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Pn(`Areas are bytes; together they are ${T(n.total)}.`), o = t("svg", { class: "map" });
+	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Nn(`Areas are bytes; together they are ${E(n.total)}.`), o = t("svg", { class: "map" });
 	new ResizeObserver(() => {
 		let e = {
 			x: 0,
@@ -1800,20 +1814,24 @@ function ci(n) {
 		};
 		e.width && o.replaceChildren(...li(r, e, n.total, a));
 	}).observe(o);
-	let s = Rn("bytes", pi(r, 0, n.total), T(n.total), [i, n.key]);
+	let s = Rn("bytes", Ln(r, {
+		figure: (e) => E(e.bytes),
+		share: (e) => e.bytes / n.total,
+		parts: (e) => In(e.parts, fi)
+	}), E(n.total), [i, n.key]);
 	return e("div", { class: "portions" }, o, a.element, s);
 }
 function li(e, n, r, i) {
 	let a = Zr(e.map((e) => e.bytes), n);
 	return e.flatMap((e, n) => {
-		let o = a[n], s = e.parts.length ? Ln(e.parts, fi) : [e], c = Zr(s.map((e) => e.bytes), o), l = s.map((t, n) => {
+		let o = a[n], s = e.parts.length ? In(e.parts, fi) : [e], c = Zr(s.map((e) => e.bytes), o), l = s.map((t, n) => {
 			let a = ui(e, t, c[n], n === 0);
 			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, di(t, r)), a;
 		}), u = t("rect", {
 			class: "owner",
 			...o
 		});
-		return u.style.setProperty("stroke", N(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
+		return u.style.setProperty("stroke", P(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
 	});
 }
 function ui(e, n, r, i) {
@@ -1821,11 +1839,11 @@ function ui(e, n, r, i) {
 		width: "100%",
 		height: "100%"
 	});
-	a.style.setProperty("fill", N(e.name));
+	a.style.setProperty("fill", P(e.name));
 	let o = r.width - 10, s = [
 		i ? Er(e.name, o, si, Cr) : "",
 		n === e ? "" : Er(n.name, o, oi, wr),
-		Er(T(n.bytes), o, oi)
+		Er(E(n.bytes), o, oi)
 	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - ai) / ii))).map((e, n) => t("text", {
 		x: ai,
 		y: ii * (n + 1),
@@ -1839,7 +1857,7 @@ function ui(e, n, r, i) {
 }
 function di(e, t) {
 	let n = e.count === 1 ? "1 piece" : `${e.count.toLocaleString("en-US")} pieces`;
-	return `${T(e.bytes)}, ${E(e.bytes / t)}, in ${n}`;
+	return `${E(e.bytes)}, ${D(e.bytes / t)}, in ${n}`;
 }
 function fi(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
@@ -1850,23 +1868,8 @@ function fi(e, t) {
 		parts: []
 	};
 }
-function pi(e, t, n, r) {
-	let i = t;
-	return e.map((e) => {
-		let t = r ?? N(e.name), a = {
-			name: e.name,
-			figure: T(e.bytes),
-			share: e.bytes / n,
-			from: i,
-			paint: t,
-			said: l(e.name) ?? "",
-			parts: pi(Ln(e.parts, fi), i, n, t)
-		};
-		return i += a.share, a;
-	});
-}
 // src/timeline/columns.ts
-function G(e) {
+function pi(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) e[n] < 128 && t++;
 	let n = new Float64Array(t), r = 0;
@@ -1877,15 +1880,15 @@ function G(e) {
 	}
 	return n;
 }
-function K(e) {
-	let t = G(e), n = 0;
+function mi(e) {
+	let t = pi(e), n = 0;
 	for (let e = 0; e < t.length; e++) {
 		let r = t[e];
 		n += r % 2 ? -(r + 1) / 2 : r / 2, t[e] = n;
 	}
 	return t;
 }
-function mi(e, t, n = 0) {
+function hi(e, t, n = 0) {
 	let r = n, i = 1;
 	for (; r + i <= e.length && e[r + i - 1] <= t;) r += i, i *= 2;
 	let a = Math.min(e.length, r + i - 1);
@@ -1896,7 +1899,7 @@ function mi(e, t, n = 0) {
 	return r;
 }
 // src/timeline/pyramid.ts
-var hi = class {
+var gi = class {
 	bins;
 	rows;
 	codes;
@@ -1939,20 +1942,21 @@ var hi = class {
 		}
 		return r;
 	}
-}, gi = class {
+}, _i = class {
 	name;
 	items;
 	first;
 	count;
+	depth;
 	#e;
-	constructor(e, t, n, r) {
-		this.name = e, this.items = t, this.first = n, this.count = r;
+	constructor(e, t, n, r, i = 0) {
+		this.name = e, this.items = t, this.first = n, this.count = r, this.depth = i;
 	}
 	get levels() {
-		return this.#e ??= Si(this.items, this.first, this.count);
+		return this.#e ??= Ei(this.items, this.first, this.count, this.depth);
 	}
 };
-function _i(e, t) {
+function vi(e, t) {
 	let n = t(e.codes), r = e.rows.map((e, t) => ({
 		name: e,
 		strip: t,
@@ -1961,23 +1965,40 @@ function _i(e, t) {
 		began: e.began,
 		span: e.span,
 		groups: r,
-		strips: new hi(e.bins, e.rows.length, e.kinds.length, n),
+		strips: new gi(e.bins, e.rows.length, e.kinds.length, n),
 		kinds: e.kinds,
 		marks: e.marks,
 		marked: e.marked,
 		leftOut: 0
 	};
-	return e.events && vi(i, e.events, t), i;
+	return e.events && yi(i, e.events, t), i;
 }
-function vi(e, t, n) {
-	let r = bi(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Set(), o = 0;
+function yi(e, t, n) {
+	let r = Ci(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
 	for (let [e, n, s] of t.lanes) {
 		let c = i.get(t.rows[e]);
-		c && (a.has(c) || (c.lanes = []), a.add(c), c.lanes.push(new gi(n, r, o, s))), o += s;
+		c && a.set(c, [...a.get(c) ?? [], new _i(n, r, o, s)]), o += s;
 	}
+	for (let [e, t] of a) e.lanes = bi(e.lanes, t);
 	e.leftOut = t.left_out;
 }
-function yi(e) {
+function bi(e, t) {
+	let n = new Map(xi(e)), r = new Map(xi(t)), i = [...n.keys()], a = 0;
+	for (let e of r.keys()) n.has(e) || i.splice(a, 0, e), a = i.indexOf(e) + 1;
+	let { items: o } = t[0];
+	return i.map((e) => {
+		let t = r.get(e), i = n.get(e)?.levels.length ?? 0;
+		return new _i((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
+	});
+}
+function xi(e) {
+	let t = /* @__PURE__ */ new Map();
+	return e.map((e) => {
+		let n = t.get(e.name) ?? 0;
+		return t.set(e.name, n + 1), [`${n} ${e.name}`, e];
+	});
+}
+function Si(e) {
 	let t = [...new Set(e.items.map((e) => e.name))], n = [...new Set(e.items.map((e) => e.kind))], r = new Map(t.map((e, t) => [e, t])), i = [...e.items].sort((e, t) => e.row - t.row || e.start - t.start || t.stop - e.stop), a = (e) => Float64Array.from(i, e), o = new Float64Array(i.length), s = {
 		start: a((e) => e.start),
 		dur: a((e) => e.stop - e.start),
@@ -1988,14 +2009,14 @@ function yi(e) {
 		wait: o,
 		kinds: n,
 		names: t,
-		meetings: xi(),
+		meetings: Ti(),
 		said: (e) => i[e].said
 	}, c = 0, l = e.rows.map((e, t) => {
 		let n = i.filter((e) => e.row === t).length;
 		return c += n, {
 			name: e,
 			strip: null,
-			lanes: [new gi("", s, c - n, n)]
+			lanes: [new _i("", s, c - n, n)]
 		};
 	});
 	return {
@@ -2009,33 +2030,43 @@ function yi(e) {
 		leftOut: e.left_out
 	};
 }
-function bi(e, t) {
-	let n = (e) => t(e), r = e.meetings;
+function Ci(e, t) {
+	let { meetings: n } = e;
 	return {
-		start: K(n(e.start)),
-		dur: G(n(e.dur)),
-		kind: G(n(e.kind)),
-		name: G(n(e.name)),
-		event: K(n(e.event)),
-		launch: K(n(e.launch)),
-		wait: G(n(e.wait)),
+		...wi(e, t, [
+			"start",
+			"event",
+			"launch"
+		], [
+			"dur",
+			"kind",
+			"name",
+			"wait"
+		]),
 		kinds: e.kinds,
 		names: e.names,
 		meetings: {
-			meeting: K(n(r.meeting)),
-			row: K(n(r.row)),
-			event: K(n(r.event)),
-			arrived: K(n(r.arrived)),
-			dur: G(n(r.dur)),
-			wait: G(n(r.wait)),
-			said: G(n(r.said)),
-			sayings: r.sayings,
-			leftOut: r.left_out
+			...wi(n, t, [
+				"meeting",
+				"row",
+				"event",
+				"arrived"
+			], [
+				"dur",
+				"wait",
+				"said"
+			]),
+			sayings: n.sayings,
+			leftOut: n.left_out
 		},
 		said: () => []
 	};
 }
-function xi() {
+function wi(e, t, n, r) {
+	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, mi)), ...r.map((e) => i(e, pi))];
+	return Object.fromEntries(a);
+}
+function Ti() {
 	let e = /* @__PURE__ */ new Float64Array();
 	return {
 		meeting: e,
@@ -2049,91 +2080,73 @@ function xi() {
 		leftOut: 0
 	};
 }
-function Si(e, t, n) {
-	let r = [], i = [];
-	for (let a = t; a < t + n; a++) {
-		let t = e.start[a], n = 0;
-		for (; n < i.length && i[n] > t;) n++;
-		(r[n] ??= []).push(a), i[n] = t + e.dur[a];
+function Ei(e, t, n, r) {
+	let i = Array.from({ length: r }, () => []), a = [];
+	for (let r = t; r < t + n; r++) {
+		let t = e.start[r], n = 0;
+		for (; n < a.length && a[n] > t;) n++;
+		(i[n] ??= []).push(r), a[n] = t + e.dur[r];
 	}
-	return r.map((t) => ({
+	return i.map((t) => ({
 		start: Float64Array.from(t, (t) => e.start[t]),
 		stop: Float64Array.from(t, (t) => e.start[t] + e.dur[t]),
 		item: Uint32Array.from(t)
 	}));
 }
 // src/timeline/capture.ts
-function Ci(e, t) {
+function Di(e, t) {
 	try {
 		e.setPointerCapture(t.pointerId);
 	} catch {}
 }
-// src/timeline/axis.ts
-var wi = [
-	["s", 1e9],
-	["ms", 1e6],
-	["us", 1e3],
-	["ns", 1]
-];
-function Ti(e, t, n) {
-	let r = Math.max(1, (t - e) / Math.max(1, n)), i = 10 ** Math.floor(Math.log10(r)), a = [
-		1,
-		2,
-		5,
-		10
-	].map((e) => e * i).find((e) => e >= r), [o, s] = wi.find(([, e]) => a >= e) ?? wi[3], c = [];
-	for (let n = Math.ceil(e / a) * a; n <= t; n += a) c.push(n);
-	return {
-		at: c,
-		write: (e) => `${(Math.round(e / a) * a / s).toLocaleString("en-US")} ${o}`
-	};
-}
-var Ei = "11px system-ui, sans-serif", Di = 5.9, Oi = 110;
-function ki(e, t) {
+var Oi = "11px system-ui, sans-serif", ki = 5.9, Ai = 110, ji = 5;
+function Mi(e, t) {
 	let { context: n, width: r, height: i, labels: a, palette: o } = e, { view: s, model: c } = t, l = (e) => Math.round(a + (e - s.start) / s.width * r) + .5;
-	n.font = Ei, n.textBaseline = "middle", n.textAlign = "left";
-	let { at: u, write: d } = Ti(s.start, s.stop, r / Oi);
-	n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
-	for (let e of u) n.moveTo(l(e), 16), n.lineTo(l(e), 22), l(e) + 3 + n.measureText(d(e)).width <= a + r && n.fillText(d(e), l(e) + 3, 10);
+	n.font = Oi, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
+	let u = a;
+	for (let { value: e, label: t } of V(jt("ns", "", s.start, s.stop), Math.max(ji, r / Ai))) {
+		let i = l(e), o = i + 3 + n.measureText(t).width;
+		n.moveTo(i, 16), n.lineTo(i, 22), i < u || o > a + r || (n.fillText(t, i + 3, 10), u = o);
+	}
 	n.moveTo(0, 21.5), n.lineTo(a + r, 21.5), n.stroke();
-	let f = c.marks.filter(([, e]) => e >= s.start && e <= s.stop);
-	if (f.length > r / 12) return;
+	let d = c.marks.filter(([, e]) => e >= s.start && e <= s.stop);
+	if (d.length > r / 12) return;
 	n.strokeStyle = o.text, n.setLineDash([2, 3]), n.beginPath();
-	for (let [, e] of f) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
+	for (let [, e] of d) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
 	n.stroke(), n.setLineDash([]);
-	let p = a;
-	for (let [t, n] of f) p = Ai(e, `${c.marked} ${t}`, l(n), p);
+	let f = a;
+	for (let [t, n] of d) f = Ni(e, `${c.marked} ${t}`, l(n), f);
 }
-function Ai({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
+function Ni({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
 	let c = e.measureText(a).width + 6, l = Math.min(o, r + t - c);
 	return l < s ? s : (e.fillStyle = i.text, e.fillRect(l, 22 + n + 1, c, 15), e.fillStyle = i.page, e.fillText(a, l + 3, 22 + n + 8 + 1), l + c + 2);
 }
-function ji(e, t, n, r) {
+function Pi(e, t, n, r) {
 	let { context: i, labels: a, scroll: o, palette: s } = e;
-	i.font = Ei, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
+	i.font = Oi, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
 	let c = 22;
 	for (let e of n) {
 		let n = 22 + e.top - o, l = n + e.height / 2, u = e.level === null, d = u && e.group === t.cursor && r;
-		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Mi(i, Ni(t, e) + e.label, a - 8), 5, l), c = l + 6);
+		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Fi(i, Ii(t, e) + e.label, a - 8), 5, l), c = l + 6);
 	}
 }
-function Mi(e, t, n) {
-	let r = Math.floor(n / Di);
+function Fi(e, t, n) {
+	let r = Math.floor(n / ki);
 	return t.length <= r || t.length < 2 * r && e.measureText(t).width <= n ? t : `${t.slice(0, r - 1)}…`;
 }
-function Ni(e, t) {
+function Ii(e, t) {
 	return t.level ? e.model.strips ? " " : "" : e.model.groups[t.group].lanes.length ? e.unfolded.has(t.group) ? "▾ " : "▸ " : "";
 }
-function Pi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
-	let s = o.selected, c = s && Fi(o, s);
+function Li({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
+	let s = o.selected, c = s && Ri(o, s);
 	if (!c) return;
-	let { view: l } = o, [u, d] = q(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
+	let { view: l } = o, [u, d] = Y(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
 	p < r || f > r + t || (e.save(), e.beginPath(), e.rect(r, 22, t, n), e.clip(), e.strokeStyle = a.text, e.lineWidth = 2, e.strokeRect(f, 22 + c.top - i, Math.max(3, p - f), Math.max(4, c.height - 1)), e.restore());
 }
-function Fi(e, t) {
-	return e.layout.rows.find((e) => e.group === t.group && Ii(e, t));
+function Ri(e, t) {
+	return e.layout.rows.find((e) => e.group === t.group && zi(e, t));
 }
-function Ii(e, t) {
+function zi(e, t) {
 	if (t.item === null || !e.level) return t.item === null && e.level === null;
 	if (e.lane !== t.lane) return !1;
 	let { item: n } = e.level, r = 0;
@@ -2143,7 +2156,7 @@ function Ii(e, t) {
 	}
 	return n[r] === t.item;
 }
-function q(e, t) {
+function Y(e, t) {
 	if (t.item !== null) {
 		let { items: e } = t.lane;
 		return [e.start[t.item], e.start[t.item] + e.dur[t.item]];
@@ -2154,8 +2167,8 @@ function q(e, t) {
 	return [a * r / n.bins, o * r / n.bins];
 }
 // src/timeline/controls.ts
-var Li = 4, Ri = .15, J = 1.5;
-function zi(e, t, n, r) {
+var Bi = 4, Vi = .15, X = 1.5;
+function Hi(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map(), a = 0, o = (t) => {
 		let r = t.clientX - e.getBoundingClientRect().left - n.labels;
 		return Math.max(0, Math.min(1, r / n.width));
@@ -2169,7 +2182,7 @@ function zi(e, t, n, r) {
 		else return;
 		e.preventDefault(), r.redraw();
 	}), e.addEventListener("pointerdown", (t) => {
-		t.button > 0 || (i.set(t.pointerId, t), a = 0, Ci(e, t));
+		t.button > 0 || (i.set(t.pointerId, t), a = 0, Di(e, t));
 	}), e.addEventListener("pointermove", (e) => {
 		let c = i.get(e.pointerId);
 		if (!c) {
@@ -2184,7 +2197,7 @@ function zi(e, t, n, r) {
 		i.set(e.pointerId, e), r.redraw();
 	});
 	let c = (e) => {
-		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Li) {
+		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Bi) {
 			let [t, i] = s(e), a = r.targetAt(t, i);
 			a && t < n.labels ? r.fold(a.group) : r.select(a);
 		}
@@ -2192,21 +2205,21 @@ function zi(e, t, n, r) {
 	e.addEventListener("pointerup", c), e.addEventListener("pointercancel", c), e.addEventListener("pointerleave", () => r.hover(null, 0, 0)), e.addEventListener("dblclick", () => {
 		t.view.reset(), r.redraw();
 	}), e.addEventListener("focus", () => r.redraw()), e.addEventListener("blur", () => r.redraw()), e.addEventListener("keydown", (e) => {
-		e.ctrlKey || e.metaKey || e.altKey || Bi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
+		e.ctrlKey || e.metaKey || e.altKey || Ui(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
 	});
 }
-function Bi(e, t, n) {
+function Ui(e, t, n) {
 	let { view: r } = t, i = t.model.groups.length - 1, a = e.key.length === 1 ? e.key.toLowerCase() : e.key;
-	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && n.select(Vi(t, a === "ArrowRight" ? 1 : -1)), !0;
+	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && n.select(Wi(t, a === "ArrowRight" ? 1 : -1)), !0;
 	let o = {
-		w: () => r.zoom(1 / J),
-		"+": () => r.zoom(1 / J),
-		s: () => r.zoom(J),
-		"-": () => r.zoom(J),
+		w: () => r.zoom(1 / X),
+		"+": () => r.zoom(1 / X),
+		s: () => r.zoom(X),
+		"-": () => r.zoom(X),
 		a: () => r.pan(-.15 * r.width),
 		ArrowLeft: () => r.pan(-.15 * r.width),
-		d: () => r.pan(Ri * r.width),
-		ArrowRight: () => r.pan(Ri * r.width),
+		d: () => r.pan(Vi * r.width),
+		ArrowRight: () => r.pan(Vi * r.width),
 		ArrowUp: () => n.reveal(t.cursor = Math.max(0, t.cursor - 1)),
 		ArrowDown: () => n.reveal(t.cursor = Math.min(i, t.cursor + 1)),
 		Home: () => r.reset(),
@@ -2216,7 +2229,7 @@ function Bi(e, t, n) {
 	}, s = Object.hasOwn(o, a) ? o[a] : void 0;
 	return s?.(), s !== void 0;
 }
-function Vi(e, t) {
+function Wi(e, t) {
 	let { selected: n, view: r, model: i } = e, a = (r.start + r.stop) / 2;
 	if (!n) return {
 		group: e.cursor,
@@ -2232,14 +2245,14 @@ function Vi(e, t) {
 			time: n.lane.items.start[r]
 		};
 	}
-	let [o, s] = q(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
+	let [o, s] = Y(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
 	return l < 0 || l > i.span ? n : {
 		...n,
 		time: l
 	};
 }
 // src/timeline/palette.ts
-var Hi = {
+var Gi = {
 	kernel: "compute",
 	comm: "comm.transfer",
 	host_comm: "comm.transfer",
@@ -2248,7 +2261,7 @@ var Hi = {
 	sync: "idle.sync",
 	overhead: "idle.host",
 	other: "idle.host"
-}, Ui = {
+}, Ki = {
 	op: "#3c9d84",
 	runtime: "#8d8fb3",
 	annotation: "#b58bb0",
@@ -2258,39 +2271,39 @@ var Hi = {
 	forward: "#0072b2",
 	backward: "#009e73"
 };
-function Wi(e) {
-	return Object.hasOwn(Ui, e) ? Ui[e] : We(Object.hasOwn(Hi, e) ? Hi[e] : e);
+function qi(e) {
+	return Object.hasOwn(Ki, e) ? Ki[e] : Ge(Object.hasOwn(Gi, e) ? Gi[e] : e);
 }
-function Gi(e) {
-	let [t, n, r] = et(e);
+function Ji(e) {
+	let [t, n, r] = tt(e);
 	return (255 << 24 | r << 16 | n << 8 | t) >>> 0;
 }
-function Ki(e, t) {
+function Yi(e, t) {
 	let n = (n) => Math.round(.22 * (e >>> n & 255) + .78 * (t >>> n & 255));
 	return (255 << 24 | n(16) << 16 | n(8) << 8 | n(0)) >>> 0;
 }
-var qi = class {
+var Xi = class {
 	#e = /* @__PURE__ */ new Map();
-	ground = Gi(P("--page"));
-	card = Gi(P("--card"));
-	page = P("--page");
-	text = P("--text");
-	muted = P("--muted");
-	rule = P("--rule");
-	accent = P("--accent");
+	ground = Ji(F("--page"));
+	card = Ji(F("--card"));
+	page = F("--page");
+	text = F("--text");
+	muted = F("--muted");
+	rule = F("--rule");
+	accent = F("--accent");
 	of(e) {
 		let t = this.#e.get(e);
 		if (!t) {
-			let n = Wi(e), r = Gi(n);
+			let n = qi(e), r = Ji(n);
 			this.#e.set(e, t = {
 				pixel: r,
-				ink: $e(n),
-				faint: Ki(r, this.card)
+				ink: et(n),
+				faint: Yi(r, this.card)
 			});
 		}
 		return t;
 	}
-}, Ji = {
+}, Zi = {
 	kernel: "a compute kernel on the device",
 	comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
 	host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
@@ -2307,20 +2320,20 @@ var qi = class {
 	forward: "a forward pass",
 	backward: "a backward pass"
 };
-function Y(e, t) {
-	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(Ji, e) ? Ji[e] : "";
+function Z(e, t) {
+	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(Zi, e) ? Zi[e] : "";
 }
-function Yi(t, n, r) {
-	let [i, a] = Xi(t), o = (i) => {
+function Qi(t, n, r) {
+	let [i, a] = $i(t), o = (i) => {
 		let a = e("span", {
 			class: "key",
 			"aria-hidden": "true"
 		});
-		a.style.setProperty("background", Wi(i));
+		a.style.setProperty("background", qi(i));
 		let o = () => {
 			let e = !t.hidden.has(i);
 			e ? t.hidden.add(i) : t.hidden.delete(i), c.setAttribute("aria-pressed", String(!e)), r();
-		}, s = [Y(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
+		}, s = [Z(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
 			type: "button",
 			"aria-pressed": String(!t.hidden.has(i)),
 			title: s,
@@ -2334,14 +2347,14 @@ function Yi(t, n, r) {
 	}, t, ...n.map(o)) : null;
 	return e("div", {}, s("Rows", i), s(t.model.strips ? "Events" : "Kinds", a));
 }
-function Xi({ model: e }) {
+function $i({ model: e }) {
 	let t = new Uint8Array(e.kinds.length + 1);
 	if (e.strips) for (let n of e.strips.codes) t[n] = 1;
 	let n = e.kinds.filter((e, n) => t[n + 1]), r = new Set(e.groups.flatMap((e) => e.lanes.map((e) => e.items)));
 	return [n, [...new Set([...r].flatMap((e) => e.kinds))]];
 }
 // src/timeline/live.ts
-var Zi = 2e4, Qi = 16, $i = 250, ea = class {
+var ea = 2e4, ta = 16, na = 250, ra = class {
 	live;
 	state;
 	changed;
@@ -2351,29 +2364,29 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 		this.live = e, this.state = t, this.changed = n;
 	}
 	look() {
-		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), $i);
+		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), na);
 	}
 	async #n() {
 		let { model: e, view: t, unfolded: n } = this.state, r = [...n].map((t) => Number(e.groups[t].name.replace("rank ", "")));
-		if (!r.length || r.length > Qi || r.some(Number.isNaN)) return;
+		if (!r.length || r.length > ta || r.some(Number.isNaN)) return;
 		let i = {
 			ranks: r.sort((e, t) => e - t),
-			start: Math.floor(Math.max(0, t.start - t.width / 2)),
-			stop: Math.ceil(Math.min(e.span, t.stop + t.width / 2)),
-			most: Zi
+			start: Math.max(0, t.start - t.width / 2),
+			stop: Math.min(e.span, t.stop + t.width / 2),
+			most: ea
 		}, a = JSON.stringify(i);
 		if (a !== this.#t) {
 			this.#t = a;
 			try {
 				let { data: t, numbers: n } = await this.live.events(i);
 				if (a !== this.#t) return;
-				vi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
+				yi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
 			} catch {
 				this.#t = "";
 			}
 		}
 	}
-}, X = 26, ta = 64, na = class {
+}, Q = 26, ia = 64, aa = class {
 	state;
 	canvas = e("canvas", {
 		class: "minimap",
@@ -2389,24 +2402,24 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 			e.view.show(i - e.view.width / 2, i + e.view.width / 2), t();
 		};
 		this.canvas.addEventListener("pointerdown", (e) => {
-			Ci(this.canvas, e), n(e);
+			Di(this.canvas, e), n(e);
 		}), this.canvas.addEventListener("pointermove", (e) => {
 			e.buttons && n(e);
 		});
 	}
 	resize(e, t, n) {
-		this.#n = t, this.canvas.width = Math.max(1, e), this.canvas.height = X, this.#t = this.#r(Math.max(1, e - t), n);
+		this.#n = t, this.canvas.width = Math.max(1, e), this.canvas.height = Q, this.#t = this.#r(Math.max(1, e - t), n);
 	}
 	paint(e) {
 		let t = this.#e, { view: n, model: r } = this.state, i = this.canvas.width - this.#n;
-		t.fillStyle = e.page, t.fillRect(0, 0, this.canvas.width, X), this.#t && t.putImageData(this.#t, this.#n, 0);
+		t.fillStyle = e.page, t.fillRect(0, 0, this.canvas.width, Q), this.#t && t.putImageData(this.#t, this.#n, 0);
 		let a = this.#n + n.start / r.span * i, o = Math.max(3, n.width / r.span * i);
-		t.globalAlpha = .6, t.fillRect(this.#n, 0, a - this.#n, X), t.fillRect(a + o, 0, i, X), t.globalAlpha = 1, t.strokeStyle = e.text, t.lineWidth = 2, t.strokeRect(a + 1, 1, o - 2, 24);
+		t.globalAlpha = .6, t.fillRect(this.#n, 0, a - this.#n, Q), t.fillRect(a + o, 0, i, Q), t.globalAlpha = 1, t.strokeStyle = e.text, t.lineWidth = 2, t.strokeRect(a + 1, 1, o - 2, 24);
 	}
 	#r(e, t) {
-		let { model: n } = this.state, r = new ImageData(e, X), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
+		let { model: n } = this.state, r = new ImageData(e, Q), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
 		if (!a) return r;
-		let o = Math.ceil(a.rows / ta), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
+		let o = Math.ceil(a.rows / ia), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
 		for (let t = 0; t < e; t++) {
 			let n = new Float64Array(s.length), r = a.binAt(t / e), c = Math.max(r + 1, a.binAt((t + 1) / e));
 			for (let e = 0; e < a.rows; e += o) {
@@ -2415,14 +2428,14 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 			}
 			let l = n.reduce((e, t) => e + t), u = 0;
 			for (let r of [...s.keys()].slice(1)) {
-				let a = Math.round(u / l * X);
+				let a = Math.round(u / l * Q);
 				u += n[r];
-				for (let n = a; n < Math.round(u / l * X); n++) i[(25 - n) * e + t] = s[r];
+				for (let n = a; n < Math.round(u / l * Q); n++) i[(25 - n) * e + t] = s[r];
 			}
 		}
 		return r;
 	}
-}, ra = "10px ui-monospace, monospace", ia = 6.1, aa = class {
+}, oa = "10px ui-monospace, monospace", sa = 6.1, ca = class {
 	canvas;
 	#e;
 	#t = document.createElement("canvas");
@@ -2457,7 +2470,7 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 			scroll: n,
 			palette: t
 		};
-		ki(s, e), ji(s, e, r.slice(i, a), document.activeElement === this.canvas), Pi(s, e);
+		Mi(s, e), Pi(s, e, r.slice(i, a), document.activeElement === this.canvas), Li(s, e);
 	}
 	#c(e, t, n, r) {
 		let i = this.#a;
@@ -2466,11 +2479,11 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 		for (let e = o; e < s; e++) this.#i.set(i, e * this.width);
 	}
 	#l(e, t, n) {
-		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = hi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
+		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = gi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
 		for (let e = 0; e < this.width; e++, f += d) this.#a[e] = o[l[f | 0]] ?? n.card;
 	}
 	#u(e, t, n, r) {
-		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = mi(a, c.start);
+		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = hi(a, c.start);
 		for (; h < i.length && i[h] < c.stop;) {
 			let e = o[h], t = (i[h] - c.start) * d, r = (a[h] - c.start) * d, g = Math.max(0, t | 0), _ = Math.min(this.width, Math.max(g + 1, r | 0)), v = p[s.kind[e]], y = u !== null && !u[s.name[e]];
 			if (v) {
@@ -2479,12 +2492,12 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 				let a = s.wait[e];
 				a > 0 && !y && l.fill(f, g, Math.min(_, t + a * d | 0)), _ - g > 3 && r <= this.width && (l[_ - 1] = n.card), _ - g > 12 && !y && this.#d(s.names[s.name[e]], v.ink, g, _, m);
 			}
-			h = r - t >= 1 ? h + 1 : Math.max(h + 1, mi(a, c.start + (g + 1) / d, h));
+			h = r - t >= 1 ? h + 1 : Math.max(h + 1, hi(a, c.start + (g + 1) / d, h));
 		}
 	}
 	#d(e, t, n, r, i) {
 		if (i < 30 || i > this.height + 22) return;
-		let a = Math.floor((r - n - 4) / ia);
+		let a = Math.floor((r - n - 4) / sa);
 		a < Math.min(4, e.length) || this.#o.push([
 			e.length <= a ? e : `${e.slice(0, a - 1)}…`,
 			t,
@@ -2494,11 +2507,11 @@ var Zi = 2e4, Qi = 16, $i = 250, ea = class {
 	}
 	#f() {
 		let e = this.#e;
-		e.font = ra, e.textAlign = "left", e.textBaseline = "alphabetic";
+		e.font = oa, e.textAlign = "left", e.textBaseline = "alphabetic";
 		for (let [t, n, r, i] of this.#o) e.fillStyle = n, e.fillText(t, r, i);
 	}
-}, oa = 12;
-function sa(e, t, n) {
+}, la = 12;
+function ua(e, t, n) {
 	let r = null, i = -Infinity;
 	for (let a = 0; a < e.row.length; a++) {
 		let o = e.arrived[a];
@@ -2506,7 +2519,7 @@ function sa(e, t, n) {
 	}
 	return r;
 }
-function ca(t, n, r) {
+function da(t, n, r) {
 	let i = [...n.meeting.keys()].filter((e) => n.meeting[e] === r);
 	i.sort((e, t) => n.arrived[t] - n.arrived[e]);
 	let a = n.arrived[i.at(-1)], o = i.some((e) => n.wait[e] > 0), s = [
@@ -2514,76 +2527,76 @@ function ca(t, n, r) {
 		"arrived after the first",
 		"waited",
 		"transfer"
-	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, w(n.arrived[r] - a)), e("td", { class: "number" }, w(n.wait[r])), e("td", { class: "number" }, w(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, oa).map(c)), u = i.slice(oa), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
+	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, T(n.arrived[r] - a)), e("td", { class: "number" }, T(n.wait[r])), e("td", { class: "number" }, T(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, la).map(c)), u = i.slice(la), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
 	d.addEventListener("click", () => {
-		l.append(...u.map((e) => c(e, oa))), d.remove();
+		l.append(...u.map((e) => c(e, la))), d.remove();
 	});
 	let f = n.sayings[n.said[i[0]]];
 	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, the last to arrive first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
 }
 // src/timeline/panel.ts
-var la = 6;
-function ua(t, n, r) {
+var fa = 6;
+function pa(t, n, r) {
 	let i = t.selected;
-	if (!i) return e("p", { class: "muted" }, da(t));
-	let [a, o, s] = i.item === null ? fa(t, i, n) : pa(t, i, n, r), c = e("button", {
+	if (!i) return e("p", { class: "muted" }, ma(t));
+	let [a, o, s] = i.item === null ? ha(t, i, n) : ga(t, i, n, r), c = e("button", {
 		type: "button",
 		click: () => r.zoom(i)
 	}, "Zoom to it"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 	return e("div", {}, e("p", { class: "selected" }, e("strong", {}, a), c), e("dl", {}, ...l), ...s);
 }
-function da(e) {
-	return `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
+function ma(e) {
+	return matchMedia("(pointer: coarse)").matches ? `Touch for details.${e.model.strips ? " Touch a rank's name for its lanes." : ""} One finger pans, two zoom.` : `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
 }
-function fa(e, t, n) {
-	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = q(e, t), d = [
-		["is", Y(c, n) || "no line of the ledger holds most of it"],
+function ha(e, t, n) {
+	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = Y(e, t), d = [
+		["is", Z(c, n) || "no line of the ledger holds most of it"],
 		["row", i.name],
-		["from", ga(e, l)],
-		["lasts", `${w(u - l)}, to within ${w(r.span / a.bins)}`]
-	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? sa(f.meetings, i.strip, t.time) : null;
+		["from", ya(e, l)],
+		["lasts", `${T(u - l)}, to within ${T(r.span / a.bins)}`]
+	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? ua(f.meetings, i.strip, t.time) : null;
 	return [
 		c,
 		d,
-		p === null ? [] : [ca(e, f.meetings, p)]
+		p === null ? [] : [da(e, f.meetings, p)]
 	];
 }
-function pa(t, n, r, i) {
+function ga(t, n, r, i) {
 	let { items: a, name: o } = n.lane, s = n.item, c = a.kinds[a.kind[s]], l = a.wait[s], u = a.dur[s], d = [
 		["kind", e("span", {
-			title: Y(c, r),
+			title: Z(c, r),
 			class: "word"
 		}, c)],
 		[t.model.strips ? "rank" : "row", t.model.groups[n.group].name],
 		...o ? [["lane", o]] : [],
-		["start", ga(t, a.start[s])],
-		["lasts", w(u)],
-		...l > 0 ? [["waits", `${w(l)}, then ${w(u - l)} of transfer`]] : [],
+		["start", ya(t, a.start[s])],
+		["lasts", T(u)],
+		...l > 0 ? [["waits", `${T(l)}, then ${T(u - l)} of transfer`]] : [],
 		...a.event.some(Boolean) ? [["event", String(a.event[s])]] : [],
 		...a.said(s),
-		...ma(t, n, a, i)
-	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [ca(t, f, f.meeting[h])] : m ? [g] : [];
+		..._a(t, n, a, i)
+	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [da(t, f, f.meeting[h])] : m ? [g] : [];
 	return [
 		a.names[a.name[s]],
 		d,
 		_
 	];
 }
-function ma(e, t, n, r) {
+function _a(e, t, n, r) {
 	let i = t.item, a = n.launch[i];
 	if (a) {
-		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${w(-o)} later` : `${w(o)} before`;
-		return [["launched by", ha(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
+		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${T(-o)} later` : `${T(o)} before`;
+		return [["launched by", va(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
 	}
 	if (n.kinds[n.kind[i]] !== "runtime") return [];
 	let o = [];
-	for (let e = 0; e < n.launch.length && o.length < la; e++) n.launch[e] === i + 1 && o.push(e);
+	for (let e = 0; e < n.launch.length && o.length < fa; e++) n.launch[e] === i + 1 && o.push(e);
 	return o.map((a) => {
 		let o = n.start[a] - n.start[i];
-		return ["launches", ha(e, t, n, a, `${n.names[n.name[a]]}, ${w(o)} later`, r)];
+		return ["launches", va(e, t, n, a, `${n.names[n.name[a]]}, ${T(o)} later`, r)];
 	});
 }
-function ha(t, n, r, i, a, o) {
+function va(t, n, r, i, a, o) {
 	let s = t.model.groups[n.group].lanes.filter((e) => e.items === r).find((e) => i >= e.first && i < e.first + e.count);
 	if (!s) return e("span", {}, a);
 	let c = {
@@ -2598,12 +2611,12 @@ function ha(t, n, r, i, a, o) {
 		click: () => o.show(c)
 	}, a);
 }
-function ga(e, t) {
-	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${w(t - i[1])} into ${r} ${i[0]}` : "";
-	return `${w(t)} from the beginning${a}`;
+function ya(e, t) {
+	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${T(t - i[1])} into ${r} ${i[0]}` : "";
+	return `${T(t)} from the beginning${a}`;
 }
 // src/timeline/pick.ts
-function _a(e, t, n, [r, i]) {
+function ba(e, t, n, [r, i]) {
 	let { layout: a, view: o, model: s } = e, c = i - 22 + n, l = a.rows[a.at(c)];
 	if (!l || i < 22 || i > 22 + t.height || c > a.height) return null;
 	let u = o.start + (r - t.labels) / t.width * o.width, d = {
@@ -2614,7 +2627,7 @@ function _a(e, t, n, [r, i]) {
 	};
 	if (r < t.labels) return d;
 	if (!l.level) return s.strips ? d : null;
-	let f = o.width / t.width, p = mi(l.level.stop, u - f);
+	let f = o.width / t.width, p = hi(l.level.stop, u - f);
 	return p >= l.level.start.length || l.level.start[p] > u + f ? null : {
 		group: l.group,
 		lane: l.lane,
@@ -2622,7 +2635,7 @@ function _a(e, t, n, [r, i]) {
 		time: u
 	};
 }
-function va(e, t, n) {
+function xa(e, t, n) {
 	for (let r of e.model.groups[t].lanes) {
 		let e = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
 		if (e >= 0) {
@@ -2638,7 +2651,7 @@ function va(e, t, n) {
 	return null;
 }
 // src/timeline/search.ts
-var ya = 1e5, ba = class {
+var Sa = 1e5, Ca = class {
 	state;
 	show;
 	redraw;
@@ -2674,7 +2687,7 @@ var ya = 1e5, ba = class {
 		clearTimeout(this.#o), this.state.search(this.#e.value.trim()), this.#i = this.state.searched ? this.#l() : [], this.#a = -1, this.#t.textContent = this.state.searched ? `${this.#c()} found` : "", this.redraw();
 	}
 	#c() {
-		return this.#i.length.toLocaleString("en-US") + (this.#i.length === ya ? " or more" : "");
+		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Sa ? " or more" : "");
 	}
 	#l() {
 		let e = [];
@@ -2682,7 +2695,7 @@ var ya = 1e5, ba = class {
 	}
 	#u(e, t, n) {
 		let { items: r } = t, i = this.state.named(r);
-		for (let a = t.first; a < t.first + t.count && n.length < ya; a++) i[r.name[a]] && n.push({
+		for (let a = t.first; a < t.first + t.count && n.length < Sa; a++) i[r.name[a]] && n.push({
 			group: e,
 			lane: t,
 			item: a,
@@ -2694,12 +2707,12 @@ var ya = 1e5, ba = class {
 		let t = this.#a < 0 && e > 0 ? this.#i.findIndex((e) => e.time >= this.state.view.start) : -1, n = this.#a < 0 ? Math.max(0, t) : this.#a + e;
 		this.#a = (n + this.#i.length) % this.#i.length, this.#t.textContent = `${(this.#a + 1).toLocaleString("en-US")} of ${this.#c()}`, this.show(this.#i[this.#a]);
 	}
-}, xa = 15, Sa = 22, Ca = 4, wa = 16, Ta = 440;
-function Ea(e, t) {
-	let n = Math.max(3, Math.min(22, Math.floor(Ta / Math.max(1, e))));
+}, wa = 15, Ta = 22, Ea = 4, Da = 16, Oa = 440;
+function ka(e, t) {
+	let n = Math.max(3, Math.min(22, Math.floor(Oa / Math.max(1, e))));
 	return Math.max(3, Math.min(48, n + t));
 }
-var Da = class {
+var Aa = class {
 	rows = [];
 	height;
 	constructor(e, t, n) {
@@ -2715,8 +2728,8 @@ var Da = class {
 		};
 		e.groups.forEach((e, a) => {
 			if (e.strip !== null && i(a, null, null, e.name, n), e.strip === null || t.has(a)) for (let t of e.lanes) {
-				let [n, o] = e.strip === null ? [e.name, Sa] : [t.name, xa];
-				t.levels.slice(0, wa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Ca;
+				let [n, o] = e.strip === null ? [e.name, Ta] : [t.name, wa];
+				t.levels.slice(0, Da).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Ea;
 			}
 		}), this.height = r;
 	}
@@ -2728,7 +2741,7 @@ var Da = class {
 		}
 		return Math.max(0, t - 1);
 	}
-}, Oa = 20, ka = class {
+}, ja = 20, Ma = class {
 	span;
 	start = 0;
 	stop;
@@ -2739,20 +2752,20 @@ var Da = class {
 		return this.stop - this.start;
 	}
 	show(e, t) {
-		let n = Math.min(this.span, Math.max(Math.min(Oa, this.span), t - e));
+		let n = Math.min(this.span, Math.max(Math.min(ja, this.span), t - e));
 		this.start = Math.max(0, Math.min(this.span - n, (e + t - n) / 2)), this.stop = this.start + n;
 	}
 	pan(e) {
 		this.show(this.start + e, this.stop + e);
 	}
 	zoom(e, t = .5) {
-		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(Oa, this.span), this.width * e));
+		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(ja, this.span), this.width * e));
 		this.show(n - t * r, n + (1 - t) * r);
 	}
 	reset() {
 		this.show(0, this.span);
 	}
-}, Aa = class {
+}, Na = class {
 	model;
 	view;
 	unfolded = /* @__PURE__ */ new Set();
@@ -2765,11 +2778,11 @@ var Da = class {
 	searched = "";
 	#e = /* @__PURE__ */ new WeakMap();
 	constructor(e) {
-		this.model = e, this.view = new ka(e.span), this.layout = this.laidOut();
+		this.model = e, this.view = new Ma(e.span), this.layout = this.laidOut();
 	}
 	laidOut() {
 		let { model: e } = this;
-		return this.layout = new Da(e, this.unfolded, Ea(e.groups.length, this.taller));
+		return this.layout = new Aa(e, this.unfolded, ka(e.groups.length, this.taller));
 	}
 	fold(e, t = !this.unfolded.has(e)) {
 		this.model.groups[e]?.strip !== null && (t ? this.unfolded.add(e) : this.unfolded.delete(e), this.laidOut());
@@ -2796,7 +2809,7 @@ var Da = class {
 		let t = this.#e.get(e);
 		return t || (t = Uint8Array.from(e.names, (e) => +!!e.toLowerCase().includes(this.searched)), this.#e.set(e, t)), t;
 	}
-}, ja = 520, Ma = 600, Na = class {
+}, Pa = 520, Fa = 600, Ia = class {
 	glossary;
 	state;
 	element;
@@ -2820,15 +2833,15 @@ var Da = class {
 	#o;
 	#s;
 	#c;
-	#l = new qi();
+	#l = new Xi();
 	#u = 0;
 	constructor(t, n, r) {
-		this.glossary = n, this.state = new Aa(t), this.#o = new aa(this.#e), this.#s = new na(this.state, () => this.redraw()), this.#c = r?.events ? new ea(r, this.state, () => this.#v()) : null, this.#t = e("div", {
+		this.glossary = n, this.state = new Na(t), this.#o = new ca(this.#e), this.#s = new aa(this.state, () => this.redraw()), this.#c = r ? new ra(r, this.state, () => this.#v()) : null, this.#t = e("div", {
 			class: "rows",
 			scroll: () => this.redraw()
 		}, this.#e, this.#n);
-		let i = new ba(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, ...this.#f());
-		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), zi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ge(() => this.#b()), this.#b(), this.#h();
+		let i = new Ca(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Hi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ke(() => this.#b()), this.#b(), this.#h();
 	}
 	redraw() {
 		this.#u ||= requestAnimationFrame(() => this.#d());
@@ -2839,9 +2852,9 @@ var Da = class {
 	show(e) {
 		let { state: t } = this, n = t.renewed(e);
 		n.item !== null && t.fold(n.group, !0);
-		let [r, i] = q(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
+		let [r, i] = Y(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
 		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#v();
-		let o = Fi(t, n);
+		let o = Ri(t, n);
 		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
 	}
 	showRank(e, t, n) {
@@ -2849,8 +2862,8 @@ var Da = class {
 		if (i < 0) return !1;
 		let a = r.model.marks.findIndex(([e]) => e === n);
 		a >= 0 && r.view.show(r.model.marks[a][1], r.model.marks[a + 1]?.[1] ?? r.model.span), r.cursor = i;
-		let o = t === void 0 ? null : va(r, i, t);
-		return o ? this.show(o) : this.#p().reveal(i), t !== void 0 && !o ? this.#i.replaceChildren(Fa(i, t, r)) : n !== void 0 && a < 0 && this.#i.replaceChildren(Pa(n, r)), this.redraw(), !0;
+		let o = t === void 0 ? null : xa(r, i, t);
+		return o ? this.show(o) : this.#p().reveal(i), t !== void 0 && !o ? this.#i.replaceChildren(Ra(i, t, r)) : n !== void 0 && a < 0 && this.#i.replaceChildren(La(n, r)), this.redraw(), !0;
 	}
 	focus() {
 		this.#e.focus({ preventScroll: !0 });
@@ -2877,7 +2890,7 @@ var Da = class {
 		let { state: e } = this;
 		return {
 			redraw: () => this.redraw(),
-			targetAt: (t, n) => _a(e, this.#o, this.#t.scrollTop, [t, n]),
+			targetAt: (t, n) => ba(e, this.#o, this.#t.scrollTop, [t, n]),
 			select: (e) => this.#m(e),
 			hover: (e, t, n) => this.#g(e, t, n),
 			fold: (t) => {
@@ -2896,10 +2909,10 @@ var Da = class {
 		this.state.selected = e, e && (this.state.cursor = e.group), this.#h(), this.redraw();
 	}
 	#h() {
-		this.#i.replaceChildren(ua(this.state, this.glossary, {
+		this.#i.replaceChildren(pa(this.state, this.glossary, {
 			show: (e) => this.show(e),
 			zoom: (e) => {
-				let [t, n] = q(this.state, e);
+				let [t, n] = Y(this.state, e);
 				this.state.view.show(t - .3 * (n - t), n + .3 * (n - t)), this.redraw();
 			}
 		}));
@@ -2909,17 +2922,17 @@ var Da = class {
 		this.#r.hidden = !r, r && (this.#r.textContent = r, this.#r.style.setProperty("left", `${Math.min(t + 12, this.#o.width + this.#o.labels - 200)}px`), this.#r.style.setProperty("top", `${n + this.#t.offsetTop + 16}px`));
 	}
 	#_(e) {
-		let { model: t } = this.state, n = t.groups[e.group], [r, i] = q(this.state, e);
+		let { model: t } = this.state, n = t.groups[e.group], [r, i] = Y(this.state, e);
 		if (e.item !== null) {
 			let { items: t } = e.lane;
-			return `${t.names[t.name[e.item]]} · ${w(i - r)} · ${n.name}`;
+			return `${t.names[t.name[e.item]]} · ${T(i - r)} · ${n.name}`;
 		}
 		let a = t.strips.level(n.strip, 0)[t.strips.binAt(e.time / t.span)], o = a ? t.kinds[a - 1] : "nothing recorded";
 		return [
 			o,
-			w(i - r),
+			T(i - r),
 			n.name,
-			Y(o, this.glossary)
+			Z(o, this.glossary)
 		].filter(Boolean).join(" · ");
 	}
 	#v() {
@@ -2928,29 +2941,29 @@ var Da = class {
 	#y() {
 		let e = this.#t.clientWidth;
 		if (!e) return;
-		let t = e < Ma ? 92 : 128, n = Math.min(ja, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
+		let t = e < Fa ? 92 : 128, n = Math.min(Pa, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
 		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
 	}
 	#b() {
-		this.#l = new qi(), this.#a.replaceChildren(Yi(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
+		this.#l = new Xi(), this.#a.replaceChildren(Qi(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
 	}
 };
-function Pa(t, { model: n }) {
-	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${O(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
+function La(t, { model: n }) {
+	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${k(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
 }
-function Fa(t, n, { model: r }) {
+function Ra(t, n, { model: r }) {
 	let i = r.groups[t].name;
 	return e("p", {}, `Event ${n} of ${i} is not among those that are shown here. ${r.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : ""}`);
 }
 // src/blocks/spans.ts
-function Ia(t, n) {
+function za(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "There is nothing to show.");
-	let { element: r } = new Na(yi(t), n.source.page.glossary, void 0);
+	let { element: r } = new Ia(Si(t), n.source.page.glossary, void 0);
 	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are left out.`) : null);
 }
 // src/blocks/sql.ts
-var La = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
-function Ra(t, n) {
+var Ba = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
+function Va(t, n) {
 	let { live: r } = n.source;
 	if (!r) return e("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
 	let i = e("textarea", {
@@ -2963,7 +2976,7 @@ function Ra(t, n) {
 			t === "Enter" && (n || r) && c();
 		}
 	});
-	i.value = La;
+	i.value = Ba;
 	let a = e("button", {
 		type: "button",
 		title: "Ctrl+Enter",
@@ -2993,14 +3006,14 @@ function Ra(t, n) {
 		role: "region",
 		"aria-label": "Tables",
 		tabindex: 0
-	}, ...t.tables.map(za)));
+	}, ...t.tables.map(Ha)));
 }
-function za(t) {
+function Ha(t) {
 	let n = t.columns.map((t) => e("li", {}, e("code", {}, t.name), e("span", { class: "muted" }, ` ${t.type.toLowerCase()}${t.unit ? `, ${t.unit}` : ""}: ${t.doc}`)));
 	return e("details", {}, e("summary", { title: t.doc }, e("code", {}, t.name)), e("p", {}, t.doc), e("ul", {}, ...n));
 }
 // src/branches.ts
-var Ba = class {
+var Ua = class {
 	block;
 	count;
 	parent;
@@ -3075,18 +3088,18 @@ var Ba = class {
 		}
 		return n;
 	}
-}, Va = {
+}, Wa = {
 	program: "#f6b26b",
 	torch: "#a9cdf0",
 	library: "#c9ced6",
 	lostflops: "#b7dfb0"
 };
-function Ha(e) {
+function Ga(e) {
 	let t = [...new Set(e)].filter((e) => e && e !== "line").sort();
-	return new Map(t.map((e, t) => [e, Object.hasOwn(Va, e) ? Va[e] : Ze(t)]));
+	return new Map(t.map((e, t) => [e, Object.hasOwn(Wa, e) ? Wa[e] : Qe(t)]));
 }
-function Ua(n) {
-	let r = [...Ha(n)].map(([n, r]) => e("li", {}, t("svg", {
+function Ka(n) {
+	let r = [...Ga(n)].map(([n, r]) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
 		"aria-hidden": "true"
@@ -3097,17 +3110,17 @@ function Ua(n) {
 	return e("ul", { class: "chart-legend" }, ...r, i);
 }
 // src/flame-painting.ts
-var Z = 20, Wa = 80, Ga = .7, Ka = "12px ui-monospace, monospace", qa = class {
+var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
 	branches;
 	visible = [];
 	root = 0;
-	surface = new I(() => this.draw());
+	surface = new L(() => this.draw());
 	colours;
 	names = null;
 	marked = null;
 	width = 0;
 	constructor(e, t) {
-		this.branches = e, this.colours = Ha(t);
+		this.branches = e, this.colours = Ga(t);
 	}
 	get element() {
 		return this.surface.element;
@@ -3118,9 +3131,9 @@ var Z = 20, Wa = 80, Ga = .7, Ka = "12px ui-monospace, monospace", qa = class {
 			e,
 			t,
 			null
-		], this.visible = n.wide(e, Ga * n.ns[e] / Math.max(1, t));
+		], this.visible = n.wide(e, Ja * n.ns[e] / Math.max(1, t));
 		let r = this.visible.reduce((t, r) => Math.max(t, n.level[r] - n.level[e]), 0);
-		return this.surface.resize(t, Z * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - Wa);
+		return this.surface.resize(t, $ * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - qa);
 	}
 	highlight(e) {
 		this.names = e, this.draw();
@@ -3129,23 +3142,23 @@ var Z = 20, Wa = 80, Ga = .7, Ka = "12px ui-monospace, monospace", qa = class {
 		let { pen: t } = this.surface;
 		if (this.marked = e, this.surface.restore(), e === null) return;
 		let [n, r, i] = this.box(e);
-		t.strokeStyle = P("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
+		t.strokeStyle = F("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
 	}
 	at(e) {
 		let t = this.element.getBoundingClientRect(), [n, r] = [e.clientX - t.left, e.clientY - t.top];
 		for (let e of this.visible) {
 			let [t, i, a] = this.box(e);
-			if (t <= n && n < t + a && i <= r && r < i + Z) return e;
+			if (t <= n && n < t + a && i <= r && r < i + $) return e;
 		}
 		return null;
 	}
 	pointOf(e) {
 		let [t, n, r] = this.box(e);
-		return [t + Math.min(r / 2, 120), n + Z / 2];
+		return [t + Math.min(r / 2, 120), n + $ / 2];
 	}
 	draw() {
 		let { pen: e } = this.surface;
-		e.clearRect(0, 0, this.width, this.element.height), e.font = Ka, e.textBaseline = "middle";
+		e.clearRect(0, 0, this.width, this.element.height), e.font = Ya, e.textBaseline = "middle";
 		let t = e.measureText("n").width, n = 0;
 		for (let e of this.visible) n += Number(this.bar(e, t));
 		this.element.dataset.drawn = String(n), this.surface.keep(), this.mark(this.marked);
@@ -3158,36 +3171,36 @@ var Z = 20, Wa = 80, Ga = .7, Ka = "12px ui-monospace, monospace", qa = class {
 		let s = Math.floor((a - 8) / t);
 		if (s >= 3) {
 			let t = this.branches.name(e);
-			n.fillStyle = n.globalAlpha < 1 ? P("--text") : $e(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + Z / 2);
+			n.fillStyle = n.globalAlpha < 1 ? F("--text") : et(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + $ / 2);
 		}
 		return n.globalAlpha = 1, !0;
 	}
 	colour(e) {
 		let t = this.branches.kind(e);
-		if (!e) return P("--idle");
-		if (t === "line") return We(this.branches.name(e));
+		if (!e) return F("--idle");
+		if (t === "line") return Ge(this.branches.name(e));
 		let n = this.colours.get(t) ?? "--idle";
-		return n.startsWith("--") ? P(n) : n;
+		return n.startsWith("--") ? F(n) : n;
 	}
 	box(e) {
 		let { branches: t, root: n } = this, r = this.width / t.ns[n];
 		return [
 			(t.first[e] - t.first[n]) * r,
-			Z * (t.level[e] - t.level[n]),
+			$ * (t.level[e] - t.level[n]),
 			t.ns[e] * r
 		];
 	}
 };
 // src/blocks/stacks.ts
-function Ja(t, n) {
-	let r = new Ba(t, n.source);
+function Za(t, n) {
+	let r = new Ua(t, n.source);
 	if (!r.ns[0]) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new Ya(t, r), a = F("chart", (e) => i.resize(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ua(t.kinds));
+	let i = new Qa(t, r), a = I("chart", (e) => i.resize(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ka(t.kinds));
 }
-var Ya = class {
+var Qa = class {
 	branches;
-	told = j();
+	told = M();
 	crumbs = e("div", {
 		class: "crumbs",
 		role: "navigation",
@@ -3203,9 +3216,9 @@ var Ya = class {
 	names = null;
 	selected = null;
 	constructor(t, n) {
-		this.branches = n, this.painting = new qa(n, t.kinds);
+		this.branches = n, this.painting = new Xa(n, t.kinds);
 		let r = this.painting.element;
-		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", M(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
+		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", N(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
 		let i = e("input", {
 			type: "search",
 			placeholder: "Search frames",
@@ -3228,12 +3241,12 @@ var Ya = class {
 		if (e === this.selected) return;
 		if (this.selected = e, this.painting.mark(e), e === null) return this.told.hide();
 		let { branches: t } = this, n = t.kind(e), r = [
-			["time", w(t.ns[e])],
-			["share of all", E(t.ns[e] / t.ns[0])],
+			["time", T(t.ns[e])],
+			["share of all", D(t.ns[e] / t.ns[0])],
 			["samples", t.samples[e].toLocaleString("en-US")],
-			["itself", w(t.own(e))]
+			["itself", T(t.own(e))]
 		];
-		this.root && r.splice(2, 0, ["share of shown", E(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
+		this.root && r.splice(2, 0, ["share of shown", D(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
 	}
 	zoom(e) {
 		e !== null && e !== this.root && this.shown(this.painting.lay(e));
@@ -3260,8 +3273,8 @@ var Ya = class {
 		this.names = e.trim() ? this.branches.search(e.trim()) : null, this.said(), this.painting.highlight(this.names);
 	}
 	said() {
-		let e = this.names && this.branches.matched(this.names, this.root), t = e ? E(e.ns / this.branches.ns[this.root]) : "";
-		this.matches.textContent = e ? `${t} of the time shown is under ${Xa(e.branches)}` : "";
+		let e = this.names && this.branches.matched(this.names, this.root), t = e ? D(e.ns / this.branches.ns[this.root]) : "";
+		this.matches.textContent = e ? `${t} of the time shown is under ${$a(e.branches)}` : "";
 	}
 	trail() {
 		let t = this.branches.path(this.root);
@@ -3273,35 +3286,36 @@ var Ya = class {
 			let r = n ? [document.createTextNode(" > ")] : [];
 			return t === null ? [...r, document.createTextNode("…")] : t === this.root ? [...r, e("strong", {}, this.branches.name(t))] : [...r, e("button", {
 				type: "button",
+				class: "link",
 				click: () => this.zoom(t)
 			}, this.branches.name(t))];
 		});
 	}
 };
-function Xa(e) {
+function $a(e) {
 	return `${e.toLocaleString("en-US")} ${e === 1 ? "frame that matches" : "frames that match"}`;
 }
 // src/blocks/strips.ts
-function Za(t, n) {
+function eo(t, n) {
 	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "There is nothing to show.");
-	let r = new Na(_i(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
-	return document.addEventListener(xe, (e) => {
+	let r = new Ia(vi(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
+	return document.addEventListener(Se, (e) => {
 		let { rank: t, event: n, step: i } = e.detail;
 		r.showRank(t, n, i) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
 	}), r.element;
 }
 // src/blocks/timeline.ts
-var Qa = 22;
-function $a(n) {
+var to = 22;
+function no(n) {
 	let r = n.total.length, i = n.rows.flatMap(([e, t]) => t.some(Boolean) ? [{
 		name: e,
 		held: t,
-		colour: N(e)
+		colour: P(e)
 	}] : []);
 	if (!r) return e("p", { class: "muted" }, "Nothing to draw.");
-	let a = jt("ns", `time since ${n.began}`, n.span), o = jt("bytes", "memory", 1.08 * Math.max(...n.total)), s = j(), c = F("chart", (e, t) => {
+	let a = H("ns", `time since ${n.began}`, n.span), o = H("bytes", "memory", 1.08 * Math.max(...n.total)), s = M(), c = I("chart", (e, t) => {
 		let r = Ir(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
-		t.replaceChildren(new eo(n, i, r, s).element, s.element);
+		t.replaceChildren(new ro(n, i, r, s).element, s.element);
 	}), l = i.map((n) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
@@ -3312,7 +3326,7 @@ function $a(n) {
 	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more with nothing`) : null;
 	return e("div", { class: "over-time" }, c, e("ul", { class: "chart-legend" }, ...l, d));
 }
-var eo = class {
+var ro = class {
 	block;
 	rows;
 	frame;
@@ -3328,14 +3342,14 @@ var eo = class {
 			"aria-label": `${e.title || e.name}: bytes by owner over time. Arrow keys move through time.`,
 			pointermove: (e) => this.pointed(e),
 			pointerdown: (e) => this.pointed(e),
-			pointerleave: M(() => this.tell(null)),
+			pointerleave: N(() => this.tell(null)),
 			focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
 		}, zr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
 	}
 	edge(e) {
-		return U(this.frame, e * this.block.span / this.block.total.length);
+		return q(this.frame, e * this.block.span / this.block.total.length);
 	}
 	areas() {
 		let e = this.block.total.map(() => 0);
@@ -3352,13 +3366,13 @@ var eo = class {
 		return this.edge(e).toFixed(1);
 	}
 	y(e) {
-		return W(this.frame, e).toFixed(1);
+		return J(this.frame, e).toFixed(1);
 	}
 	marks() {
 		let e = -Infinity;
 		return this.block.marks.flatMap(([n, r], i) => {
-			let a = U(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
-			return s && (e = a + 7 * o.length + Qa), [t("path", {
+			let a = q(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
+			return s && (e = a + 7 * o.length + to), [t("path", {
 				class: "mark",
 				d: `M${a} ${this.frame.top}v${this.frame.height}`
 			}), s ? t("text", {
@@ -3370,12 +3384,12 @@ var eo = class {
 	}
 	top() {
 		if (this.block.top === null) return t("g");
-		let e = Math.max(...this.block.total), [n, r] = [U(this.frame, this.block.top), W(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
+		let e = Math.max(...this.block.total), [n, r] = [q(this.frame, this.block.top), J(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
 		return t("g", { class: "top" }, t("path", { d: `M${n} ${r}l-5 -8h10z` }), t("text", {
 			x: i ? n - 8 : n + 8,
 			y: r - 1,
 			"text-anchor": i ? "end" : "start"
-		}, `peak ${T(e)}`));
+		}, `peak ${E(e)}`));
 	}
 	fullest() {
 		return this.block.total.indexOf(Math.max(...this.block.total));
@@ -3396,38 +3410,38 @@ var eo = class {
 	}
 	tell(e) {
 		if (this.column = e, e === null) return this.cursor.setAttribute("d", ""), this.told.hide();
-		let t = this.block.at[e], n = U(this.frame, t);
+		let t = this.block.at[e], n = q(this.frame, t);
 		this.cursor.setAttribute("d", `M${n} ${this.frame.top}v${this.frame.height}`);
 		let r = this.rows.filter((t) => t.held[e]).reverse(), i = this.block.marks.filter(([, e]) => e <= t).pop();
-		this.told.show(n, this.frame.top, `${w(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, T(t.held[e])]), ["total", T(this.block.total[e])]]);
+		this.told.show(n, this.frame.top, `${T(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, E(t.held[e])]), ["total", E(this.block.total[e])]]);
 	}
-}, Q = "https://ui.perfetto.dev", to = 50, no = 3e4, ro = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
-async function io(e, t) {
-	let n = window.open(Q);
+}, io = "https://ui.perfetto.dev", ao = 50, oo = 3e4, so = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+async function co(e, t) {
+	let n = window.open(io);
 	if (!n) throw Error("The browser did not let this page open a tab.");
-	let [r] = await Promise.all([e, ao(n)]).catch((e) => {
+	let [r] = await Promise.all([e, lo(n)]).catch((e) => {
 		throw n.close(), e;
 	});
 	n.postMessage({ perfetto: {
 		buffer: r,
 		title: t,
 		fileName: `${t}.pftrace`
-	} }, Q);
+	} }, io);
 }
-function ao(e) {
+function lo(e) {
 	return new Promise((t, n) => {
 		let r = () => {
 			clearInterval(a), clearTimeout(o), window.removeEventListener("message", i);
 		}, i = (n) => {
-			n.source === e && n.origin === Q && n.data === "PONG" && (r(), t());
-		}, a = setInterval(() => e.postMessage("PING", Q), to), o = setTimeout(() => {
+			n.source === e && n.origin === io && n.data === "PONG" && (r(), t());
+		}, a = setInterval(() => e.postMessage("PING", io), ao), o = setTimeout(() => {
 			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
-		}, no);
+		}, oo);
 		window.addEventListener("message", i);
 	});
 }
 // src/blocks/trace.ts
-function oo(t, n) {
+function uo(t, n) {
 	let { live: r, page: i } = n.source;
 	if (!r) return e("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
 	let a = e("p", {
@@ -3444,13 +3458,13 @@ function oo(t, n) {
 	}
 	return e("div", { class: "trace" }, e("p", {}, e("button", {
 		type: "button",
-		click: () => void s(r.perfetto().then((e) => so(e, o)))
+		click: () => void s(r.perfetto().then((e) => fo(e, o)))
 	}, "Download"), " ", e("button", {
 		type: "button",
-		click: () => void s(io(r.perfetto(), i.title))
-	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, ro), a);
+		click: () => void s(co(r.perfetto(), i.title))
+	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, so), a);
 }
-function so(t, n) {
+function fo(t, n) {
 	let r = URL.createObjectURL(new Blob([t]));
 	e("a", {
 		href: r,
@@ -3458,22 +3472,22 @@ function so(t, n) {
 	}).click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
 // src/blocks/waterfall.ts
-function co(t) {
-	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Pn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
+function po(t) {
+	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Nn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
 		a -= e.points;
-		let o = fo(e, a, n, t);
-		return i.tells(o, e.name, uo(e, r)), o;
+		let o = go(e, a, n, t);
+		return i.tells(o, e.name, ho(e, r)), o;
 	});
-	return e("div", { class: "waterfall" }, lo(t), ...o, mo(o.length > 0, r), i.element);
+	return e("div", { class: "waterfall" }, mo(t), ...o, vo(o.length > 0, r), i.element);
 }
-function lo(t) {
-	return t.value === null ? e("p", { class: "reached" }, ...m(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, E(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
+function mo(t) {
+	return t.value === null ? e("p", { class: "reached" }, ...h(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, D(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
 }
-function uo(e, t) {
-	let n = l(e.name) ?? l(e.name.toUpperCase());
-	return `${E(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
+function ho(e, t) {
+	let n = u(e.name) ?? u(e.name.toUpperCase());
+	return `${D(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
 }
-function fo(n, r, i, a) {
+function go(n, r, i, a) {
 	let o = Math.max(r, 0) / 100, [s, c, l] = [
 		n.points / 100,
 		`${100 * o}%`,
@@ -3493,53 +3507,53 @@ function fo(n, r, i, a) {
 	})], f = t("svg", {
 		y: "20%",
 		height: "60%"
-	}, ...Un(o, s, po(n.name, u, a)));
+	}, ...Un(o, s, _o(n.name, u, a)));
 	return e("div", {
 		class: "fall",
 		"data-bar": n.name
-	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, E(s)), t("svg", { class: "track" }, ...d, f));
+	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, D(s)), t("svg", { class: "track" }, ...d, f));
 }
-function po(e, t, n) {
-	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : N(e);
+function _o(e, t, n) {
+	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : P(e);
 }
-function mo(t, n) {
-	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Fn(n)) : null;
+function vo(t, n) {
+	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Pn(n)) : null;
 }
 // src/blocks/index.ts
-var ho = {
-	Findings: ke,
-	HeatMap: Jt,
-	Knobs: Dn,
+var yo = {
+	Findings: Ae,
+	HeatMap: Yt,
+	Knobs: En,
 	Lines: Gn,
 	Pairs: _r,
 	Plot: Yr,
 	Portions: ci,
 	Section: vr,
-	Spans: Ia,
-	Sql: Ra,
-	Stacks: Ja,
-	Strips: Za,
+	Spans: za,
+	Sql: Va,
+	Stacks: Za,
+	Strips: eo,
 	Table: mr,
-	Timeline: $a,
-	Trace: oo,
-	Waterfall: co
+	Timeline: no,
+	Trace: uo,
+	Waterfall: po
 };
-function go(t, n) {
-	let r = t.title ? e("h3", {}, ...f(t.title)) : null;
+function bo(t, n) {
+	let r = t.title ? e("h3", {}, ...p(t.title)) : null;
 	return e("section", {
 		class: `block ${t.kind}`,
 		"data-block": t.name
-	}, r, _o(t, n));
+	}, r, xo(t, n));
 }
-function _o(t, n) {
+function xo(t, n) {
 	try {
-		return ho[t.kind](t, n);
+		return yo[t.kind](t, n);
 	} catch (t) {
 		return console.error(t), e("p", { class: "undrawn" }, `This could not be drawn: ${String(t)}`);
 	}
 }
 // src/article.ts
-var vo = class {
+var So = class {
 	result;
 	context;
 	element;
@@ -3547,7 +3561,7 @@ var vo = class {
 	blocks;
 	drawn = !1;
 	constructor(t, n) {
-		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...f(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...m(t.verdict)), this.blocks, ...t.notes.length ? [yo(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Xt(t.next_command)) : null);
+		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...h(t.verdict)), this.blocks, ...t.notes.length ? [Co(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Zt(t.next_command)) : null);
 	}
 	get name() {
 		return this.result.name;
@@ -3555,25 +3569,25 @@ var vo = class {
 	draw() {
 		if (!this.drawn) {
 			this.drawn = !0, this.blocks.classList.remove("waiting");
-			for (let e of this.result.blocks) this.blocks.append(go(e, this.context));
+			for (let e of this.result.blocks) this.blocks.append(bo(e, this.context));
 		}
 	}
 };
-function yo(t) {
+function Co(t) {
 	return e("ul", {
 		class: "notes",
 		"aria-label": "Notes"
-	}, ...t.map((t) => e("li", {}, ...m(t))));
+	}, ...t.map((t) => e("li", {}, ...h(t))));
 }
 // src/keys.ts
-var bo = [
+var wo = [
 	["j", "next result"],
 	["k", "previous result"],
 	["/", "search in the table or the timeline in sight"],
 	["?", "this help"],
 	["Esc", "leave a box, a dialog or a zoom"]
 ];
-function xo(e) {
+function To(e) {
 	document.addEventListener("keydown", (t) => {
 		if (t.ctrlKey || t.metaKey || t.altKey || t.defaultPrevented) return;
 		let n = t.target;
@@ -3581,13 +3595,13 @@ function xo(e) {
 			if (t.key === "j") e.jump(1);
 			else if (t.key === "k") e.jump(-1);
 			else if (t.key === "?") e.help.showModal();
-			else if (t.key === "/") So(e.current());
+			else if (t.key === "/") Eo(e.current());
 			else return;
 			t.preventDefault();
 		}
 	});
 }
-function So(e) {
+function Eo(e) {
 	let t = [...document.querySelectorAll("main input[type=search]")], n = t.find((e) => {
 		let { top: t, bottom: n } = e.getBoundingClientRect();
 		return n > 0 && t < innerHeight;
@@ -3595,7 +3609,7 @@ function So(e) {
 	(n ?? t.find((t) => e.contains(t)) ?? r)?.focus();
 }
 // src/help.ts
-function Co() {
+function Do() {
 	let t = e("dialog", {
 		class: "help-dialog",
 		"aria-label": "Keys and words"
@@ -3603,43 +3617,43 @@ function Co() {
 		type: "button",
 		class: "close",
 		click: () => t.close()
-	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...bo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...u().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
+	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...wo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
 	return t.addEventListener("click", (e) => {
 		e.target === t && t.close();
 	}), t;
 }
 // src/theme.ts
-var wo = [
+var Oo = [
 	"auto",
 	"light",
 	"dark"
-], To = "lostflops.theme";
-function Eo() {
+], ko = "lostflops.theme";
+function Ao() {
 	let t = e("select", {
 		"aria-label": "Theme",
 		class: "theme",
-		change: () => Oo(n())
+		change: () => Mo(n())
 	}), n = () => t.value;
-	return t.append(...wo.map((t) => e("option", { value: t }, t))), t.value = ko(), Oo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Ke), addEventListener("beforeprint", () => Do("light")), addEventListener("afterprint", () => Do(n())), t;
+	return t.append(...Oo.map((t) => e("option", { value: t }, t))), t.value = No(), Mo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", qe), addEventListener("beforeprint", () => jo("light")), addEventListener("afterprint", () => jo(n())), t;
 }
-function Do(e) {
-	document.documentElement.dataset.theme = e, Ke();
+function jo(e) {
+	document.documentElement.dataset.theme = e, qe();
 }
-function Oo(e) {
+function Mo(e) {
 	try {
-		localStorage.setItem(To, e);
+		localStorage.setItem(ko, e);
 	} catch {}
-	Do(e);
+	jo(e);
 }
-function ko() {
+function No() {
 	try {
-		return wo.find((e) => e === localStorage.getItem(To)) ?? "auto";
+		return Oo.find((e) => e === localStorage.getItem(ko)) ?? "auto";
 	} catch {
 		return "auto";
 	}
 }
 // src/shell.ts
-var Ao = "800px", jo = 1e3, Mo = class {
+var Po = "800px", Fo = 1e3, Io = class {
 	context;
 	articles = [];
 	standing = e("a", {
@@ -3656,26 +3670,26 @@ var Ao = "800px", jo = 1e3, Mo = class {
 	near;
 	seen;
 	constructor(t, n) {
-		this.context = { source: n }, c(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
-		let r = Co();
+		this.context = { source: n }, l(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
+		let r = Do();
 		t.append(e("a", {
 			class: "skip",
 			href: "#results"
-		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Eo(), e("button", {
+		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Ao(), e("button", {
 			type: "button",
 			class: "help",
 			"aria-label": "Keys and words",
 			click: () => r.showModal()
-		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), g();
+		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), v();
 		for (let [e, t] of n.page.missing) this.miss(e, t);
-		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Ao }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), xo({
+		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Po }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), To({
 			help: r,
 			jump: (e) => this.jump(e),
 			current: () => this.current().element
 		}), addEventListener("hashchange", () => this.land()), addEventListener("beforeprint", () => this.articles.forEach((e) => e.draw()));
 	}
 	add(t) {
-		let n = new vo(t, this.context);
+		let n = new So(t, this.context);
 		this.articles.push(n), this.main.insertBefore(n.element, this.main.querySelector(".missing"));
 		let r = t.blocks.length ? {} : {
 			class: "bare",
@@ -3696,7 +3710,7 @@ var Ao = "800px", jo = 1e3, Mo = class {
 				id: "missing"
 			}, e("h2", {}, t), r)), this.links.append(e("li", { class: "last" }, e("a", { href: "#missing" }, t)));
 		}
-		r.append(e("li", {}, e("b", {}, ...f(t)), `: ${n}`));
+		r.append(e("li", {}, e("b", {}, ...p(t)), `: ${n}`));
 	}
 	ready() {
 		this.landed !== location.hash && this.land(), document.documentElement.dataset.ready = "yes", this.drawRest(0);
@@ -3730,7 +3744,7 @@ var Ao = "800px", jo = 1e3, Mo = class {
 			once: !0,
 			passive: !0
 		});
-		setTimeout(n, jo);
+		setTimeout(n, Fo);
 	}
 	jump(e) {
 		let t = this.articles.indexOf(this.current()) + e, n = this.articles[Math.max(0, Math.min(t, this.articles.length - 1))];
@@ -3747,45 +3761,45 @@ var Ao = "800px", jo = 1e3, Mo = class {
 	}
 };
 // src/source.ts
-function No() {
+function Lo() {
 	return document.querySelector("script.data") !== null;
 }
-async function Po() {
-	return Fo([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+async function Ro() {
+	return zo([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
 }
-async function Fo(e) {
-	let { data: t, numbers: n } = await Io(e);
+async function zo(e) {
+	let { data: t, numbers: n } = await Bo(e);
 	return {
 		page: t,
 		numbers: n
 	};
 }
-async function Io(e) {
-	let [t, ...n] = await Promise.all(e.map(Lo));
+async function Bo(e) {
+	let [t, ...n] = await Promise.all(e.map(Vo));
 	return {
 		data: JSON.parse(new TextDecoder().decode(t)),
 		blobs: n.length,
-		numbers: (e) => Ro(n[e.blob], e.type)
+		numbers: (e) => Ho(n[e.blob], e.type)
 	};
 }
-async function Lo(e) {
+async function Vo(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < n.length; e++) n[e] = t.charCodeAt(e);
 	let r = new Blob([n]).stream().pipeThrough(new DecompressionStream("deflate"));
 	return new Uint8Array(await new Response(r).arrayBuffer());
 }
-function Ro(e, t) {
+function Ho(e, t) {
 	if (t === "u1") return e;
 	let n = e.buffer;
 	return t === "u4" ? new Uint32Array(n) : new Float64Array(n);
 }
 // src/server.ts
-var zo = "lostflops-token", Bo = class extends Error {}, $ = class extends Error {};
-function Vo() {
+var Uo = "lostflops-token", Wo = class extends Error {}, Go = class extends Error {};
+function Ko() {
 	let e = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
-	return e && (sessionStorage.setItem(zo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(zo) ?? "";
+	return e && (sessionStorage.setItem(Uo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Uo) ?? "";
 }
-var Ho = class {
+var qo = class {
 	token;
 	changed;
 	run = "";
@@ -3793,7 +3807,7 @@ var Ho = class {
 		this.token = e, this.changed = t;
 	}
 	async packed(e, t = {}) {
-		return Io(await (await this.ask(e, t)).json());
+		return Bo(await (await this.ask(e, t)).json());
 	}
 	async json(e, t = {}) {
 		return await (await this.ask(e, t)).json();
@@ -3810,21 +3824,21 @@ var Ho = class {
 			body: n ? JSON.stringify(n) : null,
 			signal: r ?? null
 		}).catch((e) => {
-			throw r?.aborted ? e : new $("The server does not answer.");
+			throw r?.aborted ? e : new Go("The server does not answer.");
 		});
-		if (!o.ok) throw new Bo(await Uo(o));
+		if (!o.ok) throw new Wo(await Jo(o));
 		return this.notice(o.headers.get("Lostflops-Run") ?? ""), o;
 	}
 	notice(e) {
 		this.run && e && e !== this.run && this.changed(), this.run = e || this.run;
 	}
 };
-async function Uo(e) {
+async function Jo(e) {
 	return (await e.json().catch(() => ({}))).error ?? `The server says ${e.status}.`;
 }
 // src/live.ts
-var Wo = 2, Go = 5e3, Ko = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", qo = "The run was written anew since this page was opened: reload to see it.";
-async function Jo(t) {
+var Yo = 2, Xo = 5e3, Zo = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", Qo = "The run was written anew since this page was opened: reload to see it.";
+async function $o(t) {
 	let n = e("p", {
 		class: "live-status",
 		role: "status"
@@ -3832,22 +3846,22 @@ async function Jo(t) {
 	document.body.append(n);
 	let r = (e, t = !1) => {
 		n.textContent = e, n.hidden = !e, n.classList.toggle("bad", t);
-	}, i = new Ho(Vo(), () => r(qo, !0));
+	}, i = new qo(Ko(), () => r(Qo, !0));
 	try {
-		await Yo(t, i, r);
+		await es(t, i, r);
 	} catch (e) {
-		r(e instanceof $ ? Ko : String(e.message), !0), document.documentElement.dataset.ready = "yes";
+		r(e instanceof Go ? Zo : String(e.message), !0), document.documentElement.dataset.ready = "yes";
 	}
 }
-async function Yo(e, t, n) {
+async function es(e, t, n) {
 	let { page: r, questions: i, tables: a } = await t.json("/api/questions");
 	document.title = `${r.title} · lostflops`;
-	let o = new Zo(r, t), s = new Mo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
+	let o = new ns(r, t), s = new Io(e, o), c = location.hash.slice(1), l = [], u = (e) => {
 		let t = i[e];
 		t && !l[e] && (l[e] = o.result(t), l[e].catch(() => void 0));
 	};
 	for (let [e, t] of i.entries()) {
-		for (let t = e; t < e + Wo; t++) u(t);
+		for (let t = e; t < e + Yo; t++) u(t);
 		n(`Asking the run: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
 		try {
 			let t = await l[e];
@@ -3855,23 +3869,23 @@ async function Yo(e, t, n) {
 			for (let e of t.results) s.add(e);
 			(e === 0 || t.results.some((e) => e.name === c)) && s.ready();
 		} catch (e) {
-			if (e instanceof $) throw e;
+			if (e instanceof Go) throw e;
 			s.miss(t, e.message);
 		}
 	}
-	s.add(es(a)), s.add($o), s.ready(), n(""), document.documentElement.dataset.complete = "yes", Xo(t, n);
+	s.add(as(a)), s.add(is), s.ready(), n(""), document.documentElement.dataset.complete = "yes", ts(t, n);
 }
-function Xo(e, t) {
+function ts(e, t) {
 	let n = !1;
 	setInterval(() => {
 		document.hidden || e.json("/api/alive").then(() => {
 			n && t(""), n = !1;
 		}, (e) => {
-			n = !0, t(e instanceof $ ? Ko : e.message, !0);
+			n = !0, t(e instanceof Go ? Zo : e.message, !0);
 		});
-	}, Go);
+	}, Xo);
 }
-var Zo = class {
+var ns = class {
 	page;
 	server;
 	live;
@@ -3898,19 +3912,19 @@ var Zo = class {
 			blob: e,
 			type: n
 		}));
-		return Qo(t.data, n);
+		return rs(t.data, n);
 	}
 	numbers(e) {
 		return this.blobs[e.blob](e.type);
 	}
 };
-function Qo(e, t) {
-	if (Array.isArray(e)) return e.map((e) => Qo(e, t));
+function rs(e, t) {
+	if (Array.isArray(e)) return e.map((e) => rs(e, t));
 	if (typeof e != "object" || !e) return e;
-	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : Qo(n, t)]);
+	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : rs(n, t)]);
 	return Object.fromEntries(n);
 }
-var $o = {
+var is = {
 	name: "perfetto",
 	title: "Perfetto",
 	verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
@@ -3922,7 +3936,7 @@ var $o = {
 		title: ""
 	}]
 };
-function es(e) {
+function as(e) {
 	return {
 		name: "sql",
 		title: "SQL",
@@ -3938,11 +3952,11 @@ function es(e) {
 	};
 }
 // src/main.ts
-async function ts() {
+async function os() {
 	let e = document.getElementById("app");
-	if (!No()) return Jo(e);
-	let t = await Po(), n = new Mo(e, t);
+	if (!Lo()) return $o(e);
+	let t = await Ro(), n = new Io(e, t);
 	for (let e of t.page.results) n.add(e);
 	n.ready();
 }
-ts();
+os();
