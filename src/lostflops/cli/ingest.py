@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
+from lostflops.spread.names import EngineName
 
 if TYPE_CHECKING:
     from lostflops.ingest import IngestSummary, Progress
@@ -29,6 +30,7 @@ def ingest(
         Path,
         typer.Option("--out", "-o", metavar="RUN", help="Folder of the run; made, or added to.", show_default=False),
     ],
+    *,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -42,24 +44,35 @@ def ingest(
     replace: Annotated[
         bool, typer.Option("--replace", help="Let a file take the place of another one that holds its rank.")
     ] = False,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            "--engine", help="Who reads: processes of this machine, or a Ray cluster (pip install 'lostflops[ray]')."
+        ),
+    ] = EngineName.LOCAL,
     as_json: JsonOption = False,
 ) -> None:
     """Read traces into a run that can be queried.
 
     A file that the run holds already is skipped when it did not change, and read again when it did.
     """
-    show(ingest_with_progress(sources, out, workers=workers, replace=replace), as_json)
+    show(ingest_with_progress(sources, out, workers=workers, replace=replace, engine=engine), as_json)
 
 
 def ingest_with_progress(
-    sources: list[str], out: Path, *, workers: int | None = None, replace: bool = False
+    sources: list[str],
+    out: Path,
+    *,
+    workers: int | None = None,
+    replace: bool = False,
+    engine: EngineName = EngineName.LOCAL,
 ) -> "Result":
     from lostflops.analyze.quality import quality
-    from lostflops.ingest import ingest as engine
+    from lostflops.ingest import ingest as ingested
     from lostflops.store.run import Run
 
     with progress_bar() as progress:
-        summary = engine(sources, out, workers=workers, replace=replace, progress=progress)
+        summary = ingested(sources, out, workers=workers, replace=replace, engine=engine, progress=progress)
     with Run.open(out) as run:
         return _summarise(summary, out, quality(run))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,8 @@ from lostflops.ingest.ring_join import number_by_ring
 from lostflops.ingest.snapshot_join import keep_one_history
 from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile
-from lostflops.spread.processes import Processes
+from lostflops.spread.engines import Spread
+from lostflops.spread.names import EngineName
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
@@ -64,6 +64,7 @@ def ingest(
     *,
     workers: int | None = None,
     replace: bool = False,
+    engine: EngineName = EngineName.LOCAL,
     progress: Callable[[Progress], None] | None = None,
 ) -> IngestSummary:
     """Add traces to the run at `out`, or make it; files that are in it already, unchanged, are not read again.
@@ -72,7 +73,8 @@ def ingest(
     file holds is refused, unless `replace` puts it in that file's place.
     """
     try:
-        return _ingest(sources, utf8(Path(out).resolve()), workers or os.cpu_count() or 1, replace, progress)
+        spread = Spread(engine, workers)
+        return _ingest(sources, utf8(Path(out).resolve()), spread, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their rights and the disk.") from None
@@ -83,7 +85,7 @@ def ingest(
 def _ingest(
     sources: Sequence[str | Path],
     out: Path,
-    workers: int,
+    spread: Spread,
     replace: bool,
     progress: Callable[[Progress], None] | None,
 ) -> IngestSummary:
@@ -95,11 +97,8 @@ def _ingest(
         unchanged, fresh = _split_unchanged(found, old, before)
         fresh = settle_ranks(fresh, {source.rank for source in old.sources})
         _refuse_known_conflicts(fresh, unchanged, old, replace)
-        tasks = _tasks(fresh, run.staging, workers)
-        meter = _Meter(fresh, progress, began)
-        engine = Processes(workers)
-        outcomes = engine.map(WORK, tasks, meter.read, meter.done)
-        outcomes = _reassigned(tasks, outcomes, old, lambda again: engine.map(WORK, again, meter.read, meter.done))
+        tasks = _tasks(fresh, run.staging, spread.workers)
+        outcomes = _carried_out(tasks, old, spread, _Meter(fresh, progress, began))
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:
@@ -127,6 +126,14 @@ def _ingest(
         seconds=time.monotonic() - began,
         skipped=tuple(skipped),
     )
+
+
+def _carried_out(tasks: list[Task], old: Manifest, spread: Spread, meter: _Meter) -> list[Outcome]:
+    if not tasks:
+        return []
+    with spread.engine() as engine:
+        outcomes = engine.map(WORK, tasks, meter.read, meter.done)
+        return _reassigned(tasks, outcomes, old, lambda again: engine.map(WORK, again, meter.read, meter.done))
 
 
 def _place(source: Source) -> tuple[str, int]:

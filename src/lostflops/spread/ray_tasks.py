@@ -1,0 +1,118 @@
+"""Work on a Ray cluster: a task for each item, no more of them waiting than the cluster soon takes.
+
+Ray runs what it is sent, whoever sends it. So a cluster that others can reach must ask for a token; one that is started
+here is on loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lostflops.errors import BrokenSource, UsageError
+from lostflops.spread.work import Answer, OnRead, R, T, Work, carried_out, ordered, result_of
+
+LOOPBACK: Final = "127.0.0.1"
+_AHEAD: Final = 2
+"""Items at the cluster for each of its cores: the next is there when one is done."""
+_RETRIES: Final = 2
+_MISSING: Final = "Ray is not installed: pip install 'lostflops[ray]'"
+_OPEN: Final = (
+    "the Ray cluster at {} is not on this machine alone and asks for no token: whoever reaches it can run anything "
+    "there. Start it with RAY_AUTH_MODE=token, set that and RAY_AUTH_TOKEN_PATH here too, or leave RAY_ADDRESS unset"
+)
+
+
+@contextmanager
+def ray_tasks(workers: int) -> Iterator[RayTasks]:
+    """On the cluster that RAY_ADDRESS names, else on one that is started here and ends with this."""
+    try:
+        import ray  # noqa: PLC0415 - an extra that no other engine needs
+    except ImportError:
+        raise UsageError(_MISSING) from None
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        refuse_open(address)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    quiet: dict[str, Any] = {"include_dashboard": False} if not address else {}
+    own: dict[str, Any] = {"num_cpus": workers, "_node_ip_address": LOOPBACK} if not address else {}
+    ray.init(address=address or "local", log_to_driver=False, configure_logging=False, **quiet, **own)
+    try:
+        for node in ray.nodes():
+            refuse_open(node["NodeManagerAddress"])
+        yield RayTasks(ray)
+    finally:
+        ray.shutdown()
+
+
+def refuse_open(address: str) -> None:
+    """Raise for a cluster that is neither on loopback nor asks for a token.
+
+    >>> refuse_open("127.0.0.1:6379"), refuse_open("ray://[::1]:10001"), refuse_open("localhost")
+    (None, None, None)
+    """
+    host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    if not _is_loopback(host) and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise UsageError(_OPEN.format(address) + ".")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class RayTasks:
+    """The engine of many machines."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._remote = ray.remote(max_retries=_RETRIES)(_answered)
+        self._most = max(int(ray.cluster_resources().get("CPU", 1)), 1) * _AHEAD
+
+    def map(self, work: Work[T, R], items: Sequence[T], on_read: OnRead, on_done: Callable[[T], None]) -> list[R]:
+        waiting = deque(range(len(items)))
+        flying: dict[Any, int] = {}
+        results: dict[int, R] = {}
+        try:
+            while waiting or flying:
+                while waiting and len(flying) < self._most:
+                    number = waiting.popleft()
+                    flying[self._remote.remote(ordered(work, items[number]))] = number
+                (ready,), _ = self._ray.wait(list(flying), num_returns=1)
+                number = flying.pop(ready)
+                read, results[number] = self._result(work, items[number], ready)
+                on_read(read)
+                on_done(items[number])
+        finally:
+            for left in flying:
+                self._ray.cancel(left, force=True)
+        return [results[number] for number in range(len(items))]
+
+    def _result(self, work: Work[T, R], item: T, done: Any) -> tuple[int, R]:
+        try:
+            read, answer = msgspec.json.decode(self._ray.get(done), type=tuple[int, Answer])
+        except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.OutOfMemoryError) as error:
+            said = f"workers died over {work.about(item)} {_RETRIES + 1} times ({type(error).__name__})"
+            raise BrokenSource(f"{said}. Give Ray more memory, or fewer workers with --workers.") from None
+        return read, result_of(work, answer)
+
+
+def _answered(order: bytes) -> bytes:
+    """What runs there: named by Ray, never sent, so that the same Lostflops must be installed there."""
+    read = 0
+
+    def count(more: int) -> None:
+        nonlocal read
+        read += more
+
+    answer = carried_out(order, count)
+    return msgspec.json.encode((read, answer))
