@@ -56,7 +56,7 @@ FLAGS = {
     "tune": {"SETTING", "RUN", "--sizes", "--calibration", "--topology", "--plot", "--json"},
     "whatif": {"RUN", "--change", "--list", "--all", "--calibration", "--topology", "--json"},
     "steps": {"RUN", "--rank", "--step", "--json"},
-    "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--json"},
+    "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--engine", "--json"},
     "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},
     "doctor": {"RUN", "--python", "--json"},
     "watch": {"RUN", "--once", "--interval", "--last", "--wait", "--patience", "--json"}
