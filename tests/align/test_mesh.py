@@ -97,7 +97,7 @@ def job(tensor: int, data: int, pipeline: int, *, names: bool, recorded: Any = N
 sizes = st.integers(1, 4)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(sizes, sizes, sizes, st.booleans())
 def test_every_shape(tensor, data, pipeline, names):
     with job(tensor, data, pipeline, names=names) as run:

@@ -312,7 +312,7 @@ def test_a_truncated_file_is_refused(traces, trace, kept):
 def test_damage_in_the_middle_leaves_no_rows_behind(traces, trace):
     """Whatever column is hit, nothing of the file is in the run, or all of it is."""
     data = trace.read_bytes()
-    for at in range(4, len(data) - 8, 97):
+    for at in range(4, len(data) - 8, 397):
         run = traces.run.with_name(f"run-{at}")
         trace.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         try:
