@@ -26,6 +26,7 @@ UNTOLD = Setting("both", None, None, None, why_not="<i>nobody</i> is late")
 TWICE = Setting("2", 180_000_000, 170_000_000, 190_000_000, (("compute", 180_000_000),), work=2)
 ONE = Setting("1", NOW.predicted_ns, NOW.low_ns, NOW.high_ns, NOW.lines)
 STILL = Setting("on", NOW.predicted_ns, NOW.low_ns, NOW.high_ns, NOW.lines)
+HARDLY = Setting("free", 100_400_000, 90_000_000, 110_000_000, (("compute", 100_400_000),))
 MADE = Knobs(
     "knobs",
     "Turn",
@@ -35,6 +36,7 @@ MADE = Knobs(
         Knob("straggler", "late ranks", (NOW, LESS, UNTOLD), 0, "late ranks take less", "a new node"),
         Knob("accumulate", "microbatches", (ONE, TWICE), 0),
         Knob("overlap", "overlap", (NOW, STILL), 0),
+        Knob("launch", "launching", (NOW, HARDLY), 0),
     ),
 )
 TOLD = MADE.to_json()
@@ -128,6 +130,16 @@ def test_one_at_a_time_and_steps_of_more_work_are_compared_by_it(page: Any) -> N
     page.get_by_role("button", name="put all back").click()
     assert slider(page, "accumulate").input_value() == "0"
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
+
+
+def test_what_is_not_sure_is_neither_good_nor_bad(page: Any) -> None:
+    assert page.locator("[data-knob='launch'] .effect").inner_text() == "step: 100 ms, at most 0.4% more"
+    slider(page, "launch").fill("1")
+    assert "That it makes any difference is not sure." in page.locator(".sure").inner_text()
+    assert page.locator(".gain strong").inner_text() == "0.4% more"
+    assert page.locator(".gain").get_attribute("class") == "figure gain"
+    slider(page, "straggler").fill("1")
+    assert page.locator(".gain").get_attribute("class") == "figure gain good"
 
 
 def test_knobs_that_move_nothing_are_folded_away(page: Any) -> None:

@@ -136,14 +136,14 @@ def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
         return "No change that can be turned applies to this run: the table says why."
     guess = "Guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
     # Another batch or number of ranks trains differently, and a bound can be set nowhere: none is to be recommended.
-    settings = [
+    shorter = [
         (_gain(one, block.measured_ns), knob, one)
         for knob in block.items
         for one in knob.settings
-        if knob.change not in (*bounds, *_OTHER_JOBS)
-        and one.work == 1
-        and one.high_ns is not None
-        and one.high_ns < block.measured_ns
+        if one.high_ns is not None and one.high_ns < block.measured_ns * one.work
+    ]
+    settings = [
+        (gain, knob, one) for gain, knob, one in shorter if knob.change not in (*bounds, *_OTHER_JOBS) and one.work == 1
     ]
     settings.sort(key=lambda item: -item[0])
     best = next((item for item in settings if item[1].change not in _HARDWARE), None)
@@ -153,7 +153,8 @@ def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
         none = f"{guess}None of {own} shortens the step by more than chance would"
         return f"{none}, but for other hardware: {_told(bought, block)}." if bought else f"{none}."
     if bought is None or bought[0] <= best[0]:
-        return f"{guess}Of {own}, each turned alone, this gains most: {_told(best, block)}."
+        beside = ", beside bounds and other batches" if max(gain for gain, *_ in shorter) > best[0] else ""
+        return f"{guess}Of {own}, each turned alone, this gains most{beside}: {_told(best, block)}."
     settings_first = f"{guess}Of {own}, each turned alone, this gains most of those that are settings"
     return f"{settings_first}: {_told(best, block)}. Other hardware would gain more: {_told(bought, block)}."
 

@@ -53,7 +53,7 @@ function figures(before: Before, setting: Setting | null): Element {
   if (setting && setting.predicted_ns !== null) {
     both.push(figure("predicted", "predicted, a step", formatNs(setting.predicted_ns)));
     const gain = 1 - setting.predicted_ns / before.ns;
-    const kind = gain > 0 ? "gain good" : gain < 0 ? "gain bad" : "gain";
+    const kind = isUnsure(before, setting) || !gain ? "gain" : gain > 0 ? "gain good" : "gain bad";
     both.push(figure(kind, "difference", compared(gain)));
   }
   return h("div", { class: "figures", "aria-live": "polite" }, ...both);
@@ -72,10 +72,15 @@ export function compared(gain: number): string {
   return gain === 0 ? "the same" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "less" : "more"}`;
 }
 
+/** Whether the interval holds what was measured. */
+function isUnsure(before: Before, { low_ns, high_ns }: Setting): boolean {
+  return low_ns !== null && high_ns !== null && low_ns <= before.ns && before.ns <= high_ns;
+}
+
 function sure(before: Before, setting: Setting): Element {
   const [low, high] = [setting.low_ns!, setting.high_ns!];
   const sentences = [`Between ${formatNs(low)} and ${formatNs(high)}, nine times of ten.`];
-  if (low <= before.ns && before.ns <= high) sentences.push("That it makes any difference is not sure.");
+  if (isUnsure(before, setting)) sentences.push("That it makes any difference is not sure.");
   if (setting.work > 1) {
     const each = formatNs(setting.predicted_ns! / setting.work);
     sentences.push(`A step then does the work of ${setting.work} recorded ones: ${each} for each.`);

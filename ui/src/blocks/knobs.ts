@@ -80,17 +80,21 @@ function movesStep(knob: Knob, measured: number): boolean {
 
 /** The step at a position of one knob, or from end to end where it is not turned: seen without looking away from it. */
 function alone(block: Knobs, knob: Knob, setting: Setting): string {
-  if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(knob)}`;
+  if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(block, knob)}`;
   if (setting.predicted_ns === null) return "step: cannot tell";
   const each = setting.work > 1 ? " for the same work" : "";
   const told = formatNs(setting.predicted_ns / setting.work);
   return `step: ${told}${each}, ${compared(gainOf(block, setting))}`;
 }
 
-function ranged(knob: Knob): string {
-  const told = knob.settings.flatMap((one) => (one.predicted_ns === null ? [] : [one.predicted_ns / one.work]));
+function ranged(block: Knobs, knob: Knob): string {
+  const known = knob.settings.filter((one) => one.predicted_ns !== null);
+  const told = known.map((one) => one.predicted_ns! / one.work);
   const [low, high] = [Math.min(...told), Math.max(...told)].map(formatNs);
-  return low === high ? `${low}` : `${low} to ${high}`;
+  if (low !== high) return `${low} to ${high}`;
+  // Two figures that read the same would hide that the knob moves anything.
+  const gains = known.map((one) => gainOf(block, one)).sort((one, other) => Math.abs(other) - Math.abs(one));
+  return gains[0] ? `${low}, at most ${compared(gains[0])}` : `${low}`;
 }
 
 function measured(block: Knobs): Setting {
