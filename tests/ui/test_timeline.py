@@ -219,6 +219,13 @@ def test_a_step_that_was_not_recorded_is_said_to_be(show):
     assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
 
 
+def test_evidence_of_several_steps_shows_all_of_them(show):
+    marks = tuple((number, 10**18 + (number - 1) * SPAN // 4) for number in range(1, 5))
+    tab = show(replace(strips(), marks=marks))
+    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 0, step: 2, last: 3 } }))")
+    assert [pixel(tab, share, 0) for share in (0.02, 0.48, 0.52, 0.98)] == [BLUE, BLUE, RED, RED]
+
+
 def test_only_the_main_button_drags(show):
     tab = show(strips())
     press(tab, "w", "w")
@@ -254,6 +261,15 @@ def test_stretches_are_stepped_through_by_keys(show):
     assert format_ns(SPAN // 4) in said.inner_text()
     press(tab, "Shift+ArrowLeft")
     assert said.locator("strong").inner_text() == "compute"
+
+
+def test_what_is_stepped_to_comes_into_sight(show):
+    tab = show(strips())
+    press(tab, *"wwwww", *"aaaaaaaaaaaaaaaaaaaaaaaa", "Shift+ArrowRight")
+    assert pixel(tab, 0.5, 0) == BLUE
+    press(tab, "Shift+ArrowRight")
+    assert tab.locator(".timeline .panel strong").inner_text() == "comm.wait"
+    assert pixel(tab, 0.5, 0) == RED
 
 
 def test_a_thousand_rows_scroll_in_a_bounded_box(show):

@@ -268,7 +268,7 @@ def test_the_keyboard_opens_findings_and_their_evidence_leads_to_the_timeline(sh
     links.nth(0).click()
     links.nth(2).press("Enter")
     assert tab.evaluate("window.shown") == [
-        {"rank": 0, "step": 10},
+        {"rank": 0, "step": 10, "last": 11},
         {"rank": 3, "event": 72},
     ]
 

@@ -12,6 +12,8 @@ export interface Place {
   rank: number;
   event?: number;
   step?: number;
+  /** With a step: up to this one. */
+  last?: number;
 }
 
 const MOST_EVENTS = 12;
@@ -31,9 +33,11 @@ function places(one: Evidence): Child[] {
     one.ranks.length ? `${one.ranks.length > 1 ? "ranks" : "rank"} ${formatValues(one.ranks, "")}` : "",
     one.steps.length ? `${one.steps.length > 1 ? "steps" : "step"} ${formatValues(one.steps, "")}` : "",
   ].filter(Boolean);
-  const [[rank], [step]] = [one.ranks, one.steps];
+  const [rank] = one.ranks;
   if (rank === undefined) return words;
-  return [link(words.join(", "), step === undefined ? { rank } : { rank, step })];
+  const [step, last] = [Math.min(...one.steps), Math.max(...one.steps)];
+  const when = one.steps.length ? (last > step ? { step, last } : { step }) : {};
+  return [link(words.join(", "), { rank, ...when })];
 }
 
 function events(one: Evidence): Child[] {

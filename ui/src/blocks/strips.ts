@@ -10,8 +10,7 @@ export function drawStrips(block: Strips, context: Context): Element {
   const model = ofStrips(block, (blob) => context.source.numbers(blob));
   const timeline = new Timeline(model, context.source.page.glossary, context.source.live);
   document.addEventListener(SHOW, (event) => {
-    const { rank, event: number, step } = (event as CustomEvent<Place>).detail;
-    if (!timeline.showRank(rank, number, step)) return;
+    if (!timeline.showRank((event as CustomEvent<Place>).detail)) return;
     timeline.focus();
     timeline.element.scrollIntoView({ block: "center" });
   });

@@ -97,7 +97,7 @@ function pressed(event: KeyboardEvent, state: State, handlers: Handlers): boolea
   const last = state.model.groups.length - 1;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (event.shiftKey && key.startsWith("Arrow")) {
-    if (key === "ArrowLeft" || key === "ArrowRight") handlers.select(neighbour(state, key === "ArrowRight" ? 1 : -1));
+    if (key === "ArrowLeft" || key === "ArrowRight") stepped(state, neighbour(state, key === "ArrowRight" ? 1 : -1), handlers);
     return true;
   }
   const actions: Record<string, () => void> = {
@@ -119,6 +119,15 @@ function pressed(event: KeyboardEvent, state: State, handlers: Handlers): boolea
   const action = Object.hasOwn(actions, key) ? actions[key] : undefined;
   action?.();
   return action !== undefined;
+}
+
+/** Selects it, and brings it into sight where it is outside. */
+function stepped(state: State, target: Target | null, handlers: Handlers): void {
+  handlers.select(target);
+  if (!target) return;
+  const { view } = state;
+  const [start, stop] = edges(state, target);
+  if (stop < view.start || start > view.stop) view.pan((start + stop) / 2 - (view.start + view.stop) / 2);
 }
 
 /** The event, or the stretch of a strip, next to what is selected; without a selection, what is in the middle. */

@@ -85,13 +85,15 @@ export class Timeline {
     if (row) this.#body.scrollTop = Math.max(0, row.top - this.#painter.height / 3);
   }
 
-  /** A rank's event, or its step, or the rank alone. */
-  showRank(rank: number, event?: number, step?: number): boolean {
+  /** A rank's event, or its steps, or the rank alone. */
+  showRank({ rank, event, step, last }: { rank: number; event?: number; step?: number; last?: number }): boolean {
     const { state } = this;
     const group = state.model.groups.findIndex((one) => one.name === `rank ${rank}`);
     if (group < 0) return false;
-    const at = state.model.marks.findIndex(([number]) => number === step);
-    if (at >= 0) state.view.show(state.model.marks[at]![1], state.model.marks[at + 1]?.[1] ?? state.model.span);
+    const { marks, span } = state.model;
+    const at = marks.findIndex(([number]) => number === step);
+    const end = Math.max(at, marks.findIndex(([number]) => number === last));
+    if (at >= 0) state.view.show(marks[at]![1], marks[end + 1]?.[1] ?? span);
     state.cursor = group;
     const found = event === undefined ? null : eventOf(state, group, event);
     if (found) this.show(found);
