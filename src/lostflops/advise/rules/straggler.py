@@ -53,9 +53,11 @@ _WORDS: Final = {
 _ON_THREAD: Final = "the training thread runs Python, no ops"
 _NO_DISPATCH: Final = "launch=free"
 _QUICKER_HOSTS: Final = (
-    "the other hosts are no quicker, they only are ahead: cut what dispatching costs on all ranks, "
+    "cut what dispatching costs on all ranks, not on the late ones alone: "
     'torch.compile(model, mode="reduce-overhead") or CUDA graphs, and fewer, larger ops'
 )
+_ALL_AS_SLOW: Final = " Other hosts are no quicker, only ahead: the fix is for all."
+_UNSAMPLED: Final = "record stack samples (lostflops run --with samples), and "
 _LONGEST: Final = """
     select event from events where rank = {rank} and kind in ({kinds}) and step in ({steps})
     order by dur desc, event limit {most}"""
@@ -83,7 +85,8 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     gain = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
     return Claim(
         cause="straggler",
-        what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
+        what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm.")))
+        + (_ALL_AS_SLOW if starved else ""),
         taken=lost,
         evidence=tuple(_evidence(case, late, sources, hot)),
         confidence=min(one.confidence for one in late),
@@ -228,7 +231,10 @@ def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) ->
         return "copy from pinned memory without blocking: pin_memory=True, tensor.to(device, non_blocking=True)"
     if sources:
         return f"take it out of the step, to a thread or every N steps: {sources[0]}"
-    return f"lostflops flame RUN --rank {ranks[0]} shows what its host does between ops; take that out of the step"
+    first = "" if case.run.sql(f"select 1 from samples where rank = {ranks[0]} limit 1").fetchall() else _UNSAMPLED
+    return (
+        f"{first}lostflops flame RUN --rank {ranks[0]} shows what its host does between ops; take that out of the step"
+    )
 
 
 RULE: Final = Rule("straggler", ABOUT, find)
