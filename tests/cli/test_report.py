@@ -282,7 +282,7 @@ def test_steps_are_the_window_only_where_every_rank_has_one(lostflops, tmp_path:
 @pytest.mark.parametrize(
     ("by", "title", "rows"),
     [
-        ("phase", "By phase of training", ["forward", "backward", "data", "other"]),
+        ("phase", "By phase of training, all ranks", ["forward", "backward", "data", "other"]),
         ("annotation", "By annotation", ["forward", "validation", "no annotation"]),
         ("rank", "By rank", ["mean", "0", "1"]),
     ],
@@ -308,8 +308,8 @@ def test_the_first_screen(lostflops, golden: Path) -> None:
         "From peak to model FLOPs (MFU)",
         "The ledger",
         "Largest losses",
-        "By phase of training",
-        "Communication under compute",
+        "By phase of training, all ranks",
+        "Communication under compute, all ranks",
         "Throughput",
         "What this rests on",
     ):

@@ -128,10 +128,10 @@ def table(found: Sequence[Transfers]) -> Table:
         Field("smallest_bytes", "bytes", shown=False),
         Field("largest_bytes", "bytes", shown=False),
         Field("alpha_ns", "ns", "latency"),
-        Field("algbw_gbs", "gbs", "GB/s", shown=False),
+        Field("algbw_gbs", "gbs", "algbw GB/s"),
         Field("busbw_gbs", "gbs", "busbw GB/s"),
         Field("farthest", "share", "off by"),
         Field("why_not", label="no line"),
     )
-    title = "Latency and bandwidth of transfers (time = latency + size / bandwidth)"
+    title = "Latency and bandwidth of transfers (time = latency + size / algbw)"
     return Table("alpha_beta", title, fields, tuple(one.row() for one in found), most_shown=MOST_DRAWN)

@@ -122,7 +122,8 @@ def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, .
         return f"No communication ran on the device; {counted(calls, 'collective')} of the host took {format_ns(time)}."
     share = format_share(total.exposed / wall)
     hidden = format_share(total.hidden / total.comm)
-    says = f"Communication takes {format_ns(total.comm)}; compute hides {hidden} of it, the rest is {share} of all time"
+    time = f"{format_ns(total.comm)} of all ranks"
+    says = f"Communication takes {time}; compute hides {hidden} of it, the rest is {share} of all time"
     return f"{says}, {format_share(waited / total.exposed)} of it waiting for others." if waited else f"{says}."
 
 
@@ -139,7 +140,7 @@ def _groups(groups: dict[str, list[Overlap]]) -> Table:
         Field("comm_ns", "ns", "time"),
         Field("hidden_ns", "ns", "hidden"),
         Field("exposed_ns", "ns", "exposed"),
-        Field("efficiency", "share", "overlap"),
+        Field("efficiency", "share", "overlap efficiency"),
     )
     ordered = tuple(sorted(rows, key=lambda row: -row[4]))
     return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)

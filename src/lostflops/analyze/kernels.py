@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_KERNELS: Final = 20
+_IN_A_SENTENCE: Final = 80
+"""Characters of a name: names of one family differ in their last."""
 
 
 def kernels(
@@ -68,10 +70,8 @@ def _verdict(sums: KernelSums, total: KernelSum) -> str:
     if not total.count:
         return "No kernel ran in this window."
     (_, name), most = max(sums.items(), key=lambda item: item[1].ns)
-    share = format_share(most.ns / (total.ns or 1))
-    return (
-        f"{counted(total.count, 'kernel')} of {counted(len(sums), 'name')}; {short(name)} takes {share} of their time."
-    )
+    says = f"{short(name, _IN_A_SENTENCE)} takes {format_share(most.ns / (total.ns or 1))} of their time"
+    return f"{counted(total.count, 'kernel')} of {counted(len(sums), 'name')}; {says}."
 
 
 def _by_class(sums: KernelSums, total: KernelSum) -> Table:

@@ -84,7 +84,7 @@ def _arrivals(order: Mesh, late: Late) -> HeatMap:
         for rank in order.ranks
         if rank in ranks
     ]
-    legend = "mean lateness behind the median arrival in collectives, by rank and step"
+    legend = "mean lateness behind the median arrival in collectives, by rank and step; 0 where it is no later"
     columns = tuple(map(str, known))
     return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, columns, _rows(order), "step")
 
@@ -95,7 +95,7 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(found.ranks.tolist(), _alike(found, found.by_step[:, :MOST_STEPS]), strict=True)
     ]
-    legend = "own time beyond the median of ranks that do the same work, by rank and step"
+    legend = "own time beyond the median of ranks that do the same work, by rank and step; 0 where it is below"
     title = "Own time beyond the cohort, by step"
     return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, _rows(order), "step")
 
@@ -114,6 +114,7 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
         for rank, values in zip(ranks, _alike(found, excess), strict=True)
     ]
     legend = "own time beyond the median of ranks that do the same work, by rank and phase, mean of steps"
+    legend += "; 0 where it is below"
     title = "Own time beyond the cohort, by phase"
     return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, _rows(order), "phase of training")
 

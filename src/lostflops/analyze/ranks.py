@@ -144,6 +144,7 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
         rows.append((name, tuple(max(cell, default=None) for cell in values)))
     legend = "mean lateness behind the median arrival in collectives, by rank"
     legend += f" (the most of {block} each)" if block > 1 else ""
+    legend += "; 0 where it is no later"
     across = "rank within the row" if block == 1 else f"block of {block} ranks within the row"
     return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend, (), "ranks", across)
 

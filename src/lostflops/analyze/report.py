@@ -58,7 +58,7 @@ def report(
     found = judged(run, asked, recognise(run), total.profiles).stragglers if everybody else ()
     clock = clock_of(run)
     breakdowns = {
-        "phase": _sums_table("phases", "By phase of training", total.phases, total.total_ns),
+        "phase": _sums_table("phases", "By phase of training, all ranks", total.phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
         "module": module_table("modules", total.modules, total.total_ns),
         "layer": module_table("layers", layers(total.modules), total.total_ns),
@@ -237,7 +237,7 @@ def _slowest(found: Sequence[Straggler]) -> Table:
 def _overlap(total: RunLedger) -> Pairs:
     return Pairs(
         "overlap",
-        "Communication under compute",
+        "Communication under compute, all ranks",
         (
             Pair("compute_ns", total.compute, "ns", "compute"),
             Pair("comm_ns", total.comm, "ns", "communication"),

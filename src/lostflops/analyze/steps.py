@@ -116,10 +116,10 @@ def _table(
     fields = (
         Field("step"),
         Field("wall_ns", "ns", "mean"),
-        Field("slowest_rank", label="slowest"),
+        Field("slowest_rank", label="slowest rank"),
         Field("slowest_ns", "ns", "its time"),
         *(Field(group, "share") for group in GROUPS),
-        Field("mark"),
+        Field("mark", shown=any(row[-1] for row in rows)),
     )
     kept = [row for number, row in enumerate(rows) if number < MOST_STEPS or row[-1]]
     return Table("steps", "By step", fields, tuple(kept), len(rows) - len(kept))

@@ -81,7 +81,7 @@ def listed(run: Run, pace: Pace, ranks: Sequence[int] = (), steps: Sequence[int]
     fields = (
         Field("step"),
         Field("time_ns", "ns", "time"),
-        Field("slowest_rank", label="slowest"),
+        Field("slowest_rank", label="slowest rank"),
         Field("slowest_ns", "ns", shown=False),
         *(Field(f"{phase}_ns", "ns", shown=False) for phase in PHASES),
         *(Field(phase, "share", _SHORT.get(phase, phase), "shares") for phase in PHASES),
