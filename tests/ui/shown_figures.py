@@ -34,7 +34,8 @@ def table_is(where: Locator, table: Table, rows: Rows) -> int:
     for row, texts in zip(rows, cells, strict=False):
         for field, text in zip(table.fields, texts, strict=True):
             wanted = format_value(_value_of(row, field), field.unit)
-            is_whole = wanted.endswith("...") and wanted.removesuffix("...") in text
+            whole = text.replace("(anonymous namespace)::", "")
+            is_whole = wanted.endswith("...") and wanted.removesuffix("...") in whole
             assert text == wanted or is_whole, (table.name, field.name)
     return len(cells) * len(table.fields)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lostflops.facts.kernel_names import short
 from lostflops.ledger.lines import LINES as LEDGER
 from lostflops.report.html import write_page
 from lostflops.results import Field, HeatMap, Line, Lines, Page, Result, Table
@@ -103,3 +104,12 @@ def test_a_cell_is_told_by_what_its_row_and_column_are(shown: Shown) -> None:
     box = tab.locator(".callout:visible")
     assert box.locator("dt").all_text_contents() == ["rank", "step"]
     assert box.locator("dd").all_text_contents() == ["1", "10"]
+
+
+def test_kernels_that_differ_at_their_ends_are_told_apart(shown: Shown) -> None:
+    whole = tuple(f"void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16<Opaque<{n}>>" for n in (4, 8))
+    rows = tuple((short(name), name) for name in whole)
+    table = Table("kernels", "", (Field("kernel"), Field("name", shown=False)), rows)
+    cells = shown(Result("made", "Made", "Made.", (table,))).locator("td")
+    assert len(set(cells.all_text_contents())) == 2
+    assert cells.evaluate_all("all => all.map(one => one.title)") == list(whole)

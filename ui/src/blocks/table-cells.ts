@@ -59,11 +59,19 @@ export function compare(one: Value, other: Value): number {
   return String(one).localeCompare(String(other), "en", { numeric: true });
 }
 
-/** A name that was cut for terminals stands whole elsewhere in its row, maybe behind what it returns: `void`. */
+/**
+ * A name that was cut for terminals stands whole elsewhere in its row, maybe behind what it returns: `void`. The cut one
+ * does without namespaces that have no name.
+ */
 function wholeName(text: string, row: Value[]): string {
   if (!/[^.]\.\.\.$/.test(text)) return text;
   const begin = text.slice(0, -3);
-  return (row.find((other) => typeof other === "string" && other !== text && other.includes(begin)) as string) ?? text;
+  const isWhole = (other: Value): boolean => typeof other === "string" && other !== text && named(other).includes(begin);
+  return (row.find(isWhole) as string) ?? text;
+}
+
+function named(name: string): string {
+  return name.replaceAll("(anonymous namespace)::", "");
 }
 
 function isName(text: string): boolean {
@@ -73,6 +81,6 @@ function isName(text: string): boolean {
 
 /** From where the cell itself begins; ends tell instances of templates apart. */
 function cut(whole: string, text: string): string {
-  const name = whole.slice(Math.max(0, whole.indexOf(text.replace(/\.\.\.$/, ""))));
+  const name = named(whole).slice(Math.max(0, named(whole).indexOf(text.replace(/\.\.\.$/, ""))));
   return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - END - 1)}…${name.slice(-END)}` : name;
 }
