@@ -8,6 +8,7 @@ const LINES: Record<string, string> = {
   "comm.transfer": "--transfer",
   "comm.wait": "--wait",
   "comm.bubble": "--bubble",
+  "idle.bubble": "--bubble",
   copy: "--copy",
   "idle.data": "--data",
   "idle.sync": "--idle-sync",

@@ -7,6 +7,6 @@ import type { Context } from "./index";
 export function drawSpans(block: Spans, context: Context): Element {
   if (!block.items.length) return h("p", { class: "muted" }, "There is nothing to show.");
   const { element } = new Timeline(ofSpans(block), context.source.page.glossary, undefined);
-  const rest = block.left_out ? h("p", { class: "muted" }, `${block.left_out.toLocaleString("en-US")} more are left out.`) : null;
+  const rest = block.left_out ? h("p", { class: "muted" }, `${block.left_out.toLocaleString("en-US")} more are not drawn.`) : null;
   return h("div", {}, element, rest);
 }

@@ -1,7 +1,7 @@
 // A cell of a table: what it says, and what it sorts by.
 
 import { h } from "../dom";
-import { term } from "../glossary";
+import { term, unbroken } from "../glossary";
 import type { Field, Value } from "../types";
 import { formatValue } from "../units";
 
@@ -46,7 +46,8 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole, text));
   if (names && LIST.test(text)) return h("td", { class: "name list" }, text);
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
-  return h("td", { class: text.length > LONGEST_NAME ? "prose" : "" }, term(text));
+  if (text.length > LONGEST_NAME) return h("td", { class: "prose" }, ...unbroken(text));
+  return h("td", {}, term(text));
 }
 
 /** All that a cell says: of a name that it shows cut, the whole. */
