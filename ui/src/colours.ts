@@ -16,7 +16,6 @@ const LINES: Record<string, string> = {
   "idle.compile": "--idle-compile",
   "idle.python": "--idle-python",
   "idle.dependency": "--idle-dependency",
-  "idle.bubble": "--idle-bubble",
   unexplained: "--unexplained",
 };
 // Owners of memory stand side by side: no two may share a colour.

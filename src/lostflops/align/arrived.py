@@ -25,13 +25,24 @@ _UNKNOWN: Final = "unknown group"
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long ranks waited in events, by both."""
+    """How long ranks waited in events: those that did, in order of both. They may be millions, and are no objects."""
 
-    by_event: dict[tuple[int, int], int]
+    rank: Numbers
+    event: Numbers
+    wait: Numbers
 
     def of(self, rank: Numbers, event: Numbers) -> Numbers:
-        pairs = zip(rank.tolist(), event.tolist(), strict=True)
-        return np.array([self.by_event.get(pair, 0) for pair in pairs], np.int64)
+        """
+        >>> waits = Waits(np.array([0, 0, 2]), np.array([3, 5, 1]), np.array([70, 80, 90]))
+        >>> waits.of(np.array([2, 0, 0, 1]), np.array([1, 5, 7, 3])).tolist()
+        [90, 80, 0, 0]
+        """
+        if not self.rank.size:
+            return np.zeros(rank.size, np.int64)
+        events = int(max(self.event.max(), event.max(initial=0))) + 1
+        known, asked = (one.astype(np.int64) * events + two for one, two in ((self.rank, self.event), (rank, event)))
+        at = np.minimum(np.searchsorted(known, asked), known.size - 1)
+        return np.where(known[at] == asked, self.wait[at], 0)
 
 
 def arrived(
@@ -56,10 +67,11 @@ def arrived(
         f"where arrived is not null and meeting in ({wanted}) order by meeting, rank"
     ).fetchnumpy()
     waits = run.sql(
-        f"select rank, event, wait from arrivals where {chosen} and wait > 0 and (arrived is null or {near})"
-    ).fetchall()
+        f"select rank, event, wait from arrivals where {chosen} and wait > 0 and (arrived is null or {near}) "
+        "order by rank, event"
+    ).fetchnumpy()
     kept = {name: np.asarray(values) for name, values in rows.items()}
-    return _meetings(run, kept, origin, int(came.sum())), Waits({(rank, event): wait for rank, event, wait in waits})
+    return _meetings(run, kept, origin, int(came.sum())), Waits(*(np.asarray(waits[name]) for name in waits))
 
 
 @lru_cache(maxsize=4096)
