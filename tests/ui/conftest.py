@@ -15,6 +15,9 @@ from benchmarks.browser import chromium, started
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
 
+# What they compare is told where they fail, as in tests themselves.
+pytest.register_assert_rewrite("tests.ui.shown_charts", "tests.ui.shown_figures", "tests.ui.shown_timelines")
+
 # Scripts of the test harness run outside of the page's policy, so what they hear is what the page's own scripts tried.
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} forbids ${event.blockedURI} ${event.sample}`));"""
