@@ -6,7 +6,6 @@ import sqlite3
 import pytest
 
 from lostflops.analyze.report import report
-from lostflops.compare import recorded
 from lostflops.errors import BrokenSource, UnknownFormat
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -108,14 +107,28 @@ def test_a_process_on_two_devices_is_a_rank_on_each_with_the_same_threads(made) 
     ]
 
 
-def test_files_of_several_ranks_follow_each_other(tmp_path, traces) -> None:
+def two_ranks(host, took=1_000):
+    export = Export(host=host)
+    for pid, device in ((100, 0), (200, 1)):
+        export.launched("gemm", 1_000, 2_000, 2_000 + took, pid=pid, device=device)
+    return export
+
+
+def test_files_of_several_ranks_follow_each_other_and_keep_their_ranks(traces) -> None:
     for node in "ab":
-        export = Export(host=node)
-        for pid, device in ((100, 0), (200, 1)):
-            export.launched("gemm", 1_000, 2_000, 3_000, pid=pid, device=device)
-        export.write(traces.folder / f"{node}.sqlite")
+        two_ranks(node).write(traces.folder / f"{node}.sqlite")
     ingest([traces.folder], traces.run, workers=1)
     assert traces.ask("select rank, host from ranks order by rank") == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
+    (traces.folder / "b.sqlite").unlink()
+    two_ranks("b", took=1_007).write(traces.folder / "b.sqlite")
+    again = ingest([traces.folder], traces.run, workers=1)
+    assert (again.ranks_replaced, again.ranks_unchanged) == ((2, 3), (0, 1))
+    assert traces.ask("select rank, dur from events where kind = 'kernel' order by rank") == [
+        (0, 1_000),
+        (1, 1_000),
+        (2, 1_007),
+        (3, 1_007),
+    ]
 
 
 def test_a_rank_is_taken_from_the_environment_or_the_name(made, tmp_path, traces) -> None:
@@ -266,22 +279,3 @@ def test_damaged_and_foreign_files_are_told_apart(tmp_path) -> None:
     (tmp_path / "report.nsys-rep").write_bytes(b"QDSTRM")
     with pytest.raises(UnknownFormat, match="nsys export --type sqlite"):
         ingest([tmp_path / "report.nsys-rep"], tmp_path / "run", workers=1)
-
-
-def test_recordings_without_steps_are_compared_per_second(tmp_path) -> None:
-    runs = []
-    for name, took in (("a", 300), ("b", 500)):
-        export = Export()
-        for at in range(1_000, 11_000, 1_000):
-            export.launched("gemm<int>", at, at + 10, at + 10 + took)
-        export.write(tmp_path / f"{name}.sqlite")
-        ingest([tmp_path / f"{name}.sqlite"], tmp_path / name, workers=1)
-        runs.append(tmp_path / name)
-    assert recorded.mark_no_steps(runs)
-    told = recorded.diff(runs[:1], runs[1:]).to_json()
-    assert told["answer"] == "cannot tell"
-    assert "neither side marks steps" in told["verdict"]
-    lines = {row["line"]: row for row in told["lines"]}
-    assert lines["compute"]["before_ns"] == round(1e9 * 3_000 / 9_300)
-    assert lines["compute"]["after_ns"] == round(1e9 * 5_000 / 9_500)
-    assert [(row["name"], row["change"]) for row in told["kernels"]] == [("gemm<int>", "longer")]
