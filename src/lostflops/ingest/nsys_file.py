@@ -85,21 +85,14 @@ class NsysFile:
 
     def fetched(self, query: str, *values: str) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
-        with self._damage_told():
+        with _damage_told(self._path):
             cursor = self._connection.execute(query, values)
         while True:
-            with self._damage_told():
+            with _damage_told(self._path):
                 batch = cursor.fetchmany(ROWS_AT_ONCE)
             if not batch:
                 return
             yield batch
-
-    @contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        try:
-            yield
-        except _DAMAGE as error:
-            raise BrokenSource(f"{self._path} is no whole SQLite file: {error}. Copy or export it again.") from None
 
 
 def is_plain(path: Path) -> bool:
@@ -129,12 +122,23 @@ def opened(path: Path, stream: ByteStream | None = None, folder: str | None = No
 def _connected(file: Path, told: Path) -> Iterator[NsysFile]:
     # Immutable: no lock, no journal beside the file; what a hostile schema calls is not trusted.
     address = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
+    with _damage_told(told):
+        connection = sqlite3.connect(address, uri=True)
+    with closing(connection):
+        with _damage_told(told):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
+            connection.execute("pragma trusted_schema = off")
+            connection.execute("pragma cell_size_check = on")
         connection.text_factory = bytes  # a text that is not UTF-8 would end the query
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
-        connection.execute("pragma trusted_schema = off")
-        connection.execute("pragma cell_size_check = on")
         yield NsysFile(connection, told)
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise BrokenSource(f"{path} is no whole SQLite file: {error}. Copy or export it again.") from None
 
 
 def integer_columns(names: Sequence[str], batch: Sequence[Sequence[int]]) -> Rows:

@@ -85,7 +85,7 @@ def recorded_rank(file: NsysFile) -> tuple[int, int] | None:
     """Rank and number of ranks from the environment in which the profiler was started."""
     found: dict[str, int] = {}
     if {"name", "value"} <= file.columns("META_DATA_CAPTURE"):
-        query = "select value from META_DATA_CAPTURE where name like 'PROCESS_0:ENVIRONMENT_VARIABLE'"
+        query = "select value from META_DATA_CAPTURE where name = 'PROCESS_0:ENVIRONMENT_VARIABLE'"
         for (value,) in file.rows(query):
             variable = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
             if variable:
