@@ -214,10 +214,15 @@ function Te(t) {
 	return e("li", {}, ...h(t.what), e("div", { class: "where" }, ...Ee(t), ...De(t), ...Oe(t)));
 }
 function Ee(e) {
-	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${k(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${k(e.steps, "")}` : ""].filter(Boolean), [[n], [r]] = [e.ranks, e.steps];
-	return n === void 0 ? t : [ke(t.join(", "), r === void 0 ? { rank: n } : {
+	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${k(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${k(e.steps, "")}` : ""].filter(Boolean), [n] = e.ranks;
+	if (n === void 0) return t;
+	let [r, i] = [Math.min(...e.steps), Math.max(...e.steps)], a = e.steps.length ? i > r ? {
+		step: r,
+		last: i
+	} : { step: r } : {};
+	return [ke(t.join(", "), {
 		rank: n,
-		step: r
+		...a
 	})];
 }
 function De(e) {
@@ -391,6 +396,7 @@ var Re = 2 ** 32 - 1, ze = class {
 	"comm.transfer": "--transfer",
 	"comm.wait": "--wait",
 	"comm.bubble": "--bubble",
+	"idle.bubble": "--bubble",
 	copy: "--copy",
 	"idle.data": "--data",
 	"idle.sync": "--idle-sync",
@@ -398,7 +404,6 @@ var Re = 2 ** 32 - 1, ze = class {
 	"idle.compile": "--idle-compile",
 	"idle.python": "--idle-python",
 	"idle.dependency": "--idle-dependency",
-	"idle.bubble": "--idle-bubble",
 	unexplained: "--unexplained"
 }, Ve = {
 	parameters: "#009e73",
@@ -917,14 +922,14 @@ function sn(t, n) {
 	return r.predicted_ns === null ? [
 		o,
 		ln(s, null),
-		mn(r)
+		hn(r)
 	] : [
 		o,
 		ln(s, i.length ? r : null),
-		...i.length ? [pn(s, r)] : [],
+		...i.length ? [mn(s, r)] : [],
 		tn(s, i.length ? r : null),
-		hn(s, r, i.length > 0),
-		...vn(n)
+		gn(s, r, i.length > 0),
+		...yn(n)
 	];
 }
 function cn(e, t) {
@@ -939,7 +944,7 @@ function ln(t, n) {
 	let r = [un("measured", t.name === "measured" ? "measured, a step" : t.name, T(t.ns))];
 	if (n && n.predicted_ns !== null) {
 		r.push(un("predicted", "predicted, a step", T(n.predicted_ns)));
-		let e = 1 - n.predicted_ns / t.ns, i = e > 0 ? "gain good" : e < 0 ? "gain bad" : "gain";
+		let e = 1 - n.predicted_ns / t.ns, i = pn(t, n) || !e ? "gain" : e > 0 ? "gain good" : "gain bad";
 		r.push(un(i, "difference", fn(e)));
 	}
 	return e("div", {
@@ -956,18 +961,21 @@ function dn(e, t) {
 function fn(e) {
 	return e === 0 ? "the same" : `${D(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
 }
-function pn(t, n) {
+function pn(e, { low_ns: t, high_ns: n }) {
+	return t !== null && n !== null && t <= e.ns && e.ns <= n;
+}
+function mn(t, n) {
 	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${T(r)} and ${T(i)}, nine times of ten.`];
-	if (r <= t.ns && t.ns <= i && a.push("That it makes any difference is not sure."), n.work > 1) {
+	if (pn(t, n) && a.push("That it makes any difference is not sure."), n.work > 1) {
 		let e = T(n.predicted_ns / n.work);
 		a.push(`A step then does the work of ${n.work} recorded ones: ${e} for each.`);
 	}
 	return e("p", { class: "sure" }, a.join(" "));
 }
-function mn(t) {
+function hn(t) {
 	return e("p", { class: "why" }, e("strong", {}, "Cannot tell, because "), t.why_not);
 }
-function hn(t, n, r) {
+function gn(t, n, r) {
 	let i = new Map(t.lines), a = new Map(n.lines), o = [.../* @__PURE__ */ new Set([...i.keys(), ...a.keys()])].map((e) => ({
 		name: e,
 		old: i.get(e) ?? 0,
@@ -978,27 +986,27 @@ function hn(t, n, r) {
 		"line",
 		t.name,
 		...r ? ["predicted", "difference"] : []
-	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ...gn(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
+	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ..._n(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
 	function d(t, n) {
 		return (r ? [
 			T(t),
 			T(n),
-			_n(n - t)
+			vn(n - t)
 		] : [T(t)]).map((t) => e("td", { class: "number" }, t));
 	}
 	return e("table", { class: "moved" }, e("thead", {}, e("tr", {}, ...c.map((t) => e("th", { scope: "col" }, t)))), e("tbody", {}, ...l, u));
 }
-function gn(t) {
+function _n(t) {
 	let n = e("i", {
 		class: "swatch",
 		"aria-hidden": "true"
 	});
 	return n.style.setProperty("background", P(t)), [n, f(t)];
 }
-function _n(e) {
+function vn(e) {
 	return e > 0 ? `+${T(e)}` : T(e);
 }
-function vn({ run: t, changes: n, setting: r, knobs: i }) {
+function yn({ run: t, changes: n, setting: r, knobs: i }) {
 	if (!n.length) return [];
 	let a = [["keep this prediction", Zt(`lostflops whatif ${on.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
 	r.how && a.unshift(["how to apply it", e("code", {}, r.how)]);
@@ -1008,9 +1016,9 @@ function vn({ run: t, changes: n, setting: r, knobs: i }) {
 	return [e("dl", { class: "applied" }, ...a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])), ...s.length ? [c] : []];
 }
 // src/blocks/knob-slider.ts
-var yn = 0;
-function bn(t, n, r) {
-	let i = t.now ?? 0, a = `knob-${++yn}`, o = e("input", {
+var bn = 0;
+function xn(t, n, r) {
+	let i = t.now ?? 0, a = `knob-${++bn}`, o = e("input", {
 		id: a,
 		type: "range",
 		min: 0,
@@ -1021,7 +1029,7 @@ function bn(t, n, r) {
 	}), s = o, c = e("output", { for: a }), l = e("p", { class: "effect muted" }), u = e("div", {
 		class: "knob",
 		"data-knob": t.change
-	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, xn(t, a)), l);
+	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Sn(t, a)), l);
 	u.style.setProperty("--places", String(t.settings.length));
 	function d() {
 		let e = t.settings[Number(s.value)], r = Number(s.value) === i, a = r && e.value !== "as recorded" ? `${e.value} (now)` : e.value;
@@ -1041,7 +1049,7 @@ function bn(t, n, r) {
 		}
 	};
 }
-function xn(t, n) {
+function Sn(t, n) {
 	let r = document.createDocumentFragment(), i = t.settings.map((t, n) => e("option", {
 		value: n,
 		label: t.value
@@ -1052,19 +1060,19 @@ function xn(t, n) {
 	}, ...a)), r;
 }
 // src/blocks/knobs.ts
-var Sn = .001, Cn = 150, wn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", Tn = "Changes are replayed together, in the order in which they stand here.";
-function En(t, n) {
+var Cn = .001, wn = 150, Tn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", En = "Changes are replayed together, in the order in which they stand here.";
+function Dn(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "Nothing can be turned in this run.");
-	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => bn(e, (n) => kn(t, e, n), () => s(n))), o = 0;
+	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => xn(e, (n) => An(t, e, n), () => s(n))), o = 0;
 	function s(e) {
 		r || a.forEach((t, n) => n === e ? void 0 : t.reset());
 		let n = a.filter((e) => e.isTurned), s = n.map((e) => [e.knob.change, e.setting.value]), l = ++o;
-		if (!r || n.length < 2) return c(n[0]?.setting ?? jn(t), n, s);
+		if (!r || n.length < 2) return c(n[0]?.setting ?? Mn(t), n, s);
 		i.setAttribute("aria-busy", "true"), i.firstElementChild.textContent = `Replaying ${s.map((e) => e.join("=")).join(", ")}…`, setTimeout(() => {
 			if (l !== o) return;
 			let e = (e) => l === o ? c(e, n, s) : void 0;
-			r.whatif(s).then(e, (t) => e(Mn(String(t))));
-		}, Cn);
+			r.whatif(s).then(e, (t) => e(Nn(String(t))));
+		}, wn);
 	}
 	function c(e, r, a) {
 		i.removeAttribute("aria-busy");
@@ -1084,33 +1092,35 @@ function En(t, n) {
 		type: "button",
 		class: "back",
 		click: l
-	}, "put all back"), d = e("p", { class: "muted together" }, r ? Tn : wn);
-	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...Dn(t, a), u, d));
+	}, "put all back"), d = e("p", { class: "muted together" }, r ? En : Tn);
+	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...On(t, a), u, d));
 }
-function Dn(t, n) {
-	let r = n.filter((e) => On(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
+function On(t, n) {
+	let r = n.filter((e) => kn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
 	if (!i.length || !r.length) return n.map((e) => e.element);
 	let a = `${i.length} more that ${i.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
 	return [...r.map((e) => e.element), e("details", { class: "still" }, e("summary", {}, a), ...i.map((e) => e.element))];
 }
-function On(e, t) {
-	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Sn * t);
+function kn(e, t) {
+	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Cn * t);
 }
-function kn(e, t, n) {
-	if (n === t.settings[t.now ?? 0]) return `step: ${An(t)}`;
+function An(e, t, n) {
+	if (n === t.settings[t.now ?? 0]) return `step: ${jn(e, t)}`;
 	if (n.predicted_ns === null) return "step: cannot tell";
 	let r = n.work > 1 ? " for the same work" : "";
 	return `step: ${T(n.predicted_ns / n.work)}${r}, ${fn(dn(e, n))}`;
 }
-function An(e) {
-	let t = e.settings.flatMap((e) => e.predicted_ns === null ? [] : [e.predicted_ns / e.work]), [n, r] = [Math.min(...t), Math.max(...t)].map(T);
-	return n === r ? `${n}` : `${n} to ${r}`;
+function jn(e, t) {
+	let n = t.settings.filter((e) => e.predicted_ns !== null), r = n.map((e) => e.predicted_ns / e.work), [i, a] = [Math.min(...r), Math.max(...r)].map(T);
+	if (i !== a) return `${i} to ${a}`;
+	let o = n.map((t) => dn(e, t)).sort((e, t) => Math.abs(t) - Math.abs(e));
+	return o[0] ? `${i}, at most ${fn(o[0])}` : `${i}`;
 }
-function jn(e) {
+function Mn(e) {
 	let t = e.items[0];
 	return t.settings[t.now ?? 0];
 }
-function Mn(e) {
+function Nn(e) {
 	return {
 		value: "",
 		predicted_ns: null,
@@ -1124,7 +1134,7 @@ function Mn(e) {
 	};
 }
 // src/readout.ts
-function Nn(t) {
+function Pn(t) {
 	let n = e("p", { class: "readout" }, t), r = () => n.replaceChildren(t);
 	return {
 		element: n,
@@ -1141,7 +1151,7 @@ function Nn(t) {
 	};
 }
 // src/share-axis.ts
-function Pn(e) {
+function Fn(e) {
 	let n = [
 		0,
 		25,
@@ -1163,15 +1173,15 @@ function Pn(e) {
 	return t("svg", { class: "share-axis" }, ...n, r);
 }
 // src/unfolding.ts
-var Fn = 40;
-function In(e, t) {
-	let n = e.slice(Fn);
-	return n.length < 2 ? e : [...e.slice(0, Fn), t(`${n.length.toLocaleString("en-US")} more`, n)];
+var In = 40;
+function Ln(e, t) {
+	let n = e.slice(In);
+	return n.length < 2 ? e : [...e.slice(0, In), t(`${n.length.toLocaleString("en-US")} more`, n)];
 }
-function Ln(e, t, n = 0, r) {
+function Rn(e, t, n = 0, r) {
 	let i = n;
 	return e.map((e) => {
-		let [n, a] = [t.share(e), r ?? P(e.name)], o = Ln(t.parts(e), t, i, a), s = {
+		let [n, a] = [t.share(e), r ?? P(e.name)], o = Rn(t.parts(e), t, i, a), s = {
 			name: e.name,
 			figure: t.figure(e),
 			share: n,
@@ -1183,46 +1193,46 @@ function Ln(e, t, n = 0, r) {
 		return i += n, s;
 	});
 }
-function Rn(t, n, r, i) {
+function zn(t, n, r, i) {
 	let [a, o] = i;
-	return e("div", { class: "unfolding" }, zn("head", [
+	return e("div", { class: "unfolding" }, Bn("head", [
 		"",
 		t,
 		"share"
-	]), ...n.map(Bn), zn("total", [
+	]), ...n.map(Vn), Bn("total", [
 		"total",
 		r,
 		D(+!!n.length)
-	]), a.length ? Wn(a, o) : null);
+	]), a.length ? Gn(a, o) : null);
 }
-function zn(t, [n, r, i]) {
+function Bn(t, [n, r, i]) {
 	return e("div", { class: `row ${t}` }, e("span"), e("span", { class: "name" }, n), e("span", { class: "no-track" }), e("span", { class: "figure" }, r), e("span", { class: "share" }, i));
 }
-function Bn(t) {
+function Vn(t) {
 	return !t.said && !t.parts.length ? e("div", {
 		class: "row",
 		"data-row": t.name
-	}, ...Vn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...Vn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Bn)));
+	}, ...Hn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...Hn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Vn)));
 }
-function Vn(n) {
+function Hn(n) {
 	return [
 		e("span", { class: n.said || n.parts.length ? "mark" : "" }),
-		e("span", { class: "name" }, Hn(n)),
+		e("span", { class: "name" }, Un(n)),
 		t("svg", {
 			class: "track",
 			"aria-hidden": "true"
-		}, ...Un(n.from, n.share, n.paint)),
+		}, ...Wn(n.from, n.share, n.paint)),
 		e("span", { class: "figure" }, n.figure),
 		e("span", { class: "share" }, D(n.share))
 	];
 }
-function Hn(t) {
+function Un(t) {
 	return t.said ? e("span", {
 		class: "term",
 		"data-term": t.name
 	}, t.name) : t.name;
 }
-function Un(e, n, r) {
+function Wn(e, n, r) {
 	let [i, a] = [`${100 * e}%`, `${100 * n}%`], o = t("rect", {
 		class: "bar",
 		x: i,
@@ -1236,21 +1246,21 @@ function Un(e, n, r) {
 	});
 	return o.style.setProperty("fill", r), s.style.setProperty("stroke", r), [s, o];
 }
-function Wn(t, n) {
+function Gn(t, n) {
 	let r = `${t.length} ${n}${t.length === 1 ? "" : "s"} with nothing`;
 	return e("details", { class: "nothing" }, e("summary", {}, e("span", { class: "mark" }), ` ${r}`), e("p", { class: "said" }, t.join(", ")));
 }
 // src/blocks/lines.ts
-function Gn(t) {
+function Kn(t) {
 	if (!t.total_ns) return e("p", { class: "muted" }, "No time was recorded.");
-	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Ln(n, {
+	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Rn(n, {
 		figure: (e) => T(e.ns / t.per),
 		share: (e) => e.share,
-		parts: (e) => In(e.parts, Kn)
+		parts: (e) => Ln(e.parts, qn)
 	}), a = T(t.total_ns / t.per), o = t.unit ? `per ${t.unit}` : "time";
-	return e("div", { class: "lines" }, ...qn(i, o), Rn(o, i, a, [r, "line"]));
+	return e("div", { class: "lines" }, ...Jn(i, o), zn(o, i, a, [r, "line"]));
 }
-function Kn(e, t) {
+function qn(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1259,86 +1269,89 @@ function Kn(e, t) {
 		parts: []
 	};
 }
-function qn(e, n) {
-	let r = Nn("Each part is a line of the ledger; together they are all the time.");
+function Jn(e, n) {
+	let r = Pn("Each part is a line of the ledger; together they are all the time.");
 	return [
 		t("svg", { class: "whole" }, ...e.map((e) => {
-			let i = t("g", { "data-line": e.name }, ...Un(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
+			let i = t("g", { "data-line": e.name }, ...Wn(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
 			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${D(e.share)}${a}`), i;
 		})),
-		Pn("the time of all ranks"),
+		Fn("the time of all ranks"),
 		r.element
 	];
 }
 // src/blocks/table-cells.ts
-var Jn = 56, Yn = 12, Xn = /[.:;] /, Zn = /^\S+(, \S+)+$/, Qn = {
+var Yn = 56, Xn = 12, Zn = /[.:;] /, Qn = /^\S+(, \S+)+$/, $n = {
 	gbs: "GB/s",
 	time: "UTC"
-}, $n = {
+}, er = {
 	ns: "_ns",
 	bytes: "_bytes",
 	gbs: "_gbs"
 };
-function er(e) {
-	let t = $n[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = Qn[e.unit];
+function tr(e) {
+	let t = er[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = $n[e.unit];
 	return i && !r.includes(i) ? `${r} ${i}` : r;
 }
-function tr(e, t) {
+function nr(e, t) {
 	return e.every((e) => e[t] === null || typeof e[t] == "number");
 }
-function nr(e, t) {
-	return e.some((e) => typeof e[t] == "string" && sr(or(e[t], e)));
+function rr(e, t) {
+	return e.some((e) => typeof e[t] == "string" && lr(sr(e[t], e)));
 }
-function rr(t, { place: n, field: r, numeric: i, names: a }) {
+function ir(t, { place: n, field: r, numeric: i, names: a }) {
 	let o = O(t[n] ?? null, r.unit);
 	if (i || typeof t[n] != "string") return e("td", { class: i ? "number" : "" }, o);
-	let s = or(o, t);
-	return s !== o || sr(s) ? e("td", {
+	let s = sr(o, t);
+	return s !== o || lr(s) ? e("td", {
 		class: "name",
 		title: s
-	}, cr(s, o)) : a && Zn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Jn ? e("td", { class: "name" }, f(o)) : e("td", { class: o.length > Jn ? "prose" : "" }, f(o));
+	}, ur(s, o)) : a && Qn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Yn ? e("td", { class: "name" }, f(o)) : o.length > Yn ? e("td", { class: "prose" }, ..._(o)) : e("td", {}, f(o));
 }
-function ir(e, { place: t, field: n }) {
-	return or(O(e[t] ?? null, n.unit), e);
-}
-function ar(e, t) {
-	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
+function ar(e, { place: t, field: n }) {
+	return sr(O(e[t] ?? null, n.unit), e);
 }
 function or(e, t) {
+	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
+}
+function sr(e, t) {
 	if (!/[^.]\.\.\.$/.test(e)) return e;
 	let n = e.slice(0, -3);
-	return t.find((t) => typeof t == "string" && t !== e && t.includes(n)) ?? e;
+	return t.find((t) => typeof t == "string" && t !== e && cr(t).includes(n)) ?? e;
 }
-function sr(e) {
+function cr(e) {
+	return e.replaceAll("(anonymous namespace)::", "");
+}
+function lr(e) {
 	let t = e.length / e.split(" ").length;
-	return e.length > 24 && t > Yn && !Xn.test(e);
+	return e.length > 24 && t > Xn && !Zn.test(e);
 }
-function cr(e, t) {
-	let n = e.slice(Math.max(0, e.indexOf(t.replace(/\.\.\.$/, ""))));
-	return n.length > Jn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
+function ur(e, t) {
+	let n = cr(e).slice(Math.max(0, cr(e).indexOf(t.replace(/\.\.\.$/, ""))));
+	return n.length > Yn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
 }
 // src/blocks/rows.ts
-var lr = 28, ur = 20;
-function dr(e, t, n, r) {
-	let i = Math.max(0, Math.floor(e.scrollTop / lr) - ur), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / lr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
-	t.replaceChildren(fr(i), ...o, fr(n - a));
+var dr = 28, fr = 20;
+function pr(e, t, n, r) {
+	let i = Math.max(0, Math.floor(e.scrollTop / dr) - fr), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / dr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
+	t.replaceChildren(mr(i), ...o, mr(n - a));
 }
-function fr(t) {
+function mr(t) {
 	let n = e("tr", {
 		"aria-hidden": !0,
 		class: "room"
 	});
-	return n.style.setProperty("height", `${t * lr}px`), n;
+	return n.style.setProperty("height", `${t * dr}px`), n;
 }
 // src/blocks/table.ts
-var G = 20, pr = 1e3;
-function mr(t) {
-	return t.rows.length ? new gr(t).element : e("p", { class: "muted" }, `No rows.${hr(t.left_out)}`);
+var G = 20, hr = 1e3;
+function gr(t) {
+	return t.rows.length ? new vr(t).element : e("p", { class: "muted" }, `No rows.${_r(t.left_out)}`);
 }
-function hr(e) {
+function _r(e) {
 	return e ? ` ${S(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
 }
-var gr = class {
+var vr = class {
 	block;
 	columns;
 	heads = e("tr");
@@ -1367,8 +1380,8 @@ var gr = class {
 		this.block = t, this.columns = t.fields.map((e, n) => ({
 			place: n,
 			field: e,
-			numeric: tr(t.rows, n),
-			names: nr(t.rows, n)
+			numeric: nr(t.rows, n),
+			names: rr(t.rows, n)
 		})), this.rows = t.rows, this.box.setAttribute("aria-label", t.title || t.name), this.element = e("div", { class: "grid" }, this.filterBox(), this.box, e("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count)), this.draw(), new ResizeObserver(() => this.letScroll()).observe(this.box);
 	}
 	letScroll() {
@@ -1399,12 +1412,12 @@ var gr = class {
 	}
 	draw() {
 		this.heads.replaceChildren(...this.shown().map((e) => this.head(e))), this.rows = this.chosen();
-		let e = this.all && this.rows.length > pr;
+		let e = this.all && this.rows.length > hr;
 		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : G).map((e) => this.row(e))), this.say();
 	}
 	scrolled() {
 		if (this.element.classList.contains("windowed")) {
-			dr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
+			pr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
 			for (let e of this.heads.children) e.style.setProperty("min-width", `${e.offsetWidth}px`);
 		}
 	}
@@ -1412,13 +1425,13 @@ var gr = class {
 		let [e, t] = [this.rows.length, this.block.rows.length];
 		this.unfold.hidden = e <= G, this.unfold.textContent = this.all ? `show the first ${G}` : `show all ${S(String(e))}`;
 		let n = this.wanted ? `${S(String(e))} of ${S(String(t))} rows.` : "";
-		this.count.textContent = `${n}${hr(this.block.left_out)}`.trim();
+		this.count.textContent = `${n}${_r(this.block.left_out)}`.trim();
 	}
 	shown() {
 		return this.columns.filter(({ field: e }) => e.shown || this.more);
 	}
 	head({ place: t, field: n, numeric: r }) {
-		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = m(er(n)), o = e("span", a === void 0 ? {} : { class: "term" }, er(n)), s = e("button", {
+		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = m(tr(n)), o = e("span", a === void 0 ? {} : { class: "term" }, tr(n)), s = e("button", {
 			type: "button",
 			click: () => this.sort(t),
 			...a === void 0 ? {} : { "data-term": a }
@@ -1430,7 +1443,7 @@ var gr = class {
 		}, s);
 	}
 	row(t) {
-		return e("tr", {}, ...this.shown().map((e) => rr(t, e)));
+		return e("tr", {}, ...this.shown().map((e) => ir(t, e)));
 	}
 	sort(e) {
 		let t = this.columns[e].numeric;
@@ -1448,58 +1461,58 @@ var gr = class {
 		this.all = !this.all, this.box.scrollTop = 0, this.draw(), this.all || this.element.scrollIntoView({ block: "nearest" });
 	}
 	chosen() {
-		let e = (e) => this.shown().map((t) => ir(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
+		let e = (e) => this.shown().map((t) => ar(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
 		if (!this.sorted) return t;
 		let { place: n, down: r } = this.sorted, i = t.filter((e) => e[n] !== null);
-		return i.sort((e, t) => (r ? -1 : 1) * ar(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
+		return i.sort((e, t) => (r ? -1 : 1) * or(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
 	}
 };
 // src/blocks/pairs.ts
-function _r(t) {
-	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => yr(e)));
-}
-function vr(t) {
-	return e("div", {}, _r(t), mr(t.table));
-}
 function yr(t) {
+	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => xr(e)));
+}
+function br(t) {
+	return e("div", {}, yr(t), gr(t.table));
+}
+function xr(t) {
 	let n = Array.isArray(t.value) ? k(t.value, t.unit) : O(t.value, t.unit);
-	return e("div", {}, e("dt", {}, ...p(er(t))), e("dd", { "data-name": t.name }, f(n)));
+	return e("div", {}, e("dt", {}, ...p(tr(t))), e("dd", { "data-name": t.name }, f(n)));
 }
 // src/fitting.ts
-var br = 6, xr = 3, Sr = document.createElement("canvas").getContext("2d"), Cr = (e, t) => `${e.slice(0, t - 1)}…`, wr = (e, t) => `…${e.slice(e.length - t + 1)}`, Tr = () => "";
+var Sr = 6, Cr = 3, wr = document.createElement("canvas").getContext("2d"), Tr = (e, t) => `${e.slice(0, t - 1)}…`, Er = (e, t) => `…${e.slice(e.length - t + 1)}`, Dr = () => "";
 function K(e, t) {
-	return Sr.font = t, Sr.measureText(e).width;
+	return wr.font = t, wr.measureText(e).width;
 }
-function Er(e, t, n, r = Tr) {
-	let i = Math.floor(t / xr);
+function Or(e, t, n, r = Dr) {
+	let i = Math.floor(t / Cr);
 	if (e.length <= i && K(e, n) <= t) return e;
-	for (let a = Math.min(e.length - 1, i); a >= br; a--) {
+	for (let a = Math.min(e.length - 1, i); a >= Sr; a--) {
 		let i = r(e, a);
 		if (K(i, n) <= t) return i;
 	}
 	return "";
 }
 // src/grid.ts
-var Dr = 72, Or = 32, kr = "12px system-ui, sans-serif", Ar = 7, jr = 66, Mr = 26, Nr = 42, Pr = 16, Fr = 8;
-function Ir(e, t, n, r) {
-	let i = Math.max(40, r - Mr - Nr), a = Math.max(0, ...Rr(t, i).map(({ label: e }) => K(e, kr))), o = Math.max(jr, Math.ceil(a) + Fr + 4);
+var kr = 72, Ar = 32, jr = "12px system-ui, sans-serif", Mr = 7, Nr = 66, Pr = 26, Fr = 42, Ir = 16, Lr = 8;
+function Rr(e, t, n, r) {
+	let i = Math.max(40, r - Pr - Fr), a = Math.max(0, ...Br(t, i).map(({ label: e }) => K(e, jr))), o = Math.max(Nr, Math.ceil(a) + Lr + 4);
 	return {
 		across: e,
 		up: t,
 		left: o,
-		top: Mr,
-		width: Math.max(40, n - o - Pr),
+		top: Pr,
+		width: Math.max(40, n - o - Ir),
 		height: i
 	};
 }
-function Lr({ left: e, top: t, width: n, height: r }) {
+function zr({ left: e, top: t, width: n, height: r }) {
 	return {
-		width: e + n + Pr,
-		height: t + r + Nr
+		width: e + n + Ir,
+		height: t + r + Fr
 	};
 }
-function Rr(e, t) {
-	return V(e, Math.max(3, Math.floor(t / Or)));
+function Br(e, t) {
+	return V(e, Math.max(3, Math.floor(t / Ar)));
 }
 function q(e, t) {
 	return e.left + kt(e.across, t) * e.width;
@@ -1507,23 +1520,23 @@ function q(e, t) {
 function J(e, t) {
 	return e.top + (1 - kt(e.up, t)) * e.height;
 }
-function zr(e) {
-	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Rr(e.up, a).flatMap(({ value: r, label: a }) => {
+function Vr(e) {
+	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Br(e.up, a).flatMap(({ value: r, label: a }) => {
 		let o = J(e, r);
 		return [t("path", {
 			class: "grid",
 			d: `M${n} ${o}h${i}`
 		}), t("text", {
-			x: n - Fr,
+			x: n - Lr,
 			y: o + 4,
 			"text-anchor": "end"
 		}, a)];
-	}), c = -Infinity, l = V(e.across, Math.max(2, Math.floor(i / Dr))).flatMap(({ value: s, label: l }) => {
-		let u = q(e, s), d = K(l, kr) / 2, f = t("path", {
+	}), c = -Infinity, l = V(e.across, Math.max(2, Math.floor(i / kr))).flatMap(({ value: s, label: l }) => {
+		let u = q(e, s), d = K(l, jr) / 2, f = t("path", {
 			class: "grid",
 			d: `M${u} ${r}v${a}`
-		}), p = Math.min(u, n + i + Pr - d - 2);
-		return p - d < c ? [f] : (c = p + d + Ar, [f, t("text", {
+		}), p = Math.min(u, n + i + Ir - d - 2);
+		return p - d < c ? [f] : (c = p + d + Mr, [f, t("text", {
 			x: p,
 			y: o + 17,
 			"text-anchor": "middle"
@@ -1543,19 +1556,19 @@ function zr(e) {
 		"text-anchor": "end"
 	}, e.across.title));
 }
-var Br = 2, Vr = [
+var Hr = 2, Ur = [
 	"m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
 	"m-3 -3h6v6h-6z",
 	"m0 -4l4 7h-8z",
 	"m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
 	"m0 4l4 -7h-8z"
-], Hr = [
+], Wr = [
 	"",
 	"7 3",
 	"2 3",
 	"9 3 2 3"
 ];
-function Ur(e) {
+function Gr(e) {
 	let t = [], n = /* @__PURE__ */ new Map();
 	return e.map(({ name: e, drawn: r }) => {
 		let i = e.split(":", 1)[0];
@@ -1565,22 +1578,22 @@ function Ur(e) {
 		let s = Math.floor(a / 8);
 		return {
 			colour: $e(a),
-			shape: Vr[(a + o) % Vr.length],
-			dash: Hr[(s + o) % Hr.length]
+			shape: Ur[(a + o) % Ur.length],
+			dash: Wr[(s + o) % Wr.length]
 		};
 	});
 }
-function Wr(e, t) {
-	return t === "marks" ? Gr(e) : Kr(e);
+function Kr(e, t) {
+	return t === "marks" ? qr(e) : Jr(e);
 }
-function Gr(e) {
+function qr(e) {
 	let t = /* @__PURE__ */ new Set();
 	return e.filter(({ x: e, y: n }) => {
-		let r = `${Math.round(e / Br)} ${Math.round(n / Br)}`;
+		let r = `${Math.round(e / Hr)} ${Math.round(n / Hr)}`;
 		return !t.has(r) && t.add(r);
 	});
 }
-function Kr(e) {
+function Jr(e) {
 	let t = [];
 	for (let n = 0, r = 0; n < e.length; n = r) {
 		let i = Math.round(e[n].x);
@@ -1595,11 +1608,11 @@ function Kr(e) {
 	}
 	return t;
 }
-function qr(e, t, n) {
+function Yr(e, t, n) {
 	let r = ({ x: e, y: t }) => `${e.toFixed(1)} ${t.toFixed(1)}`;
 	return n === "line" ? e.map((e, t) => `${t ? "L" : "M"}${r(e)}`).join("") : e.map((e) => `M${r(e)}${t.shape}`).join("");
 }
-function Jr(e, t, n) {
+function Xr(e, t, n) {
 	let r = null, i = Infinity;
 	return e.forEach((e, a) => {
 		for (let o of e) {
@@ -1612,15 +1625,15 @@ function Jr(e, t, n) {
 	}), r;
 }
 // src/blocks/plot.ts
-function Yr(t) {
+function Zr(t) {
 	let n = ([e, n]) => Mt(e, t.log_x) && Mt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
 	if (!i.length) return e("p", { class: "muted" }, `Nothing to draw. ${o}`.trim());
-	let s = At(t.x, i.map(([e]) => e), t.log_x), c = At(t.y, i.map(([, e]) => e), t.log_y), l = new Xr(t, n);
+	let s = At(t.x, i.map(([e]) => e), t.log_x), c = At(t.y, i.map(([, e]) => e), t.log_y), l = new Qr(t, n);
 	return e("div", { class: "plot" }, I("chart", (e, t) => {
-		l.draw(Ir(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
+		l.draw(Rr(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
 	}), l.legend, o ? e("p", { class: "muted" }, o) : null);
 }
-var Xr = class {
+var Qr = class {
 	block;
 	fits;
 	legend;
@@ -1636,7 +1649,7 @@ var Xr = class {
 	spots = [];
 	at = null;
 	constructor(t, n) {
-		this.block = t, this.fits = n, this.looks = Ur(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
+		this.block = t, this.fits = n, this.looks = Gr(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
 	}
 	draw(e, n, r) {
 		this.spots = this.block.series.map((t) => t.points.flatMap((t, n) => this.fits(t) ? [{
@@ -1645,10 +1658,10 @@ var Xr = class {
 			point: n
 		}] : [])), this.block.series.forEach(({ drawn: e }, t) => {
 			let n = this.spots[t];
-			this.paths[t] = this.path(r > 5e3 ? Wr(n, e) : n, e, t);
+			this.paths[t] = this.path(r > 5e3 ? Kr(n, e) : n, e, t);
 		});
 		let i = this.paths.filter((e, t) => this.block.series[t]?.drawn === "line"), a = this.paths.filter((e, t) => this.block.series[t]?.drawn === "marks"), o = `${this.block.title || this.block.name}: ${e.up.title} by ${e.across.title}`, s = t("svg", {
-			...Lr(e),
+			...zr(e),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${o}. Arrow keys move between points.`,
@@ -1658,7 +1671,7 @@ var Xr = class {
 			focus: () => this.at ?? this.tell(this.first()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, zr(e), ...i, ...a, this.cursor);
+		}, Vr(e), ...i, ...a, this.cursor);
 		n.replaceChildren(s, this.told.element), this.tell(null);
 	}
 	path(e, n, r) {
@@ -1668,7 +1681,7 @@ var Xr = class {
 		} : { fill: i.colour }, o = this.hidden.has(r) ? "hidden" : "visible";
 		return t("path", {
 			class: n,
-			d: qr(e, i, n),
+			d: Yr(e, i, n),
 			"data-points": e.length,
 			visibility: o,
 			...a
@@ -1709,7 +1722,7 @@ var Xr = class {
 	}
 	pointed(e, t) {
 		let n = t.getBoundingClientRect();
-		this.tell(Jr(this.shown(), e.clientX - n.left, e.clientY - n.top));
+		this.tell(Xr(this.shown(), e.clientX - n.left, e.clientY - n.top));
 	}
 	key(e) {
 		let t = this.at ?? this.first();
@@ -1736,7 +1749,7 @@ var Xr = class {
 	between(e, t) {
 		let n = this.shown(), r = e.series + t;
 		for (; r >= 0 && r < n.length && !n[r]?.length;) r += t;
-		return Jr(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
+		return Xr(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
 	}
 	tell(e) {
 		if (this.at = e, this.cursor.setAttribute("visibility", e ? "visible" : "hidden"), !e) return this.told.hide();
@@ -1745,27 +1758,27 @@ var Xr = class {
 	}
 };
 // src/treemap.ts
-function Zr(e, t) {
+function $r(e, t) {
 	let n = e.reduce((e, t) => e + t, 0), r = n > 0 ? t.width * t.height / n : 0, i = e.map((e) => e * r), a = [], o = t;
 	for (; a.length < i.length;) {
-		let e = Qr(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
-		a.push(...ei(t, o)), o = ti(o, t);
+		let e = ei(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
+		a.push(...ni(t, o)), o = ri(o, t);
 	}
 	return a;
 }
-function Qr(e, t) {
+function ei(e, t) {
 	let n = 1;
-	for (; n < e.length && $r(e.slice(0, n + 1), t) <= $r(e.slice(0, n), t);) n++;
+	for (; n < e.length && ti(e.slice(0, n + 1), t) <= ti(e.slice(0, n), t);) n++;
 	return n;
 }
-function $r(e, t) {
-	let n = ri(e);
+function ti(e, t) {
+	let n = ai(e);
 	if (n <= 0 || t <= 0) return Infinity;
 	let [r, i] = [Math.min(...e), Math.max(...e)];
 	return Math.max(t * t * i / (n * n), n * n / (t * t * r));
 }
-function ei(e, t) {
-	let n = t.width >= t.height, r = ni(e, t), i = n ? t.y : t.x;
+function ni(e, t) {
+	let n = t.width >= t.height, r = ii(e, t), i = n ? t.y : t.x;
 	return e.map((e) => {
 		let a = r > 0 ? e / r : 0, o = n ? {
 			x: t.x,
@@ -1781,8 +1794,8 @@ function ei(e, t) {
 		return i += a, o;
 	});
 }
-function ti(e, t) {
-	let n = ni(t, e);
+function ri(e, t) {
+	let n = ii(t, e);
 	return e.width >= e.height ? {
 		...e,
 		x: e.x + n,
@@ -1793,18 +1806,18 @@ function ti(e, t) {
 		height: Math.max(e.height - n, 0)
 	};
 }
-function ni(e, t) {
+function ii(e, t) {
 	let n = Math.min(t.width, t.height);
-	return n > 0 ? ri(e) / n : 0;
+	return n > 0 ? ai(e) / n : 0;
 }
-function ri(e) {
+function ai(e) {
 	return e.reduce((e, t) => e + t, 0);
 }
 // src/blocks/portions.ts
-var ii = 16, ai = 5, oi = "12px system-ui, sans-serif", si = `600 ${oi}`;
-function ci(n) {
+var oi = 16, si = 5, ci = "12px system-ui, sans-serif", li = `600 ${ci}`;
+function ui(n) {
 	if (!n.total) return e("p", { class: "muted" }, "No memory was held.");
-	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Nn(`Areas are bytes; together they are ${E(n.total)}.`), o = t("svg", { class: "map" });
+	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Pn(`Areas are bytes; together they are ${E(n.total)}.`), o = t("svg", { class: "map" });
 	new ResizeObserver(() => {
 		let e = {
 			x: 0,
@@ -1812,21 +1825,21 @@ function ci(n) {
 			width: o.clientWidth,
 			height: o.clientHeight
 		};
-		e.width && o.replaceChildren(...li(r, e, n.total, a));
+		e.width && o.replaceChildren(...di(r, e, n.total, a));
 	}).observe(o);
-	let s = Rn("bytes", Ln(r, {
+	let s = zn("bytes", Rn(r, {
 		figure: (e) => E(e.bytes),
 		share: (e) => e.bytes / n.total,
-		parts: (e) => In(e.parts, fi)
+		parts: (e) => Ln(e.parts, mi)
 	}), E(n.total), [i, n.key]);
 	return e("div", { class: "portions" }, o, a.element, s);
 }
-function li(e, n, r, i) {
-	let a = Zr(e.map((e) => e.bytes), n);
+function di(e, n, r, i) {
+	let a = $r(e.map((e) => e.bytes), n);
 	return e.flatMap((e, n) => {
-		let o = a[n], s = e.parts.length ? In(e.parts, fi) : [e], c = Zr(s.map((e) => e.bytes), o), l = s.map((t, n) => {
-			let a = ui(e, t, c[n], n === 0);
-			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, di(t, r)), a;
+		let o = a[n], s = e.parts.length ? Ln(e.parts, mi) : [e], c = $r(s.map((e) => e.bytes), o), l = s.map((t, n) => {
+			let a = fi(e, t, c[n], n === 0);
+			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, pi(t, r)), a;
 		}), u = t("rect", {
 			class: "owner",
 			...o
@@ -1834,19 +1847,19 @@ function li(e, n, r, i) {
 		return u.style.setProperty("stroke", P(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
 	});
 }
-function ui(e, n, r, i) {
+function fi(e, n, r, i) {
 	let a = t("rect", {
 		width: "100%",
 		height: "100%"
 	});
 	a.style.setProperty("fill", P(e.name));
 	let o = r.width - 10, s = [
-		i ? Er(e.name, o, si, Cr) : "",
-		n === e ? "" : Er(n.name, o, oi, wr),
-		Er(E(n.bytes), o, oi)
-	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - ai) / ii))).map((e, n) => t("text", {
-		x: ai,
-		y: ii * (n + 1),
+		i ? Or(e.name, o, li, Tr) : "",
+		n === e ? "" : Or(n.name, o, ci, Er),
+		Or(E(n.bytes), o, ci)
+	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - si) / oi))).map((e, n) => t("text", {
+		x: si,
+		y: oi * (n + 1),
 		class: e === s[0] ? "owned" : ""
 	}, e));
 	return t("svg", {
@@ -1855,11 +1868,11 @@ function ui(e, n, r, i) {
 		...r
 	}, a, ...c);
 }
-function di(e, t) {
+function pi(e, t) {
 	let n = e.count === 1 ? "1 piece" : `${e.count.toLocaleString("en-US")} pieces`;
 	return `${E(e.bytes)}, ${D(e.bytes / t)}, in ${n}`;
 }
-function fi(e, t) {
+function mi(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1869,7 +1882,7 @@ function fi(e, t) {
 	};
 }
 // src/timeline/columns.ts
-function pi(e) {
+function hi(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) e[n] < 128 && t++;
 	let n = new Float64Array(t), r = 0;
@@ -1880,15 +1893,15 @@ function pi(e) {
 	}
 	return n;
 }
-function mi(e) {
-	let t = pi(e), n = 0;
+function gi(e) {
+	let t = hi(e), n = 0;
 	for (let e = 0; e < t.length; e++) {
 		let r = t[e];
 		n += r % 2 ? -(r + 1) / 2 : r / 2, t[e] = n;
 	}
 	return t;
 }
-function hi(e, t, n = 0) {
+function _i(e, t, n = 0) {
 	let r = n, i = 1;
 	for (; r + i <= e.length && e[r + i - 1] <= t;) r += i, i *= 2;
 	let a = Math.min(e.length, r + i - 1);
@@ -1899,7 +1912,7 @@ function hi(e, t, n = 0) {
 	return r;
 }
 // src/timeline/pyramid.ts
-var gi = class {
+var vi = class {
 	bins;
 	rows;
 	codes;
@@ -1942,7 +1955,7 @@ var gi = class {
 		}
 		return r;
 	}
-}, _i = class {
+}, yi = class {
 	name;
 	items;
 	first;
@@ -1953,10 +1966,10 @@ var gi = class {
 		this.name = e, this.items = t, this.first = n, this.count = r, this.depth = i;
 	}
 	get levels() {
-		return this.#e ??= Ei(this.items, this.first, this.count, this.depth);
+		return this.#e ??= Oi(this.items, this.first, this.count, this.depth);
 	}
 };
-function vi(e, t) {
+function bi(e, t) {
 	let n = t(e.codes), r = e.rows.map((e, t) => ({
 		name: e,
 		strip: t,
@@ -1965,40 +1978,40 @@ function vi(e, t) {
 		began: e.began,
 		span: e.span,
 		groups: r,
-		strips: new gi(e.bins, e.rows.length, e.kinds.length, n),
+		strips: new vi(e.bins, e.rows.length, e.kinds.length, n),
 		kinds: e.kinds,
 		marks: e.marks,
 		marked: e.marked,
 		leftOut: 0
 	};
-	return e.events && yi(i, e.events, t), i;
+	return e.events && xi(i, e.events, t), i;
 }
-function yi(e, t, n) {
-	let r = Ci(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
+function xi(e, t, n) {
+	let r = Ti(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
 	for (let [e, n, s] of t.lanes) {
 		let c = i.get(t.rows[e]);
-		c && a.set(c, [...a.get(c) ?? [], new _i(n, r, o, s)]), o += s;
+		c && a.set(c, [...a.get(c) ?? [], new yi(n, r, o, s)]), o += s;
 	}
-	for (let [e, t] of a) e.lanes = bi(e.lanes, t);
+	for (let [e, t] of a) e.lanes = Si(e.lanes, t);
 	e.leftOut = t.left_out;
 }
-function bi(e, t) {
-	let n = new Map(xi(e)), r = new Map(xi(t)), i = [...n.keys()], a = 0;
+function Si(e, t) {
+	let n = new Map(Ci(e)), r = new Map(Ci(t)), i = [...n.keys()], a = 0;
 	for (let e of r.keys()) n.has(e) || i.splice(a, 0, e), a = i.indexOf(e) + 1;
 	let { items: o } = t[0];
 	return i.map((e) => {
 		let t = r.get(e), i = n.get(e)?.levels.length ?? 0;
-		return new _i((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
+		return new yi((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
 	});
 }
-function xi(e) {
+function Ci(e) {
 	let t = /* @__PURE__ */ new Map();
 	return e.map((e) => {
 		let n = t.get(e.name) ?? 0;
 		return t.set(e.name, n + 1), [`${n} ${e.name}`, e];
 	});
 }
-function Si(e) {
+function wi(e) {
 	let t = [...new Set(e.items.map((e) => e.name))], n = [...new Set(e.items.map((e) => e.kind))], r = new Map(t.map((e, t) => [e, t])), i = [...e.items].sort((e, t) => e.row - t.row || e.start - t.start || t.stop - e.stop), a = (e) => Float64Array.from(i, e), o = new Float64Array(i.length), s = {
 		start: a((e) => e.start),
 		dur: a((e) => e.stop - e.start),
@@ -2009,14 +2022,14 @@ function Si(e) {
 		wait: o,
 		kinds: n,
 		names: t,
-		meetings: Ti(),
+		meetings: Di(),
 		said: (e) => i[e].said
 	}, c = 0, l = e.rows.map((e, t) => {
 		let n = i.filter((e) => e.row === t).length;
 		return c += n, {
 			name: e,
 			strip: null,
-			lanes: [new _i("", s, c - n, n)]
+			lanes: [new yi("", s, c - n, n)]
 		};
 	});
 	return {
@@ -2030,10 +2043,10 @@ function Si(e) {
 		leftOut: e.left_out
 	};
 }
-function Ci(e, t) {
+function Ti(e, t) {
 	let { meetings: n } = e;
 	return {
-		...wi(e, t, [
+		...Ei(e, t, [
 			"start",
 			"event",
 			"launch"
@@ -2046,7 +2059,7 @@ function Ci(e, t) {
 		kinds: e.kinds,
 		names: e.names,
 		meetings: {
-			...wi(n, t, [
+			...Ei(n, t, [
 				"meeting",
 				"row",
 				"event",
@@ -2062,11 +2075,11 @@ function Ci(e, t) {
 		said: () => []
 	};
 }
-function wi(e, t, n, r) {
-	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, mi)), ...r.map((e) => i(e, pi))];
+function Ei(e, t, n, r) {
+	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, gi)), ...r.map((e) => i(e, hi))];
 	return Object.fromEntries(a);
 }
-function Ti() {
+function Di() {
 	let e = /* @__PURE__ */ new Float64Array();
 	return {
 		meeting: e,
@@ -2080,7 +2093,7 @@ function Ti() {
 		leftOut: 0
 	};
 }
-function Ei(e, t, n, r) {
+function Oi(e, t, n, r) {
 	let i = Array.from({ length: r }, () => []), a = [];
 	for (let r = t; r < t + n; r++) {
 		let t = e.start[r], n = 0;
@@ -2094,17 +2107,17 @@ function Ei(e, t, n, r) {
 	}));
 }
 // src/timeline/capture.ts
-function Di(e, t) {
+function ki(e, t) {
 	try {
 		e.setPointerCapture(t.pointerId);
 	} catch {}
 }
-var Oi = "11px system-ui, sans-serif", ki = 5.9, Ai = 110, ji = 5;
-function Mi(e, t) {
+var Ai = "11px system-ui, sans-serif", ji = 5.9, Mi = 110, Ni = 5;
+function Pi(e, t) {
 	let { context: n, width: r, height: i, labels: a, palette: o } = e, { view: s, model: c } = t, l = (e) => Math.round(a + (e - s.start) / s.width * r) + .5;
-	n.font = Oi, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
+	n.font = Ai, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
 	let u = a;
-	for (let { value: e, label: t } of V(jt("ns", "", s.start, s.stop), Math.max(ji, r / Ai))) {
+	for (let { value: e, label: t } of V(jt("ns", "", s.start, s.stop), Math.max(Ni, r / Mi))) {
 		let i = l(e), o = i + 3 + n.measureText(t).width;
 		n.moveTo(i, 16), n.lineTo(i, 22), i < u || o > a + r || (n.fillText(t, i + 3, 10), u = o);
 	}
@@ -2115,38 +2128,38 @@ function Mi(e, t) {
 	for (let [, e] of d) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
 	n.stroke(), n.setLineDash([]);
 	let f = a;
-	for (let [t, n] of d) f = Ni(e, `${c.marked} ${t}`, l(n), f);
+	for (let [t, n] of d) f = Fi(e, `${c.marked} ${t}`, l(n), f);
 }
-function Ni({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
+function Fi({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
 	let c = e.measureText(a).width + 6, l = Math.min(o, r + t - c);
 	return l < s ? s : (e.fillStyle = i.text, e.fillRect(l, 22 + n + 1, c, 15), e.fillStyle = i.page, e.fillText(a, l + 3, 22 + n + 8 + 1), l + c + 2);
 }
-function Pi(e, t, n, r) {
+function Ii(e, t, n, r) {
 	let { context: i, labels: a, scroll: o, palette: s } = e;
-	i.font = Oi, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
+	i.font = Ai, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
 	let c = 22;
 	for (let e of n) {
 		let n = 22 + e.top - o, l = n + e.height / 2, u = e.level === null, d = u && e.group === t.cursor && r;
-		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Fi(i, Ii(t, e) + e.label, a - 8), 5, l), c = l + 6);
+		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Li(i, Ri(t, e) + e.label, a - 8), 5, l), c = l + 6);
 	}
 }
-function Fi(e, t, n) {
-	let r = Math.floor(n / ki);
+function Li(e, t, n) {
+	let r = Math.floor(n / ji);
 	return t.length <= r || t.length < 2 * r && e.measureText(t).width <= n ? t : `${t.slice(0, r - 1)}…`;
 }
-function Ii(e, t) {
+function Ri(e, t) {
 	return t.level ? e.model.strips ? " " : "" : e.model.groups[t.group].lanes.length ? e.unfolded.has(t.group) ? "▾ " : "▸ " : "";
 }
-function Li({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
-	let s = o.selected, c = s && Ri(o, s);
+function zi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
+	let s = o.selected, c = s && Bi(o, s);
 	if (!c) return;
 	let { view: l } = o, [u, d] = Y(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
 	p < r || f > r + t || (e.save(), e.beginPath(), e.rect(r, 22, t, n), e.clip(), e.strokeStyle = a.text, e.lineWidth = 2, e.strokeRect(f, 22 + c.top - i, Math.max(3, p - f), Math.max(4, c.height - 1)), e.restore());
 }
-function Ri(e, t) {
-	return e.layout.rows.find((e) => e.group === t.group && zi(e, t));
+function Bi(e, t) {
+	return e.layout.rows.find((e) => e.group === t.group && Vi(e, t));
 }
-function zi(e, t) {
+function Vi(e, t) {
 	if (t.item === null || !e.level) return t.item === null && e.level === null;
 	if (e.lane !== t.lane) return !1;
 	let { item: n } = e.level, r = 0;
@@ -2167,8 +2180,8 @@ function Y(e, t) {
 	return [a * r / n.bins, o * r / n.bins];
 }
 // src/timeline/controls.ts
-var Bi = 4, Vi = .15, X = 1.5;
-function Hi(e, t, n, r) {
+var Hi = 4, Ui = .15, X = 1.5;
+function Wi(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map(), a = 0, o = (t) => {
 		let r = t.clientX - e.getBoundingClientRect().left - n.labels;
 		return Math.max(0, Math.min(1, r / n.width));
@@ -2182,7 +2195,7 @@ function Hi(e, t, n, r) {
 		else return;
 		e.preventDefault(), r.redraw();
 	}), e.addEventListener("pointerdown", (t) => {
-		t.button > 0 || (i.set(t.pointerId, t), a = 0, Di(e, t));
+		t.button > 0 || (i.set(t.pointerId, t), a = 0, ki(e, t));
 	}), e.addEventListener("pointermove", (e) => {
 		let c = i.get(e.pointerId);
 		if (!c) {
@@ -2197,7 +2210,7 @@ function Hi(e, t, n, r) {
 		i.set(e.pointerId, e), r.redraw();
 	});
 	let c = (e) => {
-		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Bi) {
+		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Hi) {
 			let [t, i] = s(e), a = r.targetAt(t, i);
 			a && t < n.labels ? r.fold(a.group) : r.select(a);
 		}
@@ -2205,12 +2218,12 @@ function Hi(e, t, n, r) {
 	e.addEventListener("pointerup", c), e.addEventListener("pointercancel", c), e.addEventListener("pointerleave", () => r.hover(null, 0, 0)), e.addEventListener("dblclick", () => {
 		t.view.reset(), r.redraw();
 	}), e.addEventListener("focus", () => r.redraw()), e.addEventListener("blur", () => r.redraw()), e.addEventListener("keydown", (e) => {
-		e.ctrlKey || e.metaKey || e.altKey || Ui(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
+		e.ctrlKey || e.metaKey || e.altKey || Gi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
 	});
 }
-function Ui(e, t, n) {
+function Gi(e, t, n) {
 	let { view: r } = t, i = t.model.groups.length - 1, a = e.key.length === 1 ? e.key.toLowerCase() : e.key;
-	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && n.select(Wi(t, a === "ArrowRight" ? 1 : -1)), !0;
+	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && Ki(t, qi(t, a === "ArrowRight" ? 1 : -1), n), !0;
 	let o = {
 		w: () => r.zoom(1 / X),
 		"+": () => r.zoom(1 / X),
@@ -2218,8 +2231,8 @@ function Ui(e, t, n) {
 		"-": () => r.zoom(X),
 		a: () => r.pan(-.15 * r.width),
 		ArrowLeft: () => r.pan(-.15 * r.width),
-		d: () => r.pan(Vi * r.width),
-		ArrowRight: () => r.pan(Vi * r.width),
+		d: () => r.pan(Ui * r.width),
+		ArrowRight: () => r.pan(Ui * r.width),
 		ArrowUp: () => n.reveal(t.cursor = Math.max(0, t.cursor - 1)),
 		ArrowDown: () => n.reveal(t.cursor = Math.min(i, t.cursor + 1)),
 		Home: () => r.reset(),
@@ -2229,7 +2242,12 @@ function Ui(e, t, n) {
 	}, s = Object.hasOwn(o, a) ? o[a] : void 0;
 	return s?.(), s !== void 0;
 }
-function Wi(e, t) {
+function Ki(e, t, n) {
+	if (n.select(t), !t) return;
+	let { view: r } = e, [i, a] = Y(e, t);
+	(a < r.start || i > r.stop) && r.pan((i + a) / 2 - (r.start + r.stop) / 2);
+}
+function qi(e, t) {
 	let { selected: n, view: r, model: i } = e, a = (r.start + r.stop) / 2;
 	if (!n) return {
 		group: e.cursor,
@@ -2252,7 +2270,7 @@ function Wi(e, t) {
 	};
 }
 // src/timeline/palette.ts
-var Gi = {
+var Ji = {
 	kernel: "compute",
 	comm: "comm.transfer",
 	host_comm: "comm.transfer",
@@ -2261,7 +2279,7 @@ var Gi = {
 	sync: "idle.sync",
 	overhead: "idle.host",
 	other: "idle.host"
-}, Ki = {
+}, Yi = {
 	op: "#3c9d84",
 	runtime: "#8d8fb3",
 	annotation: "#b58bb0",
@@ -2271,21 +2289,21 @@ var Gi = {
 	forward: "#0072b2",
 	backward: "#009e73"
 };
-function qi(e) {
-	return Object.hasOwn(Ki, e) ? Ki[e] : Ge(Object.hasOwn(Gi, e) ? Gi[e] : e);
+function Xi(e) {
+	return Object.hasOwn(Yi, e) ? Yi[e] : Ge(Object.hasOwn(Ji, e) ? Ji[e] : e);
 }
-function Ji(e) {
+function Zi(e) {
 	let [t, n, r] = tt(e);
 	return (255 << 24 | r << 16 | n << 8 | t) >>> 0;
 }
-function Yi(e, t) {
+function Qi(e, t) {
 	let n = (n) => Math.round(.22 * (e >>> n & 255) + .78 * (t >>> n & 255));
 	return (255 << 24 | n(16) << 16 | n(8) << 8 | n(0)) >>> 0;
 }
-var Xi = class {
+var $i = class {
 	#e = /* @__PURE__ */ new Map();
-	ground = Ji(F("--page"));
-	card = Ji(F("--card"));
+	ground = Zi(F("--page"));
+	card = Zi(F("--card"));
 	page = F("--page");
 	text = F("--text");
 	muted = F("--muted");
@@ -2294,16 +2312,16 @@ var Xi = class {
 	of(e) {
 		let t = this.#e.get(e);
 		if (!t) {
-			let n = qi(e), r = Ji(n);
+			let n = Xi(e), r = Zi(n);
 			this.#e.set(e, t = {
 				pixel: r,
 				ink: et(n),
-				faint: Yi(r, this.card)
+				faint: Qi(r, this.card)
 			});
 		}
 		return t;
 	}
-}, Zi = {
+}, ea = {
 	kernel: "a compute kernel on the device",
 	comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
 	host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
@@ -2321,15 +2339,15 @@ var Xi = class {
 	backward: "a backward pass"
 };
 function Z(e, t) {
-	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(Zi, e) ? Zi[e] : "";
+	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(ea, e) ? ea[e] : "";
 }
-function Qi(t, n, r) {
-	let [i, a] = $i(t), o = (i) => {
+function ta(t, n, r) {
+	let [i, a] = na(t), o = (i) => {
 		let a = e("span", {
 			class: "key",
 			"aria-hidden": "true"
 		});
-		a.style.setProperty("background", qi(i));
+		a.style.setProperty("background", Xi(i));
 		let o = () => {
 			let e = !t.hidden.has(i);
 			e ? t.hidden.add(i) : t.hidden.delete(i), c.setAttribute("aria-pressed", String(!e)), r();
@@ -2347,14 +2365,14 @@ function Qi(t, n, r) {
 	}, t, ...n.map(o)) : null;
 	return e("div", {}, s("Rows", i), s(t.model.strips ? "Events" : "Kinds", a));
 }
-function $i({ model: e }) {
+function na({ model: e }) {
 	let t = new Uint8Array(e.kinds.length + 1);
 	if (e.strips) for (let n of e.strips.codes) t[n] = 1;
 	let n = e.kinds.filter((e, n) => t[n + 1]), r = new Set(e.groups.flatMap((e) => e.lanes.map((e) => e.items)));
 	return [n, [...new Set([...r].flatMap((e) => e.kinds))]];
 }
 // src/timeline/live.ts
-var ea = 2e4, ta = 16, na = 250, ra = class {
+var ra = 2e4, ia = 16, aa = 250, oa = class {
 	live;
 	state;
 	changed;
@@ -2364,29 +2382,29 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 		this.live = e, this.state = t, this.changed = n;
 	}
 	look() {
-		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), na);
+		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), aa);
 	}
 	async #n() {
 		let { model: e, view: t, unfolded: n } = this.state, r = [...n].map((t) => Number(e.groups[t].name.replace("rank ", "")));
-		if (!r.length || r.length > ta || r.some(Number.isNaN)) return;
+		if (!r.length || r.length > ia || r.some(Number.isNaN)) return;
 		let i = {
 			ranks: r.sort((e, t) => e - t),
 			start: Math.max(0, t.start - t.width / 2),
 			stop: Math.min(e.span, t.stop + t.width / 2),
-			most: ea
+			most: ra
 		}, a = JSON.stringify(i);
 		if (a !== this.#t) {
 			this.#t = a;
 			try {
 				let { data: t, numbers: n } = await this.live.events(i);
 				if (a !== this.#t) return;
-				yi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
+				xi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
 			} catch {
 				this.#t = "";
 			}
 		}
 	}
-}, Q = 26, ia = 64, aa = class {
+}, Q = 26, sa = 64, ca = class {
 	state;
 	canvas = e("canvas", {
 		class: "minimap",
@@ -2402,7 +2420,7 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 			e.view.show(i - e.view.width / 2, i + e.view.width / 2), t();
 		};
 		this.canvas.addEventListener("pointerdown", (e) => {
-			Di(this.canvas, e), n(e);
+			ki(this.canvas, e), n(e);
 		}), this.canvas.addEventListener("pointermove", (e) => {
 			e.buttons && n(e);
 		});
@@ -2419,7 +2437,7 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 	#r(e, t) {
 		let { model: n } = this.state, r = new ImageData(e, Q), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
 		if (!a) return r;
-		let o = Math.ceil(a.rows / ia), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
+		let o = Math.ceil(a.rows / sa), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
 		for (let t = 0; t < e; t++) {
 			let n = new Float64Array(s.length), r = a.binAt(t / e), c = Math.max(r + 1, a.binAt((t + 1) / e));
 			for (let e = 0; e < a.rows; e += o) {
@@ -2435,7 +2453,7 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 		}
 		return r;
 	}
-}, oa = "10px ui-monospace, monospace", sa = 6.1, ca = class {
+}, la = "10px ui-monospace, monospace", ua = 6.1, da = class {
 	canvas;
 	#e;
 	#t = document.createElement("canvas");
@@ -2470,7 +2488,7 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 			scroll: n,
 			palette: t
 		};
-		Mi(s, e), Pi(s, e, r.slice(i, a), document.activeElement === this.canvas), Li(s, e);
+		Pi(s, e), Ii(s, e, r.slice(i, a), document.activeElement === this.canvas), zi(s, e);
 	}
 	#c(e, t, n, r) {
 		let i = this.#a;
@@ -2479,11 +2497,11 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 		for (let e = o; e < s; e++) this.#i.set(i, e * this.width);
 	}
 	#l(e, t, n) {
-		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = gi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
+		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = vi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
 		for (let e = 0; e < this.width; e++, f += d) this.#a[e] = o[l[f | 0]] ?? n.card;
 	}
 	#u(e, t, n, r) {
-		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = hi(a, c.start);
+		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = _i(a, c.start);
 		for (; h < i.length && i[h] < c.stop;) {
 			let e = o[h], t = (i[h] - c.start) * d, r = (a[h] - c.start) * d, g = Math.max(0, t | 0), _ = Math.min(this.width, Math.max(g + 1, r | 0)), v = p[s.kind[e]], y = u !== null && !u[s.name[e]];
 			if (v) {
@@ -2492,12 +2510,12 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 				let a = s.wait[e];
 				a > 0 && !y && l.fill(f, g, Math.min(_, t + a * d | 0)), _ - g > 3 && r <= this.width && (l[_ - 1] = n.card), _ - g > 12 && !y && this.#d(s.names[s.name[e]], v.ink, g, _, m);
 			}
-			h = r - t >= 1 ? h + 1 : Math.max(h + 1, hi(a, c.start + (g + 1) / d, h));
+			h = r - t >= 1 ? h + 1 : Math.max(h + 1, _i(a, c.start + (g + 1) / d, h));
 		}
 	}
 	#d(e, t, n, r, i) {
 		if (i < 30 || i > this.height + 22) return;
-		let a = Math.floor((r - n - 4) / sa);
+		let a = Math.floor((r - n - 4) / ua);
 		a < Math.min(4, e.length) || this.#o.push([
 			e.length <= a ? e : `${e.slice(0, a - 1)}…`,
 			t,
@@ -2507,11 +2525,11 @@ var ea = 2e4, ta = 16, na = 250, ra = class {
 	}
 	#f() {
 		let e = this.#e;
-		e.font = oa, e.textAlign = "left", e.textBaseline = "alphabetic";
+		e.font = la, e.textAlign = "left", e.textBaseline = "alphabetic";
 		for (let [t, n, r, i] of this.#o) e.fillStyle = n, e.fillText(t, r, i);
 	}
-}, la = 12;
-function ua(e, t, n) {
+}, fa = 12;
+function pa(e, t, n) {
 	let r = null, i = -Infinity;
 	for (let a = 0; a < e.row.length; a++) {
 		let o = e.arrived[a];
@@ -2519,7 +2537,7 @@ function ua(e, t, n) {
 	}
 	return r;
 }
-function da(t, n, r) {
+function ma(t, n, r) {
 	let i = [...n.meeting.keys()].filter((e) => n.meeting[e] === r);
 	i.sort((e, t) => n.arrived[t] - n.arrived[e]);
 	let a = n.arrived[i.at(-1)], o = i.some((e) => n.wait[e] > 0), s = [
@@ -2527,41 +2545,41 @@ function da(t, n, r) {
 		"arrived after the first",
 		"waited",
 		"transfer"
-	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, T(n.arrived[r] - a)), e("td", { class: "number" }, T(n.wait[r])), e("td", { class: "number" }, T(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, la).map(c)), u = i.slice(la), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
+	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, T(n.arrived[r] - a)), e("td", { class: "number" }, T(n.wait[r])), e("td", { class: "number" }, T(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, fa).map(c)), u = i.slice(fa), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
 	d.addEventListener("click", () => {
-		l.append(...u.map((e) => c(e, la))), d.remove();
+		l.append(...u.map((e) => c(e, fa))), d.remove();
 	});
 	let f = n.sayings[n.said[i[0]]];
 	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, the last to arrive first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
 }
 // src/timeline/panel.ts
-var fa = 6;
-function pa(t, n, r) {
+var ha = 6;
+function ga(t, n, r) {
 	let i = t.selected;
-	if (!i) return e("p", { class: "muted" }, ma(t));
-	let [a, o, s] = i.item === null ? ha(t, i, n) : ga(t, i, n, r), c = e("button", {
+	if (!i) return e("p", { class: "muted" }, _a(t));
+	let [a, o, s] = i.item === null ? va(t, i, n) : ya(t, i, n, r), c = e("button", {
 		type: "button",
 		click: () => r.zoom(i)
 	}, "Zoom to it"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 	return e("div", {}, e("p", { class: "selected" }, e("strong", {}, a), c), e("dl", {}, ...l), ...s);
 }
-function ma(e) {
+function _a(e) {
 	return matchMedia("(pointer: coarse)").matches ? `Touch for details.${e.model.strips ? " Touch a rank's name for its lanes." : ""} One finger pans, two zoom.` : `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
 }
-function ha(e, t, n) {
+function va(e, t, n) {
 	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = Y(e, t), d = [
 		["is", Z(c, n) || "no line of the ledger holds most of it"],
 		["row", i.name],
-		["from", ya(e, l)],
+		["from", Sa(e, l)],
 		["lasts", `${T(u - l)}, to within ${T(r.span / a.bins)}`]
-	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? ua(f.meetings, i.strip, t.time) : null;
+	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? pa(f.meetings, i.strip, t.time) : null;
 	return [
 		c,
 		d,
-		p === null ? [] : [da(e, f.meetings, p)]
+		p === null ? [] : [ma(e, f.meetings, p)]
 	];
 }
-function ga(t, n, r, i) {
+function ya(t, n, r, i) {
 	let { items: a, name: o } = n.lane, s = n.item, c = a.kinds[a.kind[s]], l = a.wait[s], u = a.dur[s], d = [
 		["kind", e("span", {
 			title: Z(c, r),
@@ -2569,34 +2587,34 @@ function ga(t, n, r, i) {
 		}, c)],
 		[t.model.strips ? "rank" : "row", t.model.groups[n.group].name],
 		...o ? [["lane", o]] : [],
-		["start", ya(t, a.start[s])],
+		["start", Sa(t, a.start[s])],
 		["lasts", T(u)],
 		...l > 0 ? [["waits", `${T(l)}, then ${T(u - l)} of transfer`]] : [],
 		...a.event.some(Boolean) ? [["event", String(a.event[s])]] : [],
 		...a.said(s),
-		..._a(t, n, a, i)
-	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [da(t, f, f.meeting[h])] : m ? [g] : [];
+		...ba(t, n, a, i)
+	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [ma(t, f, f.meeting[h])] : m ? [g] : [];
 	return [
 		a.names[a.name[s]],
 		d,
 		_
 	];
 }
-function _a(e, t, n, r) {
+function ba(e, t, n, r) {
 	let i = t.item, a = n.launch[i];
 	if (a) {
 		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${T(-o)} later` : `${T(o)} before`;
-		return [["launched by", va(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
+		return [["launched by", xa(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
 	}
 	if (n.kinds[n.kind[i]] !== "runtime") return [];
 	let o = [];
-	for (let e = 0; e < n.launch.length && o.length < fa; e++) n.launch[e] === i + 1 && o.push(e);
+	for (let e = 0; e < n.launch.length && o.length < ha; e++) n.launch[e] === i + 1 && o.push(e);
 	return o.map((a) => {
 		let o = n.start[a] - n.start[i];
-		return ["launches", va(e, t, n, a, `${n.names[n.name[a]]}, ${T(o)} later`, r)];
+		return ["launches", xa(e, t, n, a, `${n.names[n.name[a]]}, ${T(o)} later`, r)];
 	});
 }
-function va(t, n, r, i, a, o) {
+function xa(t, n, r, i, a, o) {
 	let s = t.model.groups[n.group].lanes.filter((e) => e.items === r).find((e) => i >= e.first && i < e.first + e.count);
 	if (!s) return e("span", {}, a);
 	let c = {
@@ -2611,12 +2629,12 @@ function va(t, n, r, i, a, o) {
 		click: () => o.show(c)
 	}, a);
 }
-function ya(e, t) {
+function Sa(e, t) {
 	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${T(t - i[1])} into ${r} ${i[0]}` : "";
 	return `${T(t)} from the beginning${a}`;
 }
 // src/timeline/pick.ts
-function ba(e, t, n, [r, i]) {
+function Ca(e, t, n, [r, i]) {
 	let { layout: a, view: o, model: s } = e, c = i - 22 + n, l = a.rows[a.at(c)];
 	if (!l || i < 22 || i > 22 + t.height || c > a.height) return null;
 	let u = o.start + (r - t.labels) / t.width * o.width, d = {
@@ -2627,7 +2645,7 @@ function ba(e, t, n, [r, i]) {
 	};
 	if (r < t.labels) return d;
 	if (!l.level) return s.strips ? d : null;
-	let f = o.width / t.width, p = hi(l.level.stop, u - f);
+	let f = o.width / t.width, p = _i(l.level.stop, u - f);
 	return p >= l.level.start.length || l.level.start[p] > u + f ? null : {
 		group: l.group,
 		lane: l.lane,
@@ -2635,7 +2653,7 @@ function ba(e, t, n, [r, i]) {
 		time: u
 	};
 }
-function xa(e, t, n) {
+function wa(e, t, n) {
 	for (let r of e.model.groups[t].lanes) {
 		let e = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
 		if (e >= 0) {
@@ -2651,7 +2669,7 @@ function xa(e, t, n) {
 	return null;
 }
 // src/timeline/search.ts
-var Sa = 1e5, Ca = class {
+var Ta = 1e5, Ea = class {
 	state;
 	show;
 	redraw;
@@ -2687,7 +2705,7 @@ var Sa = 1e5, Ca = class {
 		clearTimeout(this.#o), this.state.search(this.#e.value.trim()), this.#i = this.state.searched ? this.#l() : [], this.#a = -1, this.#t.textContent = this.state.searched ? `${this.#c()} found` : "", this.redraw();
 	}
 	#c() {
-		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Sa ? " or more" : "");
+		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Ta ? " or more" : "");
 	}
 	#l() {
 		let e = [];
@@ -2695,7 +2713,7 @@ var Sa = 1e5, Ca = class {
 	}
 	#u(e, t, n) {
 		let { items: r } = t, i = this.state.named(r);
-		for (let a = t.first; a < t.first + t.count && n.length < Sa; a++) i[r.name[a]] && n.push({
+		for (let a = t.first; a < t.first + t.count && n.length < Ta; a++) i[r.name[a]] && n.push({
 			group: e,
 			lane: t,
 			item: a,
@@ -2707,12 +2725,12 @@ var Sa = 1e5, Ca = class {
 		let t = this.#a < 0 && e > 0 ? this.#i.findIndex((e) => e.time >= this.state.view.start) : -1, n = this.#a < 0 ? Math.max(0, t) : this.#a + e;
 		this.#a = (n + this.#i.length) % this.#i.length, this.#t.textContent = `${(this.#a + 1).toLocaleString("en-US")} of ${this.#c()}`, this.show(this.#i[this.#a]);
 	}
-}, wa = 15, Ta = 22, Ea = 4, Da = 16, Oa = 440;
-function ka(e, t) {
-	let n = Math.max(3, Math.min(22, Math.floor(Oa / Math.max(1, e))));
+}, Da = 15, Oa = 22, ka = 4, Aa = 16, ja = 440;
+function Ma(e, t) {
+	let n = Math.max(3, Math.min(22, Math.floor(ja / Math.max(1, e))));
 	return Math.max(3, Math.min(48, n + t));
 }
-var Aa = class {
+var Na = class {
 	rows = [];
 	height;
 	constructor(e, t, n) {
@@ -2728,8 +2746,8 @@ var Aa = class {
 		};
 		e.groups.forEach((e, a) => {
 			if (e.strip !== null && i(a, null, null, e.name, n), e.strip === null || t.has(a)) for (let t of e.lanes) {
-				let [n, o] = e.strip === null ? [e.name, Ta] : [t.name, wa];
-				t.levels.slice(0, Da).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Ea;
+				let [n, o] = e.strip === null ? [e.name, Oa] : [t.name, Da];
+				t.levels.slice(0, Aa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += ka;
 			}
 		}), this.height = r;
 	}
@@ -2741,7 +2759,7 @@ var Aa = class {
 		}
 		return Math.max(0, t - 1);
 	}
-}, ja = 20, Ma = class {
+}, Pa = 20, Fa = class {
 	span;
 	start = 0;
 	stop;
@@ -2752,20 +2770,20 @@ var Aa = class {
 		return this.stop - this.start;
 	}
 	show(e, t) {
-		let n = Math.min(this.span, Math.max(Math.min(ja, this.span), t - e));
+		let n = Math.min(this.span, Math.max(Math.min(Pa, this.span), t - e));
 		this.start = Math.max(0, Math.min(this.span - n, (e + t - n) / 2)), this.stop = this.start + n;
 	}
 	pan(e) {
 		this.show(this.start + e, this.stop + e);
 	}
 	zoom(e, t = .5) {
-		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(ja, this.span), this.width * e));
+		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(Pa, this.span), this.width * e));
 		this.show(n - t * r, n + (1 - t) * r);
 	}
 	reset() {
 		this.show(0, this.span);
 	}
-}, Na = class {
+}, Ia = class {
 	model;
 	view;
 	unfolded = /* @__PURE__ */ new Set();
@@ -2778,11 +2796,11 @@ var Aa = class {
 	searched = "";
 	#e = /* @__PURE__ */ new WeakMap();
 	constructor(e) {
-		this.model = e, this.view = new Ma(e.span), this.layout = this.laidOut();
+		this.model = e, this.view = new Fa(e.span), this.layout = this.laidOut();
 	}
 	laidOut() {
 		let { model: e } = this;
-		return this.layout = new Aa(e, this.unfolded, ka(e.groups.length, this.taller));
+		return this.layout = new Na(e, this.unfolded, Ma(e.groups.length, this.taller));
 	}
 	fold(e, t = !this.unfolded.has(e)) {
 		this.model.groups[e]?.strip !== null && (t ? this.unfolded.add(e) : this.unfolded.delete(e), this.laidOut());
@@ -2809,7 +2827,7 @@ var Aa = class {
 		let t = this.#e.get(e);
 		return t || (t = Uint8Array.from(e.names, (e) => +!!e.toLowerCase().includes(this.searched)), this.#e.set(e, t)), t;
 	}
-}, Pa = 520, Fa = 600, Ia = class {
+}, La = 520, Ra = 600, za = class {
 	glossary;
 	state;
 	element;
@@ -2833,15 +2851,15 @@ var Aa = class {
 	#o;
 	#s;
 	#c;
-	#l = new Xi();
+	#l = new $i();
 	#u = 0;
 	constructor(t, n, r) {
-		this.glossary = n, this.state = new Na(t), this.#o = new ca(this.#e), this.#s = new aa(this.state, () => this.redraw()), this.#c = r ? new ra(r, this.state, () => this.#v()) : null, this.#t = e("div", {
+		this.glossary = n, this.state = new Ia(t), this.#o = new da(this.#e), this.#s = new ca(this.state, () => this.redraw()), this.#c = r ? new oa(r, this.state, () => this.#v()) : null, this.#t = e("div", {
 			class: "rows",
 			scroll: () => this.redraw()
 		}, this.#e, this.#n);
-		let i = new Ca(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
-		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Hi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ke(() => this.#b()), this.#b(), this.#h();
+		let i = new Ea(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Wi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ke(() => this.#b()), this.#b(), this.#h();
 	}
 	redraw() {
 		this.#u ||= requestAnimationFrame(() => this.#d());
@@ -2854,16 +2872,16 @@ var Aa = class {
 		n.item !== null && t.fold(n.group, !0);
 		let [r, i] = Y(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
 		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#v();
-		let o = Ri(t, n);
+		let o = Bi(t, n);
 		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
 	}
-	showRank(e, t, n) {
-		let { state: r } = this, i = r.model.groups.findIndex((t) => t.name === `rank ${e}`);
-		if (i < 0) return !1;
-		let a = r.model.marks.findIndex(([e]) => e === n);
-		a >= 0 && r.view.show(r.model.marks[a][1], r.model.marks[a + 1]?.[1] ?? r.model.span), r.cursor = i;
-		let o = t === void 0 ? null : xa(r, i, t);
-		return o ? this.show(o) : this.#p().reveal(i), t !== void 0 && !o ? this.#i.replaceChildren(Ra(i, t, r)) : n !== void 0 && a < 0 && this.#i.replaceChildren(La(n, r)), this.redraw(), !0;
+	showRank({ rank: e, event: t, step: n, last: r }) {
+		let { state: i } = this, a = i.model.groups.findIndex((t) => t.name === `rank ${e}`);
+		if (a < 0) return !1;
+		let { marks: o, span: s } = i.model, c = o.findIndex(([e]) => e === n), l = Math.max(c, o.findIndex(([e]) => e === r));
+		c >= 0 && i.view.show(o[c][1], o[l + 1]?.[1] ?? s), i.cursor = a;
+		let u = t === void 0 ? null : wa(i, a, t);
+		return u ? this.show(u) : this.#p().reveal(a), t !== void 0 && !u ? this.#i.replaceChildren(Va(a, t, i)) : n !== void 0 && c < 0 && this.#i.replaceChildren(Ba(n, i)), this.redraw(), !0;
 	}
 	focus() {
 		this.#e.focus({ preventScroll: !0 });
@@ -2890,7 +2908,7 @@ var Aa = class {
 		let { state: e } = this;
 		return {
 			redraw: () => this.redraw(),
-			targetAt: (t, n) => ba(e, this.#o, this.#t.scrollTop, [t, n]),
+			targetAt: (t, n) => Ca(e, this.#o, this.#t.scrollTop, [t, n]),
 			select: (e) => this.#m(e),
 			hover: (e, t, n) => this.#g(e, t, n),
 			fold: (t) => {
@@ -2909,7 +2927,7 @@ var Aa = class {
 		this.state.selected = e, e && (this.state.cursor = e.group), this.#h(), this.redraw();
 	}
 	#h() {
-		this.#i.replaceChildren(pa(this.state, this.glossary, {
+		this.#i.replaceChildren(ga(this.state, this.glossary, {
 			show: (e) => this.show(e),
 			zoom: (e) => {
 				let [t, n] = Y(this.state, e);
@@ -2941,29 +2959,29 @@ var Aa = class {
 	#y() {
 		let e = this.#t.clientWidth;
 		if (!e) return;
-		let t = e < Fa ? 92 : 128, n = Math.min(Pa, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
+		let t = e < Ra ? 92 : 128, n = Math.min(La, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
 		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
 	}
 	#b() {
-		this.#l = new Xi(), this.#a.replaceChildren(Qi(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
+		this.#l = new $i(), this.#a.replaceChildren(ta(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
 	}
 };
-function La(t, { model: n }) {
+function Ba(t, { model: n }) {
 	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${k(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
 }
-function Ra(t, n, { model: r }) {
+function Va(t, n, { model: r }) {
 	let i = r.groups[t].name;
 	return e("p", {}, `Event ${n} of ${i} is not among those that are shown here. ${r.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : ""}`);
 }
 // src/blocks/spans.ts
-function za(t, n) {
+function Ha(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "There is nothing to show.");
-	let { element: r } = new Ia(Si(t), n.source.page.glossary, void 0);
-	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are left out.`) : null);
+	let { element: r } = new za(wi(t), n.source.page.glossary, void 0);
+	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are not drawn.`) : null);
 }
 // src/blocks/sql.ts
-var Ba = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
-function Va(t, n) {
+var Ua = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
+function Wa(t, n) {
 	let { live: r } = n.source;
 	if (!r) return e("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
 	let i = e("textarea", {
@@ -2976,7 +2994,7 @@ function Va(t, n) {
 			t === "Enter" && (n || r) && c();
 		}
 	});
-	i.value = Ba;
+	i.value = Ua;
 	let a = e("button", {
 		type: "button",
 		title: "Ctrl+Enter",
@@ -2992,7 +3010,7 @@ function Va(t, n) {
 		let n = performance.now();
 		try {
 			let a = await r.sql(i.value, t.signal), s = `${a.verdict} ${Math.round(performance.now() - n)} ms.`, [c] = a.blocks;
-			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? mr(c) : "");
+			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? gr(c) : "");
 		} catch (n) {
 			if (t.signal.aborted) return;
 			o.replaceChildren(e("pre", {
@@ -3006,14 +3024,14 @@ function Va(t, n) {
 		role: "region",
 		"aria-label": "Tables",
 		tabindex: 0
-	}, ...t.tables.map(Ha)));
+	}, ...t.tables.map(Ga)));
 }
-function Ha(t) {
+function Ga(t) {
 	let n = t.columns.map((t) => e("li", {}, e("code", {}, t.name), e("span", { class: "muted" }, ` ${t.type.toLowerCase()}${t.unit ? `, ${t.unit}` : ""}: ${t.doc}`)));
 	return e("details", {}, e("summary", { title: t.doc }, e("code", {}, t.name)), e("p", {}, t.doc), e("ul", {}, ...n));
 }
 // src/branches.ts
-var Ua = class {
+var Ka = class {
 	block;
 	count;
 	parent;
@@ -3088,18 +3106,18 @@ var Ua = class {
 		}
 		return n;
 	}
-}, Wa = {
+}, qa = {
 	program: "#f6b26b",
 	torch: "#a9cdf0",
 	library: "#c9ced6",
 	lostflops: "#b7dfb0"
 };
-function Ga(e) {
+function Ja(e) {
 	let t = [...new Set(e)].filter((e) => e && e !== "line").sort();
-	return new Map(t.map((e, t) => [e, Object.hasOwn(Wa, e) ? Wa[e] : Qe(t)]));
+	return new Map(t.map((e, t) => [e, Object.hasOwn(qa, e) ? qa[e] : Qe(t)]));
 }
-function Ka(n) {
-	let r = [...Ga(n)].map(([n, r]) => e("li", {}, t("svg", {
+function Ya(n) {
+	let r = [...Ja(n)].map(([n, r]) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
 		"aria-hidden": "true"
@@ -3110,7 +3128,7 @@ function Ka(n) {
 	return e("ul", { class: "chart-legend" }, ...r, i);
 }
 // src/flame-painting.ts
-var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
+var $ = 20, Xa = 80, Za = .7, Qa = "12px ui-monospace, monospace", $a = class {
 	branches;
 	visible = [];
 	root = 0;
@@ -3120,7 +3138,7 @@ var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
 	marked = null;
 	width = 0;
 	constructor(e, t) {
-		this.branches = e, this.colours = Ga(t);
+		this.branches = e, this.colours = Ja(t);
 	}
 	get element() {
 		return this.surface.element;
@@ -3131,9 +3149,9 @@ var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
 			e,
 			t,
 			null
-		], this.visible = n.wide(e, Ja * n.ns[e] / Math.max(1, t));
+		], this.visible = n.wide(e, Za * n.ns[e] / Math.max(1, t));
 		let r = this.visible.reduce((t, r) => Math.max(t, n.level[r] - n.level[e]), 0);
-		return this.surface.resize(t, $ * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - qa);
+		return this.surface.resize(t, $ * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - Xa);
 	}
 	highlight(e) {
 		this.names = e, this.draw();
@@ -3158,7 +3176,7 @@ var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
 	}
 	draw() {
 		let { pen: e } = this.surface;
-		e.clearRect(0, 0, this.width, this.element.height), e.font = Ya, e.textBaseline = "middle";
+		e.clearRect(0, 0, this.width, this.element.height), e.font = Qa, e.textBaseline = "middle";
 		let t = e.measureText("n").width, n = 0;
 		for (let e of this.visible) n += Number(this.bar(e, t));
 		this.element.dataset.drawn = String(n), this.surface.keep(), this.mark(this.marked);
@@ -3192,13 +3210,13 @@ var $ = 20, qa = 80, Ja = .7, Ya = "12px ui-monospace, monospace", Xa = class {
 	}
 };
 // src/blocks/stacks.ts
-function Za(t, n) {
-	let r = new Ua(t, n.source);
+function eo(t, n) {
+	let r = new Ka(t, n.source);
 	if (!r.ns[0]) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new Qa(t, r), a = I("chart", (e) => i.resize(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ka(t.kinds));
+	let i = new to(t, r), a = I("chart", (e) => i.resize(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ya(t.kinds));
 }
-var Qa = class {
+var to = class {
 	branches;
 	told = M();
 	crumbs = e("div", {
@@ -3216,7 +3234,7 @@ var Qa = class {
 	names = null;
 	selected = null;
 	constructor(t, n) {
-		this.branches = n, this.painting = new Xa(n, t.kinds);
+		this.branches = n, this.painting = new $a(n, t.kinds);
 		let r = this.painting.element;
 		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", N(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
 		let i = e("input", {
@@ -3274,7 +3292,7 @@ var Qa = class {
 	}
 	said() {
 		let e = this.names && this.branches.matched(this.names, this.root), t = e ? D(e.ns / this.branches.ns[this.root]) : "";
-		this.matches.textContent = e ? `${t} of the time shown is under ${$a(e.branches)}` : "";
+		this.matches.textContent = e ? `${t} of the time shown is under ${no(e.branches)}` : "";
 	}
 	trail() {
 		let t = this.branches.path(this.root);
@@ -3292,21 +3310,20 @@ var Qa = class {
 		});
 	}
 };
-function $a(e) {
+function no(e) {
 	return `${e.toLocaleString("en-US")} ${e === 1 ? "frame that matches" : "frames that match"}`;
 }
 // src/blocks/strips.ts
-function eo(t, n) {
+function ro(t, n) {
 	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "There is nothing to show.");
-	let r = new Ia(vi(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
+	let r = new za(bi(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
 	return document.addEventListener(Se, (e) => {
-		let { rank: t, event: n, step: i } = e.detail;
-		r.showRank(t, n, i) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
+		r.showRank(e.detail) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
 	}), r.element;
 }
 // src/blocks/timeline.ts
-var to = 22;
-function no(n) {
+var io = 22;
+function ao(n) {
 	let r = n.total.length, i = n.rows.flatMap(([e, t]) => t.some(Boolean) ? [{
 		name: e,
 		held: t,
@@ -3314,8 +3331,8 @@ function no(n) {
 	}] : []);
 	if (!r) return e("p", { class: "muted" }, "Nothing to draw.");
 	let a = H("ns", `time since ${n.began}`, n.span), o = H("bytes", "memory", 1.08 * Math.max(...n.total)), s = M(), c = I("chart", (e, t) => {
-		let r = Ir(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
-		t.replaceChildren(new ro(n, i, r, s).element, s.element);
+		let r = Rr(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
+		t.replaceChildren(new oo(n, i, r, s).element, s.element);
 	}), l = i.map((n) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
@@ -3326,7 +3343,7 @@ function no(n) {
 	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more with nothing`) : null;
 	return e("div", { class: "over-time" }, c, e("ul", { class: "chart-legend" }, ...l, d));
 }
-var ro = class {
+var oo = class {
 	block;
 	rows;
 	frame;
@@ -3336,7 +3353,7 @@ var ro = class {
 	column = null;
 	constructor(e, n, r, i) {
 		this.block = e, this.rows = n, this.frame = r, this.told = i, this.element = t("svg", {
-			...Lr(r),
+			...zr(r),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${e.title || e.name}: bytes by owner over time. Arrow keys move through time.`,
@@ -3346,7 +3363,7 @@ var ro = class {
 			focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, zr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
+		}, Vr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
 	}
 	edge(e) {
 		return q(this.frame, e * this.block.span / this.block.total.length);
@@ -3372,7 +3389,7 @@ var ro = class {
 		let e = -Infinity;
 		return this.block.marks.flatMap(([n, r], i) => {
 			let a = q(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
-			return s && (e = a + 7 * o.length + to), [t("path", {
+			return s && (e = a + 7 * o.length + io), [t("path", {
 				class: "mark",
 				d: `M${a} ${this.frame.top}v${this.frame.height}`
 			}), s ? t("text", {
@@ -3415,33 +3432,33 @@ var ro = class {
 		let r = this.rows.filter((t) => t.held[e]).reverse(), i = this.block.marks.filter(([, e]) => e <= t).pop();
 		this.told.show(n, this.frame.top, `${T(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, E(t.held[e])]), ["total", E(this.block.total[e])]]);
 	}
-}, io = "https://ui.perfetto.dev", ao = 50, oo = 3e4, so = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
-async function co(e, t) {
-	let n = window.open(io);
+}, so = "https://ui.perfetto.dev", co = 50, lo = 3e4, uo = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+async function fo(e, t) {
+	let n = window.open(so);
 	if (!n) throw Error("The browser did not let this page open a tab.");
-	let [r] = await Promise.all([e, lo(n)]).catch((e) => {
+	let [r] = await Promise.all([e, po(n)]).catch((e) => {
 		throw n.close(), e;
 	});
 	n.postMessage({ perfetto: {
 		buffer: r,
 		title: t,
 		fileName: `${t}.pftrace`
-	} }, io);
+	} }, so);
 }
-function lo(e) {
+function po(e) {
 	return new Promise((t, n) => {
 		let r = () => {
 			clearInterval(a), clearTimeout(o), window.removeEventListener("message", i);
 		}, i = (n) => {
-			n.source === e && n.origin === io && n.data === "PONG" && (r(), t());
-		}, a = setInterval(() => e.postMessage("PING", io), ao), o = setTimeout(() => {
+			n.source === e && n.origin === so && n.data === "PONG" && (r(), t());
+		}, a = setInterval(() => e.postMessage("PING", so), co), o = setTimeout(() => {
 			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
-		}, oo);
+		}, lo);
 		window.addEventListener("message", i);
 	});
 }
 // src/blocks/trace.ts
-function uo(t, n) {
+function mo(t, n) {
 	let { live: r, page: i } = n.source;
 	if (!r) return e("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
 	let a = e("p", {
@@ -3458,13 +3475,13 @@ function uo(t, n) {
 	}
 	return e("div", { class: "trace" }, e("p", {}, e("button", {
 		type: "button",
-		click: () => void s(r.perfetto().then((e) => fo(e, o)))
+		click: () => void s(r.perfetto().then((e) => ho(e, o)))
 	}, "Download"), " ", e("button", {
 		type: "button",
-		click: () => void s(co(r.perfetto(), i.title))
-	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, so), a);
+		click: () => void s(fo(r.perfetto(), i.title))
+	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, uo), a);
 }
-function fo(t, n) {
+function ho(t, n) {
 	let r = URL.createObjectURL(new Blob([t]));
 	e("a", {
 		href: r,
@@ -3472,22 +3489,22 @@ function fo(t, n) {
 	}).click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
 // src/blocks/waterfall.ts
-function po(t) {
-	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Nn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
+function go(t) {
+	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Pn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
 		a -= e.points;
-		let o = go(e, a, n, t);
-		return i.tells(o, e.name, ho(e, r)), o;
+		let o = yo(e, a, n, t);
+		return i.tells(o, e.name, vo(e, r)), o;
 	});
-	return e("div", { class: "waterfall" }, mo(t), ...o, vo(o.length > 0, r), i.element);
+	return e("div", { class: "waterfall" }, _o(t), ...o, xo(o.length > 0, r), i.element);
 }
-function mo(t) {
+function _o(t) {
 	return t.value === null ? e("p", { class: "reached" }, ...h(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, D(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
 }
-function ho(e, t) {
+function vo(e, t) {
 	let n = u(e.name) ?? u(e.name.toUpperCase());
 	return `${D(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
 }
-function go(n, r, i, a) {
+function yo(n, r, i, a) {
 	let o = Math.max(r, 0) / 100, [s, c, l] = [
 		n.points / 100,
 		`${100 * o}%`,
@@ -3507,53 +3524,53 @@ function go(n, r, i, a) {
 	})], f = t("svg", {
 		y: "20%",
 		height: "60%"
-	}, ...Un(o, s, _o(n.name, u, a)));
+	}, ...Wn(o, s, bo(n.name, u, a)));
 	return e("div", {
 		class: "fall",
 		"data-bar": n.name
 	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, D(s)), t("svg", { class: "track" }, ...d, f));
 }
-function _o(e, t, n) {
+function bo(e, t, n) {
 	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : P(e);
 }
-function vo(t, n) {
-	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Pn(n)) : null;
+function xo(t, n) {
+	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Fn(n)) : null;
 }
 // src/blocks/index.ts
-var yo = {
+var So = {
 	Findings: Ae,
 	HeatMap: Yt,
-	Knobs: En,
-	Lines: Gn,
-	Pairs: _r,
-	Plot: Yr,
-	Portions: ci,
-	Section: vr,
-	Spans: za,
-	Sql: Va,
-	Stacks: Za,
-	Strips: eo,
-	Table: mr,
-	Timeline: no,
-	Trace: uo,
-	Waterfall: po
+	Knobs: Dn,
+	Lines: Kn,
+	Pairs: yr,
+	Plot: Zr,
+	Portions: ui,
+	Section: br,
+	Spans: Ha,
+	Sql: Wa,
+	Stacks: eo,
+	Strips: ro,
+	Table: gr,
+	Timeline: ao,
+	Trace: mo,
+	Waterfall: go
 };
-function bo(t, n) {
+function Co(t, n) {
 	let r = t.title ? e("h3", {}, ...p(t.title)) : null;
 	return e("section", {
 		class: `block ${t.kind}`,
 		"data-block": t.name
-	}, r, xo(t, n));
+	}, r, wo(t, n));
 }
-function xo(t, n) {
+function wo(t, n) {
 	try {
-		return yo[t.kind](t, n);
+		return So[t.kind](t, n);
 	} catch (t) {
 		return console.error(t), e("p", { class: "undrawn" }, `This could not be drawn: ${String(t)}`);
 	}
 }
 // src/article.ts
-var So = class {
+var To = class {
 	result;
 	context;
 	element;
@@ -3561,7 +3578,7 @@ var So = class {
 	blocks;
 	drawn = !1;
 	constructor(t, n) {
-		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...h(t.verdict)), this.blocks, ...t.notes.length ? [Co(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Zt(t.next_command)) : null);
+		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...h(t.verdict)), this.blocks, ...t.notes.length ? [Eo(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Zt(t.next_command)) : null);
 	}
 	get name() {
 		return this.result.name;
@@ -3569,25 +3586,25 @@ var So = class {
 	draw() {
 		if (!this.drawn) {
 			this.drawn = !0, this.blocks.classList.remove("waiting");
-			for (let e of this.result.blocks) this.blocks.append(bo(e, this.context));
+			for (let e of this.result.blocks) this.blocks.append(Co(e, this.context));
 		}
 	}
 };
-function Co(t) {
+function Eo(t) {
 	return e("ul", {
 		class: "notes",
 		"aria-label": "Notes"
 	}, ...t.map((t) => e("li", {}, ...h(t))));
 }
 // src/keys.ts
-var wo = [
+var Do = [
 	["j", "next result"],
 	["k", "previous result"],
 	["/", "search in the table or the timeline in sight"],
 	["?", "this help"],
 	["Esc", "leave a box, a dialog or a zoom"]
 ];
-function To(e) {
+function Oo(e) {
 	document.addEventListener("keydown", (t) => {
 		if (t.ctrlKey || t.metaKey || t.altKey || t.defaultPrevented) return;
 		let n = t.target;
@@ -3595,13 +3612,13 @@ function To(e) {
 			if (t.key === "j") e.jump(1);
 			else if (t.key === "k") e.jump(-1);
 			else if (t.key === "?") e.help.showModal();
-			else if (t.key === "/") Eo(e.current());
+			else if (t.key === "/") ko(e.current());
 			else return;
 			t.preventDefault();
 		}
 	});
 }
-function Eo(e) {
+function ko(e) {
 	let t = [...document.querySelectorAll("main input[type=search]")], n = t.find((e) => {
 		let { top: t, bottom: n } = e.getBoundingClientRect();
 		return n > 0 && t < innerHeight;
@@ -3609,7 +3626,7 @@ function Eo(e) {
 	(n ?? t.find((t) => e.contains(t)) ?? r)?.focus();
 }
 // src/help.ts
-function Do() {
+function Ao() {
 	let t = e("dialog", {
 		class: "help-dialog",
 		"aria-label": "Keys and words"
@@ -3617,43 +3634,43 @@ function Do() {
 		type: "button",
 		class: "close",
 		click: () => t.close()
-	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...wo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
+	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...Do.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
 	return t.addEventListener("click", (e) => {
 		e.target === t && t.close();
 	}), t;
 }
 // src/theme.ts
-var Oo = [
+var jo = [
 	"auto",
 	"light",
 	"dark"
-], ko = "lostflops.theme";
-function Ao() {
+], Mo = "lostflops.theme";
+function No() {
 	let t = e("select", {
 		"aria-label": "Theme",
 		class: "theme",
-		change: () => Mo(n())
+		change: () => Fo(n())
 	}), n = () => t.value;
-	return t.append(...Oo.map((t) => e("option", { value: t }, t))), t.value = No(), Mo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", qe), addEventListener("beforeprint", () => jo("light")), addEventListener("afterprint", () => jo(n())), t;
+	return t.append(...jo.map((t) => e("option", { value: t }, t))), t.value = Io(), Fo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", qe), addEventListener("beforeprint", () => Po("light")), addEventListener("afterprint", () => Po(n())), t;
 }
-function jo(e) {
+function Po(e) {
 	document.documentElement.dataset.theme = e, qe();
 }
-function Mo(e) {
+function Fo(e) {
 	try {
-		localStorage.setItem(ko, e);
+		localStorage.setItem(Mo, e);
 	} catch {}
-	jo(e);
+	Po(e);
 }
-function No() {
+function Io() {
 	try {
-		return Oo.find((e) => e === localStorage.getItem(ko)) ?? "auto";
+		return jo.find((e) => e === localStorage.getItem(Mo)) ?? "auto";
 	} catch {
 		return "auto";
 	}
 }
 // src/shell.ts
-var Po = "800px", Fo = 1e3, Io = class {
+var Lo = "800px", Ro = 1e3, zo = class {
 	context;
 	articles = [];
 	standing = e("a", {
@@ -3671,25 +3688,25 @@ var Po = "800px", Fo = 1e3, Io = class {
 	seen;
 	constructor(t, n) {
 		this.context = { source: n }, l(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
-		let r = Do();
+		let r = Ao();
 		t.append(e("a", {
 			class: "skip",
 			href: "#results"
-		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Ao(), e("button", {
+		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, No(), e("button", {
 			type: "button",
 			class: "help",
 			"aria-label": "Keys and words",
 			click: () => r.showModal()
 		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), v();
 		for (let [e, t] of n.page.missing) this.miss(e, t);
-		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Po }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), To({
+		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Lo }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), Oo({
 			help: r,
 			jump: (e) => this.jump(e),
 			current: () => this.current().element
 		}), addEventListener("hashchange", () => this.land()), addEventListener("beforeprint", () => this.articles.forEach((e) => e.draw()));
 	}
 	add(t) {
-		let n = new So(t, this.context);
+		let n = new To(t, this.context);
 		this.articles.push(n), this.main.insertBefore(n.element, this.main.querySelector(".missing"));
 		let r = t.blocks.length ? {} : {
 			class: "bare",
@@ -3744,7 +3761,7 @@ var Po = "800px", Fo = 1e3, Io = class {
 			once: !0,
 			passive: !0
 		});
-		setTimeout(n, Fo);
+		setTimeout(n, Ro);
 	}
 	jump(e) {
 		let t = this.articles.indexOf(this.current()) + e, n = this.articles[Math.max(0, Math.min(t, this.articles.length - 1))];
@@ -3761,45 +3778,45 @@ var Po = "800px", Fo = 1e3, Io = class {
 	}
 };
 // src/source.ts
-function Lo() {
+function Bo() {
 	return document.querySelector("script.data") !== null;
 }
-async function Ro() {
-	return zo([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+async function Vo() {
+	return Ho([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
 }
-async function zo(e) {
-	let { data: t, numbers: n } = await Bo(e);
+async function Ho(e) {
+	let { data: t, numbers: n } = await Uo(e);
 	return {
 		page: t,
 		numbers: n
 	};
 }
-async function Bo(e) {
-	let [t, ...n] = await Promise.all(e.map(Vo));
+async function Uo(e) {
+	let [t, ...n] = await Promise.all(e.map(Wo));
 	return {
 		data: JSON.parse(new TextDecoder().decode(t)),
 		blobs: n.length,
-		numbers: (e) => Ho(n[e.blob], e.type)
+		numbers: (e) => Go(n[e.blob], e.type)
 	};
 }
-async function Vo(e) {
+async function Wo(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < n.length; e++) n[e] = t.charCodeAt(e);
 	let r = new Blob([n]).stream().pipeThrough(new DecompressionStream("deflate"));
 	return new Uint8Array(await new Response(r).arrayBuffer());
 }
-function Ho(e, t) {
+function Go(e, t) {
 	if (t === "u1") return e;
 	let n = e.buffer;
 	return t === "u4" ? new Uint32Array(n) : new Float64Array(n);
 }
 // src/server.ts
-var Uo = "lostflops-token", Wo = class extends Error {}, Go = class extends Error {};
-function Ko() {
+var Ko = "lostflops-token", qo = class extends Error {}, Jo = class extends Error {};
+function Yo() {
 	let e = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
-	return e && (sessionStorage.setItem(Uo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Uo) ?? "";
+	return e && (sessionStorage.setItem(Ko, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Ko) ?? "";
 }
-var qo = class {
+var Xo = class {
 	token;
 	changed;
 	run = "";
@@ -3807,7 +3824,7 @@ var qo = class {
 		this.token = e, this.changed = t;
 	}
 	async packed(e, t = {}) {
-		return Bo(await (await this.ask(e, t)).json());
+		return Uo(await (await this.ask(e, t)).json());
 	}
 	async json(e, t = {}) {
 		return await (await this.ask(e, t)).json();
@@ -3824,21 +3841,21 @@ var qo = class {
 			body: n ? JSON.stringify(n) : null,
 			signal: r ?? null
 		}).catch((e) => {
-			throw r?.aborted ? e : new Go("The server does not answer.");
+			throw r?.aborted ? e : new Jo("The server does not answer.");
 		});
-		if (!o.ok) throw new Wo(await Jo(o));
+		if (!o.ok) throw new qo(await Zo(o));
 		return this.notice(o.headers.get("Lostflops-Run") ?? ""), o;
 	}
 	notice(e) {
 		this.run && e && e !== this.run && this.changed(), this.run = e || this.run;
 	}
 };
-async function Jo(e) {
+async function Zo(e) {
 	return (await e.json().catch(() => ({}))).error ?? `The server says ${e.status}.`;
 }
 // src/live.ts
-var Yo = 2, Xo = 5e3, Zo = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", Qo = "The run was written anew since this page was opened: reload to see it.";
-async function $o(t) {
+var Qo = 2, $o = 5e3, es = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", ts = "The run was written anew since this page was opened: reload to see it.";
+async function ns(t) {
 	let n = e("p", {
 		class: "live-status",
 		role: "status"
@@ -3846,22 +3863,22 @@ async function $o(t) {
 	document.body.append(n);
 	let r = (e, t = !1) => {
 		n.textContent = e, n.hidden = !e, n.classList.toggle("bad", t);
-	}, i = new qo(Ko(), () => r(Qo, !0));
+	}, i = new Xo(Yo(), () => r(ts, !0));
 	try {
-		await es(t, i, r);
+		await rs(t, i, r);
 	} catch (e) {
-		r(e instanceof Go ? Zo : String(e.message), !0), document.documentElement.dataset.ready = "yes";
+		r(e instanceof Jo ? es : String(e.message), !0), document.documentElement.dataset.ready = "yes";
 	}
 }
-async function es(e, t, n) {
+async function rs(e, t, n) {
 	let { page: r, questions: i, tables: a } = await t.json("/api/questions");
 	document.title = `${r.title} · lostflops`;
-	let o = new ns(r, t), s = new Io(e, o), c = location.hash.slice(1), l = [], u = (e) => {
+	let o = new as(r, t), s = new zo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
 		let t = i[e];
 		t && !l[e] && (l[e] = o.result(t), l[e].catch(() => void 0));
 	};
 	for (let [e, t] of i.entries()) {
-		for (let t = e; t < e + Yo; t++) u(t);
+		for (let t = e; t < e + Qo; t++) u(t);
 		n(`Asking the run: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
 		try {
 			let t = await l[e];
@@ -3869,23 +3886,23 @@ async function es(e, t, n) {
 			for (let e of t.results) s.add(e);
 			(e === 0 || t.results.some((e) => e.name === c)) && s.ready();
 		} catch (e) {
-			if (e instanceof Go) throw e;
+			if (e instanceof Jo) throw e;
 			s.miss(t, e.message);
 		}
 	}
-	s.add(as(a)), s.add(is), s.ready(), n(""), document.documentElement.dataset.complete = "yes", ts(t, n);
+	s.add(cs(a)), s.add(ss), s.ready(), n(""), document.documentElement.dataset.complete = "yes", is(t, n);
 }
-function ts(e, t) {
+function is(e, t) {
 	let n = !1;
 	setInterval(() => {
 		document.hidden || e.json("/api/alive").then(() => {
 			n && t(""), n = !1;
 		}, (e) => {
-			n = !0, t(e instanceof Go ? Zo : e.message, !0);
+			n = !0, t(e instanceof Jo ? es : e.message, !0);
 		});
-	}, Xo);
+	}, $o);
 }
-var ns = class {
+var as = class {
 	page;
 	server;
 	live;
@@ -3912,19 +3929,19 @@ var ns = class {
 			blob: e,
 			type: n
 		}));
-		return rs(t.data, n);
+		return os(t.data, n);
 	}
 	numbers(e) {
 		return this.blobs[e.blob](e.type);
 	}
 };
-function rs(e, t) {
-	if (Array.isArray(e)) return e.map((e) => rs(e, t));
+function os(e, t) {
+	if (Array.isArray(e)) return e.map((e) => os(e, t));
 	if (typeof e != "object" || !e) return e;
-	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : rs(n, t)]);
+	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : os(n, t)]);
 	return Object.fromEntries(n);
 }
-var is = {
+var ss = {
 	name: "perfetto",
 	title: "Perfetto",
 	verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
@@ -3936,7 +3953,7 @@ var is = {
 		title: ""
 	}]
 };
-function as(e) {
+function cs(e) {
 	return {
 		name: "sql",
 		title: "SQL",
@@ -3952,11 +3969,11 @@ function as(e) {
 	};
 }
 // src/main.ts
-async function os() {
+async function ls() {
 	let e = document.getElementById("app");
-	if (!Lo()) return $o(e);
-	let t = await Ro(), n = new Io(e, t);
+	if (!Bo()) return ns(e);
+	let t = await Vo(), n = new zo(e, t);
 	for (let e of t.page.results) n.add(e);
 	n.ready();
 }
-os();
+ls();
