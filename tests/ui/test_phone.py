@@ -55,8 +55,8 @@ def test_a_command_is_whole(phone: Tab) -> None:
 
 def test_no_line_ends_inside_an_option(phone: Tab) -> None:
     options = phone.locator("article .unbroken")
-    assert options.all_text_contents() == ["--with", "--"]
-    assert options.evaluate_all("all => all.map((one) => one.getClientRects().length)") == [1, 1]
+    assert options.all_text_contents() == ["--with", "--", "--list", "--json"]
+    assert options.evaluate_all("all => all.map((one) => one.getClientRects().length)") == [1] * 4
 
 
 def test_the_page_does_not_scroll_sideways(phone: Tab) -> None:

@@ -1,9 +1,10 @@
 // Text to paste into a shell, with a button that copies it.
 
 import { h } from "./dom";
+import { unbroken } from "./glossary";
 
 export function copyable(text: string): HTMLElement {
-  const code = h("code", {}, text);
+  const code = h("code", {}, ...unbroken(text));
   const button = h("button", { type: "button", class: "copy", click: () => void copy() }, "copy");
 
   async function copy(): Promise<void> {

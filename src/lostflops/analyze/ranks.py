@@ -85,7 +85,8 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
         )
     if found.stragglers:
         # Waits of ranks that were not compared are not charged: the report, which reads all, tells more.
-        return latecomers(found.stragglers, f"The {ranks_seen:,} compared" if ranks_in_all > MOST_RANKS else "Others")
+        sampled = ranks_in_all > MOST_RANKS
+        return latecomers(found.stragglers, f"The {ranks_seen:,} ranks compared" if sampled else "Others")
     return unevenness(found.comparison)
 
 
