@@ -141,6 +141,22 @@ def test_a_rank_is_taken_from_the_environment_or_the_name(made, tmp_path, traces
     assert ask("select rank, rank_source, world_size from ranks where rank = 6") == [(6, "file name", None)]
 
 
+@pytest.mark.parametrize(("is_told", "name"), [(True, "H100"), (False, "NVIDIA GPU")])
+def test_a_device_is_named_only_where_it_is_sure_which_one_it_is(made, is_told, name) -> None:
+    """A process may see one device only, and count it as 0 whatever the file's number is."""
+    export = Export(devices=("A100", "H100"))
+    if is_told:
+        export.row("TARGET_INFO_CUDA_DEVICE", gpuId=1, cudaId=0, pid=100)
+    export.launched("gemm", 1_000, 2_000, 3_000)
+    assert made(export)("select device, device_index from ranks") == [(name, 0)]
+
+
+def test_stamps_that_were_made_absolute_stay_as_they_are(made) -> None:
+    export = Export()
+    export.launched("gemm", BEGAN + 1_000, BEGAN + 2_000, BEGAN + 3_000)
+    assert made(export)("select start from events where kind = 'kernel'") == [(BEGAN + 2_000,)]
+
+
 def test_a_library_is_no_annotation_and_texts_may_be_numbers(made) -> None:
     export = Export()
     export.range("NCCL", 1, None, eventType=75, domainId=1)
