@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -261,6 +262,19 @@ def test_stretches_are_stepped_through_by_keys(show):
     assert format_ns(SPAN // 4) in said.inner_text()
     press(tab, "Shift+ArrowLeft")
     assert said.locator("strong").inner_text() == "compute"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_the_pointer_is_told_is_not_cut(show, width):
+    tab = show(strips(), width=width)
+    frame = tab.locator(".timeline .framed").bounding_box()
+    for x, row in product((150, frame["width"] - 20), (0, 1)):
+        tab.locator(".timeline .rows canvas").hover(position={"x": x, "y": AXIS + ROW * row + ROW // 2})
+        tip = tab.locator(".timeline .tip").bounding_box()
+        assert frame["x"] <= tip["x"]
+        assert tip["x"] + tip["width"] <= frame["x"] + frame["width"]
+        assert frame["y"] <= tip["y"]
+        assert tip["y"] + tip["height"] <= frame["y"] + frame["height"]
 
 
 def test_what_is_stepped_to_comes_into_sight(show):

@@ -172,8 +172,18 @@ export class Timeline {
     this.#tip.hidden = !said;
     if (!said) return;
     this.#tip.textContent = said;
-    this.#tip.style.setProperty("left", `${Math.min(x + 12, this.#painter.width + this.#painter.labels - 200)}px`);
-    this.#tip.style.setProperty("top", `${y + this.#body.offsetTop + 16}px`);
+    this.#place(x, y + this.#body.offsetTop);
+  }
+
+  /** Beside a point of the frame, which cuts what sticks out: above it where there is no room below. */
+  #place(x: number, y: number): void {
+    const { style } = this.#tip;
+    style.setProperty("left", "0");
+    const { offsetWidth: wide, offsetHeight: high } = this.#tip;
+    const { clientWidth, clientHeight } = this.#tip.parentElement!;
+    const top = y + 16 + high <= clientHeight ? y + 16 : y - 8 - high;
+    style.setProperty("left", `${Math.max(0, Math.min(x + 12, clientWidth - wide))}px`);
+    style.setProperty("top", `${Math.max(0, top)}px`);
   }
 
   #short(target: Target): string {
