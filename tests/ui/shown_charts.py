@@ -56,7 +56,8 @@ def heat_map_is(where: Locator, block: HeatMap, told: Rows) -> int:
 
 def _cell(block: HeatMap, row: str, place: str, value: float | None) -> tuple[str, dict[str, str]]:
     said = "no value" if value is None else format_value(_whole(value, block.unit), block.unit)
-    return said, {"row": row, "column" if block.columns else "place": place}
+    across = block.across or ("column" if block.columns else "place")
+    return said, {block.down or "row": row, across: place}
 
 
 def _whole(value: float, unit: str) -> float:
