@@ -79,7 +79,7 @@ def test_hostile_names_stay_text(payload: str) -> None:
             Table("t", payload, (Field(payload, label=payload),), ((payload,),)),
             Pairs("p", payload, (Pair(payload, payload), Pair("many", (payload, payload)))),
             Lines("l", payload, (Line(payload, 5, 1.0),), 5, 2, payload),
-            HeatMap("h", payload, ((payload, (1.0,)),), "ns", payload, (payload,)),
+            HeatMap("h", payload, ((payload, (1.0,)),), "ns", payload, (payload,), payload, payload),
             Waterfall("w", payload, None, payload, payload, (Bar(payload, 100.0),)),
             Strips("s", payload, 0, 1, 1, (payload,), ((payload, b"\x01"),)),
         ),
@@ -90,6 +90,11 @@ def test_hostile_names_stay_text(payload: str) -> None:
     shown = format_value(payload, "")
     assert found.cells[0] == shown
     assert "".join(found.text).count(shown) >= 15
+
+
+def test_a_heat_map_says_what_its_rows_and_columns_are() -> None:
+    late = HeatMap("h", "", (("0", (1.0,)),), "ns", "lateness", ("10",), "rank", "step <of> training")
+    assert "<th>rank</th><th>step &lt;of&gt; training</th>" in Result("r", "R", "v", (late,))._repr_html_()
 
 
 def test_numbers_are_those_of_json() -> None:

@@ -44,7 +44,9 @@ def heat_map(block: HeatMap) -> str:
     most = largest if block.unit == "share" else round(largest)
     left = f" {len(block.rows) - len(shown):,} more rows." if len(block.rows) > len(shown) else ""
     legend = f"{printable(block.legend)}; the fullest is {format_value(most, block.unit)}.{left}"
-    return f"<table><tbody>{rows}</tbody></table><p>{escape(legend)}</p>"
+    titles = "".join(f"<th>{escape(printable(title))}</th>" for title in (block.down, block.across))
+    head = f"<thead><tr>{titles}</tr></thead>" if block.down or block.across else ""
+    return f"<table>{head}<tbody>{rows}</tbody></table><p>{escape(legend)}</p>"
 
 
 def _cells(block: HeatMap, values: tuple[float | None, ...], largest: float) -> str:
