@@ -25,11 +25,24 @@ KERNELS = Table(
     ((NAME, 16, 5_000),),
 )
 
+REASONS = Table(
+    "reasons",
+    "",
+    (Field("change"), Field("reason")),
+    (
+        (
+            "bucket_mb, accumulate, compression, first_bucket_mb, no_sync",
+            "no reduction of gradients was recorded: " * 2,
+        ),
+        ("blocking", "the host waits for no small collective"),
+    ),
+)
+
 
 @pytest.fixture
 def phone(open_page: OpenPage, tmp_path: Path) -> Tab:
     verdict = "Cannot tell: no memory events were recorded. To record them: lostflops run --with memory -- CMD"
-    result = Result("made", "Made", verdict, (KERNELS,), next_command=COMMAND)
+    result = Result("made", "Made", verdict, (KERNELS, REASONS), next_command=COMMAND)
     file = tmp_path / "page.html"
     with file.open("w", encoding="utf-8") as stream:
         write_page(Page("made", (result,), GLOSSARY), stream)
@@ -42,6 +55,12 @@ def test_numbers_stand_beside_long_names(phone: Tab) -> None:
     edges = cells.evaluate_all("cells => cells.map((cell) => cell.getBoundingClientRect().right)")
     assert len(edges) == 3
     assert max(edges) <= 390
+
+
+def test_two_columns_of_sentences_fit(phone: Tab) -> None:
+    cells = phone.locator("[data-block=reasons] tbody td")
+    assert cells.count() == 4
+    assert max(cells.evaluate_all("cells => cells.map((cell) => cell.getBoundingClientRect().right)")) <= 390
 
 
 def test_a_command_is_whole(phone: Tab) -> None:
