@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from lostflops.report import renderer
-from lostflops.report.axes import axes
+from lostflops.report.axes import Axis, axes
 from lostflops.report.plot import ROWS, plotted
 from lostflops.results import Field, Plot, Result, Series
 
@@ -121,6 +121,20 @@ def test_anything_can_be_drawn_in_its_place(series, unit, log_x: bool, log_y: bo
         places = [axis.place(value) for value, _ in axis.ticks(6)]
         assert places == sorted(places)
         assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
+
+
+@pytest.mark.parametrize(
+    ("unit", "low", "high", "labels"),
+    [
+        ("ns", 25.84e6, 25.95e6, ["25.85 ms", "25.9 ms", "25.95 ms"]),
+        ("bytes", 99.9e6, 100.2e6, ["99.9 MB", "100 MB", "100.1 MB", "100.2 MB"]),
+        ("ns", 0, 7200e9, ["0", "50 min", "100 min"]),
+        ("ns", 99_000e9, 99_900e9, ["99000 s", "99200 s", "99400 s", "99600 s", "99800 s"]),
+        ("gbs", 1230, 1290, ["1240", "1260", "1280"]),
+    ],
+)
+def test_labels_show_every_digit_that_tells_them_apart(unit, low: float, high: float, labels: list[str]) -> None:
+    assert [label for _, label in Axis(unit, "", log=False, low=low, high=high).ticks(6)] == labels
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

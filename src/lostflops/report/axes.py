@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from lostflops.results import Field, Plot, Unit
-from lostflops.units import format_bytes, format_count, format_flop, format_ns, format_time
+from lostflops.units import format_bytes, format_count, format_flop, format_ns, format_time, parse_duration
 
 MOST_OWN_TICKS: Final = 8
 """Numbers of things (ranks, hosts) are written themselves if there are not more of them."""
@@ -19,6 +20,11 @@ _LARGEST: Final = 1e100
 _CLOSEST: Final = 1e-9
 """Relative: values that are closer than this are drawn as one."""
 _FORMATS: Final = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "": format_count, "count": format_count}
+_PREFIXES: Final = "kMGTPEZ"
+_MINUTES: Final = 1e12
+"""Longer axes of time are not in seconds."""
+_DIGITS: Final = 3
+_MOST_DIGITS: Final = 15
 _HINTS: Final = {"gbs": "GB/s", "rate": "per s"}
 
 
@@ -41,14 +47,28 @@ class Axis:
     def ticks(self, most: int) -> tuple[tuple[float, str], ...]:
         """Round values in the axis, each as it is written."""
         found = self.own if self.own and len(self.own) <= most else self._round(most)
-        return tuple((value, written(value, self.unit)) for value in found if self.low <= value <= self.high)
+        inside = [value for value in found if self.low <= value <= self.high]
+        base, name = self._long()
+        digits = _digits([value / base for value in found])
+        return tuple(
+            (value, f"{_brief(value / base, digits)} {name}" if name and value else written(value, self.unit, digits))
+            for value in inside
+        )
+
+    def _long(self) -> tuple[float, str]:
+        """Minutes and hours have no powers of ten: even steps are in them; short axes are in seconds."""
+        if self.log or self.unit != "ns" or self.high < _MINUTES:
+            return 1.0, ""
+        reach = self.high - self.low
+        return (3600e9, "h") if reach >= 60 * _MINUTES else (60e9, "min") if reach >= _MINUTES else (1e9, "s")
 
     def _on_scale(self, value: float) -> float:
         return math.log10(value) if self.log else value
 
     def _round(self, most: int) -> tuple[float, ...]:
         if not self.log:
-            return tuple(_steps(self.low, self.high, most))
+            base, _ = self._long()
+            return tuple(value * base for value in _steps(self.low / base, self.high / base, most))
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         each = [10.0**power for power in decades if self.low <= 10.0**power <= self.high]
         if len(each) > 2:
@@ -98,7 +118,7 @@ def numbers(plot: Plot) -> tuple[int, ...]:
     return tuple(found)
 
 
-def written(value: float, unit: Unit) -> str:
+def written(value: float, unit: Unit, digits: int = _DIGITS) -> str:
     """A value beside an axis, without zeros that say nothing.
 
     >>> written(1e6, "bytes"), written(2500, "ns"), written(0.25, "share"), written(4096, "count"), written(0.5, "gbs")
@@ -107,16 +127,49 @@ def written(value: float, unit: Unit) -> str:
     if abs(value) >= _HUGE:
         return f"{value:.3g}"
     if unit == "share":
-        return f"{100 * value:.3g}%"
+        return f"{_brief(100 * value, digits)}%"
     if unit == "time":
         return format_time(round(value))
     if unit in {"", "count"} and value == round(value) and abs(value) < 100_000:
         return str(round(value))
     if unit not in _FORMATS or abs(value) < 1:
-        number = f"{value:.3g}"
+        number = _brief(value, digits)
         return f"{number} {unit}" if unit == "ns" and value else number
-    number, _, rest = _FORMATS[unit](round(value)).partition(" ")
-    return " ".join(filter(None, (number.rstrip("0").rstrip(".") if "." in number else number, rest)))
+    name = _FORMATS[unit](round(value)).partition(" ")[2]
+    return f"{_brief(value / _factor(name, unit), digits)} {name}".rstrip()
+
+
+def _brief(value: float, digits: int) -> str:
+    """Rounded, and without a power of ten.
+
+    >>> _brief(99_200.4, 3), _brief(0.25, 3)
+    ('99200', '0.25')
+    """
+    return f"{float(f'{value:.{digits}g}'):.{_MOST_DIGITS}g}"
+
+
+def _factor(name: str, unit: Unit) -> float:
+    """What one of a unit is.
+
+    >>> _factor("ms", "ns"), _factor("GB", "bytes"), _factor("", "count")
+    (1000000, 1000000000, 1)
+    """
+    if unit == "ns":
+        return parse_duration(f"1{name}")
+    return 1000 ** (_PREFIXES.find(name[0]) + 1) if name else 1
+
+
+def _digits(values: Sequence[float]) -> int:
+    """So many that the smallest step between values shows: what is close together must be told apart, and truly.
+
+    >>> _digits([25.84, 25.86, 25.88]), _digits([0, 20, 40])
+    (4, 3)
+    """
+    if len(values) < 2:
+        return _DIGITS
+    least = min(after - before for before, after in pairwise(values))
+    first, last = (math.floor(math.log10(value) + _CLOSEST) for value in (max(map(abs, values)), least))
+    return min(_MOST_DIGITS, max(_DIGITS, first - last + 1))
 
 
 def _axis(field: Field, values: Iterable[float], *, log: bool) -> Axis:
@@ -138,12 +191,10 @@ def _axis(field: Field, values: Iterable[float], *, log: bool) -> Axis:
 
 
 def _steps(low: float, high: float, most: int) -> Iterator[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """Multiples of 1, 2 or 5 times a power of ten: those in the axis, and some behind it."""
     rough = (high - low) / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)
-    for index in range(most + 1):
-        value = (first + index) * step
-        if value <= high:
-            yield float(f"{value:.12g}")
+    for index in range(most + 2):
+        yield float(f"{(first + index) * step:.{_MOST_DIGITS}g}")
