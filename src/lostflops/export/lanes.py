@@ -22,7 +22,7 @@ AT_ONCE: Final = 8192
 
 _DEVICE: Final = "('kernel', 'comm', 'memcpy', 'memset')"
 _TOLD: Final = (
-    "step", "annotation", "module", "source", "shapes", "dtypes", "inputs", "bytes", "grid", "block", "registers",
+    "annotation", "module", "source", "shapes", "dtypes", "inputs", "bytes", "grid", "block", "registers",
     "shared_memory", "occupancy", "wait_stream", "group_id", "bytes_in", "bytes_out",
 )  # fmt: skip
 _FIRST_TOLD: Final = 10
@@ -43,8 +43,9 @@ def draw(scene: Scene, ranks: list[int]) -> None:
             while part := list(islice(rows, AT_ONCE)):
                 starts, written_starts = scene.times(rank, (row[3] for row in part))
                 stops, written_stops = scene.times(rank, (row[4] for row in part))
-                for row, start, stop, *edges in zip(part, starts, stops, written_starts, written_stops, strict=True):
-                    spread.add(start, stop, (edges[0], edges[1]), bodies.of(row))
+                edges = zip(written_starts, written_stops, strict=True)
+                for row, start, stop, written in zip(part, starts, stops, edges, strict=True):
+                    spread.add(start, stop, written, bodies.of(row))
 
 
 def meeting_flow(meeting: int) -> int:
@@ -63,9 +64,10 @@ class _Bodies:
         self._said: dict[Row, bytes] = {}
 
     def of(self, row: Row) -> bytes:
-        rank, _, event, _, _, _, _, launches, is_launched, meeting = row[:_FIRST_TOLD]
-        said = self._same(row[_SAME]) + self._same(row[_FIRST_TOLD:])
-        own = said + self._packets.told("event", event)
+        rank, _, event, _, _, _, _, launches, is_launched, meeting, step = row[: _FIRST_TOLD + 1]
+        told = self._packets.told
+        # In every step the same is said: only its number is not.
+        own = self._same(row[_SAME]) + told("step", step) + self._same(row[_FIRST_TOLD + 1 :]) + told("event", event)
         for launched in launches or ():
             own += flow(launch_flow(rank, launched))
         if is_launched:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from lostflops.export.protobuf import double, fixed64, message, number, tag, text, varint
+from lostflops.export.protobuf import TIME_BYTES, double, fixed64, message, number, tag, text, varint
 
 Told = str | int | float | bool | None
 
@@ -22,6 +22,8 @@ _KNOWS: Final = _SEQUENCE + number(13, 2)
 """On the sequence, and needs what was interned before: SEQ_NEEDS_INCREMENTAL_STATE."""
 _STARTS: Final = _SEQUENCE + number(13, 1)
 _EVENT: Final = tag(11, 2)
+_TOLD: Final = tag(4, 2)
+_WHOLE: Final = tag(4, 0)
 _BEGIN, _END, _COUNT = number(9, 1), number(9, 2), number(9, 4)
 _BOOTTIME, _REALTIME = 6, 1
 _EXPLICIT, _BY_KEY, _BYTES = 3, 3, 3
@@ -50,6 +52,7 @@ class Packets:
         self._write = stream.write
         self._numbers: dict[tuple[int, str], int] = {}
         self._told: dict[tuple[str, Told], bytes] = {}
+        self._keys: dict[str, bytes] = {}
         self.slices = self.tracks = self.points = 0
         # Times are those of the calendar: both clocks show the same.
         clocks = (message(1, number(1, clock) + number(2, start)) for clock in (_BOOTTIME, _REALTIME))
@@ -67,12 +70,15 @@ class Packets:
         """A track of bytes over time."""
         self._describe(number(1, track) + self._place(place) + message(8, number(3, _BYTES)))
 
-    def begin(self, track: bytes, time: bytes, body: bytes) -> None:
+    def begin(self, begins: bytes, time: bytes, body: bytes) -> None:
+        """`begins` are made of a track, `time` is a varint of nine bytes."""
         self.slices += 1
-        self._event(time, _BEGIN + track + body)
+        size = len(begins) + len(body)
+        before, behind = _FRAMES[size] if size < len(_FRAMES) else _frame(size)
+        self._write(b"".join((before, time, behind, begins, body, _KNOWS)))
 
-    def end(self, track: bytes, time: bytes) -> None:
-        self._event(time, _END + track)
+    def end(self, ends: tuple[bytes, bytes], time: bytes) -> None:
+        self._write(ends[0] + time + ends[1])
 
     def point(self, track: bytes, time: bytes, value: int) -> None:
         self.points += 1
@@ -91,13 +97,20 @@ class Packets:
         """What a slice says beside its name; nothing where the value is None."""
         if value is None:
             return b""
-        if isinstance(value, int) and not isinstance(value, bool):
-            return message(4, self._key(name) + number(4, value))
+        if type(value) is int:
+            said = self._keyed(name) + varint(value)
+            return _TOLD + varint(len(said)) + said
         if (name, value) not in self._told:
             if len(self._told) > _MOST_INTERNED:
                 self._told.clear()
             self._told[name, value] = message(4, self._key(name) + self._value(value))
         return self._told[name, value]
+
+    def _keyed(self, name: str) -> bytes:
+        """The key of a whole number, which follows."""
+        if (found := self._keys.get(name)) is None:
+            found = self._keys[name] = self._key(name) + _WHOLE
+        return found
 
     def _key(self, name: str) -> bytes:
         return number(1, self._number(KEYS, name))
@@ -129,10 +142,34 @@ class Packets:
         self._packet(message(60, content) + _SEQUENCE)
 
     def _event(self, time: bytes, event: bytes) -> None:
-        self._packet(_TIME + time + _EVENT + varint(len(event)) + event + _KNOWS)
+        before, behind = _frame(len(event))
+        self._write(b"".join((before, time, behind, event, _KNOWS)))
 
     def _packet(self, content: bytes) -> None:
         self._write(b"\n" + varint(len(content)) + content)
+
+
+def _frame(size: int) -> tuple[bytes, bytes]:
+    """What stands before the time of an event of so many bytes, and what between both."""
+    behind = _EVENT + varint(size)
+    whole = len(_TIME) + TIME_BYTES + len(behind) + size + len(_KNOWS)
+    return b"\n" + varint(whole) + _TIME, behind
+
+
+_FRAMES: Final = tuple(map(_frame, range(1024)))
+"""Of nearly all events: looking them up is faster."""
+
+
+def begins(track: int) -> bytes:
+    """What every slice of a track begins with."""
+    return _BEGIN + on(track)
+
+
+def ends(track: int) -> tuple[bytes, bytes]:
+    """What is around the time at which a slice of a track ends."""
+    event = _END + on(track)
+    before, behind = _frame(len(event))
+    return before, behind + event + _KNOWS
 
 
 def on(track: int) -> bytes:

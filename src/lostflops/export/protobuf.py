@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 _VARINT, _FIXED64, _DELIMITED = 0, 1, 2
-_TIME_BYTES: Final = 9
-_LOW: Final = np.arange(0, 7 * _TIME_BYTES, 7, dtype=np.int64)
-_MORE: Final = np.array([0x80] * (_TIME_BYTES - 1) + [0], np.uint8)
+TIME_BYTES: Final = 9
+_LOW: Final = np.arange(0, 7 * TIME_BYTES, 7, dtype=np.int64)
+_MORE: Final = np.array([0x80] * (TIME_BYTES - 1) + [0], np.uint8)
 
 
 def varint(value: int) -> bytes:
@@ -23,8 +23,10 @@ def varint(value: int) -> bytes:
     >>> varint(1), varint(300), len(varint(-1))
     (b'\\x01', b'\\xac\\x02', 10)
     """
-    if 0 <= value < len(_SHORT):
+    if 0 <= value < _SHORTS:
         return _SHORT[value]
+    if 0 < value < _SHORTS << 14:
+        return _HELD[value & _SHORTS - 1] + _SHORT[value >> 14]
     value &= 0xFFFF_FFFF_FFFF_FFFF
     return _bytes(value)
 
@@ -38,8 +40,11 @@ def _bytes(value: int) -> bytes:
     return bytes(out)
 
 
-_SHORT: Final = tuple(_bytes(value) for value in range(1 << 14))
+_SHORTS: Final = 1 << 14
+_SHORT: Final = tuple(_bytes(value) for value in range(_SHORTS))
 """Nearly all numbers that are not times: looking them up is faster."""
+_HELD: Final = tuple(bytes((value & 0x7F | 0x80, value >> 7 | 0x80)) for value in range(_SHORTS))
+"""The lowest 14 bits of longer ones."""
 
 
 def tag(field: int, wire: int) -> bytes:
@@ -80,4 +85,4 @@ def times(ns: npt.NDArray[np.int64]) -> list[bytes]:
     assert not ns.size or ns.min() >= 0, "a time before the beginning of time"
     spread = ((ns[:, None] >> _LOW) & 0x7F).astype(np.uint8) | _MORE
     held = spread.tobytes()
-    return [held[at : at + _TIME_BYTES] for at in range(0, len(held), _TIME_BYTES)]
+    return [held[at : at + TIME_BYTES] for at in range(0, len(held), TIME_BYTES)]

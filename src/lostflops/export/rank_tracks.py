@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lostflops.export.lanes import AT_ONCE
 from lostflops.export.packets import Packets, on
@@ -47,19 +49,21 @@ def _step(packets: Packets, step: int) -> bytes:
 
 def draw_ledgers(scene: Scene) -> None:
     for record in records(scene.run, scene.ranks):
-        _draw(scene, record.rank, ("ledger", LEDGER, _LEDGER), _ledger(scene, record))
+        edges, lines = _ledger(scene, record)
+        bodies = [scene.packets.named(line) + scene.packets.of_category("ledger") for line in LINES]
+        _draw_edges(scene, record.rank, ("ledger", LEDGER, _LEDGER), edges, map(bodies.__getitem__, lines))
 
 
-def _ledger(scene: Scene, record: Record) -> list[tuple[int, int, bytes]]:
-    lines = whole(record).lines
+def _ledger(scene: Scene, record: Record) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """Edges of all pieces in order of time, and the line of each."""
+    held = whole(record).lines
     if scene.windows is not None:
-        lines = {line: held & scene.windows[record.rank] for line, held in lines.items()}
-    bodies = {line: scene.packets.named(line) + scene.packets.of_category("ledger") for line in LINES}
-    return sorted(
-        (start, stop, bodies[line])
-        for line, held in lines.items()
-        for start, stop in zip(held.start.tolist(), held.stop.tolist(), strict=True)
-    )
+        held = {line: pieces & scene.windows[record.rank] for line, pieces in held.items()}
+    start = np.concatenate([held[line].start for line in LINES])
+    stop = np.concatenate([held[line].stop for line in LINES])
+    place = np.repeat(np.arange(len(LINES)), [held[line].start.size for line in LINES])
+    order = np.lexsort((stop, start))
+    return np.column_stack((start, stop))[order], place[order].tolist()
 
 
 def draw_collectives(scene: Scene) -> None:
@@ -111,10 +115,21 @@ def draw_memory(scene: Scene) -> None:
 
 
 def _draw(scene: Scene, rank: int, track: tuple[str, int, str], slices: list[tuple[int, int, bytes]]) -> None:
-    """Slices in order of start on a track that is named, placed and explained so."""
     edges = np.array([(start, stop) for start, stop, _ in slices], np.int64).reshape(-1, 2)
+    _draw_edges(scene, rank, track, edges, (body for _, _, body in slices))
+
+
+def _draw_edges(
+    scene: Scene,
+    rank: int,
+    track: tuple[str, int, str],
+    edges: npt.NDArray[np.int64],
+    bodies: Iterable[bytes],
+) -> None:
+    """Slices in order of start on a track that is named, placed and explained so."""
     starts, written_starts = scene.times(rank, edges[:, 0])
     stops, written_stops = scene.times(rank, edges[:, 1])
+    written = zip(written_starts, written_stops, strict=True)
     with scene.spread(scene.place(rank, *track)) as spread:
-        for at, (_, _, body) in enumerate(slices):
-            spread.add(starts[at], stops[at], (written_starts[at], written_stops[at]), body)
+        for start, stop, both, body in zip(starts, stops, written, bodies, strict=True):
+            spread.add(start, stop, both, body)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lostflops.export.packets import Packets, Place, on
+from lostflops.export.packets import Packets, Place, begins, ends
+
+_Track = tuple[bytes, tuple[bytes, bytes], list[tuple[int, bytes]]]
+"""What begins and what ends a slice of it, and those that are open: when and how they end."""
 
 
 class Spread:
@@ -15,27 +18,30 @@ class Spread:
 
     def __init__(self, packets: Packets, place: Place, numbers: Iterator[int]) -> None:
         self._packets, self._place, self._numbers = packets, place, numbers
-        self._tracks: list[tuple[bytes, list[tuple[int, bytes]]]] = []
+        self._tracks: list[_Track] = []
 
     def add(self, start: int, stop: int, edges: tuple[bytes, bytes], body: bytes) -> None:
-        """`edges` are start and stop as they are written."""
-        track, open_slices = self._free(start, stop)
-        self._packets.begin(track, edges[0], body)
-        open_slices.append((stop, edges[1]))
+        """`edges` are start and stop as they are written. The first track takes it on which it stands alone, or within
+        one that is open."""
+        packets = self._packets
+        for track in self._tracks:
+            _, closing, still_open = track
+            while still_open and still_open[-1][0] <= start:
+                packets.end(closing, still_open.pop()[1])
+            if not still_open or stop <= still_open[-1][0]:
+                break
+        else:
+            track = self._another()
+        packets.begin(track[0], edges[0], body)
+        track[2].append((stop, edges[1]))
 
     def close(self) -> None:
-        for track, open_slices in self._tracks:
-            while open_slices:
-                self._packets.end(track, open_slices.pop()[1])
+        for _, closing, still_open in self._tracks:
+            while still_open:
+                self._packets.end(closing, still_open.pop()[1])
 
-    def _free(self, start: int, stop: int) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """The first track on which it stands alone, or within one that is open."""
-        for track, open_slices in self._tracks:
-            while open_slices and open_slices[-1][0] <= start:
-                self._packets.end(track, open_slices.pop()[1])
-            if not open_slices or stop <= open_slices[-1][0]:
-                return track, open_slices
+    def _another(self) -> _Track:
         number = next(self._numbers)
         self._packets.track(number, self._place)
-        self._tracks.append((on(number), []))
+        self._tracks.append((begins(number), ends(number), []))
         return self._tracks[-1]
