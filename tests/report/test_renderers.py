@@ -221,7 +221,7 @@ def test_a_heat_map_has_a_shade_for_each_value() -> None:
     result = heat(("0-3", (0.0, 1_000.0, None, 4_000.0)), ("4-7", (2_000.0, 3_000.0, -5.0, 0.0)))
     lines = render("terminal", result).splitlines()
     assert lines[4:6] == ["  0-3  ·░?█", "  4-7  ▒▓··"]
-    assert lines[6].strip() == "lateness; █ is 4.00 us"
+    assert lines[6].strip() == "lateness; █ is 4.00 us, ? is no value"
     assert json.loads(render("json", result))["h"] == [
         {"row": "0-3", "values": [0.0, 1_000.0, None, 4_000.0]},
         {"row": "4-7", "values": [2_000.0, 3_000.0, -5.0, 0.0]},

@@ -159,6 +159,8 @@ def _write_heat_map(block: HeatMap, console: Console) -> None:
         console.print(Padding(Text(f"columns: {_clean(named)}", style="dim"), (0, 0, 0, 2)))
     most = largest if block.unit == "share" else round(largest)
     scale = f"{shade(largest, largest, plain=plain)} is {format_value(most, block.unit)}"
+    if any(value is None for _, values in block.rows[:MOST_HEAT_ROWS] for value in values):
+        scale += f", {shade(None, largest, plain=plain)} is no value"
     console.print(Padding(Text(f"{_clean(block.legend)}; {scale}", style="dim"), (0, 0, 0, 2)))
 
 

@@ -12,7 +12,7 @@ from lostflops import capture
 
 from .cluster import SyntheticCluster
 from .kineto import BASE_TIME, Trace
-from .recorded_names import FUSED_UPDATE
+from .recorded_names import FUSED_UPDATE, READ_BACK
 from .records import AUTOGRAD, HostEvent, RankRecord
 
 INTERVAL = 10_000_000
@@ -27,6 +27,7 @@ _STACKS = {
     ),
     "forward": f"{_LOOP};train_step train.py:71;Module._call_impl torch/nn/modules/module.py:1789;"
     "Block.forward model.py:46",
+    "sync": f"{_LOOP};train_step train.py:72;log_loss train.py:88",
     "backward": f"{_LOOP};train_step train.py:74;Tensor.backward torch/_tensor.py:630;"
     "_engine_run_backward torch/autograd/graph.py:841",
     "optimizer": f"{_LOOP};train_step train.py:77;AdamW.step torch/optim/adamw.py:220;"
@@ -91,4 +92,6 @@ def phases(record: RankRecord, times: range) -> Iterator[tuple[int, str]]:
 def _phase(event: HostEvent) -> str:
     if event.thread == AUTOGRAD:
         return "backward"
+    if event.name == READ_BACK:
+        return "sync"
     return "optimizer" if event.name == FUSED_UPDATE else "forward"

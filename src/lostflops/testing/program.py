@@ -27,6 +27,7 @@ from .recorded_names import (
     LOOP_UPDATE,
     MATMUL_KERNEL,
     OPTIMIZER_KERNEL,
+    READ_BACK,
     SEND_RECV_KERNEL,
     TRAIN,
     TRAIN_STEP,
@@ -360,7 +361,7 @@ class TrainingLoop:
         host, costs = self._host, self._cluster.host
         with host.frame(LOG_LOSS), host.frame(ITEM):
             host.begin("aten::item")
-            host.begin("aten::_local_scalar_dense")
+            host.begin(READ_BACK)
             host.now += costs.dispatch
             copy_call = host.call("cudaMemcpyAsync", costs.launch_call)
             copy = self._enqueue_copy(copy_call, "gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", ITEM_COPY, 2)

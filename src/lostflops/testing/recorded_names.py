@@ -11,6 +11,7 @@ FOREACH_KERNELS = tuple(
     f"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<{functor}<float> >()"
     for functor in ("BinaryOpScalarFunctor_", "TernaryOpScalarFunctor_", "PointwiseOpScalarFunctor_", "UnaryOpFunctor_")
 )
+READ_BACK = "aten::_local_scalar_dense"
 FUSED_UPDATE = "aten::_fused_adamw_"
 OPTIMIZER_KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>()"
 
