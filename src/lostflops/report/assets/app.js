@@ -837,7 +837,7 @@ var Xt = class {
 };
 // src/copyable.ts
 function Zt(t) {
-	let n = e("code", {}, t), r = e("button", {
+	let n = e("code", {}, ..._(t)), r = e("button", {
 		type: "button",
 		class: "copy",
 		click: () => void i()
@@ -2854,12 +2854,12 @@ var Na = class {
 	#l = new $i();
 	#u = 0;
 	constructor(t, n, r) {
-		this.glossary = n, this.state = new Ia(t), this.#o = new da(this.#e), this.#s = new ca(this.state, () => this.redraw()), this.#c = r ? new oa(r, this.state, () => this.#v()) : null, this.#t = e("div", {
+		this.glossary = n, this.state = new Ia(t), this.#o = new da(this.#e), this.#s = new ca(this.state, () => this.redraw()), this.#c = r ? new oa(r, this.state, () => this.#y()) : null, this.#t = e("div", {
 			class: "rows",
 			scroll: () => this.redraw()
 		}, this.#e, this.#n);
 		let i = new Ea(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
-		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Wi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#y()).observe(a), Ke(() => this.#b()), this.#b(), this.#h();
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Wi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#b()).observe(a), Ke(() => this.#x()), this.#x(), this.#h();
 	}
 	redraw() {
 		this.#u ||= requestAnimationFrame(() => this.#d());
@@ -2871,7 +2871,7 @@ var Na = class {
 		let { state: t } = this, n = t.renewed(e);
 		n.item !== null && t.fold(n.group, !0);
 		let [r, i] = Y(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
-		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#v();
+		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#y();
 		let o = Bi(t, n);
 		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
 	}
@@ -2893,7 +2893,7 @@ var Na = class {
 			"aria-label": n,
 			click: () => (r(), this.redraw())
 		}, t), r = (e) => () => {
-			this.state.taller += e, this.state.laidOut(), this.#v();
+			this.state.taller += e, this.state.laidOut(), this.#y();
 		};
 		return [
 			n("−", "Zoom out (s)", () => t.zoom(1.5)),
@@ -2912,7 +2912,7 @@ var Na = class {
 			select: (e) => this.#m(e),
 			hover: (e, t, n) => this.#g(e, t, n),
 			fold: (t) => {
-				e.fold(t), e.cursor = t, this.#v();
+				e.fold(t), e.cursor = t, this.#y();
 			},
 			scroll: (e) => this.#t.scrollBy(0, e),
 			reveal: (t) => {
@@ -2936,10 +2936,16 @@ var Na = class {
 		}));
 	}
 	#g(e, t, n) {
-		let r = e && t >= this.#o.labels ? this.#_(e) : "";
-		this.#r.hidden = !r, r && (this.#r.textContent = r, this.#r.style.setProperty("left", `${Math.min(t + 12, this.#o.width + this.#o.labels - 200)}px`), this.#r.style.setProperty("top", `${n + this.#t.offsetTop + 16}px`));
+		let r = e && t >= this.#o.labels ? this.#v(e) : "";
+		this.#r.hidden = !r, r && (this.#r.textContent = r, this.#_(t, n + this.#t.offsetTop));
 	}
-	#_(e) {
+	#_(e, t) {
+		let { style: n } = this.#r;
+		n.setProperty("left", "0");
+		let { offsetWidth: r, offsetHeight: i } = this.#r, { clientWidth: a, clientHeight: o } = this.#r.parentElement, s = t + 16 + i <= o ? t + 16 : t - 8 - i;
+		n.setProperty("left", `${Math.max(0, Math.min(e + 12, a - r))}px`), n.setProperty("top", `${Math.max(0, s)}px`);
+	}
+	#v(e) {
 		let { model: t } = this.state, n = t.groups[e.group], [r, i] = Y(this.state, e);
 		if (e.item !== null) {
 			let { items: t } = e.lane;
@@ -2953,17 +2959,17 @@ var Na = class {
 			Z(o, this.glossary)
 		].filter(Boolean).join(" · ");
 	}
-	#v() {
-		this.#y(), this.redraw();
-	}
 	#y() {
+		this.#b(), this.redraw();
+	}
+	#b() {
 		let e = this.#t.clientWidth;
 		if (!e) return;
 		let t = e < Ra ? 92 : 128, n = Math.min(La, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
 		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
 	}
-	#b() {
-		this.#l = new $i(), this.#a.replaceChildren(ta(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#y(), this.element.isConnected && this.#d();
+	#x() {
+		this.#l = new $i(), this.#a.replaceChildren(ta(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#b(), this.element.isConnected && this.#d();
 	}
 };
 function Ba(t, { model: n }) {
