@@ -10,7 +10,8 @@ from lostflops import Run
 from lostflops.advise.case import Case
 from lostflops.advise.diagnose import diagnosis
 from lostflops.advise.rules import straggler, work_imbalance
-from lostflops.testing import Straggler, SyntheticCluster, store
+from lostflops.ingest import ingest
+from lostflops.testing import Losses, Straggler, SyntheticCluster, store, write_captured
 
 RULES = (straggler.RULE, work_imbalance.RULE)
 DELAY = 3_000_000
@@ -70,3 +71,14 @@ def test_nobody_is_late(tmp_path):
 def test_late_once_is_no_habit(tmp_path):
     once = Straggler(2, "host_stall", delay=DELAY, steps=(12,))
     assert found(replace(JOB, steps=6, stragglers=(once,)), tmp_path).findings == ()
+
+
+@pytest.mark.parametrize(("cause", "told"), [("slow_kernels", ()), ("late_data", ("decode dataset.py:18",))])
+def test_stacks_are_evidence_where_the_host_is_late_and_not_where_its_device_is(cause, told, tmp_path):
+    job = replace(JOB, losses=Losses(sync=1), stragglers=(Straggler(2, cause, factor=1.6, delay=12_000_000),))
+    write_captured(job, tmp_path / "capture")
+    ingest([tmp_path / "capture"], tmp_path)
+    with Run.open(tmp_path) as run:
+        first = diagnosis(Case(run), rules=RULES).findings[0]
+    assert (first.cause, first.ranks) == ("straggler", (2,))
+    assert tuple(source for one in first.evidence for source in one.sources) == told
