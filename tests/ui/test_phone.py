@@ -34,7 +34,7 @@ REASONS = Table(
             "bucket_mb, accumulate, compression, first_bucket_mb, no_sync",
             "no reduction of gradients was recorded: " * 2,
         ),
-        ("blocking", "the host waits for no small collective"),
+        ("1@0-3", "the host waits for no small collective"),
     ),
 )
 
@@ -60,6 +60,8 @@ def test_numbers_stand_beside_long_names(phone: Tab) -> None:
 def test_two_columns_of_sentences_fit(phone: Tab) -> None:
     cells = phone.locator("[data-block=reasons] tbody td")
     assert cells.count() == 4
+    lines = "(cell) => { const all = new Range(); all.selectNodeContents(cell); return all.getClientRects().length; }"
+    assert (cells.nth(2).evaluate(lines), cells.nth(3).evaluate(lines)) == (1, 2), "a name of a group is no sentence"
     assert max(cells.evaluate_all("cells => cells.map((cell) => cell.getBoundingClientRect().right)")) <= 390
 
 

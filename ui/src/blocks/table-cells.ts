@@ -47,7 +47,7 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   if (names && LIST.test(text)) return h("td", { class: "name list" }, text);
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   if (text.length > LONGEST_NAME) return h("td", { class: "prose" }, ...unbroken(text));
-  return h("td", {}, term(text));
+  return h("td", { class: text.includes(" ") ? "words" : "" }, term(text));
 }
 
 /** All that a cell says: of a name that it shows cut, the whole. */
