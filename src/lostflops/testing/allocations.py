@@ -133,7 +133,7 @@ class _Steps:
         else:
             done += weight  # added to what the first microbatch left
         self._weights_done += len(weight)
-        self._give(event.stop, event.thread, done)
+        self._give(event.stop - len(done), event.thread, done)  # inside it, as autograd frees them
         self._backward, self._products = None, []
 
     def _end_pass(self, event: HostEvent) -> None:
