@@ -5,6 +5,15 @@ MS = 1_000_000
 T0 = 1_700_000_000_000_000_000
 
 
+def test_clocks_of_hosts_do_not_make_a_run_long() -> None:
+    events = [{"rank": rank, "kind": "op", "start": T0 + 2_000 * MS * rank, "dur": (5 + rank) * MS} for rank in (0, 1)]
+    for hosts, length in ((("a", "b"), "6.00 ms"), (("a", "a"), "2.01 s")):
+        ranks = [{"rank": rank, "host": host, "events": 1} for rank, host in enumerate(hosts)]
+        result = contents(MemoryRun(ranks=ranks, events=events))
+        assert result.verdict == f"2 ranks, 0 steps, 2 events over {length}."
+        assert result.to_json()["held"]["span"] == 2_006 * MS
+
+
 def test_two_of_four_ranks() -> None:
     run = MemoryRun(
         ranks=[
