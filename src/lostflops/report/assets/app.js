@@ -1306,7 +1306,7 @@ function ir(t, { place: n, field: r, numeric: i, names: a }) {
 	return s !== o || lr(s) ? e("td", {
 		class: "name",
 		title: s
-	}, ur(s, o)) : a && Qn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Yn ? e("td", { class: "name" }, f(o)) : o.length > Yn ? e("td", { class: "prose" }, ..._(o)) : e("td", {}, f(o));
+	}, ur(s, o)) : a && Qn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Yn ? e("td", { class: "name" }, f(o)) : o.length > Yn ? e("td", { class: "prose" }, ..._(o)) : e("td", { class: o.includes(" ") ? "words" : "" }, f(o));
 }
 function ar(e, { place: t, field: n }) {
 	return sr(O(e[t] ?? null, n.unit), e);
