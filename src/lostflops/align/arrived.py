@@ -45,20 +45,46 @@ class Waits:
         return np.where(known[at] == asked, self.wait[at], 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Meetings of a run, most waiting first, and how many came to each: the same for every window, so a live page keeps
+    them."""
+
+    meeting: Numbers
+    came: Numbers
+
+    @classmethod
+    def of(cls, run: Run) -> Sizes:
+        found = run.sql(
+            "select meeting, count(*) as came, sum(coalesce(wait, 0))::bigint as waited from arrivals "
+            "where arrived is not null and event is not null group by meeting order by waited desc, meeting"
+        ).fetchnumpy()
+        return cls(np.asarray(found["meeting"], np.int64), np.asarray(found["came"], np.int64))
+
+    def among(self, meetings: Numbers) -> Sizes:
+        """
+        >>> Sizes(np.array([7, 2, 5]), np.array([1, 2, 3])).among(np.array([5, 7])).meeting.tolist()
+        [7, 5]
+        """
+        kept = np.isin(self.meeting, meetings)
+        return Sizes(self.meeting[kept], self.came[kept])
+
+
 def arrived(
-    run: Run, ranks: Sequence[int], asked: Stretch, *, origin: int, most: int = MOST_ARRIVALS
+    run: Run,
+    ranks: Sequence[int],
+    asked: Stretch,
+    *,
+    origin: int,
+    most: int = MOST_ARRIVALS,
+    sizes: Sizes | None = None,
 ) -> tuple[Meetings, Waits]:
     """Meetings that one of the ranks came to within the stretch, and how long these ranks waited in each event."""
     chosen = f"rank in ({', '.join(map(str, ranks))}) and event is not null"
     near = f"arrived < {asked.stop} and arrived > {asked.start} - (select max(stop - start) from collectives)"
-    touched = f"select distinct meeting from arrivals where {chosen} and {near}"
-    sizes = run.sql(
-        "select meeting, count(*) as came, sum(coalesce(wait, 0)) as waited from arrivals "
-        f"where arrived is not null and event is not null and meeting in ({touched}) "
-        "group by meeting order by waited desc, meeting"
-    ).fetchnumpy()
-    came = np.asarray(sizes["came"])
-    taken = np.asarray(sizes["meeting"])[: int(np.searchsorted(np.cumsum(came), most, side="right"))]
+    touched = run.sql(f"select distinct meeting from arrivals where {chosen} and {near}").fetchnumpy()["meeting"]
+    held = (sizes or Sizes.of(run)).among(np.asarray(touched, np.int64))
+    taken = held.meeting[: int(np.searchsorted(np.cumsum(held.came), most, side="right"))]
     wanted = ", ".join(map(str, taken.tolist())) or "null"
     rows = run.sql(
         "select meeting, rank, event, arrived, stop - start as dur, coalesce(wait, 0) as wait, "
@@ -71,7 +97,7 @@ def arrived(
         "order by rank, event"
     ).fetchnumpy()
     kept = {name: np.asarray(values) for name, values in rows.items()}
-    return _meetings(run, kept, origin, int(came.sum())), Waits(*(np.asarray(waits[name]) for name in waits))
+    return _meetings(run, kept, origin, int(held.came.sum())), Waits(*(np.asarray(waits[name]) for name in waits))
 
 
 @lru_cache(maxsize=4096)

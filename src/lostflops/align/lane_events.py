@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.align.arrived import MOST_ARRIVALS, arrived
+from lostflops.align.arrived import MOST_ARRIVALS, Sizes, arrived
 from lostflops.align.longest_events import SHOWN, Columns, Numbers, longest
 from lostflops.align.one_clock import OneClock
 from lostflops.pictures import Events, Lane
@@ -55,9 +55,10 @@ def lane_events(
     most: int,
     room: int | None = None,
     pick: Pick = longest,
+    sizes: Sizes | None = None,
 ) -> Events:
     """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names.
-    `pick` finds them."""
+    `pick` finds them. `sizes` are those of the run's meetings, where somebody has them."""
     found, held = pick(run, clock, ranks, asked, most)
     names, name = _interned(found["name"])
     while room is not None and (cost := _cost(names, name.size)) > room and most > 1:
@@ -70,7 +71,7 @@ def lane_events(
     # Again, in this order: a query has none of its own, and a run has one page.
     names, name = _interned(found["name"])
     kinds, kind = _interned(found["kind"])
-    meetings, waits = arrived(run, ranks, asked, origin=origin, most=min(most, MOST_ARRIVALS))
+    meetings, waits = arrived(run, ranks, asked, origin=origin, most=min(most, MOST_ARRIVALS), sizes=sizes)
     return Events(
         rows=tuple(row_name(rank) for rank in run.ranks),
         lanes=_lanes(run, found),

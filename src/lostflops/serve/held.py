@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.align.arrived import Sizes
 from lostflops.align.lane_events import Extent, extent, lane_events
 from lostflops.align.longest_events import SHOWN, Columns, longest, share
 from lostflops.align.one_clock import OneClock
@@ -68,6 +69,7 @@ class HeldEvents:
         self._lock = threading.Lock()
         self._clock: OneClock | None = None
         self._span: Extent | None = None
+        self._sizes: Sizes | None = None
 
     def within(self, run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
         """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline.
@@ -78,11 +80,14 @@ class HeldEvents:
             if self._clock is None:
                 self._clock = OneClock.of(run)
                 self._span = extent(run, self._clock)
+                self._sizes = Sizes.of(run)
         if self._span is None:
             raise UsageError("no rank recorded any events")
         asked = Extent(self._span.start + start, self._span.start + stop)
         own = sorted(set(ranks))
-        return lane_events(run, self._clock, own, asked, origin=self._span.start, most=most, pick=self._longest)
+        return lane_events(
+            run, self._clock, own, asked, origin=self._span.start, most=most, pick=self._longest, sizes=self._sizes
+        )
 
     def _longest(
         self, run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int
