@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,24 @@ def small_export() -> Export:
         made.copy(at + 810, at + 820, made.call("cudaMemcpyAsync_v3020", at + 610, at + 620))
         made.fill(at + 830, at + 840, made.call("cudaMemsetAsync_v3020", at + 630, at + 640))
     return made
+
+
+def endless(path: Path, levels: int = 12) -> Path:
+    """The export with a table whose pages lead to one page a hundred times each, on so many levels."""
+    size, width = 1024, 100
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"pragma page_size = {size}")
+        connection.execute("vacuum")
+        query = "select rootpage from sqlite_master where name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
+        (root,) = connection.execute(query).fetchone()
+    pages = [path.read_bytes()[at : at + size] for at in range(0, path.stat().st_size, size)]
+    pages.append(pages[root - 1])
+    for _ in range(levels):
+        child, cells = len(pages), size - 5 * width
+        head = struct.pack(">BHHHBI", 5, 0, width, cells, 0, child)
+        places = struct.pack(f">{width}H", *range(cells, size, 5))
+        pages.append((head + places).ljust(cells, b"\0") + struct.pack(">IB", child, 1) * width)
+    pages[root - 1] = pages[-1]
+    pages[0] = pages[0][:28] + struct.pack(">I", len(pages)) + pages[0][32:]
+    path.write_bytes(b"".join(pages))
+    return path

@@ -9,7 +9,7 @@ from lostflops.analyze.report import report
 from lostflops.errors import BrokenSource, UnknownFormat
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
-from made_nsys import BEGAN, CLOCK, TABLE, Export, global_pid, small_export
+from made_nsys import BEGAN, CLOCK, TABLE, Export, endless, global_pid, small_export
 
 BASE = BEGAN - CLOCK
 
@@ -256,6 +256,12 @@ def test_a_gzip_bomb_is_refused(tmp_path) -> None:
     path = tmp_path / "bomb.sqlite.gz"
     path.write_bytes(gzip.compress(small_export().write(tmp_path / "a.sqlite").read_bytes() + bytes(60 << 20)))
     with pytest.raises(BrokenSource, match="expands more than"):
+        ingest([path], tmp_path / "run", workers=1)
+
+
+def test_pages_that_lead_to_each_other_end(tmp_path) -> None:
+    path = endless(small_export().write(tmp_path / "endless.sqlite"))
+    with pytest.raises(BrokenSource, match="more rows than fit"):
         ingest([path], tmp_path / "run", workers=1)
 
 

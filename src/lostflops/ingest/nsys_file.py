@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ ROWS_AT_ONCE: Final = 50_000
 _LONGEST_CELL: Final = 1 << 24
 _LONGEST_TEXT: Final = 1 << 16
 _NULL_IN_SQL: Final = "(-9223372036854775807 - 1)"
+_INSTRUCTIONS_AT_ONCE: Final = 1_000_000
+_INSTRUCTIONS_PER_BYTE: Final = 100
+"""Of a query: reading a row of twenty bytes takes some two hundred. Damaged pages that lead to each other never end."""
 _DAMAGE: Final = (sqlite3.Error, sqlite3.Warning, OverflowError)
 
 Rows = dict[str, npt.NDArray[np.int64]]
@@ -34,8 +37,9 @@ Rows = dict[str, npt.NDArray[np.int64]]
 class NsysFile:
     """An open export; every read may find damage, and says so as `BrokenSource`."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, size: int) -> None:
         self._connection, self._path = connection, path
+        self._patience = 1 + size * _INSTRUCTIONS_PER_BYTE // _INSTRUCTIONS_AT_ONCE
         self._columns: dict[str, frozenset[str]] = {}
         found = self.rows("select name, coalesce(sql, '') from sqlite_master where type = 'table'")
         for name, statement in found:
@@ -85,6 +89,9 @@ class NsysFile:
 
     def fetched(self, query: str, *values: str) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
+        # No function of Python: an interruption by the user is not taken for damage.
+        patience = chain(repeat(0, self._patience), repeat(1))
+        self._connection.set_progress_handler(patience.__next__, _INSTRUCTIONS_AT_ONCE)
         with _damage_told(self._path):
             cursor = self._connection.execute(query, values)
         while True:
@@ -130,7 +137,7 @@ def _connected(file: Path, told: Path) -> Iterator[NsysFile]:
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
         connection.text_factory = bytes  # a text that is not UTF-8 would end the query
-        yield NsysFile(connection, told)
+        yield NsysFile(connection, told, file.stat().st_size)
 
 
 @contextmanager
@@ -138,7 +145,9 @@ def _damage_told(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise BrokenSource(f"{path} is no whole SQLite file: {error}. Copy or export it again.") from None
+        is_endless = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+        why = "it has more rows than fit into it" if is_endless else error
+        raise BrokenSource(f"{path} is no whole SQLite file: {why}. Copy or export it again.") from None
 
 
 def integer_columns(names: Sequence[str], batch: Sequence[Sequence[int]]) -> Rows:
