@@ -209,6 +209,17 @@ def test_outer_ranges_count_steps_and_others_do_not(made) -> None:
     assert ask("select annotation from events where kind = 'kernel'") == [("iter 0",)]
 
 
+@pytest.mark.parametrize("name", ["iteration_{}, op_id = 7", "train_step_{}, seq = 4, op_id = 7", "step {}, op_id = 7"])
+def test_steps_that_pytorch_made_ranges_of_count_too(made, name) -> None:
+    export = Export()
+    for step in (3, 4):
+        export.range(name.format(step), 1_000 * step, 1_000 * step + 900)
+        export.launched("gemm", 1_000 * step + 10, 1_000 * step + 20, 1_000 * step + 800)
+    ask = made(export)
+    assert ask("select step, stop - start from steps order by step") == [(3, 900), (4, 900)]
+    assert "no_steps" not in stats(ask)
+
+
 def test_a_graph_recorded_as_a_whole_is_time_of_the_device(made) -> None:
     export = Export()
     place = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": global_pid(100)}

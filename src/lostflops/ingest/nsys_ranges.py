@@ -46,7 +46,7 @@ def meaning(text: str, is_library: bool = False) -> Meaning:
     name = text[: emitted.start()] if emitted else text
     if is_library or _NCCL_CALL.match(name):
         return Meaning(OTHER, name)
-    if _OP.match(name) or (emitted and not _WRITTEN.match(name)):
+    if _OP.match(name) or (emitted and not _WRITTEN.match(name) and counted_step(name) is None):
         return Meaning(OP, name)
     return Meaning(ANNOTATION, name)
 
