@@ -107,20 +107,20 @@ def test_a_process_on_two_devices_is_a_rank_on_each_with_the_same_threads(made) 
     ]
 
 
-def two_ranks(host, took=1_000):
+def ranks_of(host, took=1_000, count=2):
     export = Export(host=host)
-    for pid, device in ((100, 0), (200, 1)):
-        export.launched("gemm", 1_000, 2_000, 2_000 + took, pid=pid, device=device)
+    for device in range(count):
+        export.launched("gemm", 1_000, 2_000, 2_000 + took, pid=100 + device, device=device)
     return export
 
 
 def test_files_of_several_ranks_follow_each_other_and_keep_their_ranks(traces) -> None:
     for node in "ab":
-        two_ranks(node).write(traces.folder / f"{node}.sqlite")
+        ranks_of(node).write(traces.folder / f"{node}.sqlite")
     ingest([traces.folder], traces.run, workers=1)
     assert traces.ask("select rank, host from ranks order by rank") == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
     (traces.folder / "b.sqlite").unlink()
-    two_ranks("b", took=1_007).write(traces.folder / "b.sqlite")
+    ranks_of("b", took=1_007).write(traces.folder / "b.sqlite")
     again = ingest([traces.folder], traces.run, workers=1)
     assert (again.ranks_replaced, again.ranks_unchanged) == ((2, 3), (0, 1))
     assert traces.ask("select rank, dur from events where kind = 'kernel' order by rank") == [
@@ -129,6 +129,27 @@ def test_files_of_several_ranks_follow_each_other_and_keep_their_ranks(traces) -
         (2, 1_007),
         (3, 1_007),
     ]
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        ((), [(0, "a"), (1, "a"), (2, "a")]),
+        (("b",), [(2, "b"), (3, "b"), (4, "a"), (5, "a"), (6, "a")]),
+        (("c",), [(0, "a"), (1, "a"), (2, "a"), (3, "c"), (4, "c")]),
+    ],
+    ids=["alone", "beside one that was there", "beside a new one"],
+)  # fmt: skip
+def test_a_file_that_holds_more_ranks_than_before_takes_no_others_place(traces, others, found) -> None:
+    for node in {"a", *others} - {"c"}:
+        ranks_of(node).write(traces.folder / f"{node}.sqlite")
+    ingest([traces.folder], traces.run, workers=1)
+    (traces.folder / "a.sqlite").unlink()
+    for node in {"c"} & set(others):
+        ranks_of(node).write(traces.folder / f"{node}.sqlite")
+    ranks_of("a", count=3).write(traces.folder / "a.sqlite")
+    ingest([traces.folder], traces.run, workers=1, replace=True)
+    assert traces.ask("select rank, host from ranks order by rank") == found
 
 
 def test_a_rank_is_taken_from_the_environment_or_the_name(made, tmp_path, traces) -> None:

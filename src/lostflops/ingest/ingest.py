@@ -95,7 +95,8 @@ def _ingest(
         found, skipped = find_sources(sources, before)
         old = _without_superseded(run.manifest, found)
         unchanged, fresh = _split_unchanged(found, old, before)
-        fresh = settle_ranks(fresh, {source.rank for source in old.sources})
+        moved = {str(source.path) for source in fresh if source.claim.rank is None}
+        fresh = settle_ranks(fresh, {source.rank for source in old.sources if source.path not in moved})
         _refuse_known_conflicts(fresh, unchanged, old, replace)
         tasks = _tasks(fresh, run.staging, spread.workers)
         outcomes = _carried_out(tasks, old, spread, _Meter(fresh, progress, began))
@@ -195,7 +196,7 @@ def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list
         if known is not None:
             unchanged += known
         else:
-            fresh.append(_with_old_rank(candidate, before[0] if before else None))
+            fresh.append(_with_old_rank(candidate, before or []))
     return unchanged, fresh
 
 
@@ -205,11 +206,12 @@ def _may_be(candidate: Found, known: Sequence[Source]) -> bool:
     return is_claimed and candidate.format == known[0].format
 
 
-def _with_old_rank(candidate: Found, before: Source | None) -> Found:
-    """A file that does not tell its rank keeps the one that was assigned to it before."""
-    if candidate.claim.rank is not None or before is None or before.format != candidate.format:
+def _with_old_rank(candidate: Found, before: Sequence[Source]) -> Found:
+    """A file that does not tell its rank keeps what was assigned to it before, unless it holds more ranks now."""
+    claim = candidate.claim
+    if claim.rank is not None or len(before) < claim.ranks or before[0].format != candidate.format:
         return candidate
-    return Found(candidate.path, candidate.format, RankClaim(before.rank, "assigned"), candidate.is_named)
+    return Found(candidate.path, candidate.format, RankClaim(before[0].rank, "assigned"), candidate.is_named)
 
 
 def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source], old: Manifest, replace: bool) -> None:
