@@ -303,6 +303,10 @@ def test_pages_that_lead_to_each_other_end(tmp_path) -> None:
         ([f"drop table {TABLE.format(kind)}" for kind in ("KERNEL", "MEMCPY", "MEMSET")], "no work of a device"),
         (["alter table CUPTI_ACTIVITY_KIND_MEMCPY drop column streamId"], "lacks streamId.*newer"),
         (
+            [f"alter table {TABLE.format(kind)} drop column globalPid" for kind in ("KERNEL", "MEMCPY", "MEMSET")],
+            "lacks globalPid.*newer",
+        ),
+        (
             [
                 "alter table CUPTI_ACTIVITY_KIND_KERNEL rename to k",
                 "drop table CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -312,7 +316,7 @@ def test_pages_that_lead_to_each_other_end(tmp_path) -> None:
             "no work of a device",
         ),
     ],
-    ids=["no device", "a column less", "a view"],
+    ids=["no device", "a column less", "no process", "a view"],
 )  # fmt: skip
 def test_what_cannot_be_read_is_told(tmp_path, statements, told) -> None:
     path = small_export().write(tmp_path / "export.sqlite", *statements)

@@ -60,17 +60,21 @@ class NsysFile:
 
     def batches(self, table: str, wanted: Sequence[str], needed: Sequence[str], where: str = "true") -> Iterator[Rows]:
         """The wanted integer columns of a table, some rows at a time; those that it lacks are all null."""
-        if table not in self._columns:
+        if not self.holds(table, needed):
             return
+        picked = ", ".join(self.integer(table, name) for name in wanted)
+        for batch in self.fetched(f"select {picked} from {table} where {where}"):
+            yield integer_columns(wanted, batch)
+
+    def holds(self, table: str, needed: Sequence[str]) -> bool:
+        """Whether the table is there; one that lacks columns without which it cannot be read is refused."""
         lacking = [name for name in needed if name not in self.columns(table)]
-        if lacking:
+        if lacking and table in self._columns:
             raise BrokenSource(
                 f"{self._path}: table {table} lacks {', '.join(lacking)}. Export the report again with a newer "
                 "Nsight Systems: nsys export --type sqlite REPORT.nsys-rep"
             )
-        picked = ", ".join(self.integer(table, name) for name in wanted)
-        for batch in self.fetched(f"select {picked} from {table} where {where}"):
-            yield integer_columns(wanted, batch)
+        return table in self._columns
 
     def integer(self, table: str, column: str) -> str:
         """The column as SQL that gives an integer for whatever stands there."""

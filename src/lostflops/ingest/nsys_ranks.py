@@ -67,8 +67,8 @@ def _device_time(file: NsysFile) -> tuple[dict[int, Counter[int]], dict[tuple[in
     took: defaultdict[int, Counter[int]] = defaultdict(Counter)
     devices: dict[tuple[int, int], int] = {}
     for table in DEVICE_TABLES:
-        if not {"globalPid", "deviceId", "start", "end"} <= file.columns(table):
-            continue  # reading the table will say what it lacks
+        if not file.holds(table, ("start", "end", "deviceId", "globalPid")):
+            continue
         context = file.integer(table, "contextId")
         for process, device, own, ns in file.rows(
             f'select globalPid, deviceId, {context}, total(max("end" - start, 0)) from {table} '
