@@ -105,10 +105,12 @@ def _verdict(before: Account, after: Account) -> str:
     old, new = (side.lines["compute"] / side.step_ns for side in (before, after))
     line = max(LINES, key=lambda line: abs(after.lines[line] - before.lines[line]))
     moved = (after.lines[line] - before.lines[line]) / _SECOND
+    unknown = "Cannot tell which is faster: neither side marks steps."
+    if not moved:
+        return f"{unknown} Ranks compute for {format_share(new)} of the recorded time on both, and no line moved."
     word = "more" if moved > 0 else "less"
     return (
-        "Cannot tell which is faster: neither side marks steps. "
-        f"Ranks compute for {format_share(new)} of the recorded time instead of {format_share(old)}; "
+        f"{unknown} Ranks compute for {format_share(new)} of the recorded time instead of {format_share(old)}; "
         f"the line that moved most is {line}, by {format_share(abs(moved))} of the time {word}."
     )
 
