@@ -216,6 +216,19 @@ def test_payloads_of_nccl_tell_sizes_of_single_and_of_grouped_calls(made) -> Non
     assert "comms_without_kernel" not in stats(ask)
 
 
+def test_a_kernel_of_unknown_size_is_still_what_pytorch_asked_for(made) -> None:
+    export = Export()
+    export.range("nccl:all_to_all", 1_000, 2_000)
+    for at, payload in ((1_100, '{"Message size [bytes]": 4096}'), (1_300, None)):
+        export.range("ncclSend", at, at + 100, jsonText=payload)
+        export.launched("ncclDevKernel_SendRecv", at + 10, 2 * at, 2 * at + 300)
+    ask = made(export)
+    assert ask("select op, bytes_in, metadata from collectives order by start") == [
+        ("all_to_all", 4096, "nvtx"),
+        ("all_to_all", None, "nvtx"),
+    ]
+
+
 def test_outer_ranges_count_steps_and_others_do_not(made) -> None:
     export = Export()
     for step in range(2):

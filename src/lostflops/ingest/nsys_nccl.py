@@ -93,24 +93,26 @@ def _searched(value: Any, depth: int) -> Any:
 
 
 def with_sizes(asked: Sequence[CommCall], calls: Sequence[NcclCall]) -> list[CommCall]:
-    """What PyTorch asked for (`asked`), or in its place the calls of NCCL inside that launch kernels, where their sizes
-    are known."""
+    """What PyTorch asked for (`asked`), or in its place the calls of NCCL inside that launch kernels, where all their
+    sizes are known; where some are, both: the inner one tells more."""
     around: defaultdict[int, list[CommCall]] = defaultdict(list)
     for call in sorted(asked, key=lambda call: call.start):
         around[call.lane].append(call)
     sized: list[CommCall] = []
     replaced: set[int] = set()
+    needed: set[int] = set()
     for launch, members in _launches(calls):
         sizes = _sizes(members)
-        if sizes is None:
-            continue
         outer = _around(launch, around[launch.lane])
+        if sizes is None:
+            needed |= {id(outer)} if members else set()
+            continue
         replaced |= {id(outer)}
         names = {call.name.removeprefix("nccl") for call in members}
         op = outer.metadata.op if outer and outer.metadata else names.pop() if len(names) == 1 else None
         metadata = CommMetadata(op=op, bytes_in=sizes[0], bytes_out=sizes[1], source=SOURCE)
         sized.append(CommCall(launch.lane, launch.start, launch.stop, metadata, None))
-    return [call for call in asked if id(call) not in replaced] + sized
+    return [call for call in asked if id(call) not in replaced - needed] + sized
 
 
 def _launches(calls: Sequence[NcclCall]) -> Iterator[tuple[NcclCall, list[NcclCall]]]:
