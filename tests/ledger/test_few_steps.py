@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lostflops.graph.build import build
+from lostflops.ingest import ingest
 from lostflops.ledger import few_steps as module
+from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.few_steps import few_steps, is_large, step_times, told
+from lostflops.ledger.scope import scope
 from lostflops.predict.answers.baseline import baseline
 from lostflops.predict.answers.whatif import whatif
+from lostflops.serve.work import StoppableRun, Stopped
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 
@@ -110,3 +117,56 @@ def test_a_run_is_large_where_its_few_steps_are(path: Path, monkeypatch: pytest.
         assert is_large(run)
         monkeypatch.setattr(module, "few_steps", lambda run: few_steps(run, events(run) // 4))
         assert not is_large(run)
+
+
+def without(folder: Path, dropped: Callable[[int, dict[str, Any]], bool]) -> Path:
+    """A run of traces that lack the events of a rank for which that holds."""
+    files = SyntheticCluster(ranks=2, steps=STEPS).generate().traces.write(folder / "traces")
+    for rank, file in enumerate(files):
+        trace = json.loads(file.read_text())
+        trace["traceEvents"] = [event for event in trace["traceEvents"] if not dropped(rank, event)]
+        file.write_text(json.dumps(trace))
+    ingest(files, folder / "run", workers=1)
+    return folder / "run"
+
+
+def shares(run: Run) -> dict[str, float]:
+    total: dict[str, int] = {}
+    for one in ledgers(run, scope(run, None)):
+        total = {line: ns + total.get(line, 0) for line, ns in one.lines.items()}
+    return {line: ns / sum(total.values()) for line, ns in total.items()}
+
+
+def test_devices_whose_launches_were_not_recorded_are_shown(tmp_path: Path) -> None:
+    launches = ("cuda_runtime", "cuda_driver", "ac2g")
+    with Run.open(without(tmp_path, lambda rank, event: event.get("cat") in launches)) as run:
+        assert run.sql("select count(*) from events where kind = 'kernel' and step is not null").fetchall() == [(0,)]
+        few = few_steps(run, events(run) // 2)
+        assert len(few.steps) == STEPS // 2
+        assert shares(few)["compute"] == pytest.approx(shares(run)["compute"], abs=0.1)
+        shown, met = (
+            "select count(*) from collectives",
+            "select count(*) from arrivals join collectives using (rank, event)",
+        )
+        assert few.sql(shown).fetchall() == few.sql(met).fetchall() != run.sql(shown).fetchall()
+
+
+def test_it_keeps_the_limits_of_the_run_and_its_steps_for_other_threads(path: Path) -> None:
+    with Run.open(path, {"memory_limit": "300MiB"}) as run:
+        few = few_steps(run, events(run) // 4)
+        assert few.sql("select current_setting('memory_limit')").fetchall() == [("300.0 MiB",)]
+        with few.beside() as other:
+            assert (other.steps, other.whole) == (few.steps, run)
+            assert (
+                other.sql("select count(*) from events").fetchall() == few.sql("select count(*) from events").fetchall()
+            )
+        assert run.sql("select count(distinct step) from steps").fetchall() == [(STEPS,)]
+
+
+def test_it_ends_when_the_run_is_told_to(path: Path) -> None:
+    with StoppableRun.open(path) as run:
+        few = few_steps(run, events(run) // 4)
+        assert few.steps
+        run.stop()
+        with pytest.raises(Stopped):
+            few.sql("select 1")

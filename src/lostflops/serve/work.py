@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Full, Queue
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+from weakref import ref
 
 import duckdb
 
 from lostflops.errors import LostflopsError
+from lostflops.store.manifest import Manifest
 from lostflops.store.run import Run
 
 T = TypeVar("T")
@@ -31,6 +34,18 @@ class StoppableRun(Run):
     """A run whose queries fail once it is stopped."""
 
     stopped = False
+
+    def __init__(self, path: Path, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(path, manifest, connection)
+        self._parts: list[ref[Self]] = []
+
+    def of_steps(self, steps: Sequence[int]) -> Self:
+        """Ends with this one."""
+        self._check()
+        made = super().of_steps(steps)
+        self._parts.append(ref(made))
+        made.stopped = self.stopped  # it may have been told to end meanwhile
+        return made
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         self._check()
@@ -46,6 +61,9 @@ class StoppableRun(Run):
         self.stopped = True
         with suppress(duckdb.ConnectionException):  # it may have been closed meanwhile
             self.interrupt()
+        for part in tuple(self._parts):
+            if (one := part()) is not None:
+                one.stop()
 
     def _check(self) -> None:
         if self.stopped:

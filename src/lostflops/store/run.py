@@ -11,9 +11,10 @@ import duckdb
 
 from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
+from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
-from lostflops.store.tables import TABLES, TIMINGS, Table, table
+from lostflops.store.tables import TABLES, Table, table
 from lostflops.utf8 import utf8
 
 
@@ -26,14 +27,12 @@ class Run:
 
     steps: tuple[int, ...] = ()
     """The only steps whose rows it shows; empty where it shows all."""
-    whole: Run
-    """Itself, or what it shows some steps of."""
+    _whole: Run | None = None
 
     def __init__(self, path: Path, manifest: manifests.Manifest, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self.manifest = manifest
         self._connection = connection
-        self.whole = self
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -42,6 +41,11 @@ class Run:
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
         return cls(folder, manifest, _connected(folder, manifest, limits or {}))
+
+    @property
+    def whole(self) -> Run:
+        """Itself, or what it shows some steps of."""
+        return self._whole or self
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -77,12 +81,19 @@ class Run:
 
     def beside(self) -> Self:
         """The same run for another thread: a connection is one thread's at a time."""
-        return type(self)(self.path, self.manifest, self._connection.cursor())
+        return self._beside(self.steps)
 
-    def of_steps(self, steps: Sequence[int]) -> Run:
-        """The same run as if nothing but these steps had been recorded deeply; what every step was timed with stays."""
-        made = Run(self.path, self.manifest, _connected(self.path, self.manifest, {}, steps))
-        made.steps, made.whole = tuple(steps), self.whole
+    def of_steps(self, steps: Sequence[int]) -> Self:
+        """The same run as if nothing but these steps had been recorded deeply; what every step was timed with stays.
+        What belongs to no step, such as a kernel without a recorded launch, is shown where it began while they ran."""
+        return self._beside(steps)
+
+    def _beside(self, steps: Sequence[int]) -> Self:
+        connection = self._connection.cursor()
+        made = type(self)(self.path, self.manifest, connection)
+        if steps:
+            narrow(connection, steps)
+            made.steps, made._whole = tuple(steps), self.whole  # noqa: SLF001 - of the same class
         return made
 
     def interrupt(self) -> None:
@@ -108,15 +119,12 @@ class Run:
 
 
 def _connected(
-    folder: Path, manifest: manifests.Manifest, limits: Mapping[str, str | bool | int], steps: Sequence[int] = ()
+    folder: Path, manifest: manifests.Manifest, limits: Mapping[str, str | bool | int]
 ) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config=dict(limits))
     try:
         for declared in TABLES:
-            rows = _rows(folder, manifest, declared)
-            if steps and _is_by_step(declared):
-                rows = f"SELECT * FROM ({rows}) WHERE step IN ({', '.join(str(int(step)) for step in steps)})"
-            connection.execute(f"CREATE VIEW {declared.name} AS {rows}")
+            connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
         # Views may read the run's data; queries may read or write nothing else.
         connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
         connection.execute("SET enable_external_access = false")
@@ -125,11 +133,6 @@ def _connected(
         connection.close()
         raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
     return connection
-
-
-def _is_by_step(declared: Table) -> bool:
-    """Timings count steps as the collector does, which are not those of the profiler."""
-    return declared is not TIMINGS and "step" in declared.column_names()
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
