@@ -151,6 +151,21 @@ def test_devices_whose_launches_were_not_recorded_are_shown(tmp_path: Path) -> N
         assert few.sql(shown).fetchall() == few.sql(met).fetchall() != run.sql(shown).fetchall()
 
 
+def test_they_are_steps_that_every_rank_recorded(tmp_path: Path) -> None:
+    def late(rank: int, event: dict[str, Any]) -> bool:
+        name = str(event.get("name"))
+        return rank == 1 and name.startswith("ProfilerStep#") and int(name.partition("#")[2]) < 10 + STEPS // 2
+
+    with Run.open(without(tmp_path, late)) as run:
+        all_of_them, by_rank_1 = (
+            {step for (step,) in run.sql(f"select step from steps where rank in ({ranks})").fetchall()}
+            for ranks in ("0, 1", "1")
+        )
+        assert len(by_rank_1) == STEPS // 2 < len(all_of_them) == STEPS
+        for share in (2, 4, 12):
+            assert set(few_steps(run, events(run) // share).steps) <= by_rank_1
+
+
 def test_it_keeps_the_limits_of_the_run_and_its_steps_for_other_threads(path: Path) -> None:
     with Run.open(path, {"memory_limit": "300MiB"}) as run:
         few = few_steps(run, events(run) // 4)

@@ -16,6 +16,8 @@ from lostflops.ledger.windows import step_window
 from lostflops.units import counted, format_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lostflops.store.run import Run
 
 Numbers = npt.NDArray[np.int64]
@@ -31,8 +33,8 @@ _ALIKE: Final = 0.05
 
 
 def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
-    """The run itself where all its steps hold at most so many events, or where no few are like all; never less than one
-    step."""
+    """The run itself where all its steps hold at most so many events, or where no few that every rank recorded are like
+    all; never less than one step."""
     ((events,),) = run.sql(_EVENTS).fetchall()
     if run.steps or events <= most:
         return run
@@ -41,11 +43,15 @@ def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
     fitting = int(most * steps.size // events) or 1
     if fitting >= steps.size:
         return run
-    mean = np.bincount(place, took) / np.bincount(place)
-    few = run.of_steps(steps[_nearest(mean, fitting)].tolist())
+    count = np.bincount(place)
+    ((ranks,),) = run.sql("select count(distinct rank) from steps").fetchall()
+    chosen = _nearest(np.bincount(place, took) / count, count == ranks, fitting)
+    if chosen is None:
+        return run
+    few = run.of_steps(steps[chosen].tolist())
     # Seen alone, their last step ends with its own last event, which may be long after the next has begun.
     own = step_times(few)[1].mean()
-    if abs(own / took.mean() - 1) <= _ALIKE:
+    if abs(own - took.mean()) <= _ALIKE * took.mean():
         return few
     few.close()
     return run
@@ -55,16 +61,27 @@ def is_large(run: Run) -> bool:
     """Whether even the steps that stand for it take minutes to replay."""
     few = few_steps(run)
     ((events,),) = few.sql("select count(*) from events" if few.steps else _EVENTS).fetchall()
+    if few is not run:
+        few.close()
     return bool(events > AFFORDED)
 
 
-def _nearest(mean: npt.NDArray[np.float64], size: int) -> slice:
+def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size: int) -> slice | None:
+    """So many in a row that all ranks recorded, or as many as there are; None where all recorded none.
+
+    >>> some = np.array([9.0, 1.0, 2.0, 3.0, 2.0, 1.0])
+    >>> _nearest(some, some > 0, 2), _nearest(some, some != 3, 2)
+    (slice(2, 4, None), slice(1, 3, None))
+    >>> _nearest(some, some > 2, 4), _nearest(some, some > 9, 1)
+    (slice(3, 4, None), None)
     """
-    >>> _nearest(np.array([9.0, 1.0, 2.0, 3.0, 2.0, 1.0]), 2)
-    slice(2, 4, None)
-    """
-    sums = np.convolve(mean, np.ones(size), mode="valid")
-    first = int(np.abs(sums / size - mean.mean()).argmin())
+    gaps = np.flatnonzero(np.concatenate(([True], ~by_all, [True])))
+    size = min(size, int(np.diff(gaps).max()) - 1)
+    if not size:
+        return None
+    sums, held = (np.convolve(values, np.ones(size), mode="valid") for values in (mean, by_all))
+    off = np.where(held == size, np.abs(sums / size - mean.mean()), np.inf)
+    first = int(off.argmin())
     return slice(first, first + size)
 
 
@@ -83,9 +100,19 @@ def told(run: Run) -> str:
         return ""
     number, took = step_times(run.whole)
     own, mean = (format_ns(round(float(times.mean()))) for times in (step_times(run)[1], took))
-    first, last = run.steps[0], run.steps[-1]
-    which = f"step {first} stands" if first == last else f"steps {first} to {last} stand"
     return (
-        f"The run is large, so that {which} for all {counted(len(np.unique(number)), 'step')}: their mean is {own}, "
-        f"that of all {mean}."
+        f"The run is large, so that {_named(run.steps)} for all {counted(len(np.unique(number)), 'step')}: "
+        f"their mean is {own}, that of all {mean}."
     )
+
+
+def _named(steps: Sequence[int]) -> str:
+    """
+    >>> _named([3]), _named([3, 4]), _named([3, 10])
+    ('step 3 stands', 'steps 3 to 4 stand', '2 recorded steps from 3 to 10 stand')
+    """
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f"step {first} stands"
+    which = f"steps {first}" if last - first < len(steps) else f"{len(steps):,} recorded steps from {first}"
+    return f"{which} to {last} stand"
