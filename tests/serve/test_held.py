@@ -10,6 +10,7 @@ from lostflops.align.lane_events import Extent
 from lostflops.align.one_clock import OneClock
 from lostflops.errors import UsageError
 from lostflops.serve.held import HeldEvents
+from lostflops.serve.work import Stopped
 from lostflops.store.run import Run
 
 SPAN = 60_000_000
@@ -83,3 +84,17 @@ def test_sql_finds_no_more_events_than_there_is_room_for(run: Run, most: int) ->
     found = SQL_ALONE.within(run, [0, 1], 0, SPAN * 9, most)
     assert 0 < len(found.start) <= most
     assert found.left_out + len(found.start) == 738
+
+
+def test_a_window_that_was_ended_early_leaves_nothing_half_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldEvents()
+    for name in ("extent", "Sizes.of"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"lostflops.serve.held.{name}", ended)
+            with pytest.raises(Stopped):
+                held.within(run, [0], 0, SPAN, 100)
+    assert held.within(run, [0], 0, SPAN, 100) == HeldEvents().within(run, [0], 0, SPAN, 100)
+
+
+def ended(*_: object) -> None:
+    raise Stopped("this was ended")

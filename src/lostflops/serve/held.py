@@ -67,9 +67,7 @@ class HeldEvents:
         self._most = most
         self._ranks: OrderedDict[int, HeldRank] = OrderedDict()
         self._lock = threading.Lock()
-        self._clock: OneClock | None = None
-        self._span: Extent | None = None
-        self._sizes: Sizes | None = None
+        self._common: tuple[OneClock, Extent | None, Sizes] | None = None
 
     def within(self, run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
         """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline.
@@ -77,17 +75,16 @@ class HeldEvents:
         if not ranks or (unknown := sorted(set(ranks) - set(run.ranks))):
             raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is asked for")
         with self._lock:
-            if self._clock is None:
-                self._clock = OneClock.of(run)
-                self._span = extent(run, self._clock)
-                self._sizes = Sizes.of(run)
-        if self._span is None:
+            # All at once: whoever asks first may be ended before all is known.
+            if self._common is None:
+                clock = OneClock.of(run)
+                self._common = clock, extent(run, clock), Sizes.of(run)
+            clock, span, sizes = self._common
+        if span is None:
             raise UsageError("no rank recorded any events")
-        asked = Extent(self._span.start + start, self._span.start + stop)
+        asked = Extent(span.start + start, span.start + stop)
         own = sorted(set(ranks))
-        return lane_events(
-            run, self._clock, own, asked, origin=self._span.start, most=most, pick=self._longest, sizes=self._sizes
-        )
+        return lane_events(run, clock, own, asked, origin=span.start, most=most, pick=self._longest, sizes=sizes)
 
     def _longest(
         self, run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int
