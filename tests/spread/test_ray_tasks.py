@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,6 +33,75 @@ def test_a_cluster_that_others_reach_must_ask_for_a_token(address: str, monkeypa
         pass
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     refuse_open(address)
+
+
+def test_what_is_no_address_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="no address"):
+        refuse_open("[10.1.2.3:6379")
+
+
+class Cluster(ModuleType):
+    """Stands in for Ray, with a cluster that others reach."""
+
+    exceptions = SimpleNamespace(RayTaskError=RuntimeError)
+
+    def __init__(self, *, asks: bool | None) -> None:
+        super().__init__("ray")
+        self.asks, self.modes, self.ended = asks, list[str | None](), False
+
+    def init(self, **_: object) -> None:
+        self.modes.append(os.environ.get("RAY_AUTH_MODE"))
+
+    def nodes(self) -> list[dict[str, str]]:
+        return [{"NodeManagerAddress": "10.1.2.3"}]
+
+    def remote(self, function: Any = None, **_: object) -> Any:
+        return SimpleNamespace(remote=lambda: function.__name__) if function else lambda function: function
+
+    def get(self, name: str) -> bool:
+        assert name == "asks_for_token"
+        if self.asks is None:
+            raise RuntimeError("Traceback:\n  ...\nModuleNotFoundError: No module named 'lostflops'")
+        return self.asks
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def shutdown(self) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_token_that_nobody_looks_at_is_none(asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(asks=asks)
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    monkeypatch.setenv("RAY_ADDRESS", "10.1.2.3:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with nullcontext() if asks else pytest.raises(UsageError, match="asks for no token"), ray_tasks(1):
+        assert asks
+    assert cluster.ended
+
+
+def test_a_cluster_without_lostflops_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", Cluster(asks=None))
+    monkeypatch.setenv("RAY_ADDRESS", "10.1.2.3:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with pytest.raises(UsageError, match=r"install it there: ModuleNotFoundError"), ray_tasks(1):
+        pass
+
+
+@pytest.mark.parametrize("mode", [None, "disabled"])
+def test_a_cluster_that_is_started_here_asks_for_a_token(mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(asks=True)
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with ray_tasks(1):
+        pass
+    assert cluster.modes == ["token"]
+    assert os.environ.get("RAY_AUTH_MODE") == mode
 
 
 @needs_ray

@@ -1,7 +1,7 @@
 """Work on a Ray cluster: a task for each item, no more of them waiting than the cluster soon takes.
 
-Ray runs what it is sent, whoever sends it. So a cluster that others can reach must ask for a token; one that is started
-here is on loopback.
+Ray runs what it is sent, whoever sends it, and listens on all addresses of a machine. So a cluster that others can
+reach must ask for a token, as one does that is started here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from lostflops._version import __version__
 from lostflops.errors import BrokenSource, UsageError
 from lostflops.spread.work import Answer, OnRead, R, T, Work, carried_out, ordered, result_of
 
 LOOPBACK: Final = "127.0.0.1"
+_MODE: Final = "RAY_AUTH_MODE"
 _AHEAD: Final = 2
 """Items at the cluster for each of its cores: the next is there when one is done."""
 _RETRIES: Final = 2
@@ -33,11 +35,31 @@ _OPEN: Final = (
 @contextmanager
 def ray_tasks(workers: int) -> Iterator[RayTasks]:
     """On the cluster that RAY_ADDRESS names, else on one that is started here and ends with this."""
-    try:
-        import ray  # noqa: PLC0415 - an extra that no other engine needs
-    except ImportError:
-        raise UsageError(_MISSING) from None
     address = os.environ.get("RAY_ADDRESS")
+    with _with_token(address):
+        try:
+            import ray  # noqa: PLC0415 - an extra that no other engine needs
+        except ImportError:
+            raise UsageError(_MISSING) from None
+        yield from _started(ray, address, workers)
+
+
+@contextmanager
+def _with_token(address: str | None) -> Iterator[None]:
+    """A cluster that is started here asks for one whatever was set. Ray looks at that when it is imported, and may set
+    it itself; what is asked of a cluster later is not told by what this one had."""
+    before = os.environ.get(_MODE)
+    if not address:
+        os.environ[_MODE] = "token"
+    try:
+        yield
+    finally:
+        os.environ.pop(_MODE, None)
+        if before is not None:
+            os.environ[_MODE] = before
+
+
+def _started(ray: Any, address: str | None, workers: int) -> Iterator[RayTasks]:
     if address:
         refuse_open(address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -45,11 +67,24 @@ def ray_tasks(workers: int) -> Iterator[RayTasks]:
     own: dict[str, Any] = {"num_cpus": workers, "_node_ip_address": LOOPBACK} if not address else {}
     ray.init(address=address or "local", log_to_driver=False, configure_logging=False, **quiet, **own)
     try:
-        for node in ray.nodes():
-            refuse_open(node["NodeManagerAddress"])
+        reached = [node["NodeManagerAddress"] for node in ray.nodes()]
+        for one in reached:
+            refuse_open(one)
+        # That a token is sent does not say that it is looked at.
+        others = [one for one in reached if not _is_loopback(one)]
+        if others and not _asked_there(ray):
+            raise UsageError(_OPEN.format(others[0]) + ".")
         yield RayTasks(ray)
     finally:
         ray.shutdown()
+
+
+def _asked_there(ray: Any) -> bool:
+    try:
+        return bool(ray.get(ray.remote(asks_for_token).remote()))
+    except ray.exceptions.RayTaskError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise UsageError(f"the Ray cluster cannot run Lostflops {__version__}; install it there: {last}") from None
 
 
 def refuse_open(address: str) -> None:
@@ -58,9 +93,17 @@ def refuse_open(address: str) -> None:
     >>> refuse_open("127.0.0.1:6379"), refuse_open("ray://[::1]:10001"), refuse_open("localhost")
     (None, None, None)
     """
-    host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
-    if not _is_loopback(host) and os.environ.get("RAY_AUTH_MODE") != "token":
+    try:
+        host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    except ValueError:
+        raise UsageError(f"RAY_ADDRESS is no address: {address}") from None
+    if not _is_loopback(host) and not asks_for_token():
         raise UsageError(_OPEN.format(address) + ".")
+
+
+def asks_for_token() -> bool:
+    """Whether Ray's processes do that have the environment of this one; run there, those of the cluster."""
+    return os.environ.get(_MODE, "").lower() == "token"
 
 
 def _is_loopback(host: str) -> bool:
