@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ from lostflops.errors import UnknownCost
 from lostflops.memory.growth import Grown, Holder
 from lostflops.memory.owners import Owner
 from lostflops.memory.peak import Part
+from lostflops.store.run import Run
+from lostflops.testing import SyntheticCluster, store
 from memory_run import MemoryRun
 
 GIB, MIB = 2**30, 2**20
@@ -166,3 +169,13 @@ def test_growth_that_stopped_after_the_window_is_none() -> None:
     large = grown(a_step=20 * MIB)
     assert said(memory_growth.RULE, grown=(large,), timings=timings(), ranks=ranks) == []
     assert len(said(memory_growth.RULE, grown=(large,), timings=timings(rises=20 * MIB), ranks=ranks)) == 1
+
+
+def test_the_peak_is_that_of_all_steps_where_a_few_stand_for_them(tmp_path: Path) -> None:
+    with Run.open(store(SyntheticCluster(ranks=2, steps=4, memory=True).generate(), tmp_path / "run")) as run:
+        first, *_, last = (step for (step,) in run.sql("select distinct step from steps order by 1").fetchall())
+        few = Case(run.of_steps([last]))
+        assert few.run.steps == (last,)
+        assert few.memory == Case(run).memory
+        assert few.memory.fullness is not None
+        assert few.memory.fullness.step == first

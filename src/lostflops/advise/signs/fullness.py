@@ -74,7 +74,8 @@ class Recorded:
 
 
 def recorded(case: Case) -> Recorded:
-    run = case.run
+    """Of all steps, also where a few stand for them: the fullest may be another, and what grows needs many."""
+    run = case.run.whole
     ended = [one for one in ran_out(run) if not one.is_impossible]
     fullest: tuple[Peak, tuple[Part, ...]] | None = None
     grown: list[Grown] = []
