@@ -114,5 +114,8 @@ class _Replays:
     def tried(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
         with self._lock:
             if self._start is None or self._start[0] != identity:
-                self._start = identity, baseline(run)
+                found = baseline(run)
+                if found.facts.recomputable is not None:
+                    found.facts.recomputable()  # it is kept, and asks the run, which is closed before the next question
+                self._start = identity, found
             return tried(self._start[1], changes)
