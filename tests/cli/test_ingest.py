@@ -27,8 +27,8 @@ def engine(runs, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Records what the engine was asked; `summary` and `stats` say what it found."""
     asked: dict[str, Any] = {"summary": Summary(Path("out")), "stats": []}
 
-    def ingest(sources, out, *, workers=None, replace=False, progress=None) -> Summary:
-        asked.update(sources=sources, out=out, workers=workers, replace=replace, progress=progress)
+    def ingest(sources, out, *, workers, replace, engine, progress) -> Summary:
+        asked.update(sources=sources, out=out, workers=workers, replace=replace, engine=engine, progress=progress)
         runs[str(out)] = lambda: MemoryRun(ranks=[{"rank": 0, "events": 9}], stats=asked["stats"])
         return asked["summary"]
 
@@ -45,7 +45,9 @@ def test_summary_and_next_command(lostflops, engine) -> None:
     assert outcome.err == ""
     assert engine["sources"] == ["a.json", "traces/"]
     assert (engine["out"], engine["workers"], engine["replace"]) == (Path("my run"), 3, True)
-    assert engine["progress"] is None
+    assert (engine["engine"], engine["progress"]) == ("local", None)
+    assert lostflops("ingest", "a.json", "-o", "run", "--engine", "ray").code == 0
+    assert engine["engine"] == "ray"
 
 
 def test_json(lostflops, engine) -> None:
