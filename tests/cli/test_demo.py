@@ -37,13 +37,16 @@ def test_the_page_is_opened_once_unless_told_not_to(lostflops, tmp_path: Path, m
     taken: list[str] = []
     monkeypatch.setenv("BROWSER", "made")
     monkeypatch.setattr("webbrowser.open", lambda address: taken.append(address) or True)
-    for name, words in (("silent", ("--no-browser",)), ("json", ("--json",)), ("shown", ())):
+    for name, words in (("silent", ("--no-browser",)), ("shown", ())):
         assert lostflops("demo", "--out", tmp_path / name, "--ranks", "2", *words).code == 0
     assert taken == [(tmp_path / "shown" / "report.html").as_uri()]
 
 
-def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path) -> None:
+def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path, monkeypatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr("webbrowser.open", taken.append)
     told = lostflops("demo", "--out", tmp_path / "out", "--ranks", "4", "--json")
+    assert taken == []
     assert json.loads(told.out)["bytes"] == (tmp_path / "out" / "report.html").stat().st_size
     query = "select rank from events where kind = 'kernel' group by rank order by sum(dur) desc limit 1"
     answer = lostflops("sql", tmp_path / "out", query, "--json")

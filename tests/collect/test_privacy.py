@@ -83,6 +83,7 @@ def test_a_process_without_a_group_is_the_rank_that_its_launcher_says(
     assert (tmp_path / "capture" / f"rank-{rank:05d}.capture").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_of_one_rank_have_a_file_each(tmp_path: Path) -> None:
     out = tmp_path / "second"
     out.mkdir()

@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
-
-settings.register_profile("shared machine", deadline=None)
-settings.load_profile("shared machine")
 
 
 class Traces:

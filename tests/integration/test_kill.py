@@ -30,7 +30,11 @@ def test_killed_at_random_moments(make: Callable[[Path], Scene], kills: int, tmp
     assert tally.ends["old"] > 0
 
 
-@SCENES
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(kill_harness.new_run, marks=pytest.mark.slow), kill_harness.existing_run],
+    ids=["new", "existing"],
+)
 def test_killed_before_the_last_file_operations(make: Callable[[Path], Scene], tmp_path: Path) -> None:
     """The commit is among them."""
     scene = make(tmp_path)

@@ -3,15 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import Constant, ParquetWriter
 from lostflops.store.tables import LANES
-
-settings.register_profile("shared machine", deadline=None)
-settings.load_profile("shared machine")
 
 
 class HandMadeRun:
