@@ -101,6 +101,7 @@ def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None
     assert "collector_errors" not in notes
 
 
+@pytest.mark.slow
 def test_a_slow_loader_shows_as_waiting_for_data(tmp_path: Path) -> None:
     command = [*UNCHANGED[0].command, "--slow-loader", "300", "--steps", "14"]
     assert recorded(tmp_path / "run", command).returncode == 0

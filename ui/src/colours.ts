@@ -8,7 +8,6 @@ const LINES: Record<string, string> = {
   "comm.transfer": "--transfer",
   "comm.wait": "--wait",
   "comm.bubble": "--bubble",
-  "idle.bubble": "--bubble",
   copy: "--copy",
   "idle.data": "--data",
   "idle.sync": "--idle-sync",
@@ -16,6 +15,7 @@ const LINES: Record<string, string> = {
   "idle.compile": "--idle-compile",
   "idle.python": "--idle-python",
   "idle.dependency": "--idle-dependency",
+  "idle.bubble": "--idle-bubble",
   unexplained: "--unexplained",
 };
 // Owners of memory stand side by side: no two may share a colour.

@@ -396,7 +396,6 @@ var Re = 2 ** 32 - 1, ze = class {
 	"comm.transfer": "--transfer",
 	"comm.wait": "--wait",
 	"comm.bubble": "--bubble",
-	"idle.bubble": "--bubble",
 	copy: "--copy",
 	"idle.data": "--data",
 	"idle.sync": "--idle-sync",
@@ -404,6 +403,7 @@ var Re = 2 ** 32 - 1, ze = class {
 	"idle.compile": "--idle-compile",
 	"idle.python": "--idle-python",
 	"idle.dependency": "--idle-dependency",
+	"idle.bubble": "--idle-bubble",
 	unexplained: "--unexplained"
 }, Ve = {
 	parameters: "#009e73",
