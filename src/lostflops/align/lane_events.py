@@ -14,6 +14,7 @@ from lostflops.align.arrived import MOST_ARRIVALS, Sizes, arrived
 from lostflops.align.longest_events import SHOWN, Columns, Numbers, longest
 from lostflops.align.one_clock import OneClock
 from lostflops.pictures import Events, Lane
+from lostflops.store.grouped import grouped
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -106,11 +107,7 @@ def _cost(names: Sequence[str], events: int) -> int:
 
 def _shared(clock: OneClock, rank: Numbers, times: Numbers) -> Numbers:
     moved = times.copy()
-    if not times.size:
-        return moved
-    order = np.argsort(rank, kind="stable")
-    ranks, first = np.unique(rank[order], return_index=True)
-    for one, rows in zip(ranks.tolist(), np.split(order, first[1:]), strict=True):
+    for one, rows in grouped(rank):
         moved[rows] = clock.shared(one, times[rows])
     return moved
 

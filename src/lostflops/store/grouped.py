@@ -15,6 +15,8 @@ def grouped(keys: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
 
     >>> [(key, rows.tolist()) for key, rows in grouped(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]
+    >>> list(grouped(np.empty(0, np.int64)))
+    []
     """
     order = np.argsort(keys, kind="stable")
     found, first = np.unique(keys[order], return_index=True)

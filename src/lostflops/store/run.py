@@ -40,7 +40,18 @@ class Run:
         folder = utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
-        return cls(folder, manifest, _connected(folder, manifest, limits or {}))
+        connection = duckdb.connect(config=dict(limits or {}))
+        try:
+            for declared in TABLES:
+                connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
+            # Views may read the run's data; queries may read or write nothing else.
+            connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+        except duckdb.Error as error:
+            connection.close()
+            raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
+        return cls(folder, manifest, connection)
 
     @property
     def whole(self) -> Run:
@@ -116,23 +127,6 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _connected(
-    folder: Path, manifest: manifests.Manifest, limits: Mapping[str, str | bool | int]
-) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config=dict(limits))
-    try:
-        for declared in TABLES:
-            connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
-        # Views may read the run's data; queries may read or write nothing else.
-        connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-    except duckdb.Error as error:
-        connection.close()
-        raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
-    return connection
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
