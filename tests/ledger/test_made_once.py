@@ -23,13 +23,13 @@ def run():
 @pytest.fixture
 def made(monkeypatch):
     """Ranks whose ledger was made, in order."""
-    ranks, account = [], accounts.account
+    ranks, partition = [], accounts.partition
 
     def counted(record, *rest):
         ranks.append(record.rank)
-        return account(record, *rest)
+        return partition(record, *rest)
 
-    monkeypatch.setattr(accounts, "account", counted)
+    monkeypatch.setattr(accounts, "partition", counted)
     return ranks
 
 

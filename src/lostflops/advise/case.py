@@ -26,7 +26,7 @@ from lostflops.predict.answers.baseline import Baseline, baseline
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.answers.facts_of import Told as Times
     from lostflops.predict.change import Facts
     from lostflops.store.run import Run

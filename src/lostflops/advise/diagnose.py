@@ -22,7 +22,7 @@ from lostflops.units import counted, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.claim import Claim, Rule
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.answers.facts_of import Told
     from lostflops.store.run import Run
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lostflops.advise.claim import Rule
     from lostflops.advise.findings import Priced
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.answers.facts_of import Told
     from lostflops.results import Evidence
     from lostflops.store.run import Run

@@ -17,7 +17,8 @@ from lostflops.align.link_rates import link_rates
 from lostflops.align.transfer_times import transfers
 from lostflops.blame.judgement import within
 from lostflops.facts.bandwidth import bus_factor
-from lostflops.ledger.accounts import Overlap, Progress, RankLedger, ledgers
+from lostflops.ledger.accounts import Overlap, RankLedger, ledgers
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.call_sizes import SIZE
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.ledger.record import UNKNOWN_GROUP

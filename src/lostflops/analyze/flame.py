@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.errors import UsageError
 from lostflops.facts.source_code import code_of, function_of, place_of
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import HOST_LINES, LINES
 from lostflops.ledger.samples import FEWEST, LineStacks, Sampled, places, sampled
 from lostflops.ledger.scope import scope

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.facts.kernel_classes import CLASSES
 from lostflops.facts.kernel_names import short
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.kernel_sums import KernelSum, KernelSums
 from lostflops.ledger.kernel_totals import kernel_totals
 from lostflops.ledger.roofline import Roofline

@@ -18,7 +18,8 @@ from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.arrivals import by_step
 from lostflops.blame.comparison import OWN_LINES, Comparison, Floats, usual
 from lostflops.blame.judgement import chosen, compared
-from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.accounts import ledgers
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.phases import PHASES
 from lostflops.ledger.scope import scope
 from lostflops.results import HeatMap, Result

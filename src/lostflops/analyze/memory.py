@@ -22,7 +22,7 @@ from lostflops.memory.timeline import timeline
 from lostflops.results import Block, Figure, Result
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.memory.blocks import Memory
     from lostflops.store.run import Run
 

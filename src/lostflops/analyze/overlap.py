@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.accounts import ledgers
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.scope import scope
 from lostflops.ledger.together import COMPUTE, COPY
 from lostflops.results import Field, HeatMap, Result, Table

@@ -20,7 +20,7 @@ from lostflops.blame.charges import charges
 from lostflops.blame.judgement import MOST_RANKS, Judgement, judge
 from lostflops.blame.sayings import cost_of, latecomers, long_stage, unevenness
 from lostflops.blame.stragglers import in_steps
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import LINES, WAIT_LINES
 from lostflops.ledger.scope import scope
 from lostflops.pace.told import Told

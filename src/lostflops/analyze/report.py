@@ -14,8 +14,9 @@ from lostflops.align.mesh import recognise
 from lostflops.blame.judgement import judged
 from lostflops.blame.sayings import latecomers
 from lostflops.blame.stragglers import Straggler
-from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.breakdowns import layers, module_table, sampled_in, where
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, grouped
 from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope

@@ -11,7 +11,8 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from lostflops.ledger.accounts import Progress, ledgers
+from lostflops.ledger.accounts import ledgers
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import GROUPS, LINES, grouped
 from lostflops.ledger.scope import scope
 from lostflops.ledger.windows import WindowKind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.align.answers import clock_notes, clock_of
 from lostflops.align.lane_events import Extent, extent, lane_events, row_name
 from lostflops.align.one_clock import OneClock
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.record import records
 from lostflops.ledger.strips import binned, edges, whole

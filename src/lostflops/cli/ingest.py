@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
-from lostflops.spread.names import EngineName
+from lostflops.spread.names import ENGINE, WORKERS, EngineName
 
 if TYPE_CHECKING:
     from lostflops.ingest import IngestSummary, Progress
@@ -35,6 +35,7 @@ def ingest(
         int | None,
         typer.Option(
             "--workers",
+            envvar=WORKERS,
             min=1,
             metavar="N",
             help="Worker processes; as many as cores when not given.",
@@ -47,7 +48,9 @@ def ingest(
     engine: Annotated[
         EngineName,
         typer.Option(
-            "--engine", help="Who reads: processes of this machine, or a Ray cluster (pip install 'lostflops[ray]')."
+            "--engine",
+            envvar=ENGINE,
+            help="Who reads: processes of this machine, or a Ray cluster (pip install 'lostflops[ray]').",
         ),
     ] = EngineName.LOCAL,
     as_json: JsonOption = False,

@@ -20,7 +20,7 @@ from lostflops.predict.answers.predictions import data_of
 from lostflops.store.run import Run
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
 
 _FEWEST: Final = 2
 """Settled steps of a run below which its trace is asked."""

@@ -20,7 +20,7 @@ from lostflops.export.lanes import draw
 from lostflops.export.packets import Packets
 from lostflops.export.rank_tracks import draw_collectives, draw_ledgers, draw_memory, draw_steps
 from lostflops.export.scene import Scene, shift_of
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run

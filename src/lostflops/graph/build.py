@@ -18,7 +18,7 @@ from lostflops.ledger.windows import WindowKind, window
 
 if TYPE_CHECKING:
     from lostflops.graph.parts import Part
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.ledger.record import Record
     from lostflops.store.run import Run
 

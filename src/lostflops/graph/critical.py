@@ -23,7 +23,7 @@ from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table
 from lostflops.units import counted, format_share
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.store.run import Run
 
 TOP: Final = 10

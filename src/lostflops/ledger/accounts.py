@@ -5,7 +5,7 @@ It is made where the rank's data is; the ledger of a run is the sum of its ranks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.ledger.by_rank import Progress, Question, by_rank
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
 from lostflops.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
@@ -28,13 +29,13 @@ from lostflops.ledger.parts import (
     python_by_annotation,
 )
 from lostflops.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
-from lostflops.ledger.profile import Profile, profile, profiles
-from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record, records
+from lostflops.ledger.profile import PROFILE, Profile, profile
+from lostflops.ledger.record import COMM, KERNEL, Codes, Ns, Record
 from lostflops.ledger.samples import LineStacks, samples_by_line
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.shares import by_event
 from lostflops.ledger.together import Together, together
-from lostflops.ledger.windows import Window, WindowKind, window
+from lostflops.ledger.windows import Window, WindowKind
 from lostflops.ledger.work import RankWork, rank_work
 from lostflops.store.intervals import Intervals
 
@@ -45,7 +46,6 @@ MOST_KEPT: Final = 2000
 """Ranks whose ledgers are kept for the next question."""
 
 Lines = dict[str, int]
-Progress = Callable[[int, int], None]
 Shares = list[tuple[str, Codes, Ns]]
 """Line, device rows and the time that each accounts for; a row of -1 stands for none."""
 Stretches = Iterator[tuple[str, Codes, Ns]]
@@ -145,13 +145,13 @@ def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterato
     elif (made := made_of(run, asked, progress)) is not None:
         yield from made.ledgers
     else:
-        yield from _ledgers(run, asked, progress)
+        yield from by_rank(LEDGER, run, asked, progress)
 
 
 def profiles_of(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[Profile]:
     """What ranks are compared by; that is less work than their ledgers, unless these are kept."""
     held = _among(run, asked)
-    yield from profiles(run, asked, progress) if held is None else (ledger.profile for ledger in held)
+    yield from by_rank(PROFILE, run, asked, progress) if held is None else (ledger.profile for ledger in held)
 
 
 def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | None:
@@ -161,8 +161,7 @@ def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | 
         return None
     key = id(run), asked
     if key not in kept:
-        sums: KernelSums = {}
-        kept[key] = Made(run, list(_ledgers(run, asked, progress, sums)), sums)
+        kept[key] = _made(run, asked, progress)
     return kept[key]
 
 
@@ -175,14 +174,17 @@ def _among(run: Run, asked: Scope) -> list[RankLedger] | None:
     return None
 
 
-def _ledgers(
-    run: Run, asked: Scope, progress: Progress | None, kernels: KernelSums | None = None
-) -> Iterator[RankLedger]:
-    """Also adds up how often each kernel ran, where that is wanted."""
-    for done, record in enumerate(records(run, asked.ranks)):
-        if progress is not None:
-            progress(done, len(asked.ranks))
-        yield account(record, window(record, asked.kind, asked.steps), kernels)
+def _made(run: Run, asked: Scope, progress: Progress | None) -> Made:
+    found, sums = list(by_rank(LEDGER_WITH_KERNELS, run, asked, progress)), KernelSums()
+    for _, own in found:
+        add_kernels(sums, own)
+    return Made(run, [ledger for ledger, _ in found], sums)
+
+
+def account_with_kernels(record: Record, chosen: Window) -> tuple[RankLedger, KernelSums]:
+    """The ledger, and how often each kernel ran."""
+    sums = KernelSums()
+    return account(record, chosen, sums), sums
 
 
 def account(record: Record, chosen: Window, sums: KernelSums | None = None) -> RankLedger:
@@ -335,3 +337,8 @@ def _thread_stretches(record: Record, made: Partition) -> Stretches:
     for line in IDLE_LINES:
         span = made.lines[line]
         yield line, events[np.searchsorted(host.start[ops], span.stop)], span.stop - span.start
+
+
+LEDGER: Final = Question("ledger", RankLedger, account)
+LEDGER_WITH_KERNELS: Final = Question("ledger_with_kernels", tuple[RankLedger, KernelSums], account_with_kernels)
+QUESTIONS: Final = {question.name: question for question in (LEDGER, LEDGER_WITH_KERNELS)}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lostflops.ledger.accounts import Lines, made_of
+from lostflops.ledger.by_rank import Question, by_rank
 from lostflops.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
 from lostflops.ledger.lines import BUSY_LINES
 from lostflops.ledger.partition import partition
 from lostflops.ledger.parts import kernel_classes
-from lostflops.ledger.record import records
-from lostflops.ledger.windows import window
+from lostflops.ledger.record import Record
+from lostflops.ledger.windows import Window
 from lostflops.ledger.work import RankWork, rank_work
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.ledger.scope import Scope
     from lostflops.store.run import Run
 
@@ -46,10 +47,24 @@ def kernel_totals(run: Run, asked: Scope, progress: Progress | None = None) -> K
             total.add(ledger.work, ledger.window.wall, ledger.lines)
         return total
     total = KernelTotals()
-    for done, record in enumerate(records(run, asked.ranks)):
-        if progress is not None:
-            progress(done, len(asked.ranks))
-        parted, classes = partition(record, window(record, asked.kind, asked.steps)), kernel_classes(record)
-        add_kernels(total.sums, kernel_sums(record, parted, classes))
-        total.add(rank_work(record, parted, classes), parted.window.wall, parted.ns())
+    for found in by_rank(KERNELS, run, asked, progress):
+        add_kernels(total.sums, found.sums)
+        total.add(found.work, found.wall, found.lines)
     return total
+
+
+class RankKernels(NamedTuple):
+    sums: KernelSums
+    work: RankWork
+    wall: int
+    lines: Lines
+
+
+def kernels_of(record: Record, chosen: Window) -> RankKernels:
+    parted, classes = partition(record, chosen), kernel_classes(record)
+    work = rank_work(record, parted, classes)
+    return RankKernels(kernel_sums(record, parted, classes), work, parted.window.wall, parted.ns())
+
+
+KERNELS: Final = Question("kernels", RankKernels, kernels_of)
+QUESTIONS: Final = {KERNELS.name: KERNELS}

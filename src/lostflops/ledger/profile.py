@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from lostflops.ledger.by_rank import Question
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.partition import Partition, partition
 from lostflops.ledger.parts import communication_shares
-from lostflops.ledger.record import KERNEL, Codes, Ns, Record, records
-from lostflops.ledger.windows import WindowKind, window
-
-if TYPE_CHECKING:
-    from lostflops.ledger.scope import Scope
-    from lostflops.store.run import Run
+from lostflops.ledger.record import KERNEL, Codes, Ns, Record
+from lostflops.ledger.windows import Window, WindowKind
 
 
 class Waited(NamedTuple):
@@ -40,11 +36,8 @@ class Profile:
     pieces: Codes
 
 
-def profiles(run: Run, asked: Scope, progress: Callable[[int, int], None] | None = None) -> Iterator[Profile]:
-    for done, record in enumerate(records(run, asked.ranks)):
-        if progress is not None:
-            progress(done, len(asked.ranks))
-        yield profile(record, partition(record, window(record, asked.kind, asked.steps)))
+def profiled(record: Record, chosen: Window) -> Profile:
+    return profile(record, partition(record, chosen))
 
 
 def profile(record: Record, made: Partition) -> Profile:
@@ -78,3 +71,7 @@ def _pieces(record: Record, start: Ns, stop: Ns) -> Codes:
     else:
         begun = np.sort(record.host.start[record.host.computing(record.training_lane)])
     return np.searchsorted(begun, stop) - np.searchsorted(begun, start)
+
+
+PROFILE: Final = Question("profile", Profile, profiled)
+QUESTIONS: Final = {PROFILE.name: PROFILE}

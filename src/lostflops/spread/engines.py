@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lostflops.spread.names import EngineName
+from lostflops.errors import UsageError
+from lostflops.spread.names import ENGINE, WORKERS, EngineName
 from lostflops.spread.processes import Processes
 from lostflops.spread.ray_tasks import ray_tasks
 from lostflops.spread.work import Engine
@@ -19,6 +20,25 @@ class Spread:
 
     name: EngineName = EngineName.LOCAL
     asked: int | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Spread:
+        """What an analysis uses, which has no options for it.
+
+        >>> Spread.from_environment({"LOSTFLOPS_ENGINE": "ray", "LOSTFLOPS_WORKERS": "3"})
+        Spread(name=<EngineName.RAY: 'ray'>, asked=3)
+        """
+        name, workers = environment.get(ENGINE, EngineName.LOCAL), environment.get(WORKERS, "")
+        if name not in set(EngineName):
+            raise UsageError(f"{ENGINE}={name!r} is none of {', '.join(EngineName)}.")
+        if workers and not (workers.isdecimal() and int(workers)):
+            raise UsageError(f"{WORKERS}={workers!r} is no number of workers.")
+        return cls(EngineName(name), int(workers) if workers else None)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all work is done in this process anyway."""
+        return self.name is EngineName.LOCAL and self.workers == 1
 
     @property
     def workers(self) -> int:

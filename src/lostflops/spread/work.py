@@ -18,7 +18,7 @@ R = TypeVar("R")
 OnRead = Callable[[int], None]
 """Told how many bytes were read."""
 
-_MODULES: Final = {"ingest": "lostflops.ingest.tasks"}
+_MODULES: Final = {"ingest": "lostflops.ingest.tasks", "by_rank": "lostflops.ledger.by_rank"}
 """Where each work is declared, as `WORK`: a message can ask for nothing else."""
 
 
@@ -79,7 +79,7 @@ def _ours(error: LostflopsError | OSError | duckdb.Error) -> LostflopsError:
         return error
     if isinstance(error, OSError):
         return SourceError(str(error))
-    return RunError(f"a part cannot be written: {error}")
+    return RunError(f"a worker could not go on: {error}")
 
 
 def result_of(work: Work[Any, R], answer: Answer) -> R:

@@ -44,6 +44,8 @@ class Run:
         try:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
+            # It would draw one on standard output where it takes the process for a person's.
+            connection.execute("SET enable_progress_bar = false")
             # Views may read the run's data; queries may read or write nothing else.
             connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
             connection.execute("SET enable_external_access = false")

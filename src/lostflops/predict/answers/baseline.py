@@ -21,7 +21,7 @@ from lostflops.units import format_share
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.change import Facts
     from lostflops.store.run import Run
 

@@ -20,7 +20,7 @@ from lostflops.results import Field, Pair, Pairs, Plot, Result, Series, Table
 from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.answers.baseline import Baseline
     from lostflops.predict.change import Change
 

@@ -23,7 +23,7 @@ from lostflops.results import Field, Figure, Pair, Pairs, Result, Table
 from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.answers.baseline import Build
     from lostflops.predict.answers.facts_of import Told
     from lostflops.predict.change import Change

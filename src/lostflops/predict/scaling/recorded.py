@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lostflops.errors import UnknownCost
-from lostflops.ledger.accounts import Progress
+from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.call_sizes import SIZE
 from lostflops.ledger.partition import partition
 from lostflops.ledger.record import UNKNOWN_GROUP, Record, records

@@ -24,7 +24,7 @@ from lostflops.units import counted, format_ns, format_share
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lostflops.ledger.accounts import Progress
+    from lostflops.ledger.by_rank import Progress
     from lostflops.predict.scaling.timeline import Timeline
     from lostflops.store.run import Run
 

@@ -1,0 +1,129 @@
+"""An answer for each rank, made in this process, or where a run is large on several processes or a cluster.
+
+Answers are small and made of plain values, so that they travel; the rows that they are made of stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_origin
+
+import msgspec
+import numpy as np
+
+from lostflops.ledger.record import Record, records
+from lostflops.ledger.scope import Scope
+from lostflops.ledger.windows import Window, WindowKind, window
+from lostflops.spread.engines import Spread
+from lostflops.spread.work import OnRead, Work
+from lostflops.store.commit import RANKS_PER_FILE
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+A = TypeVar("A")
+Progress = Callable[[int, int], None]
+
+WORTH: Final = 3_000_000
+"""Events that take longer to account for than workers take to start."""
+_AT_ONCE: Final = 2_000
+"""Ranks whose answers are held until they are asked for."""
+_TASKS_OF_WORKER: Final = 4
+_QUESTIONS: Final = {
+    "ledger": "lostflops.ledger.accounts",
+    "ledger_with_kernels": "lostflops.ledger.accounts",
+    "profile": "lostflops.ledger.profile",
+    "kernels": "lostflops.ledger.kernel_totals",
+}
+"""Where each question is declared, in `QUESTIONS`: a message can ask nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[A]):
+    """`gives` is what msgspec makes of an answer that has travelled."""
+
+    name: str
+    gives: type[A]
+    answer: Callable[[Record, Window], A]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A question about some ranks of a run."""
+
+    question: str
+    run: str
+    kind: WindowKind
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def by_rank(question: Question[A], run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[A]:
+    """The answers of the ranks that recorded any time, in order; `progress` hears how many of how many are done."""
+    spread = Spread.from_environment()
+    if _is_worth(run, asked, spread):
+        yield from _elsewhere(question, run, asked, spread, progress)
+        return
+    for done, record in enumerate(records(run, asked.ranks)):
+        if progress is not None:
+            progress(done, len(asked.ranks))
+        yield question.answer(record, window(record, asked.kind, asked.steps))
+
+
+def _is_worth(run: Run, asked: Scope, spread: Spread) -> bool:
+    if spread.is_single or run.steps or len(asked.ranks) == 1:
+        return False
+    sizes: dict[int, int] = dict(run.sql("select rank, events from ranks").fetchall())
+    return sum(sizes.get(rank, 0) for rank in asked.ranks) > WORTH
+
+
+def _elsewhere(question: Question[A], run: Run, asked: Scope, spread: Spread, progress: Progress | None) -> Iterator[A]:
+    ranks, done = asked.ranks, 0
+    size = max(1, min(RANKS_PER_FILE, len(ranks) // (_TASKS_OF_WORKER * spread.workers)))
+    parts = [
+        Part(question.name, str(run.path), asked.kind, ranks[first : first + size], asked.steps)
+        for first in range(0, len(ranks), size)
+    ]
+
+    def tell(part: Part) -> None:
+        nonlocal done
+        done += len(part.ranks)
+        if progress is not None:
+            progress(done, len(ranks))
+
+    rounds = max(1, _AT_ONCE // size)
+    with spread.engine() as engine:
+        for first in range(0, len(parts), rounds):
+            for answers in engine.map(WORK, parts[first : first + rounds], lambda _: None, tell):
+                yield from msgspec.msgpack.decode(answers, type=list[question.gives], dec_hook=_unpacked)  # type: ignore[name-defined]
+
+
+def _answered(part: Part, _: OnRead) -> bytes:
+    from lostflops.store.run import Run  # noqa: PLC0415 - of the process that answers
+
+    question: Question[Any] = import_module(_QUESTIONS[part.question]).QUESTIONS[part.question]
+    with Run.open(part.run, {"threads": 1, "memory_limit": "1GB"}) as run:
+        asked = Scope(part.kind, part.ranks, part.steps)
+        found = [question.answer(one, window(one, asked.kind, asked.steps)) for one in records(run, asked.ranks)]
+    return msgspec.msgpack.encode(found, enc_hook=_packed)
+
+
+def _packed(value: Any) -> object:
+    if isinstance(value, np.ndarray):
+        assert value.dtype == np.int64, f"{value.dtype} does not travel"
+        return value.shape, value.tobytes()
+    raise NotImplementedError(f"{type(value)} does not travel")
+
+
+def _unpacked(kind: Any, value: Any) -> object:
+    if get_origin(kind) is np.ndarray:
+        shape, data = value
+        return np.frombuffer(data, np.int64).reshape(shape)
+    if get_origin(kind) is Counter:
+        return Counter(value)
+    raise NotImplementedError(f"{kind} does not travel")
+
+
+WORK: Final = Work("by_rank", Part, bytes, _answered, about=lambda part: f"{part.run}, rank {part.ranks[0]}")
