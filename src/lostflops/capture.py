@@ -4,7 +4,8 @@ A capture is a folder, `capture` inside the run:
 
     rank-00003.capture          frames of records, appended by the process that is rank 3, attempt after attempt
     host-node7.capture          the same frames of all ranks of a host, where one writer per host gathers them
-    rank-00003.w0001.json.gz    deep window 1 of rank 3, a Kineto trace
+    rank-00003.w0001.parts      deep window 1 of rank 3, reduced to rows by its host (see `ingest/reduced.py`)
+    rank-00003.w0001.json.gz    the same as a Kineto trace: where it could not be reduced, or is kept beside
     windows/0001.json           window 1: which steps, which ranks (see `WindowRequest`)
 
 A frame is a magic word, the rank, the length and the CRC-32 of its payload, then the payload: one JSON object
@@ -36,7 +37,8 @@ VERSION: Final = 1
 _MAGIC: Final = b"\x89LFC"
 _HEADER: Final = struct.Struct("<4sIII")
 _LARGEST: Final = 64 << 20
-_TRACE: Final = re.compile(r"rank-(\d+)\.w(\d+)\.json\.gz")
+_RAW, _REDUCED = ".json.gz", ".parts"
+_TRACE: Final = re.compile(r"rank-(\d+)\.w(\d+)\.(?:json\.gz|parts)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,33 @@ def host_file(folder: Path, host: str) -> Path:
 
 
 def trace_file(folder: Path, rank: int, window: int) -> Path:
-    return folder / f"rank-{rank:05d}.w{window:04d}.json.gz"
+    return folder / f"rank-{rank:05d}.w{window:04d}{_RAW}"
+
+
+def written_trace(folder: Path, rank: int, window: int) -> Path | None:
+    """The trace of a window that is there, reduced rather than raw."""
+    raw = trace_file(folder, rank, window)
+    return next((path for path in (reduced_form(raw), raw) if path.exists()), None)
+
+
+def reduced_form(trace: Path) -> Path:
+    """The reduced trace beside a raw one.
+
+    >>> reduced_form(Path("rank-00003.w0001.json.gz")).name
+    'rank-00003.w0001.parts'
+    """
+    return trace.with_name(trace.name.removesuffix(_RAW) + _REDUCED)
+
+
+def is_raw(name: str) -> bool:
+    return name.endswith(_RAW)
 
 
 def trace_of(name: str) -> tuple[int, int] | None:
-    """Rank and window of a trace's file name.
+    """Rank and window of a trace's file name, raw or reduced.
 
-    >>> trace_of("rank-00003.w0001.json.gz")
-    (3, 1)
+    >>> trace_of("rank-00003.w0001.json.gz"), trace_of("rank-00003.w0001.parts")
+    ((3, 1), (3, 1))
     """
     found = _TRACE.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None

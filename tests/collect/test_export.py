@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli.run import _wait_for_exports
-from lostflops.collect.export import _main, begin, failure, finish, is_pending, pending, plain_file
+from lostflops.cli.run import wait_for_exports
+from lostflops.collect.export import begin, is_pending, outcome, pending
+from lostflops.collect.placing import finish, main, plain_file
 
 WORDS = b'{"traceEvents": [1, 2, 3]}'
 
@@ -79,7 +80,7 @@ def test_the_exporter_is_no_child_and_the_lock_is_held_while_it_works(tmp_path: 
         os.waitpid(-1, os.WNOHANG)
     wait_for(trace)
     assert not trace.exists()
-    assert failure(trace) == "No such file or directory"
+    assert outcome(trace) == (False, False, "No such file or directory")
 
 
 def test_a_trace_that_is_written_anew_is_not_replaced_by_its_older_version(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_trace_that_is_written_anew_is_not_replaced_by_its_older_version(tmp_p
         assert begin(saving(tmp_path), trace)
         wait_for(trace)
         lock.touch()
-        _main([str(plain), str(trace), str(older.fileno())])
+        main([str(plain), str(trace), str(older.fileno()), "", ""])
     assert gzip.decompress(trace.read_bytes()) == WORDS
     assert lock.exists()
     assert not plain.exists()
@@ -116,7 +117,7 @@ def test_a_trace_that_was_cut_short_is_none(tmp_path: Path) -> None:
     assert begin(saving(tmp_path, WORDS[:-4]), trace)
     wait_for(trace)
     assert not trace.exists()
-    assert "cut short" in (failure(trace) or "")
+    assert "cut short" in (outcome(trace).reason or "")
     assert [file.name for file in tmp_path.iterdir()] == ["source"]
 
 
@@ -154,6 +155,6 @@ def test_run_waits_for_traces_that_are_written_one_after_the_other(tmp_path: Pat
 
     ending = threading.Thread(target=end_all)
     ending.start()
-    _wait_for_exports(tmp_path)
+    wait_for_exports(tmp_path)
     assert not any(lock.exists() for lock in locks)
     ending.join()

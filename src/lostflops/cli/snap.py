@@ -120,12 +120,12 @@ def _wait(capture: Path, request: "WindowRequest", asked: list[int], timeout: in
 
 
 def _answer(capture: Path, request: "WindowRequest", asked: list[int], found: dict[int, "Standing"]) -> _Answer:
-    from lostflops.capture import trace_file
+    from lostflops.capture import written_trace
 
     traces, missing = {}, {}
     for rank in asked:
-        trace = trace_file(capture, rank, request.window)
-        if trace.exists():
+        trace = written_trace(capture, rank, request.window)
+        if trace is not None:
             traces[rank] = trace
         else:
             missing[rank] = _why_not(request, found.get(rank))

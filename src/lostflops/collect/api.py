@@ -6,6 +6,7 @@ Where `lostflops run` records the process already, everything goes to its run.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,13 +31,15 @@ def record(
     ranks: str = "all",
     options: Iterable[str] = DEFAULT_OPTIONS,
     overhead: float = 0.01,
+    keep_raw: bool = False,
 ) -> Recording:
     """Record the training of this process into the folder `run`, while the `with` block lasts.
 
     The arguments are those of `lostflops run`. Raises UsageError where one of them means nothing.
     """
     folder = Path(run).absolute() / FOLDER
-    return Recording(Settings(folder, steps, repeat, ranks, frozenset(options), overhead).checked())
+    wanted = Settings(folder, steps, repeat, ranks, frozenset(options), overhead, sys.executable, keep_raw)
+    return Recording(wanted.checked())
 
 
 def step() -> None:

@@ -3,11 +3,9 @@
 Saving a trace takes seconds and holds the interpreter's lock, so a forked copy of the process does it. In that copy the
 other threads are gone, and one of them may have asked for the interpreter's lock: the copy would hand it over and
 wait forever. So the copy never returns to Python code: its calls are a chain that runs inside one C call
-(`deque(map(call, ...))`), and its last call starts this file as a program, which compresses the trace. It is forked
-twice, so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds at the latest.
-
-`<trace>.lock` is locked as long as a trace is being written; where that failed it stays, with the reason in it. A trace
-that is written anew, as a moved window is, gets a new lock: who holds the old one gives up.
+(`deque(map(call, ...))`), and its last call starts `placing.py` as a program, which reduces or compresses the trace.
+It is forked twice, so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds
+at the latest. `<trace>.lock` is locked as long as a trace is being written.
 """
 
 from __future__ import annotations
@@ -16,67 +14,65 @@ import ctypes
 import fcntl
 import gc
 import os
-import re
 import signal
 import sys
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import call, not_
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from lostflops.collect import placing
+from lostflops.collect.placing import KEPT, TRACE, lock_of, plain_file
 
 LONGEST: Final = 600
-_LOCK: Final = ".lock"
-_CHUNK: Final = 1 << 20
-_FOLDERS: Final = re.compile(rb"(?<=[\"; ])/(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
-_TRACE_NAME: Final = re.compile(rb'("traceName": ")[^"\n]*/')
-_GZIP: Final = 31
 
 
-def begin(save: Callable[[bytes], object], trace: Path) -> bool:
+class Form(NamedTuple):
+    """What is kept of a trace."""
+
+    reducer: str = ""
+    """The Python that reduces it; none, and it stays a trace."""
+    keep_raw: bool = False
+    """The trace stays beside what it was reduced to."""
+
+
+RAW: Final = Form()
+
+
+class Outcome(NamedTuple):
+    is_written: bool
+    is_reduced: bool = False
+    """If it was to be."""
+    reason: str | None = None
+
+
+def begin(save: Callable[[bytes], object], trace: Path, form: Form = RAW) -> bool:
     """Have `save(name)` called and its file become `trace`, elsewhere; False if no process could be made.
 
     `save` is C code that keeps the interpreter's lock. Raises OSError when the folder takes no files.
     """
-    if not sys.executable or not Path(__file__).is_file():
+    if not sys.executable or not Path(placing.__file__).is_file():
         return False
-    _lock_of(trace).unlink(missing_ok=True)
-    lock = os.open(_lock_of(trace), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    lock_of(trace).unlink(missing_ok=True)
+    lock = os.open(lock_of(trace), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
         _lock(lock)
         os.set_inheritable(lock, True)
-        return _fork(_calls(save, trace, lock, nothing))
+        return _fork(_calls(save, trace, form, (lock, nothing)))
     finally:
         os.close(lock)
         os.close(nothing)
 
 
-def finish(plain: Path, trace: Path, is_wanted: Callable[[], bool] = lambda: True) -> None:
-    """Compress what was saved under its name; OSError says why it could not be."""
-    part = plain.with_name(plain.name + ".part")
-    try:
-        _check_whole(plain)
-        _compress(plain, part)
-        if is_wanted():
-            part.replace(trace)
-    finally:
-        for left in (plain, part):
-            left.unlink(missing_ok=True)
-
-
-def plain_file(trace: Path) -> Path:
-    return trace.with_suffix("")
-
-
 def is_pending(trace: Path) -> bool:
     """Whether somebody still writes it."""
     try:
-        lock = os.open(_lock_of(trace), os.O_RDWR)
+        lock = os.open(lock_of(trace), os.O_RDWR)
     except OSError:
         return False
     try:
@@ -92,25 +88,32 @@ def is_pending(trace: Path) -> bool:
 
 def pending(folder: Path) -> list[Path]:
     """Traces of a capture that are still being written."""
-    traces = (file.with_name(file.name.removesuffix(_LOCK)) for file in folder.glob(f"*.json.gz{_LOCK}"))
+    traces = (file.with_suffix("") for file in folder.glob(f"*{lock_of(Path(TRACE)).name}"))
     return sorted(trace for trace in traces if is_pending(trace))
 
 
-def failure(trace: Path) -> str | None:
-    """Why a trace that is not pending was not written; the lock file goes. None where it was, wherever it is by now."""
+def outcome(trace: Path) -> Outcome:
+    """What became of a trace that is not pending, wherever it is by now; the lock file goes."""
     try:
-        reason = _lock_of(trace).read_text()
-        _lock_of(trace).unlink()
+        said = lock_of(trace).read_text()
+        lock_of(trace).unlink()
     except OSError:
-        return None if trace.parent.is_dir() else "the folder is gone"
-    return reason or "the exporting process ended early"
+        is_there = trace.parent.is_dir()
+        return Outcome(is_there, is_reduced=is_there, reason=None if is_there else "the folder is gone")
+    if said.startswith(KEPT):
+        return Outcome(True, reason=f"not reduced: {said.removeprefix(KEPT)}")
+    return Outcome(False, reason=said or "the exporting process ended early")
 
 
-def _calls(save: Callable[[bytes], object], trace: Path, lock: int, nothing: int) -> list[Callable[[], object]]:
+def _calls(
+    save: Callable[[bytes], object], trace: Path, form: Form, files: tuple[int, int]
+) -> list[Callable[[], object]]:
     """What the copy does, in order; names are relative to the folder, so that no path stands in the trace."""
+    lock, nothing = files
     c = ctypes.PyDLL(None)
     plain = f"{plain_file(trace).name}.{os.fstat(lock).st_ino}"
-    words = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), plain, trace.name, str(lock)]
+    program = str(Path(placing.__file__).resolve())
+    words = [sys.executable, "-I", "-S", program, plain, trace.name, str(lock), form.reducer, "1" * form.keep_raw]
     arguments = (ctypes.c_char_p * (len(words) + 1))(*map(os.fsencode, words), None)
     kept = {0, 1, 2, lock, nothing}
     return [
@@ -161,60 +164,8 @@ def _open_files() -> set[int]:
     return {int(file.name) for file in (folder if folder.is_dir() else Path("/dev/fd")).iterdir()}
 
 
-def _lock_of(trace: Path) -> Path:
-    return trace.with_name(trace.name + _LOCK)
-
-
 def _lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return
-
-
-def _is_last(trace: Path, lock: int) -> bool:
-    """Whether nobody writes the trace anew by now."""
-    try:
-        return os.path.samestat(_lock_of(trace).stat(), os.fstat(lock))
-    except FileNotFoundError:
-        return False
-
-
-def _check_whole(plain: Path) -> None:
-    with plain.open("rb") as file:
-        file.seek(max(0, plain.stat().st_size - 16))
-        if not file.read().rstrip().endswith(b"}"):
-            raise OSError("the trace was cut short; the disk may be full")
-
-
-def _compress(plain: Path, part: Path) -> None:
-    packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-    with plain.open("rb") as source, part.open("wb") as target:
-        while chunk := source.read(_CHUNK):
-            target.write(packer.compress(without_folders(chunk + source.readline())))
-        target.write(packer.flush())
-
-
-def without_folders(text: bytes) -> bytes:
-    """Source files by their names alone, and the trace's own without its folder.
-
-    >>> without_folders(b'"name": "/home/me/secret/train.py(12): main"')
-    b'"name": "train.py(12): main"'
-    >>> without_folders(b'"traceName": "/home/me/run/capture/x.json"')
-    b'"traceName": "x.json"'
-    """
-    return _FOLDERS.sub(b"", _TRACE_NAME.sub(rb"\1", text))
-
-
-def _main(arguments: list[Any]) -> None:
-    plain, trace, lock = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
-    try:
-        finish(plain, trace, partial(_is_last, trace, lock))
-        if _is_last(trace, lock):
-            _lock_of(trace).unlink(missing_ok=True)
-    except OSError as error:
-        os.write(lock, (error.strerror or str(error)).encode())
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:])

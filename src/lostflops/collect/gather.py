@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from lostflops.capture import SUFFIX, WINDOWS, FrameReader, host_file, trace_of
+from lostflops.capture import SUFFIX, WINDOWS, FrameReader, host_file, is_raw, reduced_form, trace_of
 
 
 class Gatherer:
@@ -37,9 +37,16 @@ class Gatherer:
             self._append(path, is_last=is_last)
         for path in sorted(self._spool.iterdir()):
             if trace_of(path.name) is not None:
-                _copy(path, self._capture / path.name)
-                path.unlink()
+                self._carry_trace(path)
         self._exchange_requests()
+
+    def _carry_trace(self, path: Path) -> None:
+        """A raw one comes before what it was reduced to, or alone: what is there in that form is older."""
+        target = self._capture / path.name
+        if is_raw(path.name):
+            reduced_form(target).unlink(missing_ok=True)
+        _copy(path, target)
+        path.unlink()
 
     def _exchange_requests(self) -> None:
         """Down they come from whoever asks; up go those of rank 0, which moves its window where it writes."""

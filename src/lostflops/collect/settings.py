@@ -31,6 +31,10 @@ class Settings:
     options: frozenset[str] = DEFAULT_OPTIONS
     overhead: float = 0.01
     """Share of the step time that the collector may take."""
+    reducer: str = ""
+    """The Python that reduces traces of windows on their host, where it has Lostflops' dependencies; none for not."""
+    keep_raw: bool = False
+    """Whether traces are kept beside what they were reduced to."""
 
     def checked(self) -> Self:
         """Raises UsageError where one of them means nothing."""
@@ -53,6 +57,8 @@ class Settings:
                 "ranks": self.ranks,
                 "options": sorted(self.options),
                 "overhead": self.overhead,
+                "reducer": self.reducer,
+                "keep_raw": self.keep_raw,
             }
         )
 
@@ -66,6 +72,8 @@ class Settings:
             found["ranks"],
             frozenset(found["options"]),
             found["overhead"],
+            found["reducer"],
+            found["keep_raw"],
         )
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import FOLDER, trace_file
+from lostflops.capture import FOLDER, trace_file, written_trace
 
 
 def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:
@@ -31,8 +31,8 @@ def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:
 
 
 def _free(folder: Path, rank: int) -> Path:
-    names = (trace_file(folder, rank, window) for window in count())
-    return next(name for name in names if not name.exists())
+    window = next(window for window in count() if written_trace(folder, rank, window) is None)
+    return trace_file(folder, rank, window)
 
 
 def _export(profiler: Any, target: Path) -> None:

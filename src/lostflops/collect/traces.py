@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from lostflops.capture import WindowRequest, trace_file
 from lostflops.collect import export
+from lostflops.collect.export import RAW, Form
+from lostflops.collect.placing import finish, plain_file, reduced_file
 
 _MOST_HELD: Final = 2
 """Recordings that stay in memory until the exit."""
@@ -18,8 +20,8 @@ Tell = Callable[..., None]
 
 
 class Traces:
-    def __init__(self, folder: Path, rank: int, tell: Tell) -> None:
-        self._folder, self._rank, self._tell = folder, rank, tell
+    def __init__(self, folder: Path, rank: int, tell: Tell, form: Form = RAW) -> None:
+        self._folder, self._rank, self._tell, self._form = folder, rank, tell, form
         self._begun: list[tuple[WindowRequest, Path]] = []
         self._held: list[tuple[WindowRequest, Path, Any]] = []
 
@@ -27,7 +29,7 @@ class Traces:
         """Begin to write it; `result` is what the profiler recorded."""
         trace, began = trace_file(self._folder, self._rank, request.window), time.monotonic_ns()
         try:
-            if export.begin(result.save, trace):
+            if export.begin(result.save, trace, self._form):
                 self._begun.append((request, trace))
             elif len(self._held) < _MOST_HELD:
                 self._held.append((request, trace, result))
@@ -43,18 +45,20 @@ class Traces:
             if export.is_pending(trace):
                 continue
             self._begun.remove(entry)
-            reason = export.failure(trace)
-            if reason is None:
-                self._tell(request, "exported", None, file=trace.name)
+            found = export.outcome(trace)
+            if found.is_written:
+                is_reduced = bool(self._form.reducer) and found.is_reduced
+                file = reduced_file(trace) if is_reduced else trace
+                self._tell(request, "exported", found.reason, file=file.name)
             else:
-                self._tell(request, "failed", reason)
+                self._tell(request, "failed", found.reason)
 
     def close(self) -> None:
         """At exit: what no process could be made for is written by this one."""
         for request, trace, result in self._held:
             try:
-                result.save(os.fsencode(export.plain_file(trace)))
-                export.finish(export.plain_file(trace), trace)
+                result.save(os.fsencode(plain_file(trace)))
+                finish(plain_file(trace), trace)
                 self._tell(request, "exported", "at exit: no process could be made", file=trace.name)
             except OSError as error:
                 self._tell(request, "failed", _words(error))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from lostflops.capture import WindowRequest
 from lostflops.collect.clock_exchange import ClockExchange
+from lostflops.collect.export import Form
 from lostflops.collect.open_window import OpenWindow
 from lostflops.collect.other_profilers import others
 from lostflops.collect.profiling import is_another_active, silence_profiler
@@ -32,7 +33,8 @@ class Windows:
         others()
         self._place = Place(recorder.rank, recorder.local_rank)
         self._moves, self._requests = Moves(settings.folder), Requests(settings.folder)
-        self._traces = Traces(settings.folder, recorder.rank, self._tell)
+        form = Form(settings.reducer, settings.keep_raw)
+        self._traces = Traces(settings.folder, recorder.rank, self._tell, form)
         self._clocks = ClockExchange(recorder)
         self.sampler = Sampler(recorder.put, recorder.wall)
         self._base = planned(settings.steps, settings.ranks)

@@ -2,7 +2,8 @@
 
 A rank has one timeline, and the ranks of a run must tell of the same steps. So the traces of one window are taken: of
 the windows that most ranks have, the newest. When a newer one is there at the next ingest, it takes the older one's
-place on all ranks. Older windows stay on disk; named as files they go into a run of their own.
+place on all ranks. Older windows stay on disk; named as files they go into a run of their own. A trace that was kept
+beside what it was reduced to is not read.
 
 An attempt writes its windows over those of the one before, with the same numbers, but not those of ranks that it does
 not have. What such a rank left is of other steps than what the others tell, and is left out (`of_older_attempts`).
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from lostflops.capture import FOLDER, WINDOWS, trace_of
+from lostflops.capture import FOLDER, WINDOWS, is_raw, reduced_form, trace_of
 from lostflops.ingest.readers import capture
 from lostflops.store.manifest import Source
 from lostflops.units import counted
@@ -27,6 +28,12 @@ Left = tuple[str, str]
 def is_request(path: Path) -> bool:
     """Whether the file asks for a deep window: it is the collector's, and nothing to read."""
     return path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
+
+
+def raw_twins(paths: Collection[Path]) -> set[Path]:
+    """Traces whose reduced form is there too."""
+    there = set(paths)
+    return {path for path in there if trace_of(path.name) and is_raw(path.name) and reduced_form(path) in there}
 
 
 def other_windows(paths: Sequence[Path]) -> tuple[set[Path], list[Left]]:
@@ -41,7 +48,7 @@ def other_windows(paths: Sequence[Path]) -> tuple[set[Path], list[Left]]:
         taken = max(by_number, key=lambda number: (len(by_number[number]), _written(by_number[number]), number))
         for number in sorted(by_number.keys() - {taken}):
             gone.update(by_number[number])
-            left.append(_left(folder, number, taken, len(by_number[number])))
+            left.append(_left(folder, number, taken, by_number[number]))
     return gone, left
 
 
@@ -49,28 +56,31 @@ def _written(traces: Sequence[Path]) -> int:
     return max(path.stat().st_mtime_ns for path in traces)
 
 
-def _left(folder: Path, number: int, taken: int, traces: int) -> Left:
-    pattern = folder / f"rank-*.w{number:04d}.json.gz"
+def _left(folder: Path, number: int, taken: int, traces: Sequence[Path]) -> Left:
+    forms = sorted({"".join(path.suffixes[1:]) for path in traces})
+    patterns = [str(folder / f"rank-*.w{number:04d}{form}") for form in forms]
     out = folder.with_name(f"{folder.name}-w{number:04d}")
     if folder.name == FOLDER:
         out = folder.parent.with_name(f"{folder.parent.name}-w{number:04d}")
-    words = shlex.join(["lostflops", "ingest", str(pattern), "-o", str(out)])
-    held = f"{counted(traces, 'trace')} of window {number}, and window {taken} was taken: a run holds one"
-    return str(pattern), f"{held}. Into a run of its own: {words}"
+    words = shlex.join(["lostflops", "ingest", *patterns, "-o", str(out)])
+    held = f"{counted(len(traces), 'trace')} of window {number}, and window {taken} was taken: a run holds one"
+    return " ".join(patterns), f"{held}. Into a run of its own: {words}"
 
 
 def superseded(found: Sequence[Path], known: Sequence[Source]) -> set[str]:
-    """Traces in the run whose folder now gives another window."""
-    chosen: dict[Path, set[int]] = defaultdict(set)
+    """Traces in the run whose folder now gives another window, or the same in another form."""
+    chosen: dict[Path, dict[tuple[int, int], str]] = defaultdict(dict)
+    windows: dict[Path, set[int]] = defaultdict(set)
     for path in found:
         if (trace := trace_of(path.name)) is not None:
-            chosen[path.parent].add(trace[1])
+            chosen[path.parent][trace] = path.name
+            windows[path.parent].add(trace[1])
     return {
         source.path
         for source in known
-        if (numbers := chosen.get(Path(source.path).parent))
-        and (trace := trace_of(Path(source.path).name)) is not None
-        and trace[1] not in numbers
+        if (trace := trace_of((path := Path(source.path)).name)) is not None
+        and path.parent in windows
+        and (trace[1] not in windows[path.parent] or chosen[path.parent].get(trace, path.name) != path.name)
     }
 
 

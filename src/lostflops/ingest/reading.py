@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from lostflops.ingest.vocabulary import Vocabulary
 from lostflops.store.parts import PartWriter
+
+Clean = Callable[[Iterator[bytes]], Iterator[bytes]]
+"""Blocks of a file as they are to be read."""
 
 
 class RankClaim(NamedTuple):
@@ -31,6 +34,7 @@ class Job:
     vocabulary: Vocabulary
     spool_folder: str
     on_read: Callable[[int], None] | None = None
+    clean: Clean | None = None
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from lostflops.capture import FOLDER
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.captures import is_request, other_windows
+from lostflops.ingest.captures import is_request, other_windows, raw_twins
 from lostflops.ingest.readers import READERS, capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
@@ -74,6 +74,8 @@ def _listed(arguments: Sequence[str | Path]) -> tuple[dict[Path, bool], list[tup
     for argument in arguments:
         for path, is_named in _expand(str(argument)):
             listed[utf8(path)] = listed.get(path, False) or is_named
+    for path in raw_twins(listed):
+        del listed[path]
     gone, left = other_windows([path for path, is_named in listed.items() if not is_named])
     return {path: is_named for path, is_named in listed.items() if path not in gone}, left
 

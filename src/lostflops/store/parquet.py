@@ -77,6 +77,37 @@ class ParquetWriter:
         self._connection.execute(f"COPY ({rows}) TO '{_quoted(path)}' ({_OPTIONS})")
         _make_durable(path)
 
+    def merge_as(self, table: Table, parts: Sequence[Path], path: Path) -> None:
+        """Rows of several files as one with all columns of the table; null where no file has one."""
+        present = {name for part in parts for name in self._types(part)}
+        columns = (name.name if name.name in present else f"CAST(NULL AS {name.type})" for name in table.columns)
+        names = table.column_names()
+        self.merge(parts, path, columns=", ".join(f"{c} AS {name}" for c, name in zip(columns, names, strict=True)))
+
+    def is_current(self, table: Table, path: Path) -> bool:
+        """Whether a file has all columns of the table in their order."""
+        return tuple(self._types(path)) == table.column_names()
+
+    def rows_of_rank(self, table: Table, path: Path, rank: int) -> int:
+        """Rows of a file that somebody else wrote; ValueError unless all are rows of this table and this rank."""
+        declared = {column.name: column.type for column in table.columns}
+        for name, found in self._types(path).items():
+            if declared.get(name) != found:
+                raise ValueError(f"column {name[:80]!r} of type {found[:80]} is not the table's")
+        # `xor` keeps DuckDB from answering by statistics, which a file may state falsely.
+        query = f"SELECT count(*), count(xor(rank, 0)), min(xor(rank, 0)), max(xor(rank, 0)) FROM {scan([path])}"
+        try:
+            rows, known, lowest, highest = self._connection.execute(query).fetchall()[0]
+        except duckdb.BinderException:
+            raise ValueError("there is no column of ranks") from None
+        if (known, lowest, highest) != (rows, rank, rank):
+            raise ValueError(f"there are rows that are not rank {rank}'s")
+        return int(rows)
+
+    def _types(self, path: Path) -> dict[str, str]:
+        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {scan([path])}").fetchall()
+        return {row[0]: row[1] for row in rows}
+
     def read(self, path: Path, where: str = "true") -> dict[str, list[Any]]:
         """Rows of a small file as lists, nulls as None."""
         relation = self._connection.sql(f"SELECT * FROM {scan([path])} WHERE {where}")

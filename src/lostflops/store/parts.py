@@ -44,6 +44,8 @@ class PartWriter:
         self._pending: defaultdict[tuple[str, ...], list[_Batch]] = defaultdict(list)
         self._tables: dict[str, Table] = {}
         self._files: list[PartFile] = []
+        self._new = 0
+        self._adopted: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)
 
     def put(self, table: Table, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
         if rows == 0:
@@ -54,10 +56,39 @@ class PartWriter:
         if sum(batch.rows for batch in self._pending[key]) >= PIECE_ROWS:
             self._write(key)
 
+    def new_file(self, table: Table) -> Path:
+        """A place for rows that come as a file; they are nobody's until they are adopted."""
+        self._new += 1
+        path = self._folder / table.name / f"{self._stem}-new-{self._new}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def checked(self, table: Table, file: Path, rank: int) -> int:
+        """How many rows of the table and the rank a file holds; ValueError where it holds anything else."""
+        return self._writer.rows_of_rank(table, file, rank)
+
+    def adopt(self, table: Table, file: Path, rank: int) -> None:
+        """Rows that somebody else wrote to a `new_file`, and that were checked."""
+        self._tables[table.name] = table
+        self._adopted[table.name].append((file, rank))
+
     def finish(self) -> list[PartFile]:
         for key in list(self._pending):
             self._write(key)
+        for name, members in self._adopted.items():
+            self._take(self._tables[name], [file for file, _ in members], sorted({rank for _, rank in members}))
+        self._adopted.clear()
         return self._files
+
+    def _take(self, table: Table, files: list[Path], ranks: list[int]) -> None:
+        """A rank's files stay as they are; those of several ranks, or without newer columns, become one."""
+        if len(ranks) > 1 or not all(self._writer.is_current(table, file) for file in files):
+            merged = self.new_file(table)
+            self._writer.merge_as(table, files, merged)
+            for file in files:
+                file.unlink()
+            files = [merged]
+        self._files += [PartFile(table.name, file.name, ranks) for file in files]
 
     def _write(self, key: tuple[str, ...]) -> None:
         batches = self._pending.pop(key)

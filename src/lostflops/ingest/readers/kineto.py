@@ -1,4 +1,4 @@
-"""PyTorch profiler traces: Kineto's Chrome JSON, plain or gzipped."""
+"""PyTorch profiler traces: Kineto's Chrome JSON, plain or gzipped, or reduced to rows by the job that wrote it."""
 
 import re
 from collections import Counter
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from lostflops.errors import BrokenSource
+from lostflops.ingest import reduced
 from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.json_array import JsonArray
 from lostflops.ingest.kineto_rows import KinetoRows
 from lostflops.ingest.kineto_schema import decode_events
 from lostflops.ingest.rank_names import host_in_name, rank_in_name
 from lostflops.ingest.rank_part import RankPart
-from lostflops.ingest.reading import Ingested, Job, RankClaim
+from lostflops.ingest.reading import Clean, Ingested, Job, RankClaim
 from lostflops.ingest.recording import Recording
 from lostflops.ingest.vocabulary import Vocabulary
 
@@ -28,6 +29,8 @@ _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d
 
 def recognises(head: bytes, _path: Path) -> bool:
     """Tell from the first bytes (decompressed) of a file."""
+    if reduced.recognises(head):
+        return True
     text = head.lstrip()
     if text[:1] == b"[":
         return b'"ph"' in head
@@ -36,16 +39,22 @@ def recognises(head: bytes, _path: Path) -> bool:
 
 def rank_claim(path: Path) -> RankClaim:
     """The rank as recorded at the top of the trace, else as the file's name states it."""
+    if reduced.is_reduced(path):
+        with suppress(BrokenSource):
+            told = reduced.told_by(path)
+            return RankClaim(told.rank, told.rank_source)
+    elif (recorded := _rank_in_trace(path)) is not None:
+        return RankClaim(recorded, "recorded")
+    named = rank_in_name(path.name)
+    return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
+
+
+def _rank_in_trace(path: Path) -> int | None:
     elements = JsonArray(ByteStream(path, block=_HEAD).blocks(), _ARRAY, decode_events)
     with suppress(BrokenSource):  # reading the file will say what is wrong with it
         elements.read_header()
     recorded = _recorded_rank(elements.document)
-    if recorded is None:
-        recorded = _rank_at_the_end(path)
-    if recorded is not None:
-        return RankClaim(recorded, "recorded")
-    named = rank_in_name(path.name)
-    return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
+    return recorded if recorded is not None else _rank_at_the_end(path)
 
 
 def _rank_at_the_end(path: Path) -> int | None:
@@ -58,7 +67,9 @@ def _rank_at_the_end(path: Path) -> int | None:
 
 def ingest(job: Job) -> list[Ingested]:
     """Read a trace to its end, or as far as it can be read, and write its rank's part."""
-    recording, digest = read(job.path, job.vocabulary, job.on_read, job.spool_folder)
+    if reduced.is_reduced(job.path):
+        return reduced.adopt(job, NAME)
+    recording, digest = read(job.path, job.vocabulary, job.on_read, job.spool_folder, job.clean)
     try:
         rank, rank_source = job.claim.rank, job.claim.source
         recorded = _recorded_rank(recording.document)
@@ -93,11 +104,12 @@ def read(
     vocabulary: Vocabulary,
     on_read: Callable[[int], None] | None = None,
     spool_folder: str | None = None,
+    clean: Clean | None = None,
 ) -> tuple[Recording, str]:
-    """What the trace holds, and the digest of the whole file."""
+    """What the trace holds, and the digest of the whole file; `clean` changes its bytes before they are read."""
     stream = ByteStream(path, on_read)
     recording = Recording(vocabulary, spool_folder)
-    elements = JsonArray(stream.blocks(), _ARRAY, decode_events)
+    elements = JsonArray(clean(stream.blocks()) if clean else stream.blocks(), _ARRAY, decode_events)
     rows = KinetoRows(recording)
     try:
         for events in elements:

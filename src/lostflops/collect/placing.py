@@ -1,0 +1,178 @@
+"""What becomes of a trace that was saved: a reduced trace under its name, or the trace itself, compressed.
+
+Started as a program by the copy of the job that saved the trace, with nothing on its path: it imports the standard
+library alone. It stays small and has the trace reduced by another process (`reducer.py`), which may lack packages,
+take too long or be killed for memory: the trace is then kept as it is, and the reason told.
+
+`<trace>.lock` is locked meanwhile. Afterwards it is gone, or says what went wrong: that nothing was written, or, behind
+`KEPT`, why the trace is not reduced. A trace that is written anew, as a moved window is, gets a new lock: who holds the
+old one gives up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+KEPT: Final = "kept: "
+TRACE, REDUCED = ".json.gz", ".parts"
+_REDUCING: Final = 300
+"""Seconds after which a trace is kept as it is: a host with no time to spare has none for us."""
+_LOCK: Final = ".lock"
+_CHUNK: Final = 1 << 20
+_LONGEST_REASON: Final = 200
+_FOLDERS: Final = re.compile(rb"(?<=[\"; ])/(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
+_TRACE_NAME: Final = re.compile(rb'("traceName": ")[^"\n]*/')
+_GZIP: Final = 31
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def finish(
+    plain: Path,
+    trace: Path,
+    is_wanted: Callable[[], bool] = lambda: True,
+    *,
+    reducer: str = "",
+    keep_raw: bool = False,
+) -> str | None:
+    """Put what was saved into its place; OSError says why it could not be.
+
+    `reducer` is the Python that reduces it. Returns why that failed.
+    """
+    work, part = plain.with_name(f".{plain.name}.work"), plain.with_name(plain.name + ".part")
+    try:
+        check_whole(plain)
+        reduced, reason = _reduced(plain, work, reducer) if reducer else (None, None)
+        if reduced is None or keep_raw:
+            _compress(plain, part)
+        if is_wanted():
+            _place(trace, part, reduced)
+    finally:
+        for left in (plain, part):
+            left.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+    return reason
+
+
+def _place(trace: Path, part: Path, reduced: Path | None) -> None:
+    """What an earlier attempt left in the other form goes first: two forms of one window tell of the same steps."""
+    reduced_file(trace).unlink(missing_ok=True)
+    if part.exists():
+        part.replace(trace)
+    else:
+        trace.unlink(missing_ok=True)
+    if reduced is not None:
+        reduced.replace(reduced_file(trace))
+
+
+def plain_file(trace: Path) -> Path:
+    return trace.with_suffix("")
+
+
+def reduced_file(trace: Path) -> Path:
+    """
+    >>> reduced_file(Path("rank-00003.w0001.json.gz")).name
+    'rank-00003.w0001.parts'
+    """
+    return trace.with_name(trace.name.removesuffix(TRACE) + REDUCED)
+
+
+def lock_of(trace: Path) -> Path:
+    return trace.with_name(trace.name + _LOCK)
+
+
+def _reduced(plain: Path, work: Path, reducer: str) -> tuple[Path | None, str | None]:
+    work.mkdir()
+    program = Path(__file__).resolve().with_name("reducer.py")
+    words = [reducer, "-I", str(program), str(plain), str(work)]
+    environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
+    try:
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=_REDUCING, check=False)
+    except subprocess.TimeoutExpired:
+        return None, f"it took over {_REDUCING} s"
+    except OSError as error:
+        return None, f"{Path(reducer).name}: {error.strerror}"
+    if done.returncode == 0:
+        return work / "reduced", None
+    if done.returncode < 0:
+        return None, f"ended by signal {-done.returncode}"
+    words = done.stderr.decode(errors="replace").split("\n")
+    return None, next((word for word in reversed(words) if word), "it failed")[:_LONGEST_REASON]
+
+
+def check_whole(plain: Path) -> None:
+    with plain.open("rb") as file:
+        file.seek(max(0, plain.stat().st_size - 16))
+        if not file.read().rstrip().endswith(b"}"):
+            raise OSError("the trace was cut short; the disk may be full")
+
+
+def _compress(plain: Path, part: Path) -> None:
+    packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    with plain.open("rb") as source, part.open("wb") as target:
+        for lines in cleaned(iter(partial(source.read, _CHUNK), b"")):
+            target.write(packer.compress(lines))
+        target.write(packer.flush())
+
+
+def cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks, cut behind a line each, without folders.
+
+    >>> list(cleaned(iter([b'1\\n"/a/', b'b.py(3): f"\\n', b'2'])))
+    [b'1\\n', b'"b.py(3): f"\\n', b'2']
+    """
+    rest = b""
+    for block in blocks:
+        lines, line_end, begun = block.rpartition(b"\n")
+        if line_end:
+            yield without_folders(rest + lines + line_end)
+            rest = begun
+        else:
+            rest += begun
+    if rest:
+        yield without_folders(rest)
+
+
+def without_folders(text: bytes) -> bytes:
+    """Source files by their names alone, and the trace's own without its folder.
+
+    >>> without_folders(b'"name": "/home/me/secret/train.py(12): main"')
+    b'"name": "train.py(12): main"'
+    >>> without_folders(b'"traceName": "/home/me/run/capture/x.json"')
+    b'"traceName": "x.json"'
+    """
+    return _FOLDERS.sub(b"", _TRACE_NAME.sub(rb"\1", text))
+
+
+def _is_last(trace: Path, lock: int) -> bool:
+    """Whether nobody writes the trace anew by now."""
+    try:
+        return os.path.samestat(lock_of(trace).stat(), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
+def main(arguments: list[Any]) -> None:
+    plain, trace, lock = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
+    reducer, keep_raw = arguments[3:]
+    is_last = partial(_is_last, trace, lock)
+    try:
+        reason = finish(plain, trace, is_last, reducer=reducer, keep_raw=bool(keep_raw))
+        if reason is not None:
+            os.write(lock, f"{KEPT}{reason}".encode())
+        elif is_last():
+            lock_of(trace).unlink(missing_ok=True)
+    except OSError as error:
+        os.write(lock, (error.strerror or str(error)).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,77 @@
+"""Reduces one trace, as a program: python -I reducer.py TRACE FOLDER
+
+It must cost training nothing: it runs when no one else wants the processor, and is the first to go when memory is
+short. Its Python is that of `lostflops run`, which has what an ingest needs. What it says last on stderr is why it
+failed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+LONGEST: Final = 600
+_MOST_MEMORY: Final = 4 << 30
+"""Bytes of address space, of which an ingest of one trace uses a tenth; traces of any size do."""
+
+
+def give_way() -> None:
+    """Take what is left over: the lowest priority there is, for the processor and so for the disk."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        with suppress(OSError):
+            os.nice(19)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _limit() -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LONGEST)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+
+
+def _load_lostflops(package: Path) -> None:
+    """The Lostflops that this file is of, whatever else is installed.
+
+    Packages whose `__init__` brings in all of an ingest are made empty: that would take longer than a small trace.
+    """
+    for name in ("", ".ingest", ".ingest.readers"):
+        module = ModuleType(f"lostflops{name}")
+        module.__path__ = [str(package.joinpath(*name.split(".")))]
+        sys.modules[module.__name__] = module
+
+
+def _words(error: BaseException) -> str:
+    """Without paths, which may tell more than is meant to be recorded."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"there is no {error.name} where lostflops runs"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
+
+
+def main(trace: Path, folder: Path) -> None:
+    give_way()
+    _limit()
+    gc.disable()  # looking for cycles, of which decoding makes none, costs a third of the time
+    try:
+        _load_lostflops(Path(__file__).resolve().parents[1])
+        clean = import_module("lostflops.collect.placing").cleaned
+        import_module("lostflops.ingest.reduce").reduce(trace, folder, clean)
+    except Exception as error:  # noqa: BLE001 - the trace is kept as it is, whatever it was
+        sys.exit(_words(error))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
