@@ -19,6 +19,7 @@ from lostflops.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.cli.output import JsonOption, command, free, show, tell
 
 if TYPE_CHECKING:
+    from lostflops.cli.early import EarlyIngest
     from lostflops.collect.gather import Gatherer
     from lostflops.collect.settings import Settings
 
@@ -62,35 +63,49 @@ def run(
             show_default=False,
         ),
     ] = None,
+    keep_raw: Annotated[
+        bool, typer.Option("--keep-raw", help="Keep the profiler's traces beside what ranks reduced them to.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a command and record the PyTorch training in it, without changing it.
 
     Its output, exit code and signals stay as they are. When it ends, the report goes to stderr.
     """
+    from lostflops.cli.early import EarlyIngest
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
 
     folder = (out or free(Path(_DEFAULT))).resolve()
     capture = folder / FOLDER
-    wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead)).checked()
-    gatherer = None
+    wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead), sys.executable, keep_raw)
+    wanted.checked()
+    gatherer, early = None, None
     environment = dict(os.environ)
     is_recorded = _is_made(capture)
     if is_recorded:
         wanted, gatherer = _with_spool(wanted, capture, spool)
         environment = recorded_environment(environment, wanted)
+        early = EarlyIngest(capture, folder, wanted.folder)
     try:
-        status = run_command(words, environment, gatherer.gather if gatherer else lambda: None)
+        status = run_command(words, environment, lambda: _meanwhile(gatherer, early))
     except FileNotFoundError:
         tell(f"no command {words[0]!r}. What stands behind -- is run as it is.")
         sys.exit(127)
     except PermissionError:
         tell(f"{words[0]} may not be executed.")
         sys.exit(126)
-    if is_recorded:
+    if early is not None:
+        _fail_open(early.stop)
         _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
     _leave_as(status)
+
+
+def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None:
+    if gatherer is not None:
+        gatherer.gather()
+    if early is not None:
+        early.look()
 
 
 def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", as_json: bool) -> None:

@@ -1,0 +1,157 @@
+"""The run while its job still trains: windows are ingested as soon as all ranks have written theirs.
+
+`lostflops run` looks once a second whether traces are being written, and then starts a process that waits for the last
+of them and ingests. That process takes only the time that nobody else wants; whatever becomes of it, the job's end is
+what counts: what is there then is ingested anyway.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops.capture import Frame, rank_file, trace_of
+from lostflops.live.follow import Follower
+
+LONGEST: Final = 660
+"""Seconds that it may take, somewhat longer than a trace may."""
+NOT_OURS: Final = 3
+"""Exit code: rank 0 is on another host, whose business it is."""
+_POLL: Final = 0.1
+_TAIL: Final = 4 << 20
+"""Bytes at the end of a rank's file, in which its last window is."""
+_SLACK: Final = 1_000_000_000
+"""By how much clocks of files and of records may differ, in ns."""
+_FEW: Final = 64
+"""Traces for which further processes take longer to start than to help."""
+_PROGRAM: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.cli.early import main; main(sys.argv[2:])"
+)
+
+
+class EarlyIngest:
+    """Starts and ends the process that ingests `capture` into `run`; ranks of this host write to `local`."""
+
+    def __init__(self, capture: Path, run: Path, local: Path) -> None:
+        self._capture, self._run, self._local = capture, run, local
+        self._process: subprocess.Popen[bytes] | None = None
+        self._seen = traces_in(capture)
+        self._is_ours = True
+
+    def look(self) -> None:
+        from lostflops.collect.export import pending
+
+        if self._process is not None:
+            code = self._process.poll()
+            if code is None:
+                return
+            self._process, self._seen = None, traces_in(self._capture)
+            self._is_ours = code != NOT_OURS
+        is_new = bool(pending(self._local)) or traces_in(self._capture) != self._seen
+        if is_new and self._is_ours and rank_file(self._local, 0).exists():
+            self._process = self._start()
+
+    def stop(self) -> None:
+        """Nothing of it is left afterwards; a run is never half there."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        where = str(Path(__file__).resolve().parents[2])
+        words = [sys.executable, "-c", _PROGRAM, where, *map(str, (self._capture, self._run, self._local))]
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+
+
+def traces_in(capture: Path) -> dict[str, int]:
+    """Names of traces, and when they were written."""
+    with os.scandir(capture) as entries:
+        return {entry.name: entry.stat().st_mtime_ns for entry in entries if trace_of(entry.name) is not None}
+
+
+@dataclass(slots=True)
+class _Rank:
+    session: str = ""
+    host: str | None = None
+    world_size: int = 0
+    windows: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Last state of each window, and since when."""
+
+    def take(self, frame: Frame) -> None:
+        if frame.session != self.session:
+            self.session, self.windows = frame.session, {}
+        for record in frame.records:
+            match record:
+                case {"kind": "session", "host": host, "world_size": int(size)}:
+                    self.host, self.world_size = host, size
+                case {"kind": "window", "window": int(window), "state": str(state), "time": int(when)}:
+                    self.windows[window] = (state, when)
+
+
+class Ranks:
+    """Which windows all ranks of a job have written, by what they say and what is there."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, _Rank] = {}
+
+    def take(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self._ranks.setdefault(frame.rank, _Rank()).take(frame)
+
+    @property
+    def host(self) -> str | None:
+        """That of rank 0."""
+        return self._ranks[0].host if 0 in self._ranks else None
+
+    def is_whole(self, traces: dict[str, int]) -> bool:
+        """Whether no rank is still to write its trace of the newest window."""
+        if not traces or len(self._ranks) < max((rank.world_size for rank in self._ranks.values()), default=1):
+            return False
+        newest = max(traces, key=lambda name: traces[name])
+        window = _place(newest)[1]
+        written: dict[int, int] = {}
+        for name, when in traces.items():
+            rank, number = _place(name)
+            if number == window:
+                written[rank] = max(when, written.get(rank, 0))
+        return all(_is_over(one.windows.get(window), written.get(rank)) for rank, one in self._ranks.items())
+
+
+def _place(name: str) -> tuple[int, int]:
+    found = trace_of(name)
+    assert found is not None
+    return found
+
+
+def _is_over(state: tuple[str, int] | None, written: int | None) -> bool:
+    """A rank that does not know of the window was not asked; a trace from before its end is an older attempt's."""
+    if state is None or state[0] in ("skipped", "failed"):
+        return True
+    return written is not None and state[0] in ("stopped", "exported") and written > state[1] - _SLACK
+
+
+def main(arguments: list[Any]) -> None:
+    from lostflops.collect.export import pending
+    from lostflops.collect.reducer import give_way
+    from lostflops.ingest import ingest
+
+    give_way()
+    signal.alarm(LONGEST)
+    capture, run, local = map(Path, arguments)
+    ranks, follower = Ranks(), Follower(capture, rank_tail=_TAIL)
+    while True:
+        ranks.take(follower.poll())
+        if ranks.host not in (None, socket.gethostname()):
+            sys.exit(NOT_OURS)
+        traces = traces_in(capture)
+        if ranks.is_whole(traces) and not pending(local):
+            break
+        time.sleep(_POLL)
+    ingest([capture], run, workers=1 if len(traces) <= _FEW else None)
