@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, records, run_words
+from tests.run_rows import rows_of
 
 pytest.importorskip("torch")
 
@@ -54,13 +55,20 @@ def test_no_canary_gets_into_a_capture(tmp_path: Path) -> None:
     secrets = {f"MY_{name}": f"{CANARY}-{name}" for name in ("TOKEN", "HOST")}
     settings = plain_environment(AWS_SECRET_ACCESS_KEY=CANARY, NCCL_HOSTID=CANARY, LOGNAME=CANARY, **secrets)
     settings["PYTHONPATH"] = f"{root / 'src'}:{root}"
-    words = [*run_words(tmp_path / "run", "--steps", "18:6"), PYTHON, str(place / "train.py"), f"--key={CANARY}"]
+    words = [
+        *run_words(tmp_path / "run", "--steps", "18:6", "--keep-raw"),
+        PYTHON,
+        str(place / "train.py"),
+        f"--key={CANARY}",
+    ]
     done = finish(words, settings, cwd=place)
     assert done.code == 1
     assert f"RuntimeError: {CANARY}-local".encode() in done.stderr
     capture = tmp_path / "run" / "capture"
-    kept = everything(capture)
-    assert list(capture.glob("*.json.gz"))
+    rows = repr(rows_of(tmp_path / "run")).replace(str(tmp_path), "").encode()
+    kept = everything(capture) + rows
+    assert len(list(capture.glob("*.json.gz"))) == len(list(capture.glob("*.parts"))) == 1
+    assert b"train.py" in rows
     assert b"train.py" in kept
     assert CANARY.encode() not in kept
     recorded_names = {

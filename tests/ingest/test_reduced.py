@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 from tests.made_captures import end, frames, session, write, write_window
+from tests.run_rows import rows_of
 from tests.shared_data import TRACES
 
 from lostflops.capture import reduced_form, trace_file
@@ -21,15 +22,12 @@ from lostflops.ingest import ingest
 from lostflops.ingest.reduce import reduce
 from lostflops.ingest.tasks import Task, TaskFile, carry_out
 from lostflops.store.run import Run
-from lostflops.store.tables import TABLES
 
 EVENTS = [
     {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": 10, "dur": 90},
     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 20, "dur": 5},
     {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 2, "ts": 30, "dur": 5},
 ]
-OF_FILES = ("source", "source_bytes", "source_hash")
-"""Columns that tell of the file that was read."""
 
 
 def reduced_beside(raw: Path, scratch: Path) -> Path:
@@ -41,15 +39,6 @@ def reduced_beside(raw: Path, scratch: Path) -> Path:
     reduce(plain, scratch).replace(target)
     shutil.rmtree(scratch)
     return target
-
-
-def rows_of(run: Path) -> dict[str, list[Any]]:
-    with Run.open(run) as opened:
-        found = {}
-        for table in TABLES:
-            names = [name for name in table.column_names() if not (table.name == "ranks" and name in OF_FILES)]
-            found[table.name] = sorted(opened.sql(f"select {', '.join(names)} from {table.name}").fetchall(), key=repr)
-        return found
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -41,27 +43,39 @@ class EarlyIngest:
     def __init__(self, capture: Path, run: Path, local: Path) -> None:
         self._capture, self._run, self._local = capture, run, local
         self._process: subprocess.Popen[bytes] | None = None
-        self._seen = traces_in(capture)
-        self._is_ours = True
+        self._seen: dict[str, int] | None = None
+        """Traces that are in the run, or were there before the job."""
+        self._is_wanted = True
+        self._lock = threading.Lock()
 
     def look(self) -> None:
+        """About once a second, on a thread of its own."""
+        with self._lock:
+            self._look()
+
+    def stop(self) -> None:
+        """Nothing of it is left afterwards; a run is never half there."""
+        with self._lock:
+            self._is_wanted = False
+            if self._process is not None and self._process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+    def _look(self) -> None:
         from lostflops.collect.export import pending
 
         if self._process is not None:
             code = self._process.poll()
             if code is None:
                 return
-            self._process, self._seen = None, traces_in(self._capture)
-            self._is_ours = code != NOT_OURS
-        is_new = bool(pending(self._local)) or traces_in(self._capture) != self._seen
-        if is_new and self._is_ours and rank_file(self._local, 0).exists():
+            self._process, self._seen = None, None
+            self._is_wanted = self._is_wanted and code != NOT_OURS
+        found = traces_in(self._capture)
+        is_new = bool(pending(self._local)) or (self._seen is not None and found != self._seen)
+        self._seen = found
+        if is_new and self._is_wanted and rank_file(self._local, 0).exists():
             self._process = self._start()
-
-    def stop(self) -> None:
-        """Nothing of it is left afterwards; a run is never half there."""
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         where = str(Path(__file__).resolve().parents[2])

@@ -1,0 +1,143 @@
+"""Windows that are reduced where they were recorded: what is left of them, and what is done where that fails."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lostflops import capture
+from lostflops.collect import placing, reducer
+from lostflops.collect.export import Form, Outcome, begin, outcome
+from lostflops.collect.placing import finish, reduced_file
+from lostflops.ingest import ingest
+from lostflops.store.run import Run
+from tests.collect.test_export import saving, wait_for
+
+NAME = "rank-00003.w0001.json.gz"
+TRACE = (
+    b'{"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 4, "backend": "gloo"}, "traceEvents": [\n'
+    b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "ts": 10, "dur": 90},\n'
+    b'{"ph": "X", "cat": "python_function", "name": "/home/me/secret/train.py(12): main", "pid": 1, "tid": 1, '
+    b'"ts": 20, "dur": 5}\n'
+    b']}'
+)  # fmt: skip
+REDUCING = Form(reducer=sys.executable)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    (tmp_path / "capture").mkdir()
+    return tmp_path / "capture" / NAME
+
+
+def written(trace: Path, form: Form, source: Path, content: bytes = TRACE) -> Outcome:
+    assert begin(saving(source, content), trace, form)
+    wait_for(trace)
+    return outcome(trace)
+
+
+def names(trace: Path) -> list[str]:
+    return sorted(path.name for path in trace.parent.iterdir())
+
+
+def test_the_names_are_those_of_the_capture() -> None:
+    trace = capture.trace_file(Path("capture"), 3, 1)
+    assert trace.name == NAME
+    assert reduced_file(trace) == capture.reduced_form(trace)
+
+
+def test_a_window_is_left_as_rows_and_nothing_else(trace: Path, tmp_path: Path) -> None:
+    assert written(trace, REDUCING, tmp_path) == (True, True, None)
+    assert names(trace) == ["rank-00003.w0001.parts"]
+    assert b"secret" not in reduced_file(trace).read_bytes()
+    ingest([trace.parent], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        found = run.sql("select rank, name, step, source from events order by start").fetchall()
+        assert found == [(3, "ProfilerStep#3", 3, None), (3, "train.py(12): main", 3, "train.py(12): main")]
+
+
+def test_a_raw_trace_is_kept_beside_if_asked(trace: Path, tmp_path: Path) -> None:
+    assert written(trace, Form(sys.executable, keep_raw=True), tmp_path) == (True, True, None)
+    assert names(trace) == [NAME, "rank-00003.w0001.parts"]
+    assert b'"name": "train.py(12): main"' in gzip.decompress(trace.read_bytes())
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+FAILURES = {
+    "echo more >&2; echo there is no duckdb >&2; exit 1": "there is no duckdb",
+    "kill -9 $$": "ended by signal 9",
+    "exit 2": "it failed",
+    "sleep 30": "it took over 0.3 s",
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_where_it_cannot_be_reduced_the_trace_is_kept_and_the_reason_told(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(placing, "_REDUCING", 0.3)
+    plain = trace.with_suffix("")
+    plain.write_bytes(TRACE)
+    assert finish(plain, trace, reducer=script(tmp_path, how)) == FAILURES[how]
+    assert names(trace) == [NAME]
+    assert gzip.decompress(trace.read_bytes()).endswith(b"]}")
+
+
+def test_the_reason_reaches_who_asked(trace: Path, tmp_path: Path) -> None:
+    found = written(trace, Form(str(tmp_path / "no" / "python")), tmp_path)
+    assert found == (True, False, "not reduced: python: No such file or directory")
+    assert names(trace) == [NAME]
+
+
+def test_a_trace_that_no_reader_understands_is_kept(trace: Path, tmp_path: Path) -> None:
+    assert written(trace, REDUCING, tmp_path, b'{"traceEvents": }') == (True, False, "not reduced: BrokenSource")
+    assert names(trace) == [NAME]
+
+
+def test_a_python_without_what_an_ingest_needs_says_so(tmp_path: Path) -> None:
+    words = [sys.executable, "-I", "-S", reducer.__file__, str(tmp_path / "rank-0.json"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("there is no ")
+
+
+@pytest.mark.parametrize("first", [REDUCING, Form()])
+def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, tmp_path: Path, first: Form) -> None:
+    second = Form() if first.reducer else REDUCING
+    written(trace, first, tmp_path)
+    written(trace, second, tmp_path)
+    assert names(trace) == ["rank-00003.w0001.parts" if second.reducer else NAME]
+
+
+def test_the_reducer_gives_way_to_everybody(tmp_path: Path) -> None:
+    program = (
+        "import os; from lostflops.collect import reducer; reducer.give_way()\n"
+        "print(os.sched_getscheduler(0) == os.SCHED_IDLE or os.nice(0) == 19, open('/proc/self/oom_score_adj').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["True", "1000"]
+
+
+@pytest.mark.slow
+def test_memory_does_not_follow_the_trace(trace: Path) -> None:
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": %d, "dur": 1},\n'
+    head, tail = TRACE.split(b"[\n", 1)
+    plain = trace.with_suffix("")
+    plain.write_bytes(head + b"[\n" + b"".join(event % (100 + 2 * i) for i in range(600_000)) + tail)
+    program = (
+        "import resource, sys; from pathlib import Path; from lostflops.collect.placing import finish\n"
+        f"assert finish(Path({str(plain)!r}), Path({str(trace)!r}), reducer=sys.executable) is None\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 400_000
