@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lostflops.capture import Frame
-from lostflops.cli.early import Ranks
+from lostflops.capture import Frame, rank_file, reduced_form, trace_file
+from lostflops.cli.early import EarlyIngest, Ranks
 from lostflops.ingest import ingest
 from tests.collect.jobs import PYTHON, finish, plain_environment, records, run_words
 from tests.run_rows import rows_of
@@ -64,6 +67,46 @@ def test_a_window_is_whole_when_no_rank_is_still_to_write(
     ranks.take(frames)
     assert ranks.is_whole(held) is is_whole
     assert ranks.host == "node0"
+
+
+class Started(EarlyIngest):
+    """Counts what it would start."""
+
+    started = 0
+
+    def _start(self) -> Any:
+        self.started += 1
+        return subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+
+def test_a_process_is_started_for_new_traces_and_gone_when_the_job_is(tmp_path: Path) -> None:
+    trace_file(tmp_path, 0, 0).touch()
+    early = Started(tmp_path, tmp_path / "run", tmp_path)
+    early.look()
+    trace_file(tmp_path, 0, 1).touch()
+    early.look()
+    assert early.started == 0, "rank 0 is on another host"
+    rank_file(tmp_path, 0).touch()
+    early.look()
+    assert early.started == 0, "they were there"
+    reduced_form(trace_file(tmp_path, 0, 2)).touch()
+    early.look()
+    early.look()
+    assert early.started == 1
+    early.stop()
+    trace_file(tmp_path, 0, 3).touch()
+    early.look()
+    assert early.started == 1, "the job has ended"
+
+
+def test_a_lock_that_is_held_is_a_trace_to_come(tmp_path: Path) -> None:
+    rank_file(tmp_path, 0).touch()
+    early = Started(tmp_path, tmp_path / "run", tmp_path)
+    with (tmp_path / f"{trace_file(tmp_path, 0, 0).name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        early.look()
+    early.stop()
+    assert early.started == 1
 
 
 @pytest.mark.slow
