@@ -42,6 +42,7 @@ JOBS = {"busy": 0.0, "waiting": 0.15}
 JOB = Path(__file__).with_name("reduction_job.py")
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS), str(JOB)]
 BOOTSTRAPS = 2000
+IDLE = 0.9
 
 
 def environment() -> dict[str, str]:
@@ -70,6 +71,26 @@ def holds_all(run: Path) -> bool:
         return False
     with Run.open(run) as opened:
         return opened.sql("select count(distinct rank) from events").fetchall() == [(RANKS,)]
+
+
+def idle_share() -> float:
+    """Of all cores, over a second."""
+
+    def ticks() -> tuple[int, int]:
+        fields = list(map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]))
+        return fields[3] + fields[4], sum(fields)
+
+    (idle, whole), _ = ticks(), time.sleep(1)
+    later, all_later = ticks()
+    return (later - idle) / (all_later - whole)
+
+
+def quiet(seconds: float) -> float:
+    """Wait so long at most for two seconds in which nobody else computes; the share of idle time before we begin."""
+    end = time.monotonic() + seconds
+    while (found := min(idle_share(), idle_share())) < IDLE and time.monotonic() < end:
+        pass
+    return found
 
 
 def measured(folder: Path, way: str, rest: float, seconds: float) -> dict[str, Any]:
@@ -164,14 +185,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS))
+    parser.add_argument("--patience", type=float, default=0, help="seconds to wait for an idle machine, each time")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for _ in range(options.repeats):
         for job in options.jobs:
             for way in ("reduced", "exported"):
+                idle = quiet(options.patience)
                 folder = Path(tempfile.mkdtemp(prefix="lostflops-reduction-"))
-                one = measured(folder, way, JOBS[job], options.seconds)
+                one = {"idle_before": idle} | measured(folder, way, JOBS[job], options.seconds)
                 shutil.rmtree(folder)
                 print(job, way, json.dumps(one), file=sys.stderr, flush=True)
                 found.setdefault((job, way), []).append(one)
@@ -185,7 +208,8 @@ def main() -> None:
     for key, one in told.items():
         show(*key, one)
     if options.json:
-        document = {"cores": cores, "load": os.getloadavg(), "found": {" ".join(key): one for key, one in told.items()}}
+        named = {" ".join(key): {**one, "repeats": found[key]} for key, one in told.items()}
+        document = {"cores": cores, "machine": platform.platform(), "found": named}
         options.json.write_text(json.dumps(document, indent=1))
 
 
