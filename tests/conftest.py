@@ -1,8 +1,17 @@
-"""What pytest does not import, and how many examples a property is tried with."""
+"""What pytest does not import, how many examples a property is tried with, and an object store."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from made_store import ObjectStore
 
 collect_ignore_glob = ["*/growing_job.py", "*/out_of_memory_job.py"]
 """Programs that tests start as processes of their own."""
@@ -11,3 +20,26 @@ collect_ignore_glob = ["*/growing_job.py", "*/out_of_memory_job.py"]
 settings.register_profile("quick", deadline=None, max_examples=50)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def store_endpoint() -> Iterator[str]:
+    pytest.importorskip("moto", reason="moto is not installed")
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    from made_store import serving
+
+    with serving() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def object_store(store_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty bucket; what is fetched from it is kept for this test."""
+    from made_store import bucket_of
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store_endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key-of-tests")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-tests")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return bucket_of(store_endpoint)

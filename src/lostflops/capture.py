@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self, TypeVar
 
 FOLDER: Final = "capture"
 SUFFIX: Final = ".capture"
@@ -95,7 +95,19 @@ def written_trace(folder: Path, rank: int, window: int) -> Path | None:
     return next((path for path in (reduced_form(raw), raw) if path.exists()), None)
 
 
-def reduced_form(trace: Path) -> Path:
+class _Named(Protocol):
+    """A path, or what an object store has instead."""
+
+    @property
+    def name(self) -> str: ...
+
+    def with_name(self, name: str) -> Self: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def reduced_form(trace: N) -> N:
     """The reduced trace beside a raw one.
 
     >>> reduced_form(Path("rank-00003.w0001.json.gz")).name

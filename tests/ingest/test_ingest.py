@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
-from lostflops.ingest import ingest, tasks
+from lostflops.ingest import ingest, rounds, tasks
 from lostflops.spread import processes
 from lostflops.store import commit
 from lostflops.store.manifest import load
@@ -41,7 +41,7 @@ def read_files(monkeypatch):
         names.extend(Path(file.path).name for file in task.files)
         return tasks.carry_out(task, on_read)
 
-    monkeypatch.setitem(ingest.__globals__, "WORK", replace(tasks.WORK, do=noted))
+    monkeypatch.setattr(rounds, "WORK", replace(tasks.WORK, do=noted))
     return names
 
 
@@ -49,7 +49,7 @@ def ranges(monkeypatch, most, per_file):
     """Ranges of ranks from fewer ranks on than 256."""
     for name, value in (("MOST_SINGLE_RANKS", most), ("RANKS_PER_FILE", per_file)):
         monkeypatch.setattr(commit, name, value)
-        monkeypatch.setitem(ingest.__globals__, name, value)
+        monkeypatch.setattr(rounds, name, value)
 
 
 NAMES = "select rank, name from events order by rank, start"

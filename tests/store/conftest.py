@@ -7,11 +7,12 @@ import pytest
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile, Source
 from lostflops.store.parquet import Constant, ParquetWriter
+from lostflops.store.remote_commit import writer_of
 from lostflops.store.tables import LANES
 
 
 class HandMadeRun:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | str) -> None:
         self.folder = folder
 
     def source(self, rank: int, source_format: str = "kineto", **more: object) -> Source:
@@ -30,7 +31,7 @@ class HandMadeRun:
 
     def put(self, ranks: list[int], name: str = "first") -> None:
         """Add ranks, replacing those that are there, as ingest does it."""
-        with RunWriter(self.folder) as run:
+        with writer_of(self.folder) as run:
             kept = [source for source in run.manifest.sources if source.rank not in ranks]
             writer = ParquetWriter()
             old = run.manifest.files.get("lanes", [])

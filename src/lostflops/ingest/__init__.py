@@ -3,6 +3,7 @@
 `ingest(sources, out)` is the whole of it; the other modules are its parts.
 """
 
-from lostflops.ingest.ingest import IngestSummary, Progress, ingest
+from lostflops.ingest.ingest import IngestSummary, ingest
+from lostflops.ingest.rounds import Progress
 
 __all__ = ["IngestSummary", "Progress", "ingest"]

@@ -44,7 +44,7 @@ def drop_known_groups(run: RunWriter, files: Files) -> None:
 
 def attempts_of_traces(run: RunWriter, files: Files) -> list[tuple[int, int]]:
     """Rank and attempt of each trace whose steps lie in an attempt of its rank; none where there was one attempt."""
-    paths = {table: [run.folder / file.path for file in files.get(table.name, [])] for table in (ATTEMPTS, STEPS)}
+    paths = {table: [run.at(file) for file in files.get(table.name, [])] for table in (ATTEMPTS, STEPS)}
     if not all(paths.values()):
         return []
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
@@ -88,7 +88,7 @@ class _Join:
         known = {
             (rank, group)
             for file in others
-            for found in [self._writer.read(self._run.folder / file.path)]
+            for found in [self._writer.read(self._run.at(file))]
             for rank, group in zip(found["rank"], found["group_id"], strict=True)
         }
         kept = [row for row in rows if (row["rank"], row["group_id"]) not in known]
@@ -99,7 +99,7 @@ class _Join:
         rows: list[Row] = []
         for file in self._files.get(table.name, []):
             if file.format == capture.NAME:
-                columns = self._writer.read(self._run.folder / file.path)
+                columns = self._writer.read(self._run.at(file))
                 names = [name for name in table.column_names() if name in columns]
                 rows += [dict(zip(names, values, strict=True)) for values in zip(*map(columns.get, names), strict=True)]
         return rows
@@ -122,7 +122,7 @@ class _Join:
         cases = " ".join(f"WHEN rank = {rank} AND attempt = {old} THEN {new}" for (rank, old), new in own.items())
         path = self._run.staging / table.name / f"{capture.NAME}-numbered-{place:06d}.parquet"
         chosen = f"* REPLACE (CAST(CASE {cases} ELSE attempt END AS INTEGER) AS attempt)"
-        self._writer.merge([self._run.folder / file.path], path, columns=chosen)
+        self._writer.merge([self._run.at(file)], path, columns=chosen)
         return DataFile(path=self._run.relative(path), format=file.format, ranks=file.ranks)
 
 

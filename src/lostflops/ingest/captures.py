@@ -13,51 +13,49 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 
 from lostflops.capture import FOLDER, WINDOWS, is_raw, reduced_form, trace_of
 from lostflops.ingest.readers import capture
 from lostflops.store.manifest import Source
+from lostflops.store.places import Place, place_of
 from lostflops.units import counted
 
 Left = tuple[str, str]
 """Files that were left out, and why."""
 
 
-def is_request(path: Path) -> bool:
+def is_request(path: Place) -> bool:
     """Whether the file asks for a deep window: it is the collector's, and nothing to read."""
     return path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
 
 
-def raw_twins(paths: Collection[Path]) -> set[Path]:
+def raw_twins(paths: Collection[Place]) -> set[Place]:
     """Traces whose reduced form is there too."""
     there = set(paths)
     return {path for path in there if trace_of(path.name) and is_raw(path.name) and reduced_form(path) in there}
 
 
-def other_windows(paths: Sequence[Path]) -> tuple[set[Path], list[Left]]:
-    """Traces of each capture folder that are not of the window to take, and a word on them."""
-    windows: dict[Path, dict[int, list[Path]]] = defaultdict(lambda: defaultdict(list))
+def other_windows(paths: Sequence[Place], written: Callable[[Place], int]) -> tuple[set[Place], list[Left]]:
+    """Traces of each capture folder that are not of the window to take, and a word on them; `written` tells when a
+    file was."""
+    windows: dict[Place, dict[int, list[Place]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         if (found := trace_of(path.name)) is not None:
             windows[path.parent][found[1]].append(path)
-    gone: set[Path] = set()
+    gone: set[Place] = set()
     left: list[Left] = []
     for folder, by_number in windows.items():
-        taken = max(by_number, key=lambda number: (len(by_number[number]), _written(by_number[number]), number))
+        ranked = [(len(traces), max(map(written, traces)), number) for number, traces in by_number.items()]
+        taken = max(ranked)[-1]
         for number in sorted(by_number.keys() - {taken}):
             gone.update(by_number[number])
             left.append(_left(folder, number, taken, by_number[number]))
     return gone, left
 
 
-def _written(traces: Sequence[Path]) -> int:
-    return max(path.stat().st_mtime_ns for path in traces)
-
-
-def _left(folder: Path, number: int, taken: int, traces: Sequence[Path]) -> Left:
-    forms = sorted({"".join(path.suffixes[1:]) for path in traces})
+def _left(folder: Place, number: int, taken: int, traces: Sequence[Place]) -> Left:
+    forms = sorted({path.name.partition(f".w{number:04d}")[2] for path in traces})
     patterns = [str(folder / f"rank-*.w{number:04d}{form}") for form in forms]
     out = folder.with_name(f"{folder.name}-w{number:04d}")
     if folder.name == FOLDER:
@@ -67,10 +65,10 @@ def _left(folder: Path, number: int, taken: int, traces: Sequence[Path]) -> Left
     return " ".join(patterns), f"{held}. Into a run of its own: {words}"
 
 
-def superseded(found: Sequence[Path], known: Sequence[Source]) -> set[str]:
+def superseded(found: Sequence[Place], known: Sequence[Source]) -> set[str]:
     """Traces in the run whose folder now gives another window, or the same in another form."""
-    chosen: dict[Path, dict[tuple[int, int], str]] = defaultdict(dict)
-    windows: dict[Path, set[int]] = defaultdict(set)
+    chosen: dict[Place, dict[tuple[int, int], str]] = defaultdict(dict)
+    windows: dict[Place, set[int]] = defaultdict(set)
     for path in found:
         if (trace := trace_of(path.name)) is not None:
             chosen[path.parent][trace] = path.name
@@ -78,7 +76,7 @@ def superseded(found: Sequence[Path], known: Sequence[Source]) -> set[str]:
     return {
         source.path
         for source in known
-        if (trace := trace_of((path := Path(source.path)).name)) is not None
+        if (trace := trace_of((path := place_of(source.path)).name)) is not None
         and path.parent in windows
         and (trace[1] not in windows[path.parent] or chosen[path.parent].get(trace, path.name) != path.name)
     }
@@ -98,14 +96,14 @@ def left_by_older_attempt(source: Source) -> Left:
     return source.path, "it was recorded in an older attempt than the traces of other ranks: a run holds one window"
 
 
-def belong_together(known: Sequence[Source], fresh: Sequence[Path], gone: set[str]) -> set[str]:
+def belong_together(known: Sequence[Source], fresh: Sequence[Place], gone: set[str]) -> set[str]:
     """Captures in the run that must be read again although they did not change, or were not asked for: a rank may be in
     several files of hosts, of which another did; and a trace that leaves takes what it told instead of the capture."""
-    folders = {path.parent for path in (*fresh, *map(Path, gone))}
+    folders = {path.parent for path in (*fresh, *map(place_of, gone))}
     return {
         source.path
         for source in known
         if source.format == capture.NAME
-        and Path(source.path).parent in folders
-        and (gone or not Path(source.path).name.startswith("rank-"))
+        and place_of(source.path).parent in folders
+        and (gone or not place_of(source.path).name.startswith("rank-"))
     }

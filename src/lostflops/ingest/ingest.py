@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby, islice
+from dataclasses import replace as replace_claim
 from pathlib import Path
 
 import duckdb
@@ -19,36 +18,29 @@ from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
 from lostflops.ingest.captures import belong_together, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
+from lostflops.ingest.found import Found
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
+from lostflops.ingest.rounds import Meter, Progress, Rounds
 from lostflops.ingest.snapshot_join import keep_one_history
-from lostflops.ingest.sources import Found, find_sources, place, refuse_conflict, settle_ranks
-from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile
+from lostflops.ingest.sources import find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.tasks import Outcome
 from lostflops.spread.engines import Spread
 from lostflops.spread.names import EngineName
-from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
+from lostflops.store.commit import DATA, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
+from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
-from lostflops.utf8 import utf8
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an ingest is."""
-
-    files_total: int
-    files_done: int
-    bytes_total: int
-    bytes_done: int
-    seconds: float
+from lostflops.store.places import Place, place_of
+from lostflops.store.remote_commit import writer_of
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
     """What an ingest did."""
 
-    run: Path
+    run: Place
     ranks_added: tuple[int, ...]
     ranks_replaced: tuple[int, ...]
     ranks_unchanged: tuple[int, ...]
@@ -74,7 +66,7 @@ def ingest(
     """
     try:
         spread = Spread(engine, workers)
-        return _ingest(sources, utf8(Path(out).resolve()), spread, replace, progress)
+        return _ingest(sources, writer_of(out), spread, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their rights and the disk.") from None
@@ -84,22 +76,23 @@ def ingest(
 
 def _ingest(
     sources: Sequence[str | Path],
-    out: Path,
+    writer: RunWriter,
     spread: Spread,
     replace: bool,
     progress: Callable[[Progress], None] | None,
 ) -> IngestSummary:
     began = time.monotonic()
-    with RunWriter(out) as run:
+    with writer as run:
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
         old = _without_superseded(run.manifest, found)
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
-        fresh = settle_ranks(fresh, {source.rank for source in old.sources if source.path not in moved})
+        here = [source for source in fresh if source.listed is None]
+        objects = [source for source in fresh if source.listed is not None]
+        fresh = settle_ranks(here, {source.rank for source in old.sources if source.path not in moved}) + objects
         _refuse_known_conflicts(fresh, unchanged, old, replace)
-        tasks = _tasks(fresh, run.staging, spread.workers)
-        outcomes = _carried_out(tasks, old, spread, _Meter(fresh, progress, began))
+        outcomes = Rounds(run, old, spread, Meter(fresh, progress, began)).carried_out(fresh)
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:
@@ -118,7 +111,7 @@ def _ingest(
             run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}
     return IngestSummary(
-        run=run.folder,
+        run=run.place,
         ranks_added=tuple(sorted({source.rank for source in read} - {source.rank for source in before})),
         ranks_replaced=tuple(sorted({rank for _, rank in replaced})),
         ranks_unchanged=tuple(sorted({source.rank for source in unchanged})),
@@ -127,14 +120,6 @@ def _ingest(
         seconds=time.monotonic() - began,
         skipped=tuple(skipped),
     )
-
-
-def _carried_out(tasks: list[Task], old: Manifest, spread: Spread, meter: _Meter) -> list[Outcome]:
-    if not tasks:
-        return []
-    with spread.engine() as engine:
-        outcomes = engine.map(WORK, tasks, meter.read, meter.done)
-        return _reassigned(tasks, outcomes, old, lambda again: engine.map(WORK, again, meter.read, meter.done))
 
 
 def _place(source: Source) -> tuple[str, int]:
@@ -164,16 +149,23 @@ def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[Fou
     read = {source.rank for source in old.sources if source.path in captures}
     known = {source.path: source for source in old.sources if source.path in again}
     for source in old.sources:
-        if source.path in again and not Path(source.path).exists():
+        if source.path in again and not _is_there(place_of(source.path)):
             if source.rank in read:
                 raise SourceError(
                     f"{source.path} is gone, and rank {source.rank} of it is in a file that changed. Put it back, or "
                     "ingest what there is into a new run."
                 )
             known.pop(source.path, None)
-    return [
-        Found(Path(path), source.format, RankClaim(source.rank, source.rank_source)) for path, source in known.items()
-    ]
+    return [_found_again(place_of(path), source) for path, source in known.items()]
+
+
+def _is_there(path: Place) -> bool:
+    return path.exists() if isinstance(path, Path) else objects_of(path).one(path) is not None
+
+
+def _found_again(path: Place, source: Source) -> Found:
+    listed = None if isinstance(path, Path) else objects_of(path).one(path)
+    return Found(path, source.format, RankClaim(source.rank, source.rank_source), listed=listed)
 
 
 def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
@@ -189,8 +181,8 @@ def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list
     fresh: list[Found] = []
     for candidate in found:
         before = by_path.get(str(candidate.path))
-        alike = [before] if before is not None and before[0].is_unchanged(candidate.path) else []
-        if not alike and (size := candidate.path.stat().st_size) in sizes:
+        alike = [before] if before is not None and candidate.is_unchanged(before[0]) else []
+        if not alike and isinstance(candidate.path, Path) and (size := candidate.size) in sizes:
             alike = by_content.get((size, file_hash(candidate.path)), [])
         known = next((own for own in alike if _may_be(candidate, own)), None)
         if known is not None:
@@ -209,83 +201,37 @@ def _may_be(candidate: Found, known: Sequence[Source]) -> bool:
 def _with_old_rank(candidate: Found, before: Sequence[Source]) -> Found:
     """A file that does not tell its rank keeps what was assigned to it before, unless it holds more ranks now."""
     claim = candidate.claim
-    if claim.rank is not None or len(before) < claim.ranks or before[0].format != candidate.format:
+    if claim.rank is not None or len(before) < claim.ranks or candidate.format not in ("", before[0].format):
         return candidate
-    return Found(candidate.path, candidate.format, RankClaim(before[0].rank, "assigned"), candidate.is_named)
+    return replace_claim(candidate, claim=RankClaim(before[0].rank, "assigned"))
 
 
 def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source], old: Manifest, replace: bool) -> None:
     """Refuse before anything is read what the claims show already."""
-    owners: dict[tuple[str, int], Path] = {}
+    owners: dict[tuple[str, int], Place] = {}
     for source in unchanged:
-        refuse_conflict(owners, source.format, source.rank, Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
     for candidate in fresh:
-        if candidate.claim.source != "assigned":
+        if candidate.listed is None and candidate.claim.source != "assigned":
             refuse_conflict(owners, candidate.format, candidate.claim.rank or 0, candidate.path)
     if not replace:
         read_again = {str(candidate.path) for candidate in fresh}
         for source in old.sources:
             if source.path not in read_again:
-                refuse_conflict(owners, source.format, source.rank, Path(source.path))
-
-
-def _reassigned(
-    tasks: Sequence[Task], outcomes: list[Outcome], old: Manifest, again: Callable[[list[Task]], list[Outcome]]
-) -> list[Outcome]:
-    """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
-    read = [source for outcome in outcomes for source in outcome.sources]
-    recorded = {_place(source) for source in read if source.rank_source != "assigned"}
-    losers = {source.path for source in read if source.rank_source == "assigned" and _place(source) in recorded}
-    if not losers:
-        return outcomes
-    taken = {source.rank for source in (*read, *old.sources)}
-    free = (rank for rank in count() if rank not in taken)
-    kept, repeated = [], []
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        if losers.isdisjoint(file.path for file in task.files):
-            kept.append(outcome)
-            continue
-        for part in outcome.files:
-            Path(task.staging, part.table, part.name).unlink()
-        for file in task.files:
-            if file.path in losers:
-                file.rank = next(free)
-        repeated.append(task)
-    return kept + again(repeated)
-
-
-def _tasks(found: Sequence[Found], staging: Path, workers: int) -> list[Task]:
-    """One task per file; ranges of ranks where there are so many that one file each would be a burden."""
-    ordered = sorted(found, key=lambda source: (source.format, source.claim.rank))
-    is_many = len({source.claim.rank for source in found}) > MOST_SINGLE_RANKS
-    size = max(1, min(RANKS_PER_FILE, len(ordered) // (4 * workers))) if is_many else 1
-    tasks: list[Task] = []
-    for source_format, members in groupby(ordered, key=lambda source: source.format):
-        for batch in _batched(members, size):
-            files = [TaskFile(str(m.path), m.claim.rank or 0, m.claim.source, m.is_named) for m in batch]
-            stem = f"{source_format}-{files[0].rank:06d}-{len(tasks):06d}"
-            tasks.append(Task(format=source_format, files=files, staging=str(staging), stem=stem))
-    return tasks
-
-
-def _batched(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
-    """itertools.batched, which Python 3.11 does not have."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+                refuse_conflict(owners, source.format, source.rank, place_of(source.path))
 
 
 def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[Source]:
     """Sources of the old run that stay: not those that were read again, nor those that are replaced."""
-    owners: dict[tuple[str, int], Path] = {}
+    owners: dict[tuple[str, int], Place] = {}
     for source in read:
-        refuse_conflict(owners, source.format, source.rank, Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
     read_again = {source.path for source in read}
     stay = [source for source in old.sources if source.path not in read_again]
     if replace:
         return [source for source in stay if _place(source) not in owners]
     for source in stay:
-        refuse_conflict(owners, source.format, source.rank, Path(source.path))
+        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
     return stay
 
 
@@ -304,9 +250,11 @@ def _files(
                 files.setdefault(table, []).append(rest)
     writer.close()
     for outcome in outcomes:
-        for part in outcome.files:
+        for written in outcome.files:
+            part = written.part
             path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"
-            files.setdefault(part.table, []).append(DataFile(path=path, format=outcome.format, ranks=part.ranks))
+            file = DataFile(path=path, format=written.format, ranks=part.ranks, bytes=part.bytes)
+            files.setdefault(part.table, []).append(file)
     return files
 
 
@@ -323,30 +271,3 @@ def _of_one_attempt(
             files[table] = [file for file in rest if file is not None]
     writer.close()
     return [source for source in sources if source not in gone], [left_by_older_attempt(source) for source in gone]
-
-
-class _Meter:
-    """Adds up what the workers report; they report from several threads."""
-
-    def __init__(self, found: Sequence[Found], report: Callable[[Progress], None] | None, began: float) -> None:
-        self._report = report
-        self._began = began
-        self._files_total, self._files_done = len(found), 0
-        self._bytes_total, self._bytes_done = sum(source.path.stat().st_size for source in found), 0
-        self._lock = threading.Lock()
-
-    def read(self, count: int) -> None:
-        self._tell(0, count)
-
-    def done(self, task: Task) -> None:
-        self._tell(len(task.files), 0)
-
-    def _tell(self, files: int, count: int) -> None:
-        with self._lock:
-            self._files_done += files
-            self._bytes_done += count
-            if self._report is not None:
-                seconds = time.monotonic() - self._began
-                self._report(
-                    Progress(self._files_total, self._files_done, self._bytes_total, self._bytes_done, seconds)
-                )

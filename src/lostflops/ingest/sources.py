@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -13,23 +13,15 @@ from lostflops.capture import FOLDER
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.captures import is_request, other_windows, raw_twins
+from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
+from lostflops.ingest.found_objects import found_objects
 from lostflops.ingest.readers import READERS, capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
+from lostflops.store.places import Address, Place, remote
 from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
-_NO_TRACE = frozenset({".py", ".md", ".txt", ".log", ".csv", ".png", ".html", ".et", ".lock"})
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file in a known format; `claim.rank` is None when nothing tells it."""
-
-    path: Path
-    format: str
-    claim: RankClaim
-    is_named: bool = False
 
 
 def find_sources(
@@ -41,43 +33,63 @@ def find_sources(
     read before and did not change since are not opened.
     """
     before = {source.path: source for source in known_sources}
-    found: dict[Path, Found] = {}
+    found: list[Found] = []
     listed, skipped = _listed(arguments)
-    for path, is_named in listed.items():
+    for candidate in listed:
+        path = candidate.path
         source = before.get(str(path))
-        if source is not None and source.is_unchanged(path):
-            found[path] = Found(path, source.format, RankClaim(source.rank, source.rank_source), is_named)
-            continue
-        known = _recognise(path)
-        if known is not None:
-            found[path] = Found(path, known, READERS[known].rank_claim(path), is_named)
-        elif is_named:
-            raise UnknownFormat(f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). {_advice(path)}")
+        if source is not None and candidate.is_unchanged(source):
+            claim = RankClaim(source.rank, source.rank_source)
+            found.append(replace(candidate, format=source.format, claim=claim))
+        elif isinstance(path, Address):  # whoever fetches it will see
+            found.append(candidate)
+        elif (known := recognised(path)) is not None:
+            found.append(replace(candidate, format=known, claim=READERS[known].rank_claim(path)))
+        elif candidate.is_named:
+            raise unknown_format(path)
         else:
-            skipped.append((str(path), "no reader recognises it"))
+            skipped.append((str(path), UNRECOGNISED))
     if not found:
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
         )
-    return sorted(found.values(), key=lambda source: source.path), skipped
+    return sorted(found, key=_by_path), skipped
 
 
-def _advice(path: Path) -> str:
-    if path.suffix in (".nsys-rep", ".qdrep"):
+def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:
+    return isinstance(found.path, Address), tuple(str(found.path).split("/"))
+
+
+def unknown_format(path: Place) -> UnknownFormat:
+    return UnknownFormat(f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). {_advice(path)}")
+
+
+def _advice(path: Place) -> str:
+    if path.name.endswith((".nsys-rep", ".qdrep")):
         return f"Export it first: nsys export --type sqlite {path.name}"
     return "Give the trace that torch.profiler exported, or a Flight Recorder dump."
 
 
-def _listed(arguments: Sequence[str | Path]) -> tuple[dict[Path, bool], list[tuple[str, str]]]:
-    """Files to look at, and whether they were named; of a capture folder the traces of one window, and those left."""
-    listed: dict[Path, bool] = {}
+def _listed(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Files to look at; of a capture folder the traces of one window, and those left with what can be no file."""
+    listed: dict[Place, Found] = {}
+    skipped: list[tuple[str, str]] = []
     for argument in arguments:
-        for path, is_named in _expand(str(argument)):
-            listed[utf8(path)] = listed.get(path, False) or is_named
+        address = remote(argument)
+        if address is not None:
+            more, unusable = found_objects(address)
+            skipped += unusable
+        else:
+            more = [Found(utf8(path), "", UNCLAIMED, is_named) for path, is_named in _expand(str(argument))]
+        for one in more:
+            if one.path not in listed or one.is_named:
+                listed[one.path] = one
     for path in raw_twins(listed):
         del listed[path]
-    gone, left = other_windows([path for path, is_named in listed.items() if not is_named])
-    return {path: is_named for path, is_named in listed.items() if path not in gone}, left
+    gone, left = other_windows(
+        [path for path, one in listed.items() if not one.is_named], lambda path: listed[path].modified_ns
+    )
+    return [one for path, one in listed.items() if path not in gone], skipped + left
 
 
 def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
@@ -103,13 +115,13 @@ def _files_below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
-            if path.suffix in _NO_TRACE or name.startswith(".") or is_request(path):
+            if path.suffix in NO_TRACE or name.startswith(".") or is_request(path):
                 continue
             if path.is_file():
                 yield path.resolve()
 
 
-def _recognise(path: Path) -> str | None:
+def recognised(path: Path) -> str | None:
     head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
     return next((name for name, reader in READERS.items() if reader.recognises(head, path)), None)
 
@@ -134,7 +146,7 @@ def place(source_format: str, rank: int) -> tuple[str, int]:
     return "timeline" if reader is not None and reader.IS_TIMELINE else source_format, rank
 
 
-def refuse_conflict(owners: dict[tuple[str, int], Path], source_format: str, rank: int, path: Path) -> None:
+def refuse_conflict(owners: dict[tuple[str, int], Place], source_format: str, rank: int, path: Place) -> None:
     """Note that a file is a rank's; raise when another one has its place already."""
     # A rank that moves to another host is in the captures of both.
     owner = path.parent if source_format == capture.NAME else path

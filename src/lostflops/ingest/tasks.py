@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
 from lostflops.errors import BrokenSource
+from lostflops.ingest.fetched import fetched, seen, uploaded
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import Ingested, Job, RankClaim
 from lostflops.ingest.vocabulary import Vocabulary
@@ -25,65 +27,125 @@ class TaskFile(msgspec.Struct):
     """A file to ingest, and the rank it is taken for unless the file itself knows better."""
 
     path: str
-    rank: int
+    rank: int | None
     rank_source: str
     is_named: bool = False
+    size: int = -1
+    """Of an object, as it was listed; its format and rank are seen once it is here."""
+    etag: str = ""
+    modified_ns: int = 0
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """Files of one format whose rows go together; mostly one file."""
+    """Files whose rows go together; mostly one file."""
 
     format: str
     files: list[TaskFile]
     staging: str
+    """Where to write; empty where only a folder of the worker's own will do."""
     stem: str
+    upload: str = ""
+    """The address that what was written is sent to."""
+
+
+class Written(msgspec.Struct):
+    """A part of a table, of files in one format."""
+
+    format: str
+    part: PartFile
+
+
+class Unclaimed(msgspec.Struct):
+    """An object that tells no rank, seen when it was fetched: nothing was read from it."""
+
+    path: str
+    format: str
+    ranks: int
 
 
 class Outcome(msgspec.Struct, kw_only=True):
     """What a task read and wrote."""
 
-    format: str
-    sources: list[Source]
-    files: list[PartFile]
-    skipped: list[tuple[str, str]]
+    sources: list[Source] = msgspec.field(default_factory=list)
+    files: list[Written] = msgspec.field(default_factory=list)
+    skipped: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    unclaimed: list[Unclaimed] = msgspec.field(default_factory=list)
 
 
 def carry_out(task: Task, on_read: OnRead) -> Outcome:
     writer = ParquetWriter()
     try:
-        return _carried_out(task, writer, on_read)
+        with TemporaryDirectory(prefix="lostflops-") as own, _garbage_collection_paused():
+            return _Reading(task, writer, Path(own), on_read).outcome()
     finally:
         writer.close()
 
 
-def _carried_out(task: Task, writer: ParquetWriter, on_read: OnRead) -> Outcome:
-    parts = PartWriter(writer, Path(task.staging), task.stem)
-    vocabulary = Vocabulary()
-    sources: list[Source] = []
-    skipped: list[tuple[str, str]] = []
-    with _garbage_collection_paused():
-        for file in task.files:
-            path = Path(file.path)
-            before = path.stat()
-            claim = RankClaim(file.rank, file.rank_source)
-            job = Job(path, claim, parts, vocabulary, task.staging, on_read)
+class _Reading:
+    def __init__(self, task: Task, writer: ParquetWriter, own: Path, on_read: OnRead) -> None:
+        self._task, self._writer, self._own, self._on_read = task, writer, own, on_read
+        self._staging = Path(task.staging) if task.staging else own / "parts"
+        self._staging.mkdir(parents=True, exist_ok=True)
+        # A worker that was given up may still send its parts: under other names than the one that took over.
+        self._stem = f"{task.stem}-{secrets.token_hex(4)}" if task.upload else task.stem
+        self._parts: dict[str, tuple[PartWriter, Vocabulary]] = {}
+        self._done = Outcome()
+
+    def outcome(self) -> Outcome:
+        for file in self._task.files:
             try:
-                found = READERS[task.format].ingest(job)
+                if file.size >= 0:
+                    self._read_object(file)
+                else:
+                    self._read(file, Path(file.path), self._task.format, RankClaim(file.rank, file.rank_source))
             except BrokenSource as error:
                 if file.is_named:
                     raise
-                skipped.append((file.path, str(error)))
-            else:
-                sources += [_source(task.format, path, before, rank) for rank in found]
-        files = parts.finish()
-    return Outcome(format=task.format, sources=sources, files=files, skipped=skipped)
+                self._done.skipped.append((file.path, str(error)))
+        for source_format, (parts, _) in self._parts.items():
+            written = parts.finish()
+            if self._task.upload:
+                written = uploaded(written, self._staging, f"{source_format}-{self._stem}", self._task.upload)
+            self._done.files += [Written(source_format, part) for part in written]
+        return self._done
+
+    def _read_object(self, file: TaskFile) -> None:
+        with fetched(file.path, file.size, self._own) as path:
+            found = seen(path, file.path, is_named=file.is_named)
+            if isinstance(found, str):
+                self._done.skipped.append((file.path, found))
+                return
+            source_format, claim = found
+            if claim.rank is None and file.rank is None:
+                self._done.unclaimed.append(Unclaimed(file.path, source_format, claim.ranks))
+                return
+            if claim.rank is None:
+                claim = RankClaim(file.rank, file.rank_source)
+            try:
+                self._read(file, path, source_format, claim)
+            except BrokenSource as error:
+                said = str(error)
+                here = str(path) if str(path) in said else path.name
+                raise BrokenSource(said.replace(here, file.path)) from None
+
+    def _read(self, file: TaskFile, path: Path, source_format: str, claim: RankClaim) -> None:
+        before = path.stat()
+        if source_format not in self._parts:
+            stem = f"{source_format}-{self._stem}"
+            self._parts[source_format] = PartWriter(self._writer, self._staging, stem), Vocabulary()
+        parts, vocabulary = self._parts[source_format]
+        job = Job(path, claim, parts, vocabulary, str(self._staging), self._on_read)
+        modified = file.modified_ns if file.size >= 0 else before.st_mtime_ns
+        found = READERS[source_format].ingest(job)
+        self._done.sources += [_source(source_format, file, before.st_size, modified, rank) for rank in found]
 
 
-def _source(source_format: str, path: Path, status: os.stat_result, found: Ingested) -> Source:
+def _source(source_format: str, file: TaskFile, size: int, modified_ns: int, found: Ingested) -> Source:
     return Source(
-        path=str(path),
-        size=status.st_size,
-        modified_ns=status.st_mtime_ns,
+        path=file.path,
+        size=size,
+        modified_ns=modified_ns,
+        etag=file.etag,
         hash=found.digest,
         format=source_format,
         rank=found.rank,

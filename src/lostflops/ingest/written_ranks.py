@@ -35,7 +35,7 @@ class WrittenRanks:
         found: dict[int, Columns] = {rank: {name: [] for name in names} for rank in self.ranks}
         chosen = f"rank IN ({', '.join(map(str, self.ranks))}) AND {where}"
         for file in self._own(table, source_format, self.ranks):
-            rows = self._writer.read(self._run.folder / file.path, chosen)
+            rows = self._writer.read(self._run.at(file), chosen)
             for row, rank in enumerate(rows["rank"]):
                 for name in names:
                     found[rank][name].append(rows[name][row])
@@ -59,7 +59,7 @@ class WrittenRanks:
 
     def profiled_from(self, rank: int) -> int:
         """When the profiler was switched on: its own span, else the first thing it saw."""
-        paths = [self._run.folder / file.path for file in self._own(EVENTS, kineto.NAME, [rank])]
+        paths = [self._run.at(file) for file in self._own(EVENTS, kineto.NAME, [rank])]
         return self._writer.smallest(paths, "start", f"rank = {rank}", first_if="kind = 'span'")
 
 

@@ -15,6 +15,7 @@ from lostflops.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
+from lostflops.store.places import Place
 from lostflops.store.tables import RANKS, TABLES
 
 DATA = "data"
@@ -64,7 +65,7 @@ class RunWriter:
     def __exit__(self, *_: object) -> None:
         """Whatever was not committed goes; the manifest on disk tells, also when an interrupt hid it."""
         is_run = (self.folder / manifests.FILE_NAME).exists()
-        if not is_run or manifests.load(self.folder).generation != int(self.staging.name):
+        if not is_run or manifests.load(self.folder).generation != self.generation:
             shutil.rmtree(self.staging, ignore_errors=True)
         _remove_empty(self.folder / DATA)
         if not is_run:
@@ -122,24 +123,51 @@ class RunWriter:
             merged[RANKS.name] = [self._write_ranks(writer, sources)] if sources else []
         finally:
             writer.close()
-        for kept in merged.values():
-            for file in kept:
-                file.bytes = (self.folder / file.path).stat().st_size
+        self._measure(merged)
         # Files of an older run stay as they are, and so does what all files of their table have in common.
         columns = manifests.current_columns()
         columns |= {name: old for name, old in self.manifest.columns.items() if self.manifest.files.get(name)}
         columns[RANKS.name] = list(RANKS.column_names())
+        written, number = f"lostflops {__version__}", self.generation
+        self._publish(Manifest(writer=written, generation=number, columns=columns, sources=sources, files=merged))
+
+    @property
+    def place(self) -> Place:
+        """The run as its user names it."""
+        return self.folder
+
+    @property
+    def upload(self) -> str:
+        """Where else workers put what they wrote; empty where that is the staging folder alone."""
+        return ""
+
+    @property
+    def generation(self) -> int:
+        """The number of what is being written."""
+        return int(self.staging.name.partition("-")[0])
+
+    def at(self, file: DataFile) -> Path:
+        """Where its rows can be read."""
+        return self.folder / file.path
+
+    def _measure(self, files: dict[str, list[DataFile]]) -> None:
+        """Fill in the size of what was written here; workers told that of theirs."""
+        for file in (file for kept in files.values() for file in kept if file.bytes < 0):
+            file.bytes = (self.folder / file.path).stat().st_size
+
+    def _publish(self, manifest: Manifest) -> None:
         for made in (self.staging, *self.staging.iterdir(), self.staging.parent):
             manifests.make_durable(made)
-        generation = int(self.staging.name)
-        written = f"lostflops {__version__}"
-        self.manifest = Manifest(writer=written, generation=generation, columns=columns, sources=sources, files=merged)
-        manifests.save(self.folder, self.manifest)
+        manifests.save(self.folder, manifest)
+        self.manifest = manifest
+
+    def _is_many(self, files: list[DataFile]) -> bool:
+        return len({rank for file in files for rank in file.ranks}) > MOST_SINGLE_RANKS
 
     def _merged(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
         """Files of single ranks as they are, or ranges of ranks where there are very many."""
         ordered = sorted(files, key=lambda file: (file.ranks, file.format, file.path))
-        if len({rank for file in ordered for rank in file.ranks}) <= MOST_SINGLE_RANKS:
+        if not self._is_many(ordered):
             return ordered
         ranges: dict[tuple[int, str], list[DataFile]] = {}
         for file in ordered:
@@ -154,7 +182,7 @@ class RunWriter:
         first = number * RANKS_PER_FILE
         name = f"{source_format}-ranks-{first:06d}-{first + RANKS_PER_FILE - 1:06d}.parquet"
         path = self.staging / table / name
-        parts = [self.folder / member.path for member in members]
+        parts = [self.at(member) for member in members]
         writer.merge(parts, path)
         for part in parts:
             if part.is_relative_to(self.staging):
@@ -171,7 +199,7 @@ class RunWriter:
             return None
         self._rewritten += 1
         path = self.staging / table / f"{file.format}-rest-{self._rewritten:06d}.parquet"
-        writer.merge([self.folder / file.path], path, where=f"rank IN ({', '.join(map(str, kept))})")
+        writer.merge([self.at(file)], path, where=f"rank IN ({', '.join(map(str, kept))})")
         return DataFile(path=self.relative(path), format=file.format, ranks=kept)
 
     def relative(self, path: Path) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from lostflops.capture import FOLDER
 from lostflops.errors import BrokenRun, NotARun, RunError, RunTooNew
+from lostflops.store.places import Address
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 FILE_NAME = "run.json"
@@ -40,6 +41,8 @@ class Source(msgspec.Struct, kw_only=True):
     backend: str | None = None
     base_time: int = 0
     events: int = 0
+    etag: str = ""
+    """Of an object in a store, as listed: with the size it tells whether it changed."""
 
     def is_unchanged(self, path: Path) -> bool:
         """Same size and time of change are taken for the same content, as make and git do."""
@@ -89,22 +92,33 @@ def load(folder: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
+    return decoded(data, folder, path)
+
+
+def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
+    """A manifest from its bytes, checked."""
     try:
         document = msgspec.json.decode(data)
         version = msgspec.convert(document, _Version).schema
     except _DAMAGE as error:
-        raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
+        raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
     if version > SCHEMA_VERSION:
         raise RunTooNew(
-            f"{folder} has schema {version}, this Lostflops reads up to {SCHEMA_VERSION}. "
+            f"{run} has schema {version}, this Lostflops reads up to {SCHEMA_VERSION}. "
             "Upgrade: pip install -U lostflops"
         )
     if version < OLDEST_READABLE:
-        raise RunError(f"{folder} has schema {version}, too old to read. Ingest its traces again into a new folder.")
+        raise RunError(f"{run} has schema {version}, too old to read. Ingest its traces again into a new folder.")
     try:
         return msgspec.convert(document, Manifest)
     except _DAMAGE as error:
-        raise BrokenRun(f"{path} is damaged ({error}). Ingest the traces again into a new folder.") from None
+        raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
+
+
+def encoded(manifest: Manifest) -> bytes:
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    assert msgspec.json.decode(text, type=Manifest) == manifest, "a manifest that cannot be read would cost the run"
+    return text
 
 
 def is_run(folder: Path) -> bool:
@@ -118,8 +132,7 @@ def is_run(folder: Path) -> bool:
 
 def save(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step; the data it names must be on disk already."""
-    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-    assert msgspec.json.decode(text, type=Manifest) == manifest, "a manifest that cannot be read would cost the run"
+    text = encoded(manifest)
     temporary = folder / f".{FILE_NAME}.new"
     with temporary.open("wb") as file:
         file.write(text)

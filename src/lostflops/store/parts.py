@@ -18,11 +18,12 @@ PIECE_ROWS: Final = 100_000
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A file that was written: its table, its name in the table's folder, and the ranks in it."""
+    """A file that was written: its table, its name in the table's folder, the ranks in it, and its size."""
 
     table: str
     name: str
     ranks: list[int]
+    bytes: int
 
 
 class _Batch(NamedTuple):
@@ -88,7 +89,7 @@ class PartWriter:
             for file in files:
                 file.unlink()
             files = [merged]
-        self._files += [PartFile(table.name, file.name, ranks) for file in files]
+        self._files += [PartFile(table.name, file.name, ranks, file.stat().st_size) for file in files]
 
     def _write(self, key: tuple[str, ...]) -> None:
         batches = self._pending.pop(key)
@@ -96,8 +97,10 @@ class PartWriter:
         columns = {name: _joined([batch.columns[name] for batch in batches], batches) for name in key[1:]}
         columns["rank"] = _joined([Constant(batch.rank) for batch in batches], batches)
         name = f"{self._stem}-{len(self._files)}.parquet"
-        self._writer.write(table, columns, self._folder / table.name / name)
-        self._files.append(PartFile(table.name, name, sorted({batch.rank for batch in batches})))
+        path = self._folder / table.name / name
+        self._writer.write(table, columns, path)
+        ranks = sorted({batch.rank for batch in batches})
+        self._files.append(PartFile(table.name, name, ranks, path.stat().st_size))
 
 
 def _joined(columns: list[ColumnData], batches: list[_Batch]) -> ColumnData:

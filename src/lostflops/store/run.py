@@ -11,8 +11,10 @@ import duckdb
 
 from lostflops.errors import BrokenRun, QueryError, UsageError
 from lostflops.store import manifest as manifests
+from lostflops.store.mirror import mirrored
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
+from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
 from lostflops.store.tables import TABLES, Table, table
 from lostflops.utf8 import utf8
@@ -31,13 +33,16 @@ class Run:
 
     def __init__(self, path: Path, manifest: manifests.Manifest, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
+        self.address = str(path)
+        """How its user names it: of a run in an object store `path` is the copy here."""
         self.manifest = manifest
         self._connection = connection
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
         """`limits` are settings of DuckDB, such as its memory."""
-        folder = utf8(Path(path).resolve())
+        address = remote(path)
+        folder = mirrored(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
         connection = duckdb.connect(config=dict(limits or {}))
@@ -53,7 +58,14 @@ class Run:
         except duckdb.Error as error:
             connection.close()
             raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
-        return cls(folder, manifest, connection)
+        run = cls(folder, manifest, connection)
+        run.address = str(address or folder)
+        return run
+
+    @property
+    def called(self) -> str:
+        """What commands in the folder beside it call it."""
+        return self.path.name if self.address == str(self.path) else self.address
 
     @property
     def whole(self) -> Run:
@@ -104,6 +116,7 @@ class Run:
     def _beside(self, steps: Sequence[int]) -> Self:
         connection = self._connection.cursor()
         made = type(self)(self.path, self.manifest, connection)
+        made.address = self.address
         if steps:
             narrow(connection, steps)
             made.steps, made._whole = tuple(steps), self.whole  # noqa: SLF001 - of the same class

@@ -4,12 +4,11 @@ Nearly all of the time of ingesting a small trace is starting its Parquet files,
 table for each rank, 64 ranks of 657 events take 50 ms each, in ranges of ranks 13 ms.
 """
 
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from lostflops.ingest import ingest
+from lostflops.ingest import ingest, rounds
 
 from .cluster import Generated
 
@@ -24,8 +23,6 @@ def store(generated: Generated, folder: Path | str, *, host_names: bool = False)
     ...         run.sql("select rank, host from ranks order by rank").fetchall()
     [(0, 'host0'), (1, 'host0')]
     """
-    # The package's attribute of that name is the function.
-    module = import_module("lostflops.ingest.ingest")
-    with TemporaryDirectory() as traces, patch.object(module, "MOST_SINGLE_RANKS", 0):
+    with TemporaryDirectory() as traces, patch.object(rounds, "MOST_SINGLE_RANKS", 0):
         ingest(generated.traces.write(traces, host_names=host_names), folder, workers=1)
     return Path(folder)

@@ -1,0 +1,77 @@
+"""A worker and an object store: an object is here while it is read, and what was written from it is sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from lostflops.errors import SourceError
+from lostflops.ingest.found import UNRECOGNISED
+from lostflops.ingest.readers import READERS, pipeline_schedule
+from lostflops.ingest.reading import RankClaim
+from lostflops.ingest.sources import recognised, unknown_format
+from lostflops.store.objects import in_parallel, objects_of
+from lostflops.store.parquet import ParquetWriter
+from lostflops.store.parts import PartFile
+from lostflops.store.places import Address
+
+_NEEDS_OTHERS: Final = {
+    pipeline_schedule.NAME: "a schedule is read with the files beside it. Copy its folder here, and ingest that"
+}
+
+
+@contextmanager
+def fetched(url: str, size: int, own: Path) -> Iterator[Path]:
+    """The object as a file of its name, in a folder of its own that is gone afterwards."""
+    address = Address(url)
+    with TemporaryDirectory(dir=own) as folder:
+        path = Path(folder, address.name)
+        objects_of(address).fetch(address, path)
+        if path.stat().st_size != size:
+            raise SourceError(f"{url} changed while it was read. Ingest again when it is written.")
+        yield path
+
+
+def seen(path: Path, url: str, *, is_named: bool) -> tuple[str, RankClaim] | str:
+    """The format and the rank that a file claims, or why it is skipped."""
+    source_format = recognised(path)
+    if source_format is None:
+        if is_named:
+            raise unknown_format(Address(url))
+        return UNRECOGNISED
+    if (reason := _NEEDS_OTHERS.get(source_format)) is not None:
+        if is_named:
+            raise SourceError(f"{url}: {reason}.")
+        return reason
+    return source_format, READERS[source_format].rank_claim(path)
+
+
+def uploaded(parts: Sequence[PartFile], staging: Path, stem: str, upload: str) -> list[PartFile]:
+    """Parts sent to the store, those of one table as one file: an object costs a request whatever its size."""
+    by_table: dict[str, list[PartFile]] = {}
+    for part in parts:
+        by_table.setdefault(part.table, []).append(part)
+    whole = [_one(members, staging, f"{stem}-all.parquet") for members in by_table.values()]
+    address = Address(upload)
+    objects = objects_of(address)
+    in_parallel(lambda part: objects.send(staging / part.table / part.name, address / part.table / part.name), whole)
+    return whole
+
+
+def _one(members: Sequence[PartFile], staging: Path, name: str) -> PartFile:
+    if len(members) == 1:
+        return members[0]
+    table = members[0].table
+    paths = [staging / table / member.name for member in members]
+    writer = ParquetWriter()
+    try:
+        writer.merge(paths, staging / table / name)
+    finally:
+        writer.close()
+    for path in paths:
+        path.unlink()
+    ranks = sorted({rank for member in members for rank in member.ranks})
+    return PartFile(table, name, ranks, (staging / table / name).stat().st_size)

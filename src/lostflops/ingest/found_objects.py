@@ -1,0 +1,72 @@
+"""Which objects of a store to ingest: the rules for folders, files and globs of this machine, from a listing.
+
+Names of objects are any text. One that cannot be the name of a file here is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from glob import has_magic
+from pathlib import PurePosixPath
+from typing import Final
+
+from lostflops.capture import FOLDER, SUFFIX
+from lostflops.errors import UsageError
+from lostflops.ingest.captures import is_request
+from lostflops.ingest.found import NO_TRACE, UNCLAIMED, Found
+from lostflops.ingest.rank_names import rank_in_name
+from lostflops.ingest.readers import capture
+from lostflops.ingest.reading import RankClaim
+from lostflops.store.objects import Listed, objects_of
+from lostflops.store.places import Address, unsafe
+
+Skipped = tuple[str, str]
+_OF_RUN: Final = re.compile(
+    r"(.*/)(?:commits/\d{6,}\.json|data/\d{6,}(?:-[0-9a-f]{16})?/[a-z_]+/[^/]+\.parquet)", re.DOTALL
+)
+
+
+def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
+    """Objects of an address: itself, all below it, or those that match it; and names that can be no file here."""
+    objects = objects_of(argument)
+    if (one := objects.one(argument)) is not None:
+        listed, is_named = [one], True
+    elif has_magic(argument.url):
+        listed, is_named = objects.matching(argument), True
+    else:
+        listed, is_named = list(_traces_of(argument, objects.below(argument))), False
+    if not listed:
+        raise UsageError(f"{argument} holds no object that could be a trace.")
+    found, skipped = [], []
+    for object_ in sorted(listed, key=lambda one: one.address):
+        reason = unsafe(object_.address.url.partition("://")[2])
+        if reason is None:
+            found.append(_found(object_, is_named))
+        else:
+            skipped.append((object_.address.url.encode("unicode_escape").decode(), f"its name {reason}"))
+    return found, skipped
+
+
+def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
+    """As below a folder of this machine: no hidden files, and of runs nothing but what was captured into them."""
+    top = f"{folder}/"
+    runs = {match[1] for one in listed if (match := _OF_RUN.fullmatch(one.address.url))}
+    for one in listed:
+        name = one.address.url.removeprefix(top)
+        is_in_run = any(one.address.url.startswith(run) for run in runs - {top})
+        if top in runs:
+            is_in_run = is_in_run or not name.startswith(f"{FOLDER}/")
+        is_hidden = any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
+        suffix = PurePosixPath(one.address.name).suffix
+        if not (is_in_run or is_hidden or suffix in NO_TRACE or is_request(one.address)):
+            yield one
+
+
+def _found(listed: Listed, is_named: bool) -> Found:
+    """What its name tells; the rest is seen by whoever fetches it."""
+    name = listed.address.name
+    rank = rank_in_name(name)
+    claim = UNCLAIMED if rank is None else RankClaim(rank, "file name")
+    source_format = capture.NAME if name.endswith(SUFFIX) else ""
+    return Found(listed.address, source_format, claim, is_named, listed)

@@ -1,0 +1,166 @@
+"""Who reads what: files become tasks, and those whose rank turns out to be another's are read anew."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby, islice
+from pathlib import Path
+
+from lostflops.ingest.found import Found
+from lostflops.ingest.sources import place
+from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile, Unclaimed
+from lostflops.spread.engines import Spread
+from lostflops.spread.names import EngineName
+from lostflops.spread.work import Engine
+from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
+from lostflops.store.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an ingest is."""
+
+    files_total: int
+    files_done: int
+    bytes_total: int
+    bytes_done: int
+    seconds: float
+
+
+class Rounds:
+    """Files of one ingest, read by one engine: mostly in one round."""
+
+    def __init__(self, run: RunWriter, old: Manifest, spread: Spread, meter: Meter) -> None:
+        self._run, self._old, self._spread, self._meter = run, old, spread, meter
+        # A folder of this machine is none of a cluster's.
+        is_elsewhere = bool(run.upload) and spread.name is not EngineName.LOCAL
+        self._staging = "" if is_elsewhere else str(run.staging)
+        self._made = 0
+
+    def carried_out(self, found: Sequence[Found]) -> list[Outcome]:
+        tasks = self._tasks(found)
+        if not tasks:
+            return []
+        with self._spread.engine() as engine:
+            outcomes = self._done(engine, tasks)
+            if late := self._claimed(tasks, outcomes):
+                tasks += late
+                outcomes += self._done(engine, late)
+            return self._reassigned(tasks, outcomes, engine)
+
+    def _done(self, engine: Engine, tasks: list[Task]) -> list[Outcome]:
+        return engine.map(WORK, tasks, self._meter.read, self._meter.done)
+
+    def _tasks(self, found: Sequence[Found]) -> list[Task]:
+        """One task per file; ranges of ranks where there are so many that one file each would be a burden."""
+        ordered = sorted(
+            found, key=lambda one: (one.listed is not None, one.format, one.claim.rank or 0, str(one.path))
+        )
+        is_many = len({source.claim.rank for source in found}) > MOST_SINGLE_RANKS
+        size = max(1, min(RANKS_PER_FILE, len(ordered) // (4 * self._spread.workers))) if is_many else 1
+        if self._run.upload:  # what is sent is not merged later, which would bring it all here
+            size = max(size, -(-len(ordered) // MOST_SINGLE_RANKS))
+        return [
+            self._task(source_format, [_task_file(member) for member in batch])
+            for source_format, members in groupby(ordered, key=lambda source: source.format)
+            for batch in _batched(members, size)
+        ]
+
+    def _task(self, source_format: str, files: list[TaskFile]) -> Task:
+        stem = f"{files[0].rank or 0:06d}-{self._made:06d}"
+        self._made += 1
+        return Task(format=source_format, files=files, staging=self._staging, stem=stem, upload=self._run.upload)
+
+    def _claimed(self, tasks: Sequence[Task], outcomes: Sequence[Outcome]) -> list[Task]:
+        """Objects that tell no rank, with the lowest free ones: that they tell none is seen where they are fetched."""
+        unclaimed = sorted((one for outcome in outcomes for one in outcome.unclaimed), key=lambda one: one.path)
+        taken = {source.rank for outcome in outcomes for source in outcome.sources}
+        taken |= {source.rank for source in self._old.sources}
+        files = {file.path: file for task in tasks for file in task.files}
+        late: list[Task] = []
+        for one in unclaimed:
+            file = files[one.path]
+            file.rank = _free(one, taken)
+            taken.update(range(file.rank, file.rank + one.ranks))
+            late.append(self._task(one.format, [file]))
+        again = {one.path for one in unclaimed}
+        for task in tasks:
+            task.files = [file for file in task.files if file.path not in again]
+        return late
+
+    def _reassigned(self, tasks: Sequence[Task], outcomes: list[Outcome], engine: Engine) -> list[Outcome]:
+        """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
+        read = [source for outcome in outcomes for source in outcome.sources]
+        recorded = {place(source.format, source.rank) for source in read if source.rank_source != "assigned"}
+        losers = {
+            source.path
+            for source in read
+            if source.rank_source == "assigned" and place(source.format, source.rank) in recorded
+        }
+        if not losers:
+            return outcomes
+        taken = {source.rank for source in (*read, *self._old.sources)}
+        free = (rank for rank in count() if rank not in taken)
+        kept, repeated = [], []
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if losers.isdisjoint(file.path for file in task.files):
+                kept.append(outcome)
+                continue
+            if task.staging:
+                for written in outcome.files:
+                    Path(task.staging, written.part.table, written.part.name).unlink()
+            for file in task.files:
+                if file.path in losers:
+                    file.rank = next(free)
+            repeated.append(task)
+        return kept + self._done(engine, repeated)
+
+
+def _task_file(found: Found) -> TaskFile:
+    claim, listed = found.claim, found.listed
+    if listed is None:
+        return TaskFile(str(found.path), claim.rank or 0, claim.source, found.is_named)
+    # The name is looked at where the file is; a rank is given to those alone that tell none.
+    rank = claim.rank if claim.source == "assigned" else None
+    return TaskFile(str(found.path), rank, "assigned", found.is_named, listed.size, listed.etag, listed.modified_ns)
+
+
+def _free(one: Unclaimed, taken: set[int]) -> int:
+    return next(first for first in count() if taken.isdisjoint(range(first, first + one.ranks)))
+
+
+def _batched(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
+    """itertools.batched, which Python 3.11 does not have."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+class Meter:
+    """Adds up what the workers report; they report from several threads."""
+
+    def __init__(self, found: Sequence[Found], report: Callable[[Progress], None] | None, began: float) -> None:
+        self._report = report
+        self._began = began
+        self._files_total, self._files_done = len(found), 0
+        self._bytes_total, self._bytes_done = sum(source.size for source in found), 0
+        self._lock = threading.Lock()
+
+    def read(self, count: int) -> None:
+        self._tell(0, count)
+
+    def done(self, task: Task) -> None:
+        self._tell(len(task.files), 0)
+
+    def _tell(self, files: int, count: int) -> None:
+        with self._lock:
+            self._files_done += files
+            self._bytes_done += count
+            if self._report is not None:
+                seconds = time.monotonic() - self._began
+                self._report(
+                    Progress(self._files_total, self._files_done, self._bytes_total, self._bytes_done, seconds)
+                )

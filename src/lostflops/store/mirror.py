@@ -1,0 +1,156 @@
+"""A run in an object store, as a folder of this machine: each of its files is fetched once.
+
+In the store a run is
+
+    commits/000002.json               the manifest of a generation; the highest is the run
+    data/000002-<writer>/<table>/...  what was written for it
+
+and here the same files with the manifest as `run.json`: a run like any other. Files never change under their name, so
+what is here in its right size is not fetched again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from lostflops.errors import BrokenRun, NotARun, RunError
+from lostflops.store import manifest as manifests
+from lostflops.store.manifest import DataFile, Manifest
+from lostflops.store.objects import Listed, Objects, in_parallel, objects_of
+from lostflops.store.places import Address, unsafe
+from lostflops.store.tables import TABLES
+
+COMMITS: Final = "commits"
+GONE: Final = b"{}"
+"""What stands in the place of an old commit, so that its number stays taken."""
+_COMMIT: Final = re.compile(r"(\d{6,18})\.json")
+_FILE: Final = re.compile(
+    rf"data/\d{{6,18}}-[0-9a-f]{{16}}/(?:{'|'.join(table.name for table in TABLES)})/[A-Za-z0-9_.-]{{1,200}}\.parquet"
+)
+_KEPT_NS: Final = 7 * 24 * 3600 * 10**9
+"""Files that no manifest names any more: somebody may still read them."""
+
+
+def mirrored(run: Address) -> Path:
+    """The folder that holds the run as it is now."""
+    objects = objects_of(run)
+    try:
+        folder = folder_of(run, objects)
+        with _alone(folder):
+            manifest = _fetched(run, folder, objects)
+            _keep(folder, manifest)
+    except OSError as error:
+        raise RunError(f"{error.filename or run} cannot be read: {error.strerror or error}.") from None
+    return folder
+
+
+def folder_of(run: Address, objects: Objects) -> Path:
+    """In the cache of the user; two stores may have a run of one address."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    number = hashlib.sha256(f"{objects.endpoint}\n{run}".encode()).hexdigest()[:24]
+    name = run.name if unsafe(run.name) is None and len(run.name) < 100 else "run"
+    folder = Path(cache).resolve() / "lostflops" / "runs" / number / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def committed(run: Address, objects: Objects) -> dict[int, Listed]:
+    """Commits by their number."""
+    return {
+        int(number[1]): listed
+        for listed in objects.below(run / COMMITS)
+        if (number := _COMMIT.fullmatch(listed.address.name)) and listed.address.parent == run / COMMITS
+    }
+
+
+def is_run_at(run: Address) -> bool:
+    return bool(committed(run, objects_of(run)))
+
+
+def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
+    """The number of the last commit and its manifest; raises NotARun where there is none."""
+    number = -1
+    while (commits := committed(run, objects)) and max(commits) != number:
+        number = max(commits)
+        with suppress(FileNotFoundError):
+            data = objects.read(commits[number].address)
+            if data != GONE:  # two were made since it was listed
+                return number, checked(manifests.decoded(data, run, commits[number].address), run)
+    if number >= 0:
+        raise BrokenRun(f"{run}: its last commit, {number}, is gone. Ingest the traces again into a new place.")
+    raise NotARun(f"{run} holds no run (no {COMMITS}/). Make one: lostflops ingest TRACES -o {run}")
+
+
+def checked(manifest: Manifest, run: Address) -> Manifest:
+    """Raise where a path of a manifest that others may have written is none of a run's."""
+    for file in _files(manifest):
+        if not _FILE.fullmatch(file.path):
+            raise BrokenRun(f"{run} names a file that cannot be of a run: {file.path[:80]!r}.")
+    return manifest
+
+
+def fetch(run: Address, folder: Path, file: DataFile, objects: Objects) -> Path:
+    """A data file here; raises FileNotFoundError where the store has none."""
+    path = folder / file.path
+    if not _is_here(path, file):
+        objects.fetch(run / file.path, path)
+        if not _is_here(path, file):
+            size = path.stat().st_size
+            path.unlink()
+            raise BrokenRun(f"{run / file.path} has {size:,} bytes instead of {file.bytes:,}. Ingest the traces again.")
+    return path
+
+
+def _fetched(run: Address, folder: Path, objects: Objects) -> Manifest:
+    """What is gone meanwhile was of a run that two newer ones have replaced."""
+    before = -1
+    while True:
+        number, manifest = newest(run, objects)
+        missing = [file for file in _files(manifest) if not _is_here(folder / file.path, file)]
+        try:
+            in_parallel(lambda file: fetch(run, folder, file, objects), missing)
+        except FileNotFoundError as error:
+            if number == before:
+                raise BrokenRun(f"{error.filename} is missing. Ingest the traces of {run} again.") from None
+            before = number
+        else:
+            return manifest
+
+
+def _keep(folder: Path, manifest: Manifest) -> None:
+    path = folder / manifests.FILE_NAME
+    if not path.exists() or path.read_bytes() != manifests.encoded(manifest):
+        manifests.save(folder, manifest)
+    named = {str(folder / file.path) for file in _files(manifest)}
+    too_old = time.time_ns() - _KEPT_NS
+    for path in (folder / "data").rglob("*"):
+        if path.is_file() and str(path) not in named and path.stat().st_mtime_ns < too_old:
+            path.unlink(missing_ok=True)
+
+
+def _files(manifest: Manifest) -> Iterator[DataFile]:
+    for files in manifest.files.values():
+        yield from files
+
+
+def _is_here(path: Path, file: DataFile) -> bool:
+    return path.is_file() and path.stat().st_size == file.bytes
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two verbs at once fetch a run once."""
+    lock = os.open(folder / ".mirror", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,98 @@
+"""Where a file or a run is: a folder of this machine, or an address in an object store.
+
+An address is kept as text. `Path` would make `s3:/bucket` of `s3://bucket`, as it does with what is typed; `remote`
+undoes that, and is the one place that tells the two kinds apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lostflops.errors import UsageError
+
+SCHEMES: Final = ("s3",)
+_TYPED: Final = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST_NAME: Final = 255
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """An object, or all that begin with it and a slash.
+
+    >>> Address("s3://bucket/run").parent / "traces"
+    Address(url='s3://bucket/traces')
+    """
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, name: str) -> Address:
+        return Address(f"{self.url}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Address:
+        return Address(self.url.rpartition("/")[0])
+
+    def with_name(self, name: str) -> Address:
+        return self.parent / name
+
+
+Place = Path | Address
+
+
+def remote(place: str | Place) -> Address | None:
+    """The address, or None for a path of this machine.
+
+    >>> remote("s3://bucket/run/"), remote(Path("s3://bucket/run")), remote("runs/s3")
+    (Address(url='s3://bucket/run'), Address(url='s3://bucket/run'), None)
+    """
+    if isinstance(place, Address):
+        return place
+    text = str(place)
+    if (found := _TYPED.fullmatch(text)) is not None:
+        if "@" in found[2].partition("/")[0]:
+            raise UsageError(f"{found[1]}:// addresses hold no keys: those come from AWS_ACCESS_KEY_ID or a profile.")
+        return Address(f"{found[1]}://{found[2].rstrip('/')}")
+    if (other := _URL.match(text)) is not None:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageError(f"{other[1]}:// is no store that Lostflops reads ({known}). Copy the files here first.")
+    return None
+
+
+def place_of(text: str | Path) -> Place:
+    """What `remote` tells, else a path as it is."""
+    return remote(text) or Path(text)
+
+
+def as_typed(place: str | Place) -> str:
+    """As its user would type it.
+
+    >>> as_typed(Path("s3://bucket/run")), as_typed(Path("runs/a"))
+    ('s3://bucket/run', 'runs/a')
+    """
+    return str(remote(place) or place)
+
+
+def unsafe(name: str) -> str | None:
+    """Why an object's name, or the rest of one below a folder, can be no path here; None where it can.
+
+    >>> unsafe("a/b.json"), unsafe("../b.json"), unsafe("a//b")
+    (None, "has a part that is no file's name ('..')", "has a part that is no file's name ('')")
+    """
+    if _CONTROL.search(name):
+        return "has control characters"
+    for part in name.split("/"):
+        if part in ("", ".", "..") or len(part.encode()) > _LONGEST_NAME:
+            return f"has a part that is no file's name ({part[:40]!r})"
+    return None

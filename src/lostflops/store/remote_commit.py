@@ -1,0 +1,149 @@
+"""Changing a run in an object store: there is no lock and no rename, so a commit is an object that is created once.
+
+Generation N of a run is `commits/N.json`, created only where there is none. Of two writers that began from the same
+run, both write N, each to a folder of its own; the second to commit finds N taken and changes nothing. So data of
+generation N that its commit does not name can never be committed, and whoever commits N removes it at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from lostflops.capture import FOLDER
+from lostflops.errors import BrokenRun, NotARun, RunBusy, RunError
+from lostflops.store import manifest as manifests
+from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, PREDICTIONS, RunWriter
+from lostflops.store.manifest import DataFile, Manifest
+from lostflops.store.mirror import COMMITS, GONE, committed, fetch, folder_of, newest
+from lostflops.store.objects import in_parallel, objects_of
+from lostflops.store.places import Address, Place, remote
+from lostflops.utf8 import utf8
+
+_OURS: Final = frozenset({COMMITS, DATA, FOLDER, PREDICTIONS})
+_PROBE: Final = "probe"
+_KEPT: Final = 2
+"""Commits whose data stay: a reader may just have listed the one before."""
+
+
+class RemoteRunWriter(RunWriter):
+    """`folder` is a working copy: what is needed of the run is fetched there, what is written goes from there."""
+
+    def __init__(self, run: Address) -> None:
+        self.run = run
+        self._objects = objects_of(run)
+        self._encoded = b""
+        super().__init__(Path())
+
+    @property
+    def place(self) -> Place:
+        return self.run
+
+    @property
+    def upload(self) -> str:
+        """Where workers send what they wrote."""
+        return str(self.run / DATA / self.staging.name)
+
+    def __enter__(self) -> RemoteRunWriter:
+        try:
+            self.folder = folder_of(self.run, self._objects)
+            number = self._start_from()
+            self._refuse_without_conditions()
+        except OSError as error:
+            raise RunError(f"{self.run} cannot be written: {error.strerror or error}.") from None
+        self.staging = self.folder / DATA / f"{number + 1:06d}-{secrets.token_hex(8)}"
+        self.staging.mkdir(parents=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever was not committed goes; the commit in the store tells, also when an interrupt hid it."""
+        with suppress(OSError):
+            if not self._encoded or not self._is_committed():
+                shutil.rmtree(self.staging, ignore_errors=True)
+                self._objects.remove([one.address for one in self._objects.below(Address(self.upload))])
+
+    def at(self, file: DataFile) -> Path:
+        path = self.folder / file.path
+        if file.bytes < 0:  # written here
+            return path
+        try:
+            return fetch(self.run, self.folder, file, self._objects)
+        except FileNotFoundError:
+            if self.generation in committed(self.run, self._objects):
+                raise self._busy() from None
+            raise BrokenRun(f"{self.run / file.path} is missing. Ingest the traces into a new place.") from None
+
+    def _start_from(self) -> int:
+        try:
+            number, self.manifest = newest(self.run, self._objects)
+        except NotARun:
+            other = next((name for name in self._objects.names(self.run) if name not in _OURS), None)
+            if other is not None:
+                said = f"{self.run} holds no run but other objects ({other!r})"
+                raise RunError(f"{said}. Choose an empty or new place.") from None
+            return 0
+        return number
+
+    def _refuse_without_conditions(self) -> None:
+        """A store that creates over what is there would let two writers both believe that they committed."""
+        probe = self.run / COMMITS / _PROBE
+        mine = secrets.token_bytes(8)
+        self._objects.create(mine, probe)
+        if self._objects.create(secrets.token_bytes(8), probe):
+            raise RunError(
+                f"the store of {self.run} does not heed If-None-Match, so that two writers could lose each other's "
+                "data. Write the run to a folder, and copy that."
+            )
+
+    def _measure(self, files: dict[str, list[DataFile]]) -> None:
+        """Send what was written here; workers sent theirs."""
+        here = [file for kept in files.values() for file in kept if file.bytes < 0]
+        in_parallel(lambda file: self._objects.send(self.folder / file.path, self.run / file.path), here)
+        super()._measure(files)
+
+    def _publish(self, manifest: Manifest) -> None:
+        self._encoded = manifests.encoded(manifest)
+        if not self._objects.create(self._encoded, self._commit):
+            raise self._busy()
+        before, self.manifest = self.manifest, manifest
+        with suppress(OSError):  # what is left is removed at the next commit
+            self._sweep((before, manifest))
+
+    def _is_many(self, files: list[DataFile]) -> bool:
+        """Workers write files of several ranks; those are only merged where additions made them many."""
+        return len(files) > MOST_SINGLE_RANKS
+
+    @property
+    def _commit(self) -> Address:
+        return self.run / COMMITS / f"{self.generation:06d}.json"
+
+    def _is_committed(self) -> bool:
+        try:
+            return self._objects.read(self._commit) == self._encoded
+        except FileNotFoundError:
+            return False
+
+    def _busy(self) -> RunBusy:
+        return RunBusy(f"another ingest wrote to {self.run} meanwhile; nothing of this one is in it. Ingest again.")
+
+    def _sweep(self, kept: tuple[Manifest, ...]) -> None:
+        named = {str(self.run / file.path) for one in kept for files in one.files.values() for file in files}
+        for number, commit in committed(self.run, self._objects).items():
+            if number <= self.generation - _KEPT and commit.size != len(GONE):
+                self._objects.write(GONE, commit.address)
+        data = f"{self.run / DATA}/"
+        left = [one.address for one in self._objects.below(self.run / DATA) if one.address.url not in named]
+        self._objects.remove([one for one in left if self._is_lost(one.url.removeprefix(data))])
+
+    def _is_lost(self, name: str) -> bool:
+        number = name.partition("-")[0]
+        return number.isascii() and number.isdigit() and int(number) <= self.generation
+
+
+def writer_of(out: str | Place) -> RunWriter:
+    """Of a folder, or of an address in an object store."""
+    address = remote(out)
+    return RemoteRunWriter(address) if address is not None else RunWriter(utf8(Path(str(out)).resolve()))
