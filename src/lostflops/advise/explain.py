@@ -40,7 +40,7 @@ def explain(
     found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
     if not 1 <= number <= len(found.items):
         there = f"the run has {counted(len(found.items), 'finding')}" if found.items else "nothing was found"
-        raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.path} lists them")
+        raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.address} lists them")
     chosen, one = found.items[number - 1]
     about = next(rule.about for rule in rules if rule.cause == chosen.cause)
     return Result(

@@ -34,11 +34,15 @@ def describe(path: Path) -> "tuple[Result, Result]":
     from lostflops.analyze.contents import contents
     from lostflops.analyze.quality import quality
     from lostflops.results import Pair, Pairs
+    from lostflops.store.places import remote
     from lostflops.store.run import Run
 
     with Run.open(path) as run:
         held, trust = contents(run), quality(run)
-    sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
+        if remote(path):
+            sizes = [file.bytes for files in run.manifest.files.values() for file in files]
+        else:
+            sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
     disk = Pairs(
         "disk", "On disk", (Pair("bytes", sum(sizes), "bytes", "Size"), Pair("files", len(sizes), "count", "Files"))
     )

@@ -23,12 +23,20 @@ def ingest(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SRC", help="Trace files, folders (searched to the bottom) or globs.", show_default=False
+            metavar="SRC",
+            help="Trace files, folders (searched to the bottom) or globs; also in a store: s3://bucket/traces.",
+            show_default=False,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="RUN", help="Folder of the run; made, or added to.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="RUN",
+            help="Folder or s3:// address of the run; made, or added to.",
+            show_default=False,
+        ),
     ],
     *,
     workers: Annotated[
@@ -38,7 +46,8 @@ def ingest(
             envvar=WORKERS,
             min=1,
             metavar="N",
-            help="Worker processes; as many as cores when not given.",
+            help="Worker processes; as many as cores when not given. A Ray cluster that is there already (RAY_ADDRESS) "
+            "uses all its cores.",
             show_default=False,
         ),
     ] = None,

@@ -12,6 +12,7 @@ import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, show
 from lostflops.cli.written_page import written_page
+from lostflops.store.places import remote
 
 EXAMPLE = "lostflops open run"
 
@@ -25,7 +26,7 @@ def open(  # noqa: A001 - a verb is named as it is typed
             "--out",
             metavar="FILE",
             help="Where to write the page.  "
-            "[default: report.html in the run, or a temporary folder where that is read-only]",
+            "[default: report.html in the run, or a temporary folder where that is read-only or in a store]",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +46,10 @@ def open(  # noqa: A001 - a verb is named as it is typed
 
 
 def default_file(run: Path) -> Path:
-    """In the run, which it then moves with; runs of others are often read-only."""
+    """In the run, which it then moves with; runs of others are often read-only, and some are in a store."""
+    address = remote(run)
+    if address is not None:
+        return Path(mkdtemp(prefix="lostflops-")) / f"{address.name}.html"
     if not run.is_dir() or os.access(run, os.W_OK):
         return run / "report.html"
     return Path(mkdtemp(prefix="lostflops-")) / f"{run.resolve().name}.html"

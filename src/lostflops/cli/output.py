@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from lostflops.store.places import as_typed
+
 if TYPE_CHECKING:
     from lostflops.results import Result
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of the run, or its address: s3://bucket/run.", show_default=False)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", "--md", help="Print Markdown instead of text, for pull requests and chat.")
@@ -47,7 +51,7 @@ def command(*words: str | Path) -> str:
     >>> print(command("sql", "my run", "from events where kind = 'op'"))
     lostflops sql 'my run' "from events where kind = 'op'"
     """
-    return " ".join(["lostflops", *(_quote(str(word)) for word in words)])
+    return " ".join(["lostflops", *(_quote(as_typed(word) if isinstance(word, Path) else word) for word in words)])
 
 
 def _quote(word: str) -> str:

@@ -56,7 +56,16 @@ def score(
     if prediction is None or measured is None or listed is not None:
         raise UsageError("give the id of a prediction and --with RUN, or --list RUN alone")
     with Run.open(measured) as run:
-        places = [made_from] if made_from else [run.path.parent, Path.cwd()]
+        places = [_folder(made_from)] if made_from else [run.path.parent, Path.cwd()]
         found, holder = find(prediction, places, known=made_from is None)
         result = scores.score(found, holder, run)
     show(replace(result, next_command=command("score", "--list", holder)), as_json)
+
+
+def _folder(run: Path) -> Path:
+    """Predictions from a run in a store are kept beside the copy that is here."""
+    from lostflops.store.mirror import mirrored
+    from lostflops.store.places import remote
+
+    address = remote(run)
+    return mirrored(address) if address is not None else run

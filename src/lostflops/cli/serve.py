@@ -28,6 +28,7 @@ def serve(
     from lostflops.cli.open import can_show
     from lostflops.errors import UsageError
     from lostflops.results import Figure, Result
+    from lostflops.store.places import as_typed
 
     try:
         from lostflops.serve.server import serve as start
@@ -38,9 +39,12 @@ def serve(
 
     def tell(address: str) -> None:
         if as_json:
-            show(Result("serve", "Live page", f"Serving {run}.", more=(Figure("address", address),)), as_json=True)
+            show(
+                Result("serve", "Live page", f"Serving {as_typed(run)}.", more=(Figure("address", address),)),
+                as_json=True,
+            )
             sys.stdout.flush()
         else:
-            print(f"Serving {run} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
+            print(f"Serving {as_typed(run)} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
 
     start(run, port, tell, browser=browser and can_show())

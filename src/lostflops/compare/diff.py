@@ -15,6 +15,7 @@ from lostflops.compare.sides import Pair
 from lostflops.compare.wording import advice, asked, interval, long_steps, notes, profiled_apart, shown, signed
 from lostflops.results import Block, Figure, Pairs, Result
 from lostflops.results import Pair as Item
+from lostflops.store.places import as_typed
 from lostflops.units import format_share
 
 _WORDS: Final = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
@@ -91,8 +92,8 @@ def needs(pair: Pair, effect: float) -> Iterator[Figure]:
 
 
 def sources(pair: Pair) -> Iterator[Figure]:
-    yield Figure("before", tuple(str(run.path) for run in pair.before))
-    yield Figure("after", tuple(str(run.path) for run in pair.after))
+    yield Figure("before", tuple(as_typed(run.path) for run in pair.before))
+    yield Figure("after", tuple(as_typed(run.path) for run in pair.after))
     yield Figure("steps_from", "timings" if pair.is_timed else "trace")
 
 

@@ -92,7 +92,7 @@ def per_second(run: Run) -> Account:
             kernels[name] += Use(found.count, found.ns)
     seconds = float(lines.sum()) / _SECOND
     if not seconds:
-        raise UsageError(f"{run.path} recorded no time that could be compared")
+        raise UsageError(f"{run.address} recorded no time that could be compared")
     met = {name: Use(calls, float(ns), float(size)) for name, calls, ns, size in run.sql(_COLLECTIVES).fetchall()}
     return Account(
         dict(zip(LINES, (lines / seconds).tolist(), strict=True)),

@@ -17,6 +17,7 @@ from lostflops.compare.series import Steps, profiled, timed
 from lostflops.errors import UsageError
 from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS
 from lostflops.predict.answers.predictions import data_of
+from lostflops.store.places import as_typed
 from lostflops.store.run import Run
 
 if TYPE_CHECKING:
@@ -143,11 +144,11 @@ def _checked(runs: Sequence[Measured]) -> None:
     for run in runs:
         if not run.steps.times.size:
             raise UsageError(
-                f"{run.path} has no step that can be compared: record more of them with lostflops run, or call "
-                "profiler.step() in the loop"
+                f"{as_typed(run.path)} has no step that can be compared: record more of them with lostflops run, or "
+                "call profiler.step() in the loop"
             )
     often = Counter(run.data for run in runs)
-    if twice := [str(run.path) for run in runs if often[run.data] > 1]:
+    if twice := [as_typed(run.path) for run in runs if often[run.data] > 1]:
         raise UsageError(f"{' and '.join(twice[:2])} hold the same recording: it tells nothing twice")
 
 

@@ -19,7 +19,7 @@ OPEN: Final = 3
 
 
 def causes(run: Run) -> Result:
-    name = shlex.quote(run.path.name)
+    name = shlex.quote(run.called)
     if is_large(run):
         return Result("diagnosis", "Diagnosis", LARGE, next_command=f"lostflops diagnose {name}")
     found = diagnose(run, most=OPEN)

@@ -100,7 +100,7 @@ def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progr
             if progress:
                 progress(done, len(questions))
             try:
-                results.append(_with_next(question(run), run.path.name))
+                results.append(_with_next(question(run), run.called))
             except LostflopsError as error:
                 missing.append((question.__name__, str(error)))
     return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)

@@ -7,16 +7,20 @@ from pathlib import Path
 
 from lostflops.serve.work import StoppableRun
 from lostflops.store.manifest import FILE_NAME
+from lostflops.store.mirror import mirrored
+from lostflops.store.places import remote
 
 Identity = tuple[int, int, int]
 
 
 class OpenedRun:
     def __init__(self, path: Path, limits: Mapping[str, str | bool | int] | None = None) -> None:
-        self.path = path
+        address = remote(path)
+        # Of a run in a store the copy is watched, which the next verb that is asked about it renews.
+        self.path = mirrored(address) if address is not None else path
         self._limits = limits
         self.identity = self._on_disk()
-        self._run = StoppableRun.open(path, limits)
+        self._run = StoppableRun.open(self.path, limits)
 
     def beside(self) -> StoppableRun:
         """A connection of its own to what is on disk now. Work that goes on keeps the run that it began with."""

@@ -47,11 +47,12 @@ def glance(run: Run) -> Result:
         ),
     )
     verdict = f"{ranks}, {counted(steps, 'step')}, {counted(events, 'event')}."
-    command = f"lostflops open {shlex.quote(str(_near(run.path)))}"
+    command = f"lostflops open {shlex.quote(_near(run))}"
     return Result("run", f"Run {run.path.name}", verdict, (held,), (HOW_TO_ASK,), command)
 
 
-def _near(path: Path) -> Path:
+def _near(run: Run) -> str:
     """As seen from here, where that is shorter."""
     here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    is_below = run.path.is_relative_to(here) and run.address == str(run.path)
+    return str(run.path.relative_to(here)) if is_below else run.address

@@ -57,7 +57,7 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
     times = step_times(run)
     if not times or not (measured := sum(times) / len(times)):
         raise UsageError(
-            f"{run.path} recorded no whole step, so that nothing scores the prediction: call profiler.step() in the "
+            f"{run.address} recorded no whole step, so that nothing scores the prediction: call profiler.step() in the "
             "loop, or use lostflops run"
         )
     low, high = prediction.interval

@@ -1,0 +1,66 @@
+"""Verbs on a run in an object store: the answers of the same run in a folder, and commands that name the address."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lostflops.ingest import ingest
+from lostflops.testing import SyntheticCluster
+from made_store import ObjectStore
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return SyntheticCluster(ranks=2, steps=3).generate().traces.write(tmp_path_factory.mktemp("traces"))
+
+
+def test_ingest_report_and_sql(lostflops, object_store: ObjectStore, cluster: list[Path], tmp_path: Path) -> None:
+    traces, run = object_store.put_all(cluster), object_store / "run"
+    made = lostflops("ingest", traces, "-o", run, "--workers", "1")
+    assert (made.code, made.out.splitlines()[-1]) == (0, f"Next: lostflops info {run}")
+    again = lostflops("ingest", traces, "-o", run, "--json")
+    assert json.loads(again.out)["ingested"]["run"] == run
+    assert json.loads(again.out)["ingested"]["ranks_unchanged"] == 2
+    ingest(cluster, tmp_path / "run", workers=1)
+    for words in (
+        ["sql", "RUN", "select * from events order by all", "--json"],
+        ["report", "RUN", "--json", "--no-findings"],
+        ["ranks", "RUN", "--json"],
+    ):
+        stored, local = (
+            lostflops(*[place if word == "RUN" else word for word in words]) for place in (run, tmp_path / "run")
+        )
+        assert stored.code == local.code == 0
+        found, expected = json.loads(stored.out), json.loads(local.out)
+        assert found.pop("next", run).endswith(run) or words[0] == "report"
+        expected.pop("next", None)
+        assert found == expected
+    shown = lostflops("report", run)
+    assert (shown.code, run in shown.out.splitlines()[-1]) == (0, True)
+    assert str(tmp_path) not in shown.out
+    info = json.loads(lostflops("info", run, "--json").out)
+    assert info["contents"]["disk"]["files"] == len(object_store.keys("run/data"))
+
+
+@pytest.mark.slow
+def test_a_page_and_a_comparison(lostflops, object_store: ObjectStore, cluster: list[Path], tmp_path: Path) -> None:
+    run = object_store / "run"
+    ingest(cluster, run, workers=1)
+    page = lostflops("open", run, "--out", str(tmp_path / "page.html"), "--no-browser")
+    assert (page.code, page.out.splitlines()[-1]) == (0, f"Next: lostflops diagnose {run}")
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+    twice = lostflops("diff", run, run)
+    assert twice.code == 2
+    assert f"{run} and {run} hold the same recording" in twice.err
+
+
+def test_what_cannot_be_read_is_one_line(lostflops, object_store: ObjectStore) -> None:
+    gone = lostflops("report", object_store / "nothing")
+    assert (gone.code, gone.err.count("\n")) == (5, 1)
+    assert f"{object_store / 'nothing'} holds no run" in gone.err
+    nowhere = lostflops("ingest", "s3://no-such-bucket/traces", "-o", object_store / "run")
+    assert (nowhere.code, nowhere.err.count("\n")) == (4, 1)
+    assert "s3://no-such-bucket/traces" in nowhere.err
