@@ -416,6 +416,8 @@ class Result:
     blocks: tuple[Block, ...] = ()
     notes: tuple[str, ...] = ()
     next_command: str = ""
+    other_command: str = ""
+    """What may be typed instead of the next command."""
     more: tuple[Block | Figure, ...] = ()
     """What only programs read: it stands in JSON beside the blocks, and on no screen."""
 

@@ -20,7 +20,7 @@ def test_text(lostflops, runs, tmp_path) -> None:
     assert "Of 2 ranks 1 are good, 0 usable and 1 poor." in lines
     assert "no timed events" in outcome.out
     assert "5 B" in outcome.out
-    assert lines[-1] == f"Next: lostflops sql {tmp_path}"
+    assert lines[-2:] == [f"Next: lostflops report {tmp_path}", f"Or: lostflops sql {tmp_path}"]
 
 
 def test_json(lostflops, runs, tmp_path) -> None:

@@ -55,9 +55,11 @@ def test_people_see_what_to_do(runs: Path, lostflops) -> None:
     assert "how to apply it" in text
     assert "error of the replay" in text
     assert "Next: lostflops score p-" in text
+    assert f"Or: lostflops open {runs / 'slow'}" in text
     scored = lostflops("score", next((runs / "slow" / "predictions").iterdir()).stem, "--with", runs / "even").out
     assert "Predicted" in scored
-    assert f"Next: lostflops score --list {runs / 'slow'}" in scored
+    assert f"Next: lostflops diff {runs / 'slow'} {runs / 'even'}" in scored
+    assert f"Or: lostflops score --list {runs / 'slow'}" in scored
 
 
 def test_all_are_ranked_and_none_is_kept(runs: Path, lostflops) -> None:

@@ -195,6 +195,14 @@ def test_the_next_command_is_never_folded_and_never_in_json() -> None:
     assert "deep/" not in render("json", result)
 
 
+def test_a_second_command_stands_beside_the_next() -> None:
+    result = Result("x", "X", "v", next_command="lostflops score p-1", other_command="lostflops open <run>")
+    assert render("terminal", result).endswith("Next: lostflops score p-1\nOr: lostflops open <run>\n")
+    assert render("markdown", result).endswith("Next: `lostflops score p-1`, or `lostflops open <run>`\n")
+    assert "<code>lostflops score p-1</code>, or <code>lostflops open &lt;run&gt;</code>" in result._repr_html_()
+    assert "lostflops open" not in render("json", result)
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [

@@ -58,7 +58,8 @@ def demo(
         f"{LATE_STEP} waits for its data."
     )
     notes = (*held.notes, planted, trust.verdict, page.verdict)
-    show(replace(held, notes=notes, next_command=command("report", out)), as_json=False)
+    own = command("run", "--", "torchrun", "--nproc-per-node", "2", "train.py")
+    show(replace(held, notes=notes, next_command=command("report", out), other_command=own), as_json=False)
     if browser:
         opened(file)
 

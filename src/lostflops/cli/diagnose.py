@@ -1,13 +1,17 @@
 """`lostflops diagnose`: why a run is slow, and what to do about it."""
 
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
 from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import rank_bar
+
+if TYPE_CHECKING:
+    from lostflops.results import Result
 
 EXAMPLE = "lostflops diagnose run --usd-per-hour 2.5"
 
@@ -41,11 +45,23 @@ def diagnose(
     with Run.open(run) as opened, rank_bar() as progress:
         result = find(opened, times, usd_per_hour=usd_per_hour, most=top, keep=True, progress=progress)
     # Findings are numbered by gains, which these options change.
-    same = [
+    same: list[str | Path] = [
         word
         for option, value in (("--calibration", calibration), ("--topology", topology))
         if value
         for word in (option, value)
     ]
-    following = command("explain", run, "1", *same) if result.to_json()["findings"] else command("whatif", run, "--all")
-    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
+    show(_with_next(result, run, same), as_json, as_markdown=as_markdown)
+
+
+def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":
+    """What the best fix that a replay can price would do; or all about the first finding."""
+    findings = result.to_json()["findings"]
+    if not findings:
+        return replace(result, next_command=command("whatif", run, "--all", *same))
+    explained = command("explain", run, "1", *same)
+    priced = next((found["prediction"]["change"] for found in findings if found["prediction"]["change"]), "")
+    if not priced:
+        return replace(result, next_command=explained)
+    changes = [word for change in priced.split(", ") for word in ("--change", change)]
+    return replace(result, next_command=command("whatif", run, *changes, *same), other_command=explained)

@@ -44,7 +44,7 @@ def doctor(
     checks = [*torch_checks(machine), *host_checks(machine)]
     if run is not None and (run / FOLDER).is_dir():
         checks += capture_checks(run / FOLDER)
-    following = command("watch", run) if run is not None else command("ingest", "traces/", "-o", "run")
+    following = command("watch", run) if run is not None else command("demo")
     show(replace(result(checks), next_command=following), as_json)
     if not is_usable(checks):
         raise typer.Exit(INCONCLUSIVE)

@@ -27,7 +27,7 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
         return
     show(held, as_json=False)
     print()
-    show(replace(trust, next_command=command("sql", run)), as_json=False)
+    show(replace(trust, next_command=command("report", run), other_command=command("sql", run)), as_json=False)
 
 
 def describe(path: Path) -> "tuple[Result, Result]":

@@ -105,7 +105,7 @@ def report(
 
 
 def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:
-    return ("explain", run, "1") if found.get("findings") else (_next_verb(found), run)
+    return ("diagnose" if found.get("findings") else _next_verb(found), run)
 
 
 def _next_verb(found: dict[str, Any]) -> str:

@@ -166,8 +166,10 @@ def _report(folder: Path, as_json: bool) -> None:
         blocks = tuple(block for block in by_step.blocks if block.name in ("steps", "timings"))
         show(replace(by_step, blocks=blocks, notes=(), next_command=""), False, sys.stderr)
         print(file=sys.stderr)
-        slowest = replace(ranks(opened), blocks=(), notes=(), next_command=command("ranks", folder))
-        show(slowest, False, sys.stderr)
+        has_modules = opened.sql("select bool_or(module is not null) from events").fetchall()[0][0]
+        following = command("report", folder, "--by", "layer") if has_modules else command("ranks", folder)
+        slowest = replace(ranks(opened), blocks=(), notes=(), next_command=following)
+        show(replace(slowest, other_command=command("open", folder)), False, sys.stderr)
 
 
 def wait_for_exports(folder: Path) -> None:

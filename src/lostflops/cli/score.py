@@ -59,7 +59,8 @@ def score(
         places = [_folder(made_from)] if made_from else [run.path.parent, Path.cwd()]
         found, holder = find(prediction, places, known=made_from is None)
         result = scores.score(found, holder, run)
-    show(replace(result, next_command=command("score", "--list", holder)), as_json)
+    others = command("score", "--list", holder)
+    show(replace(result, next_command=command("diff", holder, measured), other_command=others), as_json)
 
 
 def _folder(run: Path) -> Path:

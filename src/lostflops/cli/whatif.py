@@ -61,7 +61,7 @@ def _asked(path: Path, changes: list[str], times: Told | None) -> Result:
         result = predict(run, asked, times, progress=progress)
     kept = result.to_json()["prediction_id"]
     following = command("score", kept, "--with", "NEW_RUN") if kept else command("whatif", path, "--list")
-    return replace(result, next_command=following)
+    return replace(result, next_command=following, other_command=command("open", path))
 
 
 def _listed(path: Path, times: Told | None) -> Result:

@@ -41,6 +41,6 @@ def written_page(path: Path, file: Path, said: "Claims | None" = None) -> "Resul
         title="Page",
         verdict=f"Wrote {file} ({format_bytes(size)}): one file that any browser opens, without a network.",
         notes=tuple(f"{name} could not be answered: {why}" for name, why in page.missing),
-        next_command=command("diagnose", path),
+        next_command=command("diff", path, "NEW_RUN"),
         more=(Figure("file", str(file)), Figure("bytes", size)),
     )

@@ -35,7 +35,8 @@ def write(result: Result, stream: TextIO) -> None:
     if result.notes:
         stream.write("\n" + "\n".join(f"- Note: {_text(note)}" for note in result.notes) + "\n")
     if result.next_command:
-        stream.write(f"\nNext: {_code(result.next_command)}\n")
+        other = f", or {_code(result.other_command)}" if result.other_command else ""
+        stream.write(f"\nNext: {_code(result.next_command)}{other}\n")
 
 
 def _text(words: str) -> str:

@@ -44,7 +44,8 @@ def html(result: Result) -> str:
         parts += _block(block)
     parts += [f"<p><em>Note:</em> {_text(note)}</p>" for note in result.notes]
     if result.next_command:
-        parts.append(f"<p>Next: <code>{_text(result.next_command)}</code></p>")
+        commands = filter(None, (result.next_command, result.other_command))
+        parts.append(f"<p>Next: {', or '.join(f'<code>{_text(one)}</code>' for one in commands)}</p>")
     return f"<div>{''.join(parts)}</div>"
 
 

@@ -67,6 +67,8 @@ def write(result: Result, stream: TextIO) -> None:
     if result.next_command:
         console.print()
         console.print(Text(f"Next: {_clean(result.next_command)}", style="cyan"), soft_wrap=True)
+    if result.other_command:
+        console.print(Text(f"Or: {_clean(result.other_command)}", style="cyan"), soft_wrap=True)
 
 
 def _write_pairs(block: Pairs, console: Console) -> None:

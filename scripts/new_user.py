@@ -1,0 +1,134 @@
+"""A new user's way from an empty environment to a gate, typed from the hints that lostflops prints, and timed.
+
+    python scripts/new_user.py            # makes the environment: the wheel of this checkout, and torch
+    python scripts/new_user.py --bin DIR  # an environment that has both
+
+Each command is one that an earlier one printed behind "Next:" or "Or:"; where no hint leads on, this fails. The user
+knows three things that no hint can: what the training script is called, that its loader is slow, and how it is mended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "examples" / "ddp_transformer.py"
+TORCH = "torch==2.13.0"
+NEW_RUN = "mended"
+
+WAY = (
+    ("demo", "doctor"),
+    ("run", "demo"),
+    ("report", "run"),
+    ("diagnose", "report"),
+    ("whatif", "diagnose"),
+    ("open", "whatif"),
+    ("diff", "open"),
+    ("gate", "diff"),
+)
+"""A verb, and the one whose hint leads to it."""
+AT_THE_END = (("score", "whatif"),)
+"""What the way passes by: other hints that it was given."""
+
+SAYS = {
+    "doctor": "Steps can be recorded",
+    "demo": "8 of 8 ranks",
+    "run": "2 ranks compute for",
+    "report": "idle.data",
+    "diagnose": "cause data",
+    "whatif": "With data=",
+    "open": "one file that any browser opens",
+    "diff": "faster",
+    "gate": "pass",
+    "score": "Predicted",
+}
+"""What an answer holds if it is right: the loader is what is wrong with the job, and was mended."""
+
+
+class Walk:
+    def __init__(self, folder: Path, bin_folder: Path, steps: int) -> None:
+        self.folder, self.bin = folder, bin_folder
+        self.train = [str(SCRIPT), "--steps", str(steps)]
+        self.hints: dict[str, list[list[str]]] = {}
+        self.seconds: list[tuple[str, float]] = []
+
+    def follow(self, verb: str, before: str) -> list[str]:
+        """Type the hint of an earlier verb; returns the words as they were typed."""
+        found = [words for words in self.hints[before] if words[1] == verb]
+        if not found:
+            sys.exit(f"{before} leads to {[words[1] for words in self.hints[before]]}, not to {verb}")
+        words = [NEW_RUN if word == "NEW_RUN" else word for word in found[0]]
+        if words[-1] == "train.py":
+            words[-1:] = [*self.train, "--slow-loader", "200"]
+        self.type(verb, words)
+        return words
+
+    def type(self, verb: str, words: list[str]) -> None:
+        print(f"\n$ {shlex.join(words)}", flush=True)
+        started = time.monotonic()
+        done = subprocess.run(words, cwd=self.folder, env=self._environment(), capture_output=True, text=True, check=False)
+        self.seconds.append((verb, time.monotonic() - started))
+        told = done.stdout + done.stderr
+        print(told if done.returncode else "\n".join(told.splitlines()[:3]), flush=True)
+        if done.returncode:
+            sys.exit(f"{verb} ended with {done.returncode}")
+        if SAYS[verb] not in " ".join(told.split()):
+            sys.exit(f"{told}\n{verb} does not say {SAYS[verb]!r}")
+        hints = re.findall(r"^(?:Next|Or): (lostflops .*)$", told, re.MULTILINE)
+        self.hints[verb] = [shlex.split(hint) for hint in hints]
+        print("\n".join(f"  -> {hint}" for hint in hints), flush=True)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")}
+        return {**kept, "PATH": f"{self.bin}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "HOME": str(self.folder)}
+
+
+def installed(folder: Path) -> tuple[Path, float]:
+    """A fresh environment with the wheel and torch, and what installing took; building the wheel is not its time."""
+    subprocess.run([ROOT / "scripts" / "build", folder / "dist"], check=True)
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+    pip = [folder / "env" / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    (wheel,) = (folder / "dist").glob("*.whl")
+    subprocess.run([*pip, wheel], check=True)
+    subprocess.run([*pip, TORCH], check=True)
+    return folder / "env" / "bin", time.monotonic() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", type=Path, metavar="DIR", help="where lostflops and torchrun are")
+    parser.add_argument("--steps", type=int, default=30, help="of the training job")
+    asked = parser.parse_args()
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        bin_folder, seconds = (asked.bin.absolute(), None) if asked.bin else installed(folder)
+        (folder / "work").mkdir()
+        walk = Walk(folder / "work", bin_folder, asked.steps)
+        if seconds:
+            walk.seconds.append(("install", seconds))
+        walk.type("doctor", ["lostflops", "doctor"])
+        for verb, before in WAY:
+            words = walk.follow(verb, before)
+            if verb == "run":
+                recorded = words[: words.index(str(SCRIPT))]
+            if verb == "open":  # the program is mended and recorded again
+                walk.type("run", [*recorded[:2], "--out", NEW_RUN, *recorded[2:], *walk.train])
+        for verb, before in AT_THE_END:
+            walk.follow(verb, before)
+    print(f"\n{'step':<10} seconds")
+    for verb, seconds in walk.seconds:
+        print(f"{verb:<10} {seconds:7.1f}")
+    print(f"{'all':<10} {sum(seconds for _, seconds in walk.seconds):7.1f}")
+
+
+if __name__ == "__main__":
+    main()
