@@ -1,5 +1,6 @@
 """Questions to a run: older and damaged ones, and what SQL must not do."""
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -279,6 +280,26 @@ def test_a_link_inside_the_run_does_not_lead_out(run):
     (run.path / "way-out").symlink_to(run.path.parent)
     with pytest.raises((QueryError, duckdb.Error)):
         run.sql(f"select * from read_csv('{run.path}/way-out/secret.csv')").fetchall()
+
+
+@pytest.mark.parametrize("way", ["{outside}", "../secret.parquet", "data/../../secret.parquet", "file", "folder"])
+def test_a_run_of_strangers_shows_nothing_that_is_outside_of_it(made, way):
+    """Its manifest is theirs: it may name any file of whoever opens it, or reach one through a link."""
+    made.put([0])
+    outside = made.folder.parent / "secret.parquet"
+    name = load(made.folder).files["lanes"][0].path
+    (made.folder / name).rename(outside)
+    if way == "file":
+        (made.folder / name).symlink_to(outside)
+    elif way == "folder":
+        shutil.move((made.folder / name).parent, made.folder.parent / "elsewhere")
+        outside.rename(made.folder.parent / "elsewhere" / Path(name).name)
+        (made.folder / name).parent.symlink_to(made.folder.parent / "elsewhere")
+    else:
+        text = (made.folder / "run.json").read_text()
+        (made.folder / "run.json").write_text(text.replace(name, way.replace("{outside}", str(outside))))
+    with pytest.raises(BrokenRun):
+        Run.open(made.folder)
 
 
 def test_sql_does_not_see_python_variables(run):

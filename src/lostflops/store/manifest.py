@@ -17,7 +17,7 @@ import msgspec
 
 from lostflops.capture import FOLDER
 from lostflops.errors import BrokenRun, NotARun, RunError, RunTooNew
-from lostflops.store.places import Address
+from lostflops.store.places import Address, unsafe
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 FILE_NAME = "run.json"
@@ -110,9 +110,14 @@ def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
     if version < OLDEST_READABLE:
         raise RunError(f"{run} has schema {version}, too old to read. Ingest its traces again into a new folder.")
     try:
-        return msgspec.convert(document, Manifest)
+        found = msgspec.convert(document, Manifest)
     except _DAMAGE as error:
         raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
+    # A run that somebody passed on could else show, or lose, files of whoever opens it.
+    for named in (one.path for files in found.files.values() for one in files):
+        if why := unsafe(named):
+            raise BrokenRun(f"{file} names {named!r}, which {why}: it is not in the run. Do not use a run that does.")
+    return found
 
 
 def encoded(manifest: Manifest) -> bytes:

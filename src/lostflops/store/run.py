@@ -165,13 +165,16 @@ def _allowed(folder: Path, manifest: manifests.Manifest) -> list[str]:
 
 
 def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
-    for files in manifest.files.values():
-        for file in files:
-            path = folder / file.path
-            size = path.stat().st_size if path.is_file() else -1
-            if size != file.bytes:
-                found = "is missing" if size < 0 else f"has {size:,} bytes instead of {file.bytes:,}"
-                raise BrokenRun(f"{path} {found}. Ingest the traces of {folder} again, into a new folder.")
+    named = [file for files in manifest.files.values() for file in files]
+    for place in {(folder / file.path).parent for file in named}:
+        if place.resolve() != place:
+            raise BrokenRun(f"{place} is a link out of the run. Do not use a run that holds one.")
+    for file in named:
+        path = folder / file.path
+        size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
+        if size != file.bytes:
+            found = "is missing" if size < 0 else f"has {size:,} bytes instead of {file.bytes:,}"
+            raise BrokenRun(f"{path} {found}. Ingest the traces of {folder} again, into a new folder.")
 
 
 def _first_line(error: Exception) -> str:
