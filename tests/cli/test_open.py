@@ -41,6 +41,19 @@ def test_the_page_is_written_into_the_run_and_opened(lostflops: Any, golden: Pat
     assert lostflops("info", golden).code == 0
 
 
+@pytest.mark.parametrize("name", ["report.html", ".report.html.part"])
+def test_a_link_in_a_run_of_strangers_is_not_written_through(
+    lostflops: Any, golden: Path, tmp_path: Path, name: str
+) -> None:
+    own = tmp_path / "of-the-user"
+    own.write_text("mine")
+    (golden / name).unlink(missing_ok=True)
+    (golden / name).symlink_to(own)
+    assert lostflops("open", golden, "--no-browser").code == 0
+    assert own.read_text() == "mine"
+    assert (golden / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
 def test_a_run_that_is_read_only_is_shown_from_elsewhere(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_file(golden) == golden / "report.html"
     monkeypatch.setattr("os.access", lambda *_: False)

@@ -29,8 +29,9 @@ def written_page(path: Path, file: Path, said: "Claims | None" = None) -> "Resul
     with Run.open(path) as run, bar_of("questions") as progress:
         page = page_of(run, questions_for(said or Claims()), progress)
     half = file.with_name(f".{file.name}.part")
+    half.unlink(missing_ok=True)  # in a run of strangers it may be a link to anything
     try:
-        with half.open("w", encoding="utf-8") as stream:
+        with half.open("x", encoding="utf-8") as stream:
             write_page(page, stream)
         half.replace(file)
     finally:
