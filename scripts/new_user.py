@@ -43,7 +43,7 @@ SAYS = {
     "demo": "8 of 8 ranks",
     "run": "2 ranks compute for",
     "report": "idle.data",
-    "diagnose": "cause data",
+    "diagnose": "input_pipeline",
     "whatif": "With data=",
     "open": "one file that any browser opens",
     "diff": "faster",
@@ -74,7 +74,9 @@ class Walk:
     def type(self, verb: str, words: list[str]) -> None:
         print(f"\n$ {shlex.join(words)}", flush=True)
         started = time.monotonic()
-        done = subprocess.run(words, cwd=self.folder, env=self._environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=self.folder, env=self._environment(), capture_output=True, text=True, check=False
+        )
         self.seconds.append((verb, time.monotonic() - started))
         told = done.stdout + done.stderr
         print(told if done.returncode else "\n".join(told.splitlines()[:3]), flush=True)
@@ -87,7 +89,8 @@ class Walk:
         print("\n".join(f"  -> {hint}" for hint in hints), flush=True)
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")}
+        shows = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+        kept = {name: value for name, value in os.environ.items() if name not in shows}
         return {**kept, "PATH": f"{self.bin}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "HOME": str(self.folder)}
 
 
