@@ -1,6 +1,6 @@
 """A loop of one's own, recorded through the API: which data is waited for, and where a step ends, is said in the loop.
 
-python examples/plain_loop.py --run RUN && lostflops report RUN
+python examples/plain_loop.py --run RUN && lostflops ingest RUN/capture -o RUN
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
     python scripts/new_user.py            # makes the environment: the wheel of this checkout, and torch
     python scripts/new_user.py --bin DIR  # an environment that has both
+    python scripts/new_user.py --short    # without the demo and the page, as CI does it
 
 Each command is one that an earlier one printed behind "Next:" or "Or:"; where no hint leads on, this fails. The user
 knows three things that no hint can: what the training script is called, that its loader is slow, and how it is mended.
@@ -24,19 +25,29 @@ SCRIPT = ROOT / "examples" / "ddp_transformer.py"
 TORCH = "torch==2.13.0"
 NEW_RUN = "mended"
 
-WAY = (
+LONG = (
     ("demo", "doctor"),
     ("run", "demo"),
     ("report", "run"),
     ("diagnose", "report"),
     ("whatif", "diagnose"),
     ("open", "whatif"),
+    ("mend", ""),
     ("diff", "open"),
     ("gate", "diff"),
+    ("score", "whatif"),
 )
-"""A verb, and the one whose hint leads to it."""
-AT_THE_END = (("score", "whatif"),)
-"""What the way passes by: other hints that it was given."""
+"""A verb, and the one whose hint leads to it; at `mend` the program is mended and recorded again."""
+SHORT = (
+    ("run", "doctor"),
+    ("report", "run"),
+    ("diagnose", "report"),
+    ("whatif", "diagnose"),
+    ("mend", ""),
+    ("score", "whatif"),
+    ("diff", "score"),
+    ("gate", "diff"),
+)
 
 SAYS = {
     "doctor": "Steps can be recorded",
@@ -47,7 +58,7 @@ SAYS = {
     "whatif": "With data=",
     "open": "one file that any browser opens",
     "diff": "faster",
-    "gate": "pass",
+    "gate": "PASSED",
     "score": "Predicted",
 }
 """What an answer holds if it is right: the loader is what is wrong with the job, and was mended."""
@@ -57,19 +68,24 @@ class Walk:
     def __init__(self, folder: Path, bin_folder: Path, steps: int) -> None:
         self.folder, self.bin = folder, bin_folder
         self.train = [str(SCRIPT), "--steps", str(steps)]
+        self.launch: list[str] = []
         self.hints: dict[str, list[list[str]]] = {}
         self.seconds: list[tuple[str, float]] = []
 
-    def follow(self, verb: str, before: str) -> list[str]:
-        """Type the hint of an earlier verb; returns the words as they were typed."""
+    def follow(self, verb: str, before: str) -> None:
+        """Type the hint of an earlier verb."""
         found = [words for words in self.hints[before] if words[1] == verb]
         if not found:
             sys.exit(f"{before} leads to {[words[1] for words in self.hints[before]]}, not to {verb}")
         words = [NEW_RUN if word == "NEW_RUN" else word for word in found[0]]
         if words[-1] == "train.py":
+            self.launch = words[2:-1]
             words[-1:] = [*self.train, "--slow-loader", "200"]
         self.type(verb, words)
-        return words
+
+    def mend(self) -> None:
+        """The loader is fast now: record as before, into a run of another name."""
+        self.type("run", ["lostflops", "run", "--out", NEW_RUN, *self.launch, *self.train])
 
     def type(self, verb: str, words: list[str]) -> None:
         print(f"\n$ {shlex.join(words)}", flush=True)
@@ -109,6 +125,7 @@ def installed(folder: Path) -> tuple[Path, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=Path, metavar="DIR", help="where lostflops and torchrun are")
+    parser.add_argument("--short", action="store_true", help="without the demo and the page")
     parser.add_argument("--steps", type=int, default=30, help="of the training job")
     asked = parser.parse_args()
     with TemporaryDirectory() as made:
@@ -119,14 +136,11 @@ def main() -> None:
         if seconds:
             walk.seconds.append(("install", seconds))
         walk.type("doctor", ["lostflops", "doctor"])
-        for verb, before in WAY:
-            words = walk.follow(verb, before)
-            if verb == "run":
-                recorded = words[: words.index(str(SCRIPT))]
-            if verb == "open":  # the program is mended and recorded again
-                walk.type("run", [*recorded[:2], "--out", NEW_RUN, *recorded[2:], *walk.train])
-        for verb, before in AT_THE_END:
-            walk.follow(verb, before)
+        for verb, before in SHORT if asked.short else LONG:
+            if verb == "mend":
+                walk.mend()
+            else:
+                walk.follow(verb, before)
     print(f"\n{'step':<10} seconds")
     for verb, seconds in walk.seconds:
         print(f"{verb:<10} {seconds:7.1f}")

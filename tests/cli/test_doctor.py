@@ -267,6 +267,17 @@ def test_the_verb(lostflops, tmp_path: Path, wrapper) -> None:
     assert all(row["consequence"] for row in found["checks"] if row["state"] != "ok")
 
 
+@pytest.mark.parametrize("torch", [TORCH, None])
+def test_hints_lead_to_the_demo_and_where_torch_is_to_the_own_job(
+    lostflops, monkeypatch: pytest.MonkeyPatch, torch: Torch | None
+) -> None:
+    machine = replace(MACHINE, interpreter=replace(PYTHON, torch=torch))
+    monkeypatch.setattr("lostflops.doctor.probes.look", lambda *_: machine)
+    hints = [line for line in lostflops("doctor").out.splitlines() if line.startswith(("Next: ", "Or: "))]
+    own = ["Or: lostflops run -- torchrun --nproc-per-node 2 train.py"]
+    assert hints == ["Next: lostflops demo", *(own if torch else [])]
+
+
 def test_the_verb_on_this_machine(lostflops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     outcome = lostflops("doctor")

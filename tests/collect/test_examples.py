@@ -52,6 +52,16 @@ UNCHANGED = (
 )
 
 
+THEMSELVES = (
+    ("plain_loop.py", "--run", (), 2),
+    ("huggingface_trainer.py", "--callback", ("transformers", "accelerate"), 2),
+    ("lightning_module.py", "--callback", ("lightning",), 2),
+    ("accelerate_loop.py", "--tracker", ("accelerate",), 2),
+)
+"""Scripts that record themselves when told to."""
+WITH_TESTS_OF_THEIR_OWN = {"profiler_handler.py", "relu_mask/train.py"}
+
+
 def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
@@ -123,15 +133,7 @@ def test_a_slow_loader_shows_as_waiting_for_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "flag", "packages", "microbatches"),
-    [
-        ("plain_loop.py", "--run", (), 2),
-        ("huggingface_trainer.py", "--callback", ("transformers", "accelerate"), 2),
-        ("lightning_module.py", "--callback", ("lightning",), 2),
-        ("accelerate_loop.py", "--tracker", ("accelerate",), 2),
-    ],
-)
+@pytest.mark.parametrize(("script", "flag", "packages", "microbatches"), THEMSELVES)
 def test_a_script_records_itself(
     tmp_path: Path, script: str, flag: str, packages: tuple[str, ...], microbatches: int
 ) -> None:
@@ -158,3 +160,20 @@ def test_the_profilers_windows_lie_in_the_run(tmp_path: Path) -> None:
     assert finished(command).returncode == 0
     names = sorted(path.name for path in (tmp_path / "run" / "capture").iterdir())
     assert names == ["rank-00000.w0000.json.gz", "rank-00000.w0001.json.gz"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relu", ["plain", "mask"])
+def test_either_relu_is_recorded(tmp_path: Path, relu: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "relu_mask" / "train.py"), "--steps", str(STEPS), "--relu", relu]
+    assert recorded(tmp_path / "run", command).returncode == 0
+    assert len(records(tmp_path / "run", "step")[0]) == STEPS
+
+
+def test_every_example_is_run_and_listed() -> None:
+    scripts = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    run = {example.script for example in UNCHANGED} | {script for script, *_ in THEMSELVES} | WITH_TESTS_OF_THEIR_OWN
+    assert scripts == run
+    rows = [row for row in (EXAMPLES / "README.md").read_text(encoding="utf-8").splitlines() if row.startswith("| [")]
+    assert {re.findall(r"\]\(([^)]+)\)", row)[0] for row in rows} == scripts
+    assert all("`lostflops " in row.split("|")[5] for row in rows)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import OWN_JOB, JsonOption, command, show
 
 if TYPE_CHECKING:
     from lostflops.testing import Model, SyntheticCluster
@@ -58,8 +58,7 @@ def demo(
         f"{LATE_STEP} waits for its data."
     )
     notes = (*held.notes, planted, trust.verdict, page.verdict)
-    own = command("run", "--", "torchrun", "--nproc-per-node", "2", "train.py")
-    show(replace(held, notes=notes, next_command=command("report", out), other_command=own), as_json=False)
+    show(replace(held, notes=notes, next_command=command("report", out), other_command=OWN_JOB), as_json=False)
     if browser:
         opened(file)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import OWN_JOB, JsonOption, command, show
 
 EXAMPLE = "lostflops doctor run --python /opt/env/bin/python"
 INCONCLUSIVE = 3
@@ -45,6 +45,8 @@ def doctor(
     if run is not None and (run / FOLDER).is_dir():
         checks += capture_checks(run / FOLDER)
     following = command("watch", run) if run is not None else command("demo")
-    show(replace(result(checks), next_command=following), as_json)
-    if not is_usable(checks):
+    usable = is_usable(checks)
+    own = OWN_JOB if usable and run is None else ""
+    show(replace(result(checks), next_command=following, other_command=own), as_json)
+    if not usable:
         raise typer.Exit(INCONCLUSIVE)

@@ -21,6 +21,9 @@ MarkdownOption = Annotated[
     bool, typer.Option("--markdown", "--md", help="Print Markdown instead of text, for pull requests and chat.")
 ]
 
+OWN_JOB = "lostflops run -- torchrun --nproc-per-node 2 train.py"
+"""The hint that leads from what can be tried to what one came for."""
+
 
 def show(result: "Result", as_json: bool, stream: TextIO | None = None, *, as_markdown: bool = False) -> None:
     from lostflops.report import renderer
