@@ -7,6 +7,7 @@ from typing import Any
 
 import typer.main
 
+import rules_and_changes
 from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES, build
 from lostflops.facts.devices import DEVICES
@@ -105,7 +106,22 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"tables.md": tables, "cli.md": command_line, "analyses.md": analyses, "devices.md": devices}
+def rules() -> str:
+    return HEAD + rules_and_changes.rules()
+
+
+def changes() -> str:
+    return HEAD + rules_and_changes.changes()
+
+
+PAGES = {
+    "tables.md": tables,
+    "cli.md": command_line,
+    "analyses.md": analyses,
+    "devices.md": devices,
+    "rules.md": rules,
+    "changes.md": changes,
+}
 
 
 def main(arguments: list[str]) -> int:

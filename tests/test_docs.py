@@ -10,6 +10,7 @@ from lostflops.analyze import ANALYSES
 from lostflops.cli.main import COMMANDS, EXIT_CODES
 from lostflops.facts.devices import DEVICES
 from lostflops.ledger.lines import LINES
+from lostflops.predict.changes import CHANGES
 from lostflops.store.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
@@ -49,6 +50,31 @@ def test_every_verb_says_what_it_does_and_shows_an_example() -> None:
 def test_every_cause_is_documented(rule) -> None:
     assert f"\n## `{rule.cause}`\n" in read("docs/explanation/causes.md")
     assert rule.about.endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.cause)
+def test_every_rule_stands_in_the_reference_with_its_fix_and_its_price(rule) -> None:
+    section = read("docs/reference/rules.md").split(f"\n## `{rule.cause}`\n")[1].split("\n## ")[0]
+    assert rule.about in section
+    for fact in ("reads", "lines of the ledger", "what-ifs it asks", "its own estimate", "fix", "settled by", "right"):
+        told = re.search(rf"^\| {fact} \| (.+) \|$", section, re.MULTILINE)
+        assert told is None or told[1].strip("… <br>")
+    assert "\n| fix | " in section
+    assert "\n| settled by | " in section
+    assert "\n| what-ifs it asks | " in section or "\n| its own estimate | " in section
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_every_change_stands_in_the_reference_with_its_values_and_its_cost(change) -> None:
+    section = read("docs/reference/changes.md").split(f"\n## {change.name}\n")[1].split("\n## ")[0]
+    assert f"`{change.form}`: {change.about}." in section
+    assert f"\n| cost | {change.cost}" in section
+    value = re.search(r"^\| value \| (.+) \|$", section, re.MULTILINE)
+    assert value is not None
+    for word in re.findall(r"[A-Z]+", change.form):
+        assert f"`{word}` is " in value[1], (
+            f"what {word} of {change.form} is in has no line in scripts/rules_and_changes.py"
+        )
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -1,0 +1,175 @@
+"""Pages of the reference that tell every rule and every change, from what they are made of."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+
+from lostflops.advise.claim import Rule
+from lostflops.advise.rules import RULES
+from lostflops.ledger.lines import LINES
+from lostflops.predict.change import Change
+from lostflops.predict.changes import CHANGES
+from reading_code import Source
+
+SIGNS = "lostflops.advise.signs"
+RULES_INTRODUCTION = """\
+What `lostflops diagnose` looks for, one rule per cause. [Causes](../explanation/causes.md) tells how each is
+recognised, and what it cannot tell; this page is what the code says: what a rule reads, its thresholds, its fix, and
+what prices it. An ellipsis stands for what depends on the run. A finding must gain at least 3% of the step, and more
+than the doubt of its own price.
+"""
+CHANGES_INTRODUCTION = """\
+What `lostflops whatif --change NAME=VALUE` can be asked. `lostflops whatif RUN --list` says which apply to a run, and
+`--all` tries the values under "tried". How each is computed, and how wrong it was where the truth is known: changes
+of [computing](../explanation/whatif-computing.md), [communication](../explanation/whatif-communication.md),
+[pipelines](../explanation/whatif-pipelines.md) and [memory](../explanation/whatif-memory.md);
+[accuracy](../accuracy.md).
+"""
+KINDS_OF_VALUES = {
+    "number": "a number above 0",
+    "count": "a whole number from 1 to 1,000,000",
+    "times": "a factor from `0.000001x` to `1000000x`, such as `2x`",
+}
+OTHER_VALUES = {"compression": "or `fp16`, `bf16`; below `1x`"}
+"""What a change takes beyond its form."""
+UNITS = {
+    "MB": "`MB` is in MiB (2^20 bytes)",
+    "BYTES": "`BYTES` is what a rank may hold at its peak, such as `20GiB`",
+    "S": "`S` is in steps",
+    "FACTOR": "`FACTOR` is times the recorded batch",
+    "WORKERS": "`WORKERS` is processes of a DataLoader",
+    "N": "`N` is ranks",
+    "M": "`M` is microbatches of a step",
+    "RANK": "`RANK` is the number of a rank",
+    "NAME": "`NAME` is a [device](devices.md)",
+    "K": "`K` is how many",
+    "MODULE": "`MODULE` is the name of a module, as `model.named_modules()` has it",
+}
+
+
+def rules() -> str:
+    rows = [f"| [`{rule.cause}`](#{rule.cause}) | {_cell(_first_line(module_of(rule)))} |" for rule in RULES]
+    parts = ["# Rules\n", RULES_INTRODUCTION, "| cause | in one line |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    return "\n".join([*parts, *(_rule(rule) for rule in RULES)])
+
+
+def changes() -> str:
+    rows = [f"| [`{_cell(one.form)}`](#{anchor(one.name)}) | {_cell(one.about)} |" for one in CHANGES]
+    parts = ["# Changes\n", CHANGES_INTRODUCTION, "| change | what is then so |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    return "\n".join([*parts, *(_change(one) for one in CHANGES)])
+
+
+def module_of(one: Rule | Change) -> ModuleType:
+    """Where a rule or a change is written; what it does may be a function of another file."""
+    package = "lostflops.advise.rules" if isinstance(one, Rule) else "lostflops.predict.changes"
+    attribute = "RULE" if isinstance(one, Rule) else "CHANGE"
+    found = [module for name, module in sys.modules.items() if name.startswith(f"{package}.")]
+    return next(module for module in found if getattr(module, attribute, None) is one)
+
+
+def anchor(heading: str) -> str:
+    """
+    >>> anchor("network.bandwidth")
+    'networkbandwidth'
+    """
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def _rule(rule: Rule) -> str:
+    source = Source(module_of(rule))
+    claims = [{word.arg: word.value for word in call.keywords} for call in source.calls("Claim")]
+    facts = [
+        ("reads", _signs(source)),
+        ("lines of the ledger", ", ".join(f"`{line}`" for line in _lines(source))),
+        ("fix", _texts(text for claim in claims for text in source.texts(claim.get("fix")))),
+        ("what-ifs it asks", _asked(source)),
+        ("its own estimate", _texts(_bases(source))),
+        ("settled by", _texts(text for claim in claims for text in source.texts(claim.get("certain_if")))),
+        ("right", _confidence(source.numbers(claim.get("confidence")) for claim in claims)),
+    ]
+    rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
+    more = f"[How it is recognised](../explanation/causes.md#{anchor(rule.cause)})."
+    about = f"{_first_line(source.module)} {rule.about} {more}"
+    text = f"## `{rule.cause}`\n\n{about}\n\n|  |  |\n|---|---|\n" + "\n".join(rows) + "\n"
+    limits = [f"| {_cell(one.value)} | {_cell(one.meaning)} |" for one in source.constants() if one.name != "RULE"]
+    return text + ("\n| threshold | of what |\n|--:|---|\n" + "\n".join(limits) + "\n" if limits else "")
+
+
+def _signs(source: Source) -> str:
+    told = [_first_line(import_module(name)) for name in dict.fromkeys(source.modules_of(SIGNS))]
+    return "<br>".join(told)
+
+
+def _confidence(found: Iterable[list[float]]) -> str:
+    numbers = sorted({number for one in found for number in one})
+    if not numbers:
+        return "as often as what it rests on: it is told with each finding"
+    shares = dict.fromkeys((f"{numbers[0]:.0%}", f"{numbers[-1]:.0%}"))
+    return f"in {' to '.join(shares)} of cases with such evidence, by its own judgement"
+
+
+def _lines(source: Source) -> list[str]:
+    text = source.written(SIGNS)
+    return [line for line in LINES if re.search(rf"[\"']{re.escape(line)}[\"']", text)]
+
+
+def _asked(source: Source) -> str:
+    text = source.written(SIGNS)
+    asked = [one for one in CHANGES if re.search(rf"[\"']{re.escape(one.name)}=", text)]
+    return ", ".join(f"[`{one.name}`](changes.md#{anchor(one.name)})" for one in asked)
+
+
+def _bases(source: Source) -> list[str]:
+    return [text for call in source.calls("Gain") if len(call.args) == 4 for text in source.texts(call.args[3])]
+
+
+def _change(one: Change) -> str:
+    module = module_of(one)
+    tried = ", ".join(f"`{one.name}={value}`" for value in one.tried) or "nothing: its value is yours to know"
+    facts = [
+        ("asks", " ".join((module.__doc__ or "").split())),
+        ("value", _value(one, module)),
+        ("tried by `--all`", tried),
+        ("how to do it", _how(one)),
+        ("cost", one.cost),
+        ("memory", "its peak is told too" if one.remember else "nobody knows what it does to memory: no peak is told"),
+    ]
+    if one.is_bound:
+        facts.append(("bound", "what is to be gained at most: no setting gives it"))
+    if one.again:
+        facts.append(("several", "may be asked for several values at once"))
+    rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
+    return f"## {one.name}\n\n`{one.form}`: {one.about}.\n\n|  |  |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _value(one: Change, module: ModuleType) -> str:
+    shown = one.form.partition("=")[2]
+    words = re.findall(r"[A-Z]+", shown)
+    source = Source(module)
+    kinds = [told for name, told in KINDS_OF_VALUES.items() if source.calls(name)]
+    units = [UNITS[word] for word in words if word in UNITS]
+    if kinds and "0" in source.compared():
+        kinds.append("or `0`")
+    return "; ".join([f"`{shown}`", *units, *kinds, *([OTHER_VALUES[one.name]] if one.name in OTHER_VALUES else [])])
+
+
+def _how(one: Change) -> str:
+    value = one.tried[0] if one.tried else one.form.partition("=")[2].partition("|")[0]
+    return _texts([one.how(value)])
+
+
+def _first_line(module: ModuleType) -> str:
+    return " ".join((module.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+
+
+def _texts(texts: Iterable[str]) -> str:
+    plain = (re.sub(r"([<>*_\[\]])", r"\\\1", text) for text in texts if text.strip("… "))
+    return "<br>".join(dict.fromkeys(plain))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
