@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lostflops.graph.tasks import NONE, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.predict.change import NotApplicable
 
 Rows = npt.NDArray[np.int64]
 _SHORT: Final = 0.25
@@ -72,6 +73,8 @@ def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float
     """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
     recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
     next; at 0 the backward pass begins, the last one where gradients of several are added up first."""
+    if (np.diff(held.src) < 0).any():
+        raise NotApplicable("gradients of a later bucket were ready before those of an earlier one: no order to cut by")
     tasks = graph.tasks
     lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
     ahead = lane[(tasks.step[lane] == step) & (lane <= held.src[0])]
