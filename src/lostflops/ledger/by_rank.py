@@ -18,6 +18,7 @@ from lostflops.ledger.record import Record, records
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.windows import Window, WindowKind, window
 from lostflops.spread.engines import Spread
+from lostflops.spread.names import EngineName
 from lostflops.spread.work import OnRead, Work
 from lostflops.store.commit import RANKS_PER_FILE
 
@@ -82,8 +83,10 @@ def _is_worth(run: Run, asked: Scope, spread: Spread) -> bool:
 def _elsewhere(question: Question[A], run: Run, asked: Scope, spread: Spread, progress: Progress | None) -> Iterator[A]:
     ranks, done = asked.ranks, 0
     size = max(1, min(RANKS_PER_FILE, len(ranks) // (_TASKS_OF_WORKER * spread.workers)))
+    # Other machines have no copy of a run that is in a store.
+    where = run.address if spread.name is EngineName.RAY else str(run.path)
     parts = [
-        Part(question.name, str(run.path), asked.kind, ranks[first : first + size], asked.steps)
+        Part(question.name, where, asked.kind, ranks[first : first + size], asked.steps)
         for first in range(0, len(ranks), size)
     ]
 
