@@ -209,11 +209,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: rewritten(path, path, part="* replace (null::integer as rank)"),
         "not rank 0's",
     ),
-    "no rank": (lambda path: rewritten(path, path, part="* exclude (rank)"), "no column of ranks"),
-    "an unknown column": (lambda path: rewritten(path, path, part="*, 1 as more"), "'more' of type"),
+    "no rank": (lambda path: rewritten(path, path, part="* exclude (rank)"), "a column of ranks"),
+    "an unknown column": (lambda path: rewritten(path, path, part="*, 1 as more"), "no column 'more'"),
     "another type": (
         lambda path: rewritten(path, path, part="* replace (rank::bigint as rank)"),
-        "'rank' of type BIGINT",
+        "no column 'rank' of type BIGINT",
     ),
     "an unknown table": (
         lambda path: rewritten(path, path, rename=lambda name: name.replace("lanes", "timings")),

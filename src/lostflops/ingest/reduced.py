@@ -108,13 +108,13 @@ def adopt(job: Job, source_format: str) -> list[Ingested]:
             for table, member in members:
                 taken.append((table, job.parts.new_file(table)))
                 _extract(job.path, archive, member, taken[-1][1])
-            _check(job, told, taken)
+            job.parts.adopt(taken, told.rank, told.rows)
+        except (duckdb.Error, ValueError) as error:
+            _remove(taken)
+            raise _broken(job.path, str(error) if isinstance(error, ValueError) else "a table is no Parquet") from None
         except BaseException:
-            for _, file in taken:
-                file.unlink(missing_ok=True)
+            _remove(taken)
             raise
-    for table, file in taken:
-        job.parts.adopt(table, file, told.rank)
     if job.on_read is not None:
         job.on_read(job.path.stat().st_size)
     return [_ingested(told, file_hash(job.path))]
@@ -184,17 +184,9 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targ
         raise _broken(path, f"{member.filename} is damaged: {error}") from None
 
 
-def _check(job: Job, told: Told, taken: Sequence[tuple[Table, Path]]) -> None:
-    """That all files are rows of this rank, as many as it says."""
-    rows: Counter[str] = Counter()
-    for table, file in taken:
-        try:
-            rows[table.name] += job.parts.checked(table, file, told.rank)
-        except (duckdb.Error, ValueError) as error:
-            words = str(error).replace(str(file), table.name) if isinstance(error, ValueError) else "no Parquet"
-            raise _broken(job.path, f"{table.name}: {words}") from None
-    if rows != Counter({name: count for name, count in told.rows.items() if count}):
-        raise _broken(job.path, "it holds other rows than it says")
+def _remove(taken: Sequence[tuple[Table, Path]]) -> None:
+    for _, file in taken:
+        file.unlink(missing_ok=True)
 
 
 def _broken(path: Path, reason: str) -> BrokenSource:

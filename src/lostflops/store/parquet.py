@@ -42,6 +42,15 @@ class Constant:
     value: int | str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A file that somebody else wrote."""
+
+    rows: int
+    is_current: bool
+    """It has all columns of its table, in their order."""
+
+
 ColumnData = npt.NDArray[Any] | TextColumn | Constant | Sequence[Any]
 
 
@@ -79,34 +88,38 @@ class ParquetWriter:
 
     def merge_as(self, table: Table, parts: Sequence[Path], path: Path) -> None:
         """Rows of several files as one with all columns of the table; null where no file has one."""
-        present = {name for part in parts for name in self._types(part)}
-        columns = (name.name if name.name in present else f"CAST(NULL AS {name.type})" for name in table.columns)
-        names = table.column_names()
-        self.merge(parts, path, columns=", ".join(f"{c} AS {name}" for c, name in zip(columns, names, strict=True)))
+        present = {name for types in self._types(parts).values() for name, _ in types}
+        chosen = (
+            column.name if column.name in present else f"CAST(NULL AS {column.type}) AS {column.name}"
+            for column in table.columns
+        )
+        self.merge(parts, path, columns=", ".join(chosen))
 
-    def is_current(self, table: Table, path: Path) -> bool:
-        """Whether a file has all columns of the table in their order."""
-        return tuple(self._types(path)) == table.column_names()
-
-    def rows_of_rank(self, table: Table, path: Path, rank: int) -> int:
-        """Rows of a file that somebody else wrote; ValueError unless all are rows of this table and this rank."""
-        declared = {column.name: column.type for column in table.columns}
-        for name, found in self._types(path).items():
-            if declared.get(name) != found:
-                raise ValueError(f"column {name[:80]!r} of type {found[:80]} is not the table's")
+    def inspect(self, files: Sequence[tuple[Table, Path]], rank: int) -> list[Foreign]:
+        """Files that somebody else wrote; ValueError unless all they hold is rows of their table and this rank."""
+        types = self._types([path for _, path in files])
+        for table, path in files:
+            _check_columns(table, types[str(path)])
         # `xor` keeps DuckDB from answering by statistics, which a file may state falsely.
-        query = f"SELECT count(*), count(xor(rank, 0)), min(xor(rank, 0)), max(xor(rank, 0)) FROM {scan([path])}"
-        try:
-            rows, known, lowest, highest = self._connection.execute(query).fetchall()[0]
-        except duckdb.BinderException:
-            raise ValueError("there is no column of ranks") from None
-        if (known, lowest, highest) != (rows, rank, rank):
-            raise ValueError(f"there are rows that are not rank {rank}'s")
-        return int(rows)
+        counts = "count(*), count(xor(rank, 0)), min(xor(rank, 0)), max(xor(rank, 0))"
+        queries = (f"SELECT {number}, {counts} FROM {scan([path])}" for number, (_, path) in enumerate(files))
+        found = sorted(self._connection.execute(" UNION ALL ".join(queries)).fetchall()) if files else []
+        for (table, _), (_, rows, known, lowest, highest) in zip(files, found, strict=True):
+            if (known, lowest, highest) != (rows, rank, rank):
+                raise ValueError(f"{table.name} has rows that are not rank {rank}'s")
+        return [
+            Foreign(counted[1], tuple(name for name, _ in types[str(path)]) == table.column_names())
+            for (table, path), counted in zip(files, found, strict=True)
+        ]
 
-    def _types(self, path: Path) -> dict[str, str]:
-        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {scan([path])}").fetchall()
-        return {row[0]: row[1] for row in rows}
+    def _types(self, paths: Sequence[Path]) -> dict[str, list[tuple[str, str]]]:
+        """Names and types of columns by file; what is nested has a type that no table has."""
+        names = _listed(paths)
+        query = f"SELECT file_name, name, duckdb_type FROM parquet_schema([{names}])"
+        found: dict[str, list[tuple[str, str]]] = {str(path): [] for path in paths}
+        for file, name, kind in self._connection.execute(query).fetchall() if paths else ():
+            found[file].append((name, str(kind)))
+        return {file: columns[1:] for file, columns in found.items()}  # the first is the root
 
     def read(self, path: Path, where: str = "true") -> dict[str, list[Any]]:
         """Rows of a small file as lists, nulls as None."""
@@ -180,8 +193,21 @@ def literal_glob(path: str) -> str:
 
 def scan(paths: Sequence[Path], union_by_name: bool = False) -> str:
     """SQL that reads exactly these files, whatever characters their names hold."""
-    names = ", ".join("'" + literal_glob(_quoted(path)) + "'" for path in paths)
-    return f"read_parquet([{names}], union_by_name={'true' if union_by_name else 'false'})"
+    return f"read_parquet([{_listed(paths)}], union_by_name={'true' if union_by_name else 'false'})"
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join("'" + literal_glob(_quoted(path)) + "'" for path in paths)
+
+
+def _check_columns(table: Table, found: Sequence[tuple[str, str]]) -> None:
+    declared = {column.name: column.type for column in table.columns}
+    for name, kind in found:
+        if declared.get(name) != kind:
+            raise ValueError(f"{table.name} has no column {name[:80]!r} of type {kind[:80]}")
+    names = [name for name, _ in found]
+    if "rank" not in names or len(set(names)) < len(names):
+        raise ValueError(f"{table.name} does not have a column of ranks and each column once")
 
 
 def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +32,12 @@ class _Batch(NamedTuple):
     columns: Mapping[str, ColumnData]
 
 
+class _Adopted(NamedTuple):
+    file: Path
+    rank: int
+    is_current: bool
+
+
 class PartWriter:
     """Put rows in, rank by rank; `finish` writes what is left and tells all files.
 
@@ -46,7 +52,7 @@ class PartWriter:
         self._tables: dict[str, Table] = {}
         self._files: list[PartFile] = []
         self._new = 0
-        self._adopted: defaultdict[str, list[tuple[Path, int]]] = defaultdict(list)
+        self._adopted: defaultdict[str, list[_Adopted]] = defaultdict(list)
 
     def put(self, table: Table, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
         if rows == 0:
@@ -64,26 +70,34 @@ class PartWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def checked(self, table: Table, file: Path, rank: int) -> int:
-        """How many rows of the table and the rank a file holds; ValueError where it holds anything else."""
-        return self._writer.rows_of_rank(table, file, rank)
+    def adopt(self, files: Sequence[tuple[Table, Path]], rank: int, rows: Mapping[str, int]) -> None:
+        """Take rows that somebody else wrote to a `new_file`, so many of each table.
 
-    def adopt(self, table: Table, file: Path, rank: int) -> None:
-        """Rows that somebody else wrote to a `new_file`, and that were checked."""
-        self._tables[table.name] = table
-        self._adopted[table.name].append((file, rank))
+        ValueError or duckdb.Error where they are anything else than rows of their tables and this rank.
+        """
+        found = self._writer.inspect(files, rank)
+        counted: Counter[str] = Counter()
+        for (table, _), one in zip(files, found, strict=True):
+            counted[table.name] += one.rows
+        if counted != Counter({name: count for name, count in rows.items() if count}):
+            raise ValueError("there are other rows than it says")
+        for (table, file), one in zip(files, found, strict=True):
+            self._tables[table.name] = table
+            self._adopted[table.name].append(_Adopted(file, rank, one.is_current))
 
     def finish(self) -> list[PartFile]:
         for key in list(self._pending):
             self._write(key)
         for name, members in self._adopted.items():
-            self._take(self._tables[name], [file for file, _ in members], sorted({rank for _, rank in members}))
+            self._take(self._tables[name], members)
         self._adopted.clear()
         return self._files
 
-    def _take(self, table: Table, files: list[Path], ranks: list[int]) -> None:
+    def _take(self, table: Table, members: list[_Adopted]) -> None:
         """A rank's files stay as they are; those of several ranks, or without newer columns, become one."""
-        if len(ranks) > 1 or not all(self._writer.is_current(table, file) for file in files):
+        files = [member.file for member in members]
+        ranks = sorted({member.rank for member in members})
+        if len(ranks) > 1 or not all(member.is_current for member in members):
             merged = self.new_file(table)
             self._writer.merge_as(table, files, merged)
             for file in files:
