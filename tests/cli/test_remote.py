@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lostflops.ingest import ingest
 from lostflops.testing import SyntheticCluster
-from made_store import ObjectStore
+
+if TYPE_CHECKING:
+    from made_store import ObjectStore
 
 
 @pytest.fixture(scope="module")

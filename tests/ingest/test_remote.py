@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +15,9 @@ from lostflops.store.objects import Objects
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES
 from lostflops.testing import SyntheticCluster
-from made_store import ObjectStore
+
+if TYPE_CHECKING:
+    from made_store import ObjectStore
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +172,15 @@ def test_captures_are_read_from_a_store(object_store: ObjectStore, tmp_path: Pat
         "1 trace of window 2, and window 1 was taken: a run holds one"
     ]
     assert rows(object_store / "run") == rows(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_three_hundred_ranks_are_few_objects(object_store: ObjectStore) -> None:
+    event = b'{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":1,"ts":1,"dur":1}'
+    for rank in range(300):
+        object_store.put(f"traces/rank{rank}.json", b'{"traceEvents":[' + event + b"]}")
+    done = ingest([object_store / "traces"], object_store / "run", workers=2)
+    assert done.ranks_added == tuple(range(300))
+    with Run.open(object_store / "run") as run:
+        assert run.sql("select count(*), count(distinct rank) from events").fetchall() == [(300, 300)]
+        assert max(len(files) for files in run.manifest.files.values()) <= 9

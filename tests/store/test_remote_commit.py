@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -18,7 +18,9 @@ from lostflops.store.manifest import Manifest
 from lostflops.store.objects import Objects
 from lostflops.store.remote_commit import writer_of
 from lostflops.store.run import Run
-from made_store import ObjectStore
+
+if TYPE_CHECKING:
+    from made_store import ObjectStore
 
 NAMES = "select rank, name from lanes order by rank, lane"
 

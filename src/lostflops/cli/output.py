@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of the run, or its address: s3://bucket/run.", show_default=False)
 ]
+JobArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
+"""Of a job that runs: what its collectors write is on disks of its machines."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", "--md", help="Print Markdown instead of text, for pull requests and chat.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.output import JobArgument, JsonOption, command, show
 
 if TYPE_CHECKING:
     from lostflops.capture import WindowRequest
@@ -29,7 +29,7 @@ class _Answer:
 
 
 def snap(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
+    run: JobArgument,
     steps: Annotated[int, typer.Option("--steps", min=1, max=1000, metavar="N", help="Steps to profile.")] = 3,
     ranks: Annotated[
         str, typer.Option("--ranks", metavar="WHICH", help="Ranks to profile: all, hosts (one each), or 0,8,16.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JobArgument, JsonOption, command, show
 from lostflops.cli.scope import ModelFlopsOption, PeakOption
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Dtype(StrEnum):
 
 
 def watch(
-    run: RunArgument,
+    run: JobArgument,
     *,
     once: Annotated[bool, typer.Option("--once", help="Show what is there, and end.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.05, metavar="S", help="Seconds between looks.")] = 1.0,

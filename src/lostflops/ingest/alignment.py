@@ -39,7 +39,7 @@ def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None
 def _aligned(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
         for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES, ATTEMPTS):
-            paths = [run.at(file) for file in files.get(table.name, [])]
+            paths = run.all_at(files.get(table.name, []))
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
             rows = f"SELECT {declared} WHERE false"
             if paths:

@@ -44,7 +44,7 @@ def drop_known_groups(run: RunWriter, files: Files) -> None:
 
 def attempts_of_traces(run: RunWriter, files: Files) -> list[tuple[int, int]]:
     """Rank and attempt of each trace whose steps lie in an attempt of its rank; none where there was one attempt."""
-    paths = {table: [run.at(file) for file in files.get(table.name, [])] for table in (ATTEMPTS, STEPS)}
+    paths = {table: run.all_at(files.get(table.name, [])) for table in (ATTEMPTS, STEPS)}
     if not all(paths.values()):
         return []
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:

@@ -23,7 +23,7 @@ from lostflops.store.places import Address, unsafe
 
 Skipped = tuple[str, str]
 _OF_RUN: Final = re.compile(
-    r"(.*/)(?:commits/\d{6,}\.json|data/\d{6,}(?:-[0-9a-f]{16})?/[a-z_]+/[^/]+\.parquet)", re.DOTALL
+    r"(.*/)(?:commits/(?:\d{6,}\.json|probe)|data/\d{6,}(?:-[0-9a-f]{16})?/[a-z_]+/[^/]+\.parquet)", re.DOTALL
 )
 
 

@@ -49,7 +49,7 @@ def _is_snapshot(file: DataFile) -> bool:
 
 
 def _ranks_of_traces(run: RunWriter, files: Files) -> set[int]:
-    paths = [run.at(file) for file in files[MEMORY.name] if not _is_snapshot(file)]
+    paths = run.all_at([file for file in files[MEMORY.name] if not _is_snapshot(file)])
     if not paths:
         return set()
     with duckdb.connect(config={"memory_limit": "1GB"}) as connection:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -150,6 +151,9 @@ class RunWriter:
         """Where its rows can be read."""
         return self.folder / file.path
 
+    def all_at(self, files: Sequence[DataFile]) -> list[Path]:
+        return [self.at(file) for file in files]
+
     def _measure(self, files: dict[str, list[DataFile]]) -> None:
         """Fill in the size of what was written here; workers told that of theirs."""
         for file in (file for kept in files.values() for file in kept if file.bytes < 0):
@@ -182,7 +186,7 @@ class RunWriter:
         first = number * RANKS_PER_FILE
         name = f"{source_format}-ranks-{first:06d}-{first + RANKS_PER_FILE - 1:06d}.parquet"
         path = self.staging / table / name
-        parts = [self.at(member) for member in members]
+        parts = self.all_at(members)
         writer.merge(parts, path)
         for part in parts:
             if part.is_relative_to(self.staging):

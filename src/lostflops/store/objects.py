@@ -23,7 +23,7 @@ from lostflops.store.places import Address
 
 T = TypeVar("T")
 _MISSING: Final = "object stores need s3fs, which is not installed: pip install 'lostflops[s3]'"
-WAITS: Final = (0.5, 1.0, 2.0)
+WAITS: Final = (0.5, 2.0)
 """Seconds before each further try; what is below tries several times itself."""
 _AT_ONCE: Final = 8
 _PER_REMOVAL: Final = 1000
@@ -113,8 +113,14 @@ class Objects:
         for wait in (*WAITS, None):
             try:
                 return do()
-            except (FileNotFoundError, FileExistsError, PermissionError) as error:
-                raise type(error)(error.errno, _words(error), about.url) from None
+            except FileNotFoundError as error:
+                said = _words(error)
+                is_name = _key(about).startswith(said)
+                raise FileNotFoundError(errno.ENOENT, "no such object" if is_name else said, about.url) from None
+            except FileExistsError as error:
+                raise FileExistsError(errno.EEXIST, _words(error), about.url) from None
+            except PermissionError as error:
+                raise PermissionError(errno.EACCES, _words(error), about.url) from None
             except self._refusals as error:
                 raise PermissionError(errno.EACCES, _words(error), about.url) from None
             except self._faults as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -75,6 +76,10 @@ class RemoteRunWriter(RunWriter):
             if self.generation in committed(self.run, self._objects):
                 raise self._busy() from None
             raise BrokenRun(f"{self.run / file.path} is missing. Ingest the traces into a new place.") from None
+
+    def all_at(self, files: Sequence[DataFile]) -> list[Path]:
+        in_parallel(self.at, files)
+        return super().all_at(files)
 
     def _start_from(self) -> int:
         try:
