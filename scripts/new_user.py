@@ -112,7 +112,8 @@ class Walk:
 
 def installed(folder: Path) -> tuple[Path, float]:
     """A fresh environment with the wheel and torch, and what installing took; building the wheel is not its time."""
-    subprocess.run([ROOT / "scripts" / "build", folder / "dist"], check=True)
+    environment = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run([ROOT / "scripts" / "build", folder / "dist"], env=environment, check=True)
     started = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
     pip = [folder / "env" / "bin" / "python", "-m", "pip", "install", "--quiet"]
