@@ -7,13 +7,14 @@ but rows of this rank in tables that such a trace fills; anything else is a brok
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, BinaryIO, Final
 
 import duckdb
 import msgspec
@@ -21,7 +22,6 @@ from msgspec import Meta
 
 from lostflops._version import __version__
 from lostflops.errors import BrokenSource
-from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.reading import Ingested, Job
 from lostflops.store.parts import PartFile
 from lostflops.store.tables import (
@@ -92,32 +92,41 @@ def pack(told: Told, folder: Path, files: Sequence[PartFile], target: Path) -> N
 
 
 def told_by(path: Path) -> Told:
-    with _opened(path) as archive:
+    with path.open("rb") as file, _opened(path, file) as archive:
         return _told(path, archive)
 
 
 def adopt(job: Job, source_format: str) -> list[Ingested]:
     """Take the rows of a reduced trace as they are; BrokenSource says what is wrong with it, and nothing is taken."""
-    with _opened(job.path) as archive:
+    with job.path.open("rb") as file, _opened(job.path, file) as archive:
         told = _told(job.path, archive)
         if told.format != source_format:
             raise _broken(job.path, f"it holds rows of a {told.format!r} trace")
-        members = _members(job.path, archive)
-        taken: list[tuple[Table, Path]] = []
-        try:
-            for table, member in members:
-                taken.append((table, job.parts.new_file(table)))
-                _extract(job.path, archive, member, taken[-1][1])
-            job.parts.adopt(taken, told.rank, told.rows)
-        except (duckdb.Error, ValueError) as error:
-            _remove(taken)
-            raise _broken(job.path, str(error) if isinstance(error, ValueError) else "a table is no Parquet") from None
-        except BaseException:
-            _remove(taken)
-            raise
-    if job.on_read is not None:
-        job.on_read(job.path.stat().st_size)
-    return [_ingested(told, file_hash(job.path))]
+        _take(job, told, archive)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if job.on_read is not None:
+            job.on_read(file.tell())
+    return [_ingested(told, digest)]
+
+
+def _take(job: Job, told: Told, archive: zipfile.ZipFile) -> None:
+    taken: list[tuple[Table, Path]] = []
+    is_taken = False
+    try:
+        for table, member in _members(job.path, archive):
+            taken.append((table, job.parts.new_file(table)))
+            _extract(job.path, archive, member, taken[-1][1])
+        job.parts.adopt(taken, told.rank, told.rows)
+        is_taken = True
+    except ValueError as error:
+        raise _broken(job.path, str(error)) from None
+    except duckdb.Error:
+        raise _broken(job.path, "a table of it is no Parquet") from None
+    finally:
+        if not is_taken:
+            for _, file in taken:
+                file.unlink(missing_ok=True)
 
 
 def _ingested(told: Told, digest: str) -> Ingested:
@@ -135,9 +144,9 @@ def _ingested(told: Told, digest: str) -> Ingested:
     )
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def _opened(path: Path, file: BinaryIO) -> zipfile.ZipFile:
     try:
-        return zipfile.ZipFile(path)
+        return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError):
         raise _broken(path, "it is not whole") from None
 
@@ -182,11 +191,6 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targ
             shutil.copyfileobj(source, file, 1 << 20)
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
         raise _broken(path, f"{member.filename} is damaged: {error}") from None
-
-
-def _remove(taken: Sequence[tuple[Table, Path]]) -> None:
-    for _, file in taken:
-        file.unlink(missing_ok=True)
 
 
 def _broken(path: Path, reason: str) -> BrokenSource:
