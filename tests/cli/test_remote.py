@@ -31,7 +31,6 @@ def test_ingest_report_and_sql(lostflops, object_store: ObjectStore, cluster: li
     for words in (
         ["sql", "RUN", "select * from events order by all", "--json"],
         ["report", "RUN", "--json", "--no-findings"],
-        ["ranks", "RUN", "--json"],
     ):
         stored, local = (
             lostflops(*[place if word == "RUN" else word for word in words]) for place in (run, tmp_path / "run")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return SyntheticCluster(ranks=3, steps=2).generate().traces.write(tmp_path_factory.mktemp("traces"))
+    return SyntheticCluster(ranks=3, steps=1).generate().traces.write(tmp_path_factory.mktemp("traces"))
 
 
 @pytest.fixture

@@ -95,9 +95,7 @@ class RemoteRunWriter(RunWriter):
     def _refuse_without_conditions(self) -> None:
         """A store that creates over what is there would let two writers both believe that they committed."""
         probe = self.run / COMMITS / _PROBE
-        mine = secrets.token_bytes(8)
-        self._objects.create(mine, probe)
-        if self._objects.create(secrets.token_bytes(8), probe):
+        if self._objects.create(secrets.token_bytes(8), probe) and self._objects.create(secrets.token_bytes(8), probe):
             raise RunError(
                 f"the store of {self.run} does not heed If-None-Match, so that two writers could lose each other's "
                 "data. Write the run to a folder, and copy that."

@@ -21,7 +21,8 @@ from lostflops.utf8 import utf8
 
 
 class Run:
-    """Open with `Run.open(path)`; every table of `lostflops.store.tables` is a view.
+    """Open with `Run.open(path)`, a folder or an address such as s3://bucket/run; every table of
+    `lostflops.store.tables` is a view.
 
     >>> with Run.open("demo-run") as run:  # doctest: +SKIP
     ...     run.sql("select kind, count(*) from events group by kind").fetchall()

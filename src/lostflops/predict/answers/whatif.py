@@ -51,6 +51,8 @@ def whatif(
         try:
             predictions.keep(prediction)
             kept = prediction.id
+            if run.address != str(run.path):
+                notes.append(f"The prediction is kept on this machine only, beside the copy of the run: {run.path}.")
         except OSError as error:
             notes.append(f"The prediction was not stored, so that no run can score it: {run.path}: {error.strerror}.")
     return Result(
