@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lostflops.capture import frame_bytes
-from lostflops.errors import RankConflict, SourceError, UnknownFormat, UsageError
+from lostflops.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
 from lostflops.ingest import ingest
 from lostflops.store.objects import Objects
 from lostflops.store.run import Run
@@ -149,6 +149,19 @@ def test_many_ranks_are_few_objects(
     with Run.open(object_store / "run") as run:
         assert {len(files) for files in run.manifest.files.values()} <= {1, 2, 3, 4}
         assert run.sql("select count(*), count(distinct rank) from events").fetchall() == [(9, 9)]
+
+
+def test_a_broken_object_is_named_by_its_address(
+    object_store: ObjectStore, cluster: list[Path], tmp_path: Path
+) -> None:
+    object_store.put_all(cluster[:1])
+    broken = object_store.put("traces/rank8.json", b'{"deviceProperties": [], "x": 1}')
+    done = ingest([object_store / "traces"], tmp_path / "run", workers=1)
+    [(path, reason)] = done.skipped
+    assert (done.ranks_added, path) == ((0,), broken)
+    assert reason.startswith(f"{broken}: ")
+    with pytest.raises(BrokenSource, match=rf"^{broken}: .*traceEvents"):
+        ingest([broken], tmp_path / "run", workers=1)
 
 
 def test_captures_are_read_from_a_store(object_store: ObjectStore, tmp_path: Path) -> None:

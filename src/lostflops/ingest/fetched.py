@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from lostflops.errors import SourceError
+from lostflops.errors import BrokenSource, SourceError
 from lostflops.ingest.found import UNRECOGNISED
 from lostflops.ingest.readers import READERS, pipeline_schedule
 from lostflops.ingest.reading import RankClaim
@@ -33,6 +33,16 @@ def fetched(url: str, size: int, own: Path) -> Iterator[Path]:
         if path.stat().st_size != size:
             raise SourceError(f"{url} changed while it was read. Ingest again when it is written.")
         yield path
+
+
+@contextmanager
+def told_as(url: str, path: Path) -> Iterator[None]:
+    """What is wrong with the file is said of the object."""
+    try:
+        yield
+    except BrokenSource as error:
+        said = str(error).replace(str(path), url)
+        raise BrokenSource(url + said.removeprefix(path.name) if said.startswith(path.name) else said) from None
 
 
 def seen(path: Path, url: str, *, is_named: bool) -> tuple[str, RankClaim] | str:

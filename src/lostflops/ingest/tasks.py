@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lostflops.errors import BrokenSource
-from lostflops.ingest.fetched import fetched, seen, uploaded
+from lostflops.ingest.fetched import fetched, seen, told_as, uploaded
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import Ingested, Job, RankClaim
 from lostflops.ingest.vocabulary import Vocabulary
@@ -110,7 +110,7 @@ class _Reading:
         return self._done
 
     def _read_object(self, file: TaskFile) -> None:
-        with fetched(file.path, file.size, self._own) as path:
+        with fetched(file.path, file.size, self._own) as path, told_as(file.path, path):
             found = seen(path, file.path, is_named=file.is_named)
             if isinstance(found, str):
                 self._done.skipped.append((file.path, found))
@@ -121,12 +121,7 @@ class _Reading:
                 return
             if claim.rank is None:
                 claim = RankClaim(file.rank, file.rank_source)
-            try:
-                self._read(file, path, source_format, claim)
-            except BrokenSource as error:
-                said = str(error)
-                here = str(path) if str(path) in said else path.name
-                raise BrokenSource(said.replace(here, file.path)) from None
+            self._read(file, path, source_format, claim)
 
     def _read(self, file: TaskFile, path: Path, source_format: str, claim: RankClaim) -> None:
         before = path.stat()
