@@ -64,7 +64,7 @@ def _add_navigation(_: Sphinx, docname: str, source: list[str]) -> None:
     if docname == "index":
         for title, pages in contents(source[0]).items():
             entries = "\n".join(_entry(page, text) for page, text in pages.items())
-            source[0] += f'\n\n```{{toctree}}\n:hidden:\n:caption: "{title}"\n\n{entries}\n```\n'
+            source[0] += f'\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n:caption: "{title}"\n\n{entries}\n```\n'
 
 
 def setup(app: Sphinx) -> None:

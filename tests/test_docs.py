@@ -1,13 +1,16 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 from lostflops.advise.rules import RULES
 from lostflops.analyze import ANALYSES
-from lostflops.cli.main import COMMANDS, EXIT_CODES
+from lostflops.cli.main import COMMANDS, EXIT_CODES, build
 from lostflops.facts.devices import DEVICES
 from lostflops.ledger.lines import LINES
 from lostflops.predict.changes import CHANGES
@@ -135,6 +138,30 @@ def test_the_changelog_has_an_unreleased_section() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Words of what pages tell to type, up to what belongs to a command of the user's."""
+    text = page.read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+    lines = [line for line in blocks.splitlines() if re.match(r"\s*(srun .*?)?lostflops ", line)]
+    for line in [*lines, *re.findall(r"`(lostflops [^`\n]+)`", text)]:
+        own = re.split(r" -- |[|#&;>]", line.partition("lostflops ")[2])[0]
+        yield own.replace("'", " ").replace('"', " ").split()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_pages_are_commands(page: Path) -> None:
+    program: Any = typer.main.get_command(build())
+    for verb, *words in commands(page):
+        if not re.fullmatch(r"[a-z]+", verb):
+            continue
+        assert verb in program.commands, f"{page.name}: lostflops {verb}"
+        known = {name for one in program.commands[verb].params for name in (*one.opts, *one.secondary_opts)} | {
+            "--help"
+        }
+        asked = {word.partition("=")[0].rstrip(".,:)") for word in words if re.match(r"--?[a-z]", word)}
+        assert asked <= known, f"{page.name}: lostflops {verb} has no {asked - known}"
 
 
 def sql_examples() -> list[str]:
