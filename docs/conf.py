@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 project = "Lostflops"
 html_title = "Lostflops"
 extensions = ["myst_parser"]
+smartquotes = False  # options and strings are to be copied as they are
 myst_heading_anchors = 4  # the anchors that GitHub gives to headings
 html_theme = "furo"
 html_static_path = ["site"]

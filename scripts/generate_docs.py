@@ -48,6 +48,8 @@ def command_line() -> str:
     parts = [
         HEAD + "# Command line\n",
         INTRODUCTION,
+        "| verb | what it does |\n|---|---|\n" + "\n".join(_verb(function) for _, function in COMMANDS) + "\n",
+        "## Of all verbs\n",
         _options(program),
         "## Exit codes\n\n| code | meaning |\n|---|---|\n"
         + "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES)
@@ -60,6 +62,11 @@ def command_line() -> str:
         )
         parts.append(_options(command))
     return "\n".join(parts)
+
+
+def _verb(function: Any) -> str:
+    name = function.__name__
+    return f"| [`lostflops {name}`](#lostflops-{name}) | {_cell(inspect.getdoc(function).splitlines()[0])} |"
 
 
 def analyses() -> str:

@@ -101,7 +101,7 @@ def _rule(rule: Rule) -> str:
 
 def _signs(source: Source) -> str:
     told = [_first_line(import_module(name)) for name in dict.fromkeys(source.modules_of(SIGNS))]
-    return "<br>".join(told)
+    return _lines_of(told)
 
 
 def _confidence(found: Iterable[list[float]]) -> str:
@@ -168,7 +168,11 @@ def _first_line(module: ModuleType) -> str:
 
 def _texts(texts: Iterable[str]) -> str:
     plain = (re.sub(r"([<>*_\[\]])", r"\\\1", text) for text in texts if text.strip("… "))
-    return "<br>".join(dict.fromkeys(plain))
+    return _lines_of(list(dict.fromkeys(plain)))
+
+
+def _lines_of(items: list[str]) -> str:
+    return "<br>".join(f"• {item}" for item in items) if len(items) > 1 else "".join(items)
 
 
 def _cell(text: str) -> str:

@@ -140,6 +140,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors(page: Path) -> set[str]:
+    """As GitHub and the site name headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_lead_somewhere(page: Path) -> None:
+    found = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    for target, anchor in found:
+        other = page.parent / target if target else page
+        assert other.suffix != ".md" or anchor in anchors(other), f"{page.name} links to {target}#{anchor}"
+
+
 def commands(page: Path) -> Iterator[list[str]]:
     """Words of what pages tell to type, up to what belongs to a command of the user's."""
     text = page.read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 PAGE = Path(__file__).parent.parent / "docs/explanation/what-teaching-gets-wrong.md"
-SECTIONS = dict(part.split("\n", 1) for part in PAGE.read_text(encoding="utf-8").split("\n## ")[1:])
+PARTS = [part.split("\n", 1) for part in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]]
+SECTIONS = {heading: " ".join(text.split()) for heading, text in PARTS}
 H, LAYERS, TOKENS, WORDS = 4096, 32, 2048, 32_000
 PARAMETERS = 6.74e9
 
