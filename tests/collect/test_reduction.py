@@ -122,10 +122,14 @@ def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, tmp_pa
 def test_the_reducer_gives_way_to_everybody(tmp_path: Path) -> None:
     program = (
         "import os; from lostflops.collect import reducer; reducer.give_way()\n"
-        "print(os.sched_getscheduler(0) == os.SCHED_IDLE or os.nice(0) == 19, open('/proc/self/oom_score_adj').read())"
+        "print(os.sched_getscheduler(0) == os.SCHED_IDLE or os.nice(0) == 19)\n"
+        "print(open('/proc/self/oom_score_adj').read(), *open('/proc/self/autogroup'))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert done.stdout.split() == ["True", "1000"]
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, check=True, text=True, start_new_session=True)
+    is_idle, adjusted, *group = done.stdout.split()
+    assert (is_idle, adjusted) == ("True", "1000")
+    assert group[-1] == "19"
 
 
 @pytest.mark.slow

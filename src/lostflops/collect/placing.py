@@ -18,6 +18,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +53,7 @@ def finish(
         check_whole(plain)
         reduced, reason = _reduced(plain, work, reducer) if reducer else (None, None)
         if reduced is None or keep_raw:
+            _be_nice()
             _compress(plain, part)
         if is_wanted():
             _place(trace, part, reduced)
@@ -152,6 +154,13 @@ def without_folders(text: bytes) -> bytes:
     return _FOLDERS.sub(b"", _TRACE_NAME.sub(rb"\1", text))
 
 
+def _be_nice() -> None:
+    """A session of its own may have a share of its own (autogroups); the reducer has made it smaller."""
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text("10")
+
+
 def _is_last(trace: Path, lock: int) -> bool:
     """Whether nobody writes the trace anew by now."""
     try:
@@ -164,6 +173,7 @@ def main(arguments: list[Any]) -> None:
     plain, trace, lock = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
     reducer, keep_raw = arguments[3:]
     is_last = partial(_is_last, trace, lock)
+    _be_nice()
     try:
         reason = finish(plain, trace, is_last, reducer=reducer, keep_raw=bool(keep_raw))
         if reason is not None:

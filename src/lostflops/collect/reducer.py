@@ -24,12 +24,19 @@ _MOST_MEMORY: Final = 4 << 30
 
 
 def give_way() -> None:
-    """Take what is left over: the lowest priority there is, for the processor and so for the disk."""
+    """Take what is left over: the lowest priority there is, for the processor and so for the disk.
+
+    Where Linux shares processors among sessions first (autogroups), a priority counts within one only. So that of the
+    session is lowered too, if it is one that was made for this.
+    """
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except (AttributeError, OSError):
         with suppress(OSError):
             os.nice(19)
+    if os.getsid(0) in (os.getpid(), os.getppid()):
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text("19")
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
