@@ -10,7 +10,7 @@ import pytest
 
 from lostflops.capture import frame_bytes
 from lostflops.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
-from lostflops.ingest import ingest
+from lostflops.ingest import Progress, ingest
 from lostflops.store.objects import Objects
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES
@@ -112,8 +112,10 @@ def test_ranks_that_nothing_tells_are_assigned_and_two_files_of_a_rank_refused(
     object_store.put_all(cluster[:1])
     for name in ("b.json", "c.json"):
         object_store.put(f"traces/{name}", b'{"traceEvents":[' + event.replace(b"op", name.encode()) + b"]}")
-    done = ingest([object_store / "traces"], tmp_path / "run", workers=1)
+    heard: list[Progress] = []
+    done = ingest([object_store / "traces"], tmp_path / "run", workers=1, progress=heard.append)
     assert done.ranks_added == (0, 1, 2)
+    assert (heard[-1].files_done, heard[-1].bytes_done) == (3, heard[-1].bytes_total)
     with Run.open(tmp_path / "run") as run:
         found = run.sql("select rank, source, rank_source from ranks where rank > 0 order by rank").fetchall()
     assert found == [(1, object_store / "traces/b.json", "assigned"), (2, object_store / "traces/c.json", "assigned")]

@@ -159,6 +159,29 @@ def test_a_commit_whose_answer_was_lost_is_ours(remote, monkeypatch: pytest.Monk
     assert names(remote.folder) == lanes((0, "first"))
 
 
+def test_a_commit_that_arrives_after_its_writer_gave_up_is_a_whole_run(
+    remote, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.put([0])
+    late = []
+
+    def unanswered(self: Objects, data: bytes, address: Any) -> bool:
+        late.append((data, address.name))
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        create = Objects.create
+        patch.setattr(
+            Objects, "create", lambda *given: (unanswered if given[2].name == "000002.json" else create)(*given)
+        )
+        with pytest.raises(TimeoutError):
+            remote.put([0], "late")
+    assert names(remote.folder) == lanes((0, "first"))
+    [(data, name)] = late
+    object_store.put(f"run/commits/{name}", data)
+    assert names(remote.folder) == lanes((0, "late"))
+
+
 def test_a_store_that_creates_over_what_is_there_is_refused(remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Objects, "create", lambda self, data, address: self.write(data, address) is None)
     with pytest.raises(RunError, match="does not heed If-None-Match"):

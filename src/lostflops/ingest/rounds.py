@@ -47,6 +47,7 @@ class Rounds:
         with self._spread.engine() as engine:
             outcomes = self._done(engine, tasks)
             if late := self._claimed(tasks, outcomes):
+                self._meter.again(len(late))
                 tasks += late
                 outcomes += self._done(engine, late)
             return self._reassigned(tasks, outcomes, engine)
@@ -154,6 +155,10 @@ class Meter:
 
     def done(self, task: Task) -> None:
         self._tell(len(task.files), 0)
+
+    def again(self, files: int) -> None:
+        """Some were looked at and not read."""
+        self._tell(-files, 0)
 
     def _tell(self, files: int, count: int) -> None:
         with self._lock:

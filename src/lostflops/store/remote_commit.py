@@ -36,7 +36,7 @@ class RemoteRunWriter(RunWriter):
     def __init__(self, run: Address) -> None:
         self.run = run
         self._objects = objects_of(run)
-        self._encoded = b""
+        self._may_be_committed = False
         super().__init__(Path())
 
     @property
@@ -60,9 +60,10 @@ class RemoteRunWriter(RunWriter):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever was not committed goes; the commit in the store tells, also when an interrupt hid it."""
+        """What cannot be committed any more goes. A commit that was asked for may arrive after we gave it up, and what
+        it names must be there then; whoever commits the same number instead removes it."""
         with suppress(OSError):
-            if not self._encoded or not self._is_committed():
+            if not self._may_be_committed:
                 shutil.rmtree(self.staging, ignore_errors=True)
                 self._objects.remove([one.address for one in self._objects.below(Address(self.upload))])
 
@@ -108,8 +109,10 @@ class RemoteRunWriter(RunWriter):
         super()._measure(files)
 
     def _publish(self, manifest: Manifest) -> None:
-        self._encoded = manifests.encoded(manifest)
-        if not self._objects.create(self._encoded, self._commit):
+        data = manifests.encoded(manifest)
+        self._may_be_committed = True
+        if not self._objects.create(data, self.run / COMMITS / f"{self.generation:06d}.json"):
+            self._may_be_committed = False
             raise self._busy()
         before, self.manifest = self.manifest, manifest
         with suppress(OSError):  # what is left is removed at the next commit
@@ -118,16 +121,6 @@ class RemoteRunWriter(RunWriter):
     def _is_many(self, files: list[DataFile]) -> bool:
         """Workers write files of several ranks; those are only merged where additions made them many."""
         return len(files) > MOST_SINGLE_RANKS
-
-    @property
-    def _commit(self) -> Address:
-        return self.run / COMMITS / f"{self.generation:06d}.json"
-
-    def _is_committed(self) -> bool:
-        try:
-            return self._objects.read(self._commit) == self._encoded
-        except FileNotFoundError:
-            return False
 
     def _busy(self) -> RunBusy:
         return RunBusy(f"another ingest wrote to {self.run} meanwhile; nothing of this one is in it. Ingest again.")
