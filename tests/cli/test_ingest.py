@@ -74,6 +74,15 @@ def test_doubtful_ranks_are_named(lostflops, engine) -> None:
     assert "Note: rank 0 is usable: truncated: 1" in outcome.out
 
 
+def test_what_a_cluster_wrote_to_a_store_is_not_fetched_for_a_verdict(lostflops, engine) -> None:
+    engine["stats"] = [{"rank": 0, "what": "truncated", "effect": "missing", "count": 1}]
+    words = ("ingest", "s3://bucket/traces", "-o", "s3://bucket/run")
+    assert "Note: rank 0 is usable" in lostflops(*words).out
+    outcome = lostflops(*words, "--engine", "ray")
+    assert (outcome.code, "Note" in outcome.out) == (0, False)
+    assert outcome.out.splitlines()[-1] == "Next: lostflops info s3://bucket/run"
+
+
 def test_a_terminal_sees_progress(lostflops, engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb.sys.stderr, "isatty", lambda: True)
     lostflops("ingest", "a.json", "-o", "out")

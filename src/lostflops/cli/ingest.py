@@ -81,15 +81,19 @@ def ingest_with_progress(
 ) -> "Result":
     from lostflops.analyze.quality import quality
     from lostflops.ingest import ingest as ingested
+    from lostflops.store.places import remote
     from lostflops.store.run import Run
 
     with progress_bar() as progress:
         summary = ingested(sources, out, workers=workers, replace=replace, engine=engine, progress=progress)
+    if engine is not EngineName.LOCAL and remote(out):
+        # What many machines have written need not come to this one before somebody asks.
+        return _summarise(summary, out, None)
     with Run.open(out) as run:
         return _summarise(summary, out, quality(run))
 
 
-def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Result":
+def _summarise(summary: "IngestSummary", out: Path, quality: "Result | None") -> "Result":
     from lostflops.results import Field, Pair, Pairs, Result, Table
     from lostflops.units import counted, format_bytes, format_ns
 
@@ -116,7 +120,7 @@ def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Resul
         tuple(summary.skipped[:MOST_SKIPPED]),
         max(len(summary.skipped) - MOST_SKIPPED, 0),
     )
-    doubtful = quality.to_json().get("doubtful_ranks", ())
+    doubtful = quality.to_json().get("doubtful_ranks", ()) if quality else ()
     return Result(
         name="ingest",
         title="Ingested",
@@ -128,7 +132,7 @@ def _summarise(summary: "IngestSummary", out: Path, quality: "Result") -> "Resul
         blocks=(counts, skipped) if summary.skipped else (counts,),
         notes=(
             (quality.verdict, *(f"rank {row['rank']} is {row['quality']}: {row['reasons']}" for row in doubtful[:3]))
-            if doubtful
+            if quality and doubtful
             else ()
         ),
         next_command=command("info", out),
