@@ -92,7 +92,7 @@ def test_a_trace_that_is_written_anew_is_not_replaced_by_its_older_version(tmp_p
         assert begin(saving(tmp_path), trace)
         wait_for(trace)
         lock.touch()
-        main([str(plain), str(trace), str(older.fileno()), "", ""])
+        main([str(plain), str(trace), str(older.fileno()), "", "", "0"])
     assert gzip.decompress(trace.read_bytes()) == WORDS
     assert lock.exists()
     assert not plain.exists()

@@ -11,7 +11,7 @@ import pytest
 
 from lostflops import capture
 from lostflops.collect import placing, reducer
-from lostflops.collect.export import Form, Outcome, begin, outcome
+from lostflops.collect.export import Form, Outcome, outcome
 from lostflops.collect.placing import finish, reduced_file
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -34,8 +34,22 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "capture" / NAME
 
 
-def written(trace: Path, form: Form, source: Path, content: bytes = TRACE) -> Outcome:
-    assert begin(saving(source, content), trace, form)
+def written(trace: Path, form: Form, content: bytes = TRACE) -> str | None:
+    """Why it was not reduced."""
+    plain = trace.with_suffix("")
+    plain.write_bytes(content)
+    return finish(plain, trace, reducer=form.reducer, keep_raw=form.keep_raw)
+
+
+def begun(trace: Path, form: Form, source: Path) -> Outcome:
+    """By a job that ends at once: while it is there, a reducer may wait for a busy machine."""
+    saving(source, TRACE)
+    program = (
+        "import ctypes; from functools import partial; from pathlib import Path; from lostflops.collect import export\n"
+        f"save = partial(ctypes.PyDLL(None).link, {str(source / 'source').encode()!r})\n"
+        f"assert export.begin(save, Path({str(trace)!r}), export.Form(*{tuple(form)!r}))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
     wait_for(trace)
     return outcome(trace)
 
@@ -51,7 +65,7 @@ def test_the_names_are_those_of_the_capture() -> None:
 
 
 def test_a_window_is_left_as_rows_and_nothing_else(trace: Path, tmp_path: Path) -> None:
-    assert written(trace, REDUCING, tmp_path) == (True, True, None)
+    assert begun(trace, REDUCING, tmp_path) == (True, True, None)
     assert names(trace) == ["rank-00003.w0001.parts"]
     assert b"secret" not in reduced_file(trace).read_bytes()
     ingest([trace.parent], tmp_path / "run", workers=1)
@@ -60,8 +74,8 @@ def test_a_window_is_left_as_rows_and_nothing_else(trace: Path, tmp_path: Path) 
         assert found == [(3, "ProfilerStep#3", 3, None), (3, "train.py(12): main", 3, "train.py(12): main")]
 
 
-def test_a_raw_trace_is_kept_beside_if_asked(trace: Path, tmp_path: Path) -> None:
-    assert written(trace, Form(sys.executable, keep_raw=True), tmp_path) == (True, True, None)
+def test_a_raw_trace_is_kept_beside_if_asked(trace: Path) -> None:
+    assert written(trace, Form(sys.executable, keep_raw=True)) is None
     assert names(trace) == [NAME, "rank-00003.w0001.parts"]
     assert b'"name": "train.py(12): main"' in gzip.decompress(trace.read_bytes())
 
@@ -94,13 +108,16 @@ def test_where_it_cannot_be_reduced_the_trace_is_kept_and_the_reason_told(
 
 
 def test_the_reason_reaches_who_asked(trace: Path, tmp_path: Path) -> None:
-    found = written(trace, Form(str(tmp_path / "no" / "python")), tmp_path)
-    assert found == (True, False, "not reduced: python: No such file or directory")
+    assert begun(trace, Form(str(tmp_path / "no" / "python")), tmp_path) == (
+        True,
+        False,
+        "not reduced: python: No such file or directory",
+    )
     assert names(trace) == [NAME]
 
 
-def test_a_trace_that_no_reader_understands_is_kept(trace: Path, tmp_path: Path) -> None:
-    assert written(trace, REDUCING, tmp_path, b'{"traceEvents": }') == (True, False, "not reduced: BrokenSource")
+def test_a_trace_that_no_reader_understands_is_kept(trace: Path) -> None:
+    assert written(trace, REDUCING, b'{"traceEvents": }') == "BrokenSource"
     assert names(trace) == [NAME]
 
 
@@ -112,11 +129,25 @@ def test_a_python_without_what_an_ingest_needs_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [REDUCING, Form()])
-def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, tmp_path: Path, first: Form) -> None:
+def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, first: Form) -> None:
     second = Form() if first.reducer else REDUCING
-    written(trace, first, tmp_path)
-    written(trace, second, tmp_path)
+    written(trace, first)
+    written(trace, second)
     assert names(trace) == ["rank-00003.w0001.parts" if second.reducer else NAME]
+
+
+def test_when_the_job_has_ended_nobody_is_given_way_to(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one starves; the second is told nothing of a job."""
+    monkeypatch.setattr(placing, "_GRACE", 0.1)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    plain = trace.with_suffix("")
+    plain.write_bytes(TRACE)
+    starving = script(tmp_path, 'if [ "$5" = idle ]; then exec sleep 60; fi; echo reduced > "$4/reduced"')
+    assert finish(plain, trace, reducer=starving, job=ended.pid) is None
+    assert reduced_file(trace).read_bytes() == b"reduced\n"
 
 
 def test_the_reducer_gives_way_to_everybody(tmp_path: Path) -> None:

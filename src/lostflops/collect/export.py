@@ -114,6 +114,7 @@ def _calls(
     plain = f"{plain_file(trace).name}.{os.fstat(lock).st_ino}"
     program = str(Path(placing.__file__).resolve())
     words = [sys.executable, "-I", "-S", program, plain, trace.name, str(lock), form.reducer, "1" * form.keep_raw]
+    words.append(str(os.getpid()))
     arguments = (ctypes.c_char_p * (len(words) + 1))(*map(os.fsencode, words), None)
     kept = {0, 1, 2, lock, nothing}
     return [

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,6 +28,10 @@ KEPT: Final = "kept: "
 TRACE, REDUCED = ".json.gz", ".parts"
 _REDUCING: Final = 300
 """Seconds after which a trace is kept as it is: a host with no time to spare has none for us."""
+_LOOK: Final = 0.25
+_GRACE: Final = 2
+"""Seconds for which a job must have ended before its trace is reduced at once."""
+_NICE: Final = 10
 _LOCK: Final = ".lock"
 _CHUNK: Final = 1 << 20
 _LONGEST_REASON: Final = 200
@@ -43,17 +48,19 @@ def finish(
     *,
     reducer: str = "",
     keep_raw: bool = False,
+    job: int = 0,
 ) -> str | None:
     """Put what was saved into its place; OSError says why it could not be.
 
-    `reducer` is the Python that reduces it. Returns why that failed.
+    `reducer` is the Python that reduces it, giving way to everybody while the process `job` is there. Returns why that
+    failed.
     """
     work, part = plain.with_name(f".{plain.name}.work"), plain.with_name(plain.name + ".part")
     try:
         check_whole(plain)
-        reduced, reason = _reduced(plain, work, reducer) if reducer else (None, None)
+        reduced, reason = _reduced(plain, work, reducer, job) if reducer else (None, None)
         if reduced is None or keep_raw:
-            _be_nice()
+            _be_nice(_NICE)
             _compress(plain, part)
         if is_wanted():
             _place(trace, part, reduced)
@@ -91,23 +98,64 @@ def lock_of(trace: Path) -> Path:
     return trace.with_name(trace.name + _LOCK)
 
 
-def _reduced(plain: Path, work: Path, reducer: str) -> tuple[Path | None, str | None]:
-    work.mkdir()
-    program = Path(__file__).resolve().with_name("reducer.py")
-    words = [reducer, "-I", str(program), str(plain), str(work)]
-    environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
+def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | None, str | None]:
+    """The reduced trace, or why there is none."""
     try:
-        done = subprocess.run(words, env=environment, capture_output=True, timeout=_REDUCING, check=False)
+        code, said = _run(plain, work, reducer, job)
+        if code is None:
+            _be_nice(0)
+            code, said = _run(plain, work, reducer, 0)
     except subprocess.TimeoutExpired:
         return None, f"it took over {_REDUCING} s"
     except OSError as error:
         return None, f"{Path(reducer).name}: {error.strerror}"
-    if done.returncode == 0:
+    if code == 0:
         return work / "reduced", None
-    if done.returncode < 0:
-        return None, f"ended by signal {-done.returncode}"
-    words = done.stderr.decode(errors="replace").split("\n")
-    return None, next((word for word in reversed(words) if word), "it failed")[:_LONGEST_REASON]
+    if code is None or code < 0:
+        return None, f"ended by signal {-(code or 0)}"
+    return None, next((line for line in reversed(said.split("\n")) if line), "it failed")[:_LONGEST_REASON]
+
+
+def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, str]:
+    """The reducer's exit code, and what it said; None where it was stopped because the job has ended.
+
+    Without a job it gives way to nobody.
+    """
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    program = Path(__file__).resolve().with_name("reducer.py")
+    words = [reducer, "-I", str(program), str(plain), str(work), *(["idle"] if job else [])]
+    environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            return _waited(process, job)
+        finally:
+            process.kill()
+
+
+def _waited(process: subprocess.Popen[bytes], job: int) -> tuple[int | None, str]:
+    begun = alone = time.monotonic()
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            said = process.communicate(timeout=_LOOK)[1]
+            return process.returncode, said.decode(errors="replace")
+        now = time.monotonic()
+        if now - begun > _REDUCING:
+            raise subprocess.TimeoutExpired(process.args, _REDUCING)
+        if not job or _lives(job):
+            alone = now
+        elif now - alone > _GRACE:
+            return None, ""
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def check_whole(plain: Path) -> None:
@@ -154,11 +202,11 @@ def without_folders(text: bytes) -> bytes:
     return _FOLDERS.sub(b"", _TRACE_NAME.sub(rb"\1", text))
 
 
-def _be_nice() -> None:
-    """A session of its own may have a share of its own (autogroups); the reducer has made it smaller."""
+def _be_nice(how: int) -> None:
+    """A session of its own may have a share of its own (autogroups); a reducer makes it smaller, for all of it."""
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
-            Path("/proc/self/autogroup").write_text("10")
+            Path("/proc/self/autogroup").write_text(str(how))
 
 
 def _is_last(trace: Path, lock: int) -> bool:
@@ -171,11 +219,11 @@ def _is_last(trace: Path, lock: int) -> bool:
 
 def main(arguments: list[Any]) -> None:
     plain, trace, lock = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
-    reducer, keep_raw = arguments[3:]
+    reducer, keep_raw, job = arguments[3], arguments[4], int(arguments[5])
     is_last = partial(_is_last, trace, lock)
-    _be_nice()
+    _be_nice(_NICE)
     try:
-        reason = finish(plain, trace, is_last, reducer=reducer, keep_raw=bool(keep_raw))
+        reason = finish(plain, trace, is_last, reducer=reducer, keep_raw=bool(keep_raw), job=job)
         if reason is not None:
             os.write(lock, f"{KEPT}{reason}".encode())
         elif is_last():

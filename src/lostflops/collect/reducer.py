@@ -1,8 +1,8 @@
-"""Reduces one trace, as a program: python -I reducer.py TRACE FOLDER
+"""Reduces one trace, as a program: python -I reducer.py TRACE FOLDER [idle]
 
-It must cost training nothing: it runs when no one else wants the processor, and is the first to go when memory is
-short. Its Python is that of `lostflops run`, which has what an ingest needs. What it says last on stderr is why it
-failed.
+It must cost training nothing: with `idle` it runs when no one else wants the processor, and is the first to go when
+memory is short. Its Python is that of `lostflops run`, which has what an ingest needs. What it says last on stderr is
+why it failed.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def _words(error: BaseException) -> str:
     return type(error).__name__
 
 
-def main(trace: Path, folder: Path) -> None:
-    give_way()
+def main(trace: Path, folder: Path, how: str = "") -> None:
+    if how == "idle":
+        give_way()
     _limit()
     gc.disable()  # looking for cycles, of which decoding makes none, costs a third of the time
     try:
@@ -81,4 +82,4 @@ def main(trace: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
