@@ -124,6 +124,15 @@ def test_ranks_that_nothing_tells_are_assigned_and_two_files_of_a_rank_refused(
         ingest([copy], tmp_path / "run", workers=1)
 
 
+def test_a_folder_called_like_a_pattern_is_that_folder(
+    object_store: ObjectStore, cluster: list[Path], tmp_path: Path
+) -> None:
+    for name, file in zip(("job[1]/a.json", "job1/b.json"), cluster, strict=False):
+        object_store.put(name, file)
+    assert ingest([object_store / "job[1]"], tmp_path / "run", workers=1).ranks_added == (0,)
+    assert ingest([object_store / "job[0-9]/*"], tmp_path / "run", workers=1).ranks_added == (1,)
+
+
 def test_an_object_that_changes_while_it_is_fetched_is_an_error(
     object_store: ObjectStore, cluster: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,10 +32,10 @@ def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
     objects = objects_of(argument)
     if (one := objects.one(argument)) is not None:
         listed, is_named = [one], True
-    elif has_magic(argument.url):
-        listed, is_named = objects.matching(argument), True
+    elif below := objects.below(argument):  # a folder may be called like a pattern
+        listed, is_named = list(_traces_of(argument, below)), False
     else:
-        listed, is_named = list(_traces_of(argument, objects.below(argument))), False
+        listed, is_named = objects.matching(argument) if has_magic(argument.url) else [], True
     if not listed:
         raise UsageError(f"{argument} holds no object that could be a trace.")
     found, skipped = [], []
