@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lostflops.capture import Frame, rank_file, reduced_form, trace_file
+from lostflops.cli import early
 from lostflops.cli.early import EarlyIngest, Ranks
 from lostflops.ingest import ingest
 from tests.collect.jobs import PYTHON, finish, plain_environment, records, run_words
@@ -38,6 +43,7 @@ BOTH = traces((0, 0, 50), (1, 0, 51))
     [
         ([said(0, "stopped", 40), said(1, "stopped", 41)], BOTH, True),
         ([said(0, "exported", 40), said(1, "stopped", 41)], BOTH, True),
+        ([said(0, "stopped", 40), said(0, "exported", 55), said(1, "stopped", 41)], BOTH, True),
         ([said(0, "stopped", 40), said(1, "failed", 41)], traces((0, 0, 50)), True),
         ([said(0, "stopped", 40), said(1, "stopped", 41)], traces((0, 0, 50)), False),
         ([said(0, "stopped", 40), said(1, "started", 41)], BOTH, False),
@@ -50,6 +56,7 @@ BOTH = traces((0, 0, 50), (1, 0, 51))
     ids=[
         "both",
         "one has said so",
+        "one has said so late",
         "one failed",
         "one is missing",
         "one has not stopped",
@@ -69,6 +76,11 @@ def test_a_window_is_whole_when_no_rank_is_still_to_write(
     assert ranks.host == "node0"
 
 
+@pytest.fixture(autouse=True)
+def looks_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_MOST_LOOKING", 1e9)
+
+
 class Started(EarlyIngest):
     """Counts what it would start."""
 
@@ -81,32 +93,122 @@ class Started(EarlyIngest):
 
 def test_a_process_is_started_for_new_traces_and_gone_when_the_job_is(tmp_path: Path) -> None:
     trace_file(tmp_path, 0, 0).touch()
-    early = Started(tmp_path, tmp_path / "run", tmp_path)
-    early.look()
+    ingesting = Started(tmp_path, tmp_path / "run", tmp_path)
+    ingesting.look()
     trace_file(tmp_path, 0, 1).touch()
-    early.look()
-    assert early.started == 0, "rank 0 is on another host"
+    ingesting.look()
+    assert ingesting.started == 0, "rank 0 is on another host"
     rank_file(tmp_path, 0).touch()
-    early.look()
-    assert early.started == 0, "they were there"
+    ingesting.look()
+    assert ingesting.started == 0, "they were there"
     reduced_form(trace_file(tmp_path, 0, 2)).touch()
-    early.look()
-    early.look()
-    assert early.started == 1
-    early.stop()
+    ingesting.look()
+    ingesting.look()
+    assert ingesting.started == 1
+    ingesting.stop()
     trace_file(tmp_path, 0, 3).touch()
-    early.look()
-    assert early.started == 1, "the job has ended"
+    ingesting.look()
+    assert ingesting.started == 1, "the job has ended"
+
+
+class Taking(EarlyIngest):
+    """Its process says what it takes, and ends when there is `over`."""
+
+    started = 0
+
+    def _start(self) -> Any:
+        self.started += 1
+        program = "import sys, time, pathlib; from lostflops.cli import early; capture = pathlib.Path(sys.argv[1]);"
+        program += "print(early._mark(early.traces_in(capture)), flush=True); (capture / 'begun').touch();"
+        program += "exec('while not (capture / \\'over\\').exists(): time.sleep(0.01)')"
+        path = {"PYTHONPATH": str(Path(early.__file__).parents[2])}
+        words = [PYTHON, "-c", program, str(self._capture)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True, env=path)
+
+
+def look_until(early: EarlyIngest, is_reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_reached() and time.monotonic() < deadline:
+        early.look()
+        time.sleep(0.02)
+    assert is_reached()
+
+
+def test_what_is_written_during_an_ingest_is_ingested_next(tmp_path: Path) -> None:
+    taking = Taking(tmp_path, tmp_path / "run", tmp_path)
+    rank_file(tmp_path, 0).touch()
+    taking.look()
+    trace_file(tmp_path, 0, 0).touch()
+    look_until(taking, (tmp_path / "begun").exists)
+    trace_file(tmp_path, 0, 1).touch()
+    (tmp_path / "over").touch()
+    look_until(taking, lambda: taking.started == 2)
+    look_until(taking, lambda: taking._process is None)
+    for _ in range(3):
+        time.sleep(0.02)
+        taking.look()
+    assert taking.started == 2, "all of it is in the run"
+    taking.stop()
+
+
+def test_the_end_of_a_job_does_not_wait_for_a_look_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_PATIENCE", 0.1)
+    started = Started(tmp_path, tmp_path / "run", tmp_path)
+    started._process = started._start()
+    with started._lock:
+        started.stop()
+    assert started._process.poll() is not None
+
+
+_PARENT = """
+import os, signal, subprocess, sys, threading
+from pathlib import Path
+from lostflops.cli.early import EarlyIngest
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+folder = Path(sys.argv[1])
+print(EarlyIngest(folder, folder, folder)._start().pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ends", ["its parent is killed", "it is told to"])
+def test_the_process_ends(tmp_path: Path, ends: str) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('a module of the job')")
+    environment = plain_environment(PYTHONPATH=str(Path(early.__file__).parents[2]))
+    words = [PYTHON, "-P", "-c", _PARENT, str(tmp_path)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tmp_path
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        state = Path(f"/proc/{pid}/status")
+        until(lambda: "SigBlk:\t0000000000000000" in state.read_text() and _is_idle(pid))
+        if ends == "it is told to":
+            os.kill(pid, signal.SIGTERM)
+            until(lambda: "zombie" in state.read_text())
+        parent.kill()
+    until(lambda: not state.exists())
+
+
+def _is_idle(pid: int) -> bool:
+    return os.sched_getscheduler(pid) == os.SCHED_IDLE and os.getpriority(os.PRIO_PROCESS, pid) >= 0
+
+
+def until(is_reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_lock_that_is_held_is_a_trace_to_come(tmp_path: Path) -> None:
     rank_file(tmp_path, 0).touch()
-    early = Started(tmp_path, tmp_path / "run", tmp_path)
+    ingesting = Started(tmp_path, tmp_path / "run", tmp_path)
     with (tmp_path / f"{trace_file(tmp_path, 0, 0).name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        early.look()
-    early.stop()
-    assert early.started == 1
+        ingesting.look()
+    ingesting.stop()
+    assert ingesting.started == 1
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@ of them and ingests. That process takes only the time that nobody else wants; wh
 what counts: what is there then is ingested anyway.
 """
 
+import ctypes
+import hashlib
 import os
 import signal
 import socket
@@ -26,6 +28,11 @@ LONGEST: Final = 660
 NOT_OURS: Final = 3
 """Exit code: rank 0 is on another host, whose business it is."""
 _POLL: Final = 0.1
+_MOST_LOOKING: Final = 0.05
+"""Share of the time that may go into looking: a folder of very many traces is seldom looked at."""
+_PATIENCE: Final = 5
+"""Seconds that a job's end waits for a file system that hangs."""
+_DIES_WITH_PARENT: Final = 1
 _TAIL: Final = 4 << 20
 """Bytes at the end of a rank's file, in which its last window is."""
 _SLACK: Final = 1_000_000_000
@@ -43,8 +50,9 @@ class EarlyIngest:
     def __init__(self, capture: Path, run: Path, local: Path) -> None:
         self._capture, self._run, self._local = capture, run, local
         self._process: subprocess.Popen[bytes] | None = None
-        self._seen: dict[str, int] | None = None
-        """Traces that are in the run, or were there before the job."""
+        self._seen: str | None = None
+        """Mark of the traces that are in the run, or were there before the job."""
+        self._rests_until = 0.0
         self._is_wanted = True
         self._lock = threading.Lock()
 
@@ -54,13 +62,19 @@ class EarlyIngest:
             self._look()
 
     def stop(self) -> None:
-        """Nothing of it is left afterwards; a run is never half there."""
-        with self._lock:
+        """Nothing of it is left afterwards; a run is never half there. Nobody waits for a look that hangs."""
+        is_locked = self._lock.acquire(timeout=_PATIENCE)
+        try:
             self._is_wanted = False
             if self._process is not None and self._process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_PATIENCE)
+                    _taken_by(self._process)
+        finally:
+            if is_locked:
+                self._lock.release()
 
     def _look(self) -> None:
         from lostflops.collect.export import pending
@@ -69,25 +83,47 @@ class EarlyIngest:
             code = self._process.poll()
             if code is None:
                 return
-            self._process, self._seen = None, None
+            taken, self._process = _taken_by(self._process), None
+            self._seen = taken if code == 0 else None
             self._is_wanted = self._is_wanted and code != NOT_OURS
-        found = traces_in(self._capture)
+        if not self._is_wanted or (began := time.monotonic()) < self._rests_until:
+            return
+        found = _mark(traces_in(self._capture))
         is_new = bool(pending(self._local)) or (self._seen is not None and found != self._seen)
         self._seen = found
-        if is_new and self._is_wanted and rank_file(self._local, 0).exists():
+        self._rests_until = began + (time.monotonic() - began) / _MOST_LOOKING
+        if is_new and rank_file(self._local, 0).exists():
             self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         where = str(Path(__file__).resolve().parents[2])
-        words = [sys.executable, "-c", _PROGRAM, where, *map(str, (self._capture, self._run, self._local))]
+        # Not from the folder that the job is in, whose modules may be called as ours are.
+        words = [sys.executable, "-P", "-c", _PROGRAM, where, *map(str, (self._capture, self._run, self._local))]
         nothing = subprocess.DEVNULL
-        return subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+        return subprocess.Popen(words, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, start_new_session=True)
+
+
+def _taken_by(process: subprocess.Popen[bytes]) -> str | None:
+    """Mark of the traces that a process which has ended took."""
+    if process.stdout is None:
+        return None
+    with process.stdout as said:
+        return said.readline().decode().strip() or None
 
 
 def traces_in(capture: Path) -> dict[str, int]:
     """Names of traces, and when they were written."""
+    found = {}
     with os.scandir(capture) as entries:
-        return {entry.name: entry.stat().st_mtime_ns for entry in entries if trace_of(entry.name) is not None}
+        for entry in entries:
+            if trace_of(entry.name) is not None:
+                with suppress(FileNotFoundError):  # another form has just taken its place
+                    found[entry.name] = entry.stat().st_mtime_ns
+    return found
+
+
+def _mark(traces: dict[str, int]) -> str:
+    return hashlib.sha256(repr(sorted(traces.items())).encode()).hexdigest()
 
 
 @dataclass(slots=True)
@@ -96,7 +132,7 @@ class _Rank:
     host: str | None = None
     world_size: int = 0
     windows: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """Last state of each window, and since when."""
+    """Last state of each window, and since when it can be written."""
 
     def take(self, frame: Frame) -> None:
         if frame.session != self.session:
@@ -106,7 +142,10 @@ class _Rank:
                 case {"kind": "session", "host": host, "world_size": int(size)}:
                     self.host, self.world_size = host, size
                 case {"kind": "window", "window": int(window), "state": str(state), "time": int(when)}:
-                    self.windows[window] = (state, when)
+                    before = self.windows.get(window)
+                    # A trace is newer than what it tells of; who looks for it may find it much later.
+                    since = before[1] if state == "exported" and before and before[0] == "stopped" else when
+                    self.windows[window] = (state, since)
 
 
 class Ranks:
@@ -157,15 +196,25 @@ def main(arguments: list[Any]) -> None:
     from lostflops.ingest import ingest
 
     give_way()
+    _end_with_parent()
     signal.alarm(LONGEST)
     capture, run, local = map(Path, arguments)
     ranks, follower = Ranks(), Follower(capture, rank_tail=_TAIL)
     while True:
+        began = time.monotonic()
         ranks.take(follower.poll())
         if ranks.host not in (None, socket.gethostname()):
             sys.exit(NOT_OURS)
         traces = traces_in(capture)
         if ranks.is_whole(traces) and not pending(local):
             break
-        time.sleep(_POLL)
+        time.sleep(max(_POLL, (time.monotonic() - began) / _MOST_LOOKING))
+    print(_mark(traces), flush=True)
     ingest([capture], run, workers=1 if len(traces) <= _FEW else None)
+
+
+def _end_with_parent() -> None:
+    """Also where that is killed; signals that it held back for its command are ours again."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, int(signal.SIGKILL))
