@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from s3fs.errors import translate_boto_error
 
 from lostflops.errors import BrokenRun, NotARun, RunBusy, RunError, UsageError
 from lostflops.store import mirror, objects
@@ -144,6 +145,64 @@ def test_a_writer_that_was_overtaken_several_times_does_not_commit(remote) -> No
     assert names(remote.folder) == lanes((0, "fourth"))
 
 
+def test_a_writer_that_was_slow_to_end_takes_nothing_from_later_commits(
+    remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer_of(remote.folder) as run:
+        run.commit([remote.source(0)], {"lanes": [remote.part(run, 0, "first")]})
+        remote.put([1], "second")
+        remote.put([2], "third")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    assert names(remote.folder) == lanes((0, "first"), (1, "second"), (2, "third"))
+
+
+def test_a_commit_that_arrives_after_its_writer_gave_up_is_whole(
+    remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[tuple[Any, ...]] = []
+    create = Objects.create
+
+    def slow(self: Objects, data: bytes, address: Any) -> bool:
+        if not address.name.endswith(".json"):
+            return create(self, data, address)
+        late.append((self, data, address))
+        raise OSError(5, "timed out", address.url)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objects, "create", slow)
+        with pytest.raises(OSError, match="timed out"):
+            remote.put([0])
+    assert create(*late[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    assert names(remote.folder) == lanes((0, "first"))
+
+
+def test_a_store_that_does_not_say_which_condition_failed_is_understood(
+    remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some answer 412 alone, which s3fs takes for a fault."""
+    filesystem = objects.objects_of(mirror.Address(remote.folder))._filesystem
+    pipe = filesystem.pipe_file
+
+    def terse(*given: Any, **more: Any) -> Any:
+        try:
+            return pipe(*given, **more)
+        except FileExistsError as error:
+            cause: Any = error.__cause__
+            cause.response["Error"].pop("Condition")
+            raise translate_boto_error(cause) from cause
+
+    monkeypatch.setattr(filesystem, "pipe_file", terse)
+    monkeypatch.setattr(objects.time, "sleep", lambda _: pytest.fail("tried again"))
+    remote.put([0])
+    with writer_of(remote.folder) as run:
+        part = remote.part(run, 0, "late")
+        remote.put([1], "early")
+        with pytest.raises(RunBusy, match="another ingest wrote"):
+            run.commit([remote.source(0)], {"lanes": [part]})
+    assert names(remote.folder) == lanes((0, "first"), (1, "early"))
+
+
 def test_a_commit_whose_answer_was_lost_is_ours(remote, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = Objects._tried
     lost = []
@@ -256,7 +315,7 @@ def test_paths_of_a_manifest_stay_in_the_copy(
     document["files"]["lanes"][0]["path"] = path
     object_store.put("run/commits/000002.json", msgspec.json.encode(document))
     monkeypatch.setattr(Objects, "fetch", lambda *_: pytest.fail("fetched"))
-    with pytest.raises(BrokenRun, match="cannot be of a run"):
+    with pytest.raises(BrokenRun, match=r"cannot be of a run|is not in the run"):
         Run.open(remote.folder)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +83,7 @@ class Objects:
     def fetch(self, address: Address, path: Path) -> None:
         """Into a file that is there once it is whole."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{os.getpid()}.{hash(str(address)) & 0xFFFFFFFF:08x}.part")
+        partial = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
             self._tried(lambda: self._filesystem.get_file(_key(address), str(partial)), address)
             partial.replace(path)
@@ -124,6 +125,8 @@ class Objects:
             except self._refusals as error:
                 raise PermissionError(errno.EACCES, _words(error), about.url) from None
             except self._faults as error:
+                if _is_taken(error):
+                    raise FileExistsError(errno.EEXIST, _words(error), about.url) from None
                 if wait is None:
                     raise OSError(errno.EIO, _words(error), about.url) from None
                 time.sleep(wait)
@@ -172,6 +175,12 @@ def _listed(found: Mapping[str, Mapping[str, Any]], prefix: str) -> Iterator[Lis
         modified = told.get("LastModified")
         when = round(modified.timestamp() * 1e9) if isinstance(modified, datetime) else 0
         yield Listed(Address(f"s3://{name}"), int(told["size"]), str(told.get("ETag", "")).strip('"'), when)
+
+
+def _is_taken(error: Exception) -> bool:
+    """Whether a condition did not hold; only some stores say which, and s3fs takes it for a fault of others."""
+    response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)
+    return isinstance(response, dict) and response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 412
 
 
 def _words(error: Exception) -> str:
