@@ -148,6 +148,21 @@ def test_an_object_that_changes_while_it_is_fetched_is_an_error(
         ingest([traces], tmp_path / "run", workers=1)
 
 
+def test_an_object_that_is_replaced_while_it_is_fetched_is_an_error_though_its_size_is_the_same(
+    object_store: ObjectStore, cluster: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = object_store.put_all(cluster[:1])
+    fetch = Objects.fetch
+
+    def replaced(self: Objects, address, path: Path) -> None:
+        fetch(self, address, path)
+        object_store.put(f"traces/{cluster[0].name}", cluster[0].read_bytes()[:-1] + b" ")
+
+    monkeypatch.setattr(Objects, "fetch", replaced)
+    with pytest.raises(SourceError, match=rf"{traces}/{cluster[0].name} changed while it was read"):
+        ingest([traces], tmp_path / "run", workers=1)
+
+
 def test_many_ranks_are_few_objects(
     object_store: ObjectStore, cluster: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,13 +24,16 @@ _NEEDS_OTHERS: Final = {
 
 
 @contextmanager
-def fetched(url: str, size: int, own: Path) -> Iterator[Path]:
+def fetched(url: str, size: int, etag: str, own: Path) -> Iterator[Path]:
     """The object as a file of its name, in a folder of its own that is gone afterwards."""
     address = Address(url)
+    objects = objects_of(address)
     with TemporaryDirectory(dir=own) as folder:
         path = Path(folder, address.name)
-        objects_of(address).fetch(address, path)
-        if path.stat().st_size != size:
+        objects.fetch(address, path)
+        # A large object comes in pieces, which may be of two objects in the right size.
+        after = objects.one(address)
+        if path.stat().st_size != size or after is None or after.etag != etag:
             raise SourceError(f"{url} changed while it was read. Ingest again when it is written.")
         yield path
 

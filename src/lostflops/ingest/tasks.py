@@ -110,7 +110,7 @@ class _Reading:
         return self._done
 
     def _read_object(self, file: TaskFile) -> None:
-        with fetched(file.path, file.size, self._own) as path, told_as(file.path, path):
+        with fetched(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
             found = seen(path, file.path, is_named=file.is_named)
             if isinstance(found, str):
                 self._done.skipped.append((file.path, found))
