@@ -39,6 +39,7 @@ _HEADER: Final = struct.Struct("<4sIII")
 _LARGEST: Final = 64 << 20
 _RAW, _REDUCED = ".json.gz", ".parts"
 _TRACE: Final = re.compile(r"rank-(\d+)\.w(\d+)\.(?:json\.gz|parts)")
+_UNFINISHED: Final = re.compile(r"rank-\d+\.w\d+\.json(?:\.\d+)?(?:\.part|(?<=\d))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,17 @@ def trace_of(name: str) -> tuple[int, int] | None:
     """
     found = _TRACE.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether it is what a trace is made of, or was when that ended.
+
+    >>> is_unfinished("rank-00003.w0001.json.8712"), is_unfinished("rank-00003.w0001.json.8712.part")
+    (True, True)
+    >>> is_unfinished("rank-00003.w0001.json.gz"), is_unfinished("rank-00003.w0001.json")
+    (False, False)
+    """
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def request_file(folder: Path, window: int) -> Path:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lostflops import capture
 from lostflops.collect import placing, reducer
-from lostflops.collect.export import Form, Outcome, outcome
+from lostflops.collect.export import Form, Outcome, begin, outcome
 from lostflops.collect.placing import finish, reduced_file
+from lostflops.errors import UsageError
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from tests.collect.test_export import saving, wait_for
@@ -107,6 +112,54 @@ def test_where_it_cannot_be_reduced_the_trace_is_kept_and_the_reason_told(
     assert gzip.decompress(trace.read_bytes()).endswith(b"]}")
 
 
+def test_reducing_leaves_time_to_keep_the_trace(trace: Path, tmp_path: Path) -> None:
+    """The process that does both ends when its time is over, whatever it does."""
+    plain = trace.with_suffix("")
+    plain.write_bytes(TRACE)
+    signal.alarm(2)
+    try:
+        reason = finish(plain, trace, reducer=script(tmp_path, "exec sleep 30"))
+    finally:
+        left = signal.alarm(0)
+    assert left
+    assert (reason or "").startswith("it took over ")
+    assert names(trace) == [NAME]
+
+
+def test_a_process_that_is_killed_leaves_nothing_that_counts(trace: Path, tmp_path: Path) -> None:
+    said = tmp_path / "pid"
+    slow = script(tmp_path, f"echo $PPID > {said}.new; mv {said}.new {said}; exec sleep 60")
+    assert begin(saving(tmp_path, TRACE), trace, Form(slow))
+    until(said.exists)
+    assert len(names(trace)) == 3, "the lock, the trace and a folder to work in"
+    with pytest.raises(UsageError, match="no traces"):
+        ingest([trace.parent], tmp_path / "run", workers=1)
+    os.kill(int(said.read_text()), signal.SIGKILL)
+    wait_for(trace)
+    assert outcome(trace) == (False, False, "the exporting process ended early")
+    assert names(trace) == []
+
+
+def until(is_reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_packages_that_a_user_has_for_himself_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = tmp_path / "plain.json"
+    how = script(tmp_path, f'echo "$@" > {tmp_path / "said"}; exit 1')
+    for hidden in ("", "1"):
+        monkeypatch.setenv("PYTHONNOUSERSITE", hidden)
+        plain.write_bytes(TRACE)
+        finish(plain, tmp_path / NAME, reducer=how)
+        flags = [word for word in (tmp_path / "said").read_text().split() if word.startswith("-")]
+        asked = "import sys; print(sys.flags.no_user_site, sys.flags.ignore_environment, sys.flags.safe_path)"
+        found = subprocess.run([sys.executable, *flags, "-c", asked], capture_output=True, check=True, text=True)
+        assert found.stdout.split() == ["1" if hidden else "0", "1", "True"]
+
+
 def test_the_reason_reaches_who_asked(trace: Path, tmp_path: Path) -> None:
     assert begun(trace, Form(str(tmp_path / "no" / "python")), tmp_path) == (
         True,
@@ -145,7 +198,7 @@ def test_when_the_job_has_ended_nobody_is_given_way_to(
     ended.wait()
     plain = trace.with_suffix("")
     plain.write_bytes(TRACE)
-    starving = script(tmp_path, 'if [ "$5" = idle ]; then exec sleep 60; fi; echo reduced > "$4/reduced"')
+    starving = script(tmp_path, 'if [ "$6" = idle ]; then exec sleep 60; fi; echo reduced > "$5/reduced"')
     assert finish(plain, trace, reducer=starving, job=ended.pid) is None
     assert reduced_file(trace).read_bytes() == b"reduced\n"
 

@@ -14,6 +14,7 @@ import ctypes
 import fcntl
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -93,9 +94,12 @@ def pending(folder: Path) -> list[Path]:
 
 
 def outcome(trace: Path) -> Outcome:
-    """What became of a trace that is not pending, wherever it is by now; the lock file goes."""
+    """What became of a trace that is not pending, wherever it is by now; the lock file goes, and what its process left
+    if it was killed."""
     try:
         said = lock_of(trace).read_text()
+        if not said:
+            _remove_unfinished(trace)
         lock_of(trace).unlink()
     except OSError:
         is_there = trace.parent.is_dir()
@@ -103,6 +107,13 @@ def outcome(trace: Path) -> Outcome:
     if said.startswith(KEPT):
         return Outcome(True, reason=f"not reduced: {said.removeprefix(KEPT)}")
     return Outcome(False, reason=said or "the exporting process ended early")
+
+
+def _remove_unfinished(trace: Path) -> None:
+    name = f"{plain_file(trace).name}.{lock_of(trace).stat().st_ino}"
+    for left in (name, f"{name}.part"):
+        trace.with_name(left).unlink(missing_ok=True)
+    shutil.rmtree(trace.with_name(f".{name}.work"), ignore_errors=True)
 
 
 def _calls(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ _LOOK: Final = 0.25
 _GRACE: Final = 2
 """Seconds for which a job must have ended before its trace is reduced at once."""
 _NICE: Final = 10
+_ISOLATED: Final = ("-E", "-P")
+"""Not in the job's path; but packages that a user has installed for himself are there."""
 _LOCK: Final = ".lock"
 _CHUNK: Final = 1 << 20
 _LONGEST_REASON: Final = 200
@@ -105,8 +108,8 @@ def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | No
         if code is None:
             _be_nice(0)
             code, said = _run(plain, work, reducer, 0)
-    except subprocess.TimeoutExpired:
-        return None, f"it took over {_REDUCING} s"
+    except subprocess.TimeoutExpired as error:
+        return None, f"it took over {error.timeout:.3g} s"
     except OSError as error:
         return None, f"{Path(reducer).name}: {error.strerror}"
     if code == 0:
@@ -124,7 +127,8 @@ def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, s
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     program = Path(__file__).resolve().with_name("reducer.py")
-    words = [reducer, "-I", str(program), str(plain), str(work), *(["idle"] if job else [])]
+    own = ("-s",) if os.environ.get("PYTHONNOUSERSITE") else ()
+    words = [reducer, *_ISOLATED, *own, str(program), str(plain), str(work), *(["idle"] if job else [])]
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
@@ -135,13 +139,14 @@ def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, s
 
 def _waited(process: subprocess.Popen[bytes], job: int) -> tuple[int | None, str]:
     begun = alone = time.monotonic()
+    longest = _most_reducing()
     while True:
         with suppress(subprocess.TimeoutExpired):
             said = process.communicate(timeout=_LOOK)[1]
             return process.returncode, said.decode(errors="replace")
         now = time.monotonic()
-        if now - begun > _REDUCING:
-            raise subprocess.TimeoutExpired(process.args, _REDUCING)
+        if now - begun > longest:
+            raise subprocess.TimeoutExpired(process.args, longest)
         if not job or _lives(job):
             alone = now
         elif now - alone > _GRACE:
@@ -156,6 +161,12 @@ def _lives(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _most_reducing() -> float:
+    """Half of the time that is left must do, so that the trace can still be kept."""
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    return min(_REDUCING, left / 2) if left else _REDUCING
 
 
 def check_whole(plain: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reduces one trace, as a program: python -I reducer.py TRACE FOLDER [idle]
+"""Reduces one trace, as a program: python -E -P reducer.py TRACE FOLDER [idle]
 
 It must cost training nothing: with `idle` it runs when no one else wants the processor, and is the first to go when
 memory is short. Its Python is that of `lostflops run`, which has what an ingest needs. What it says last on stderr is

@@ -15,7 +15,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
-from lostflops.capture import FOLDER, WINDOWS, is_raw, reduced_form, trace_of
+from lostflops.capture import FOLDER, WINDOWS, is_raw, is_unfinished, reduced_form, trace_of
 from lostflops.ingest.readers import capture
 from lostflops.store.manifest import Source
 from lostflops.store.places import Place, place_of
@@ -25,9 +25,10 @@ Left = tuple[str, str]
 """Files that were left out, and why."""
 
 
-def is_request(path: Place) -> bool:
-    """Whether the file asks for a deep window: it is the collector's, and nothing to read."""
-    return path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
+def is_collectors(path: Place) -> bool:
+    """Whether the file is nothing to read: it asks for a deep window, or becomes a trace in a moment."""
+    is_request = path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
+    return is_request or is_unfinished(path.name)
 
 
 def raw_twins(paths: Collection[Place]) -> set[Place]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from lostflops.capture import FOLDER, SUFFIX
 from lostflops.errors import UsageError
-from lostflops.ingest.captures import is_request
+from lostflops.ingest.captures import is_collectors
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, Found
 from lostflops.ingest.rank_names import rank_in_name
 from lostflops.ingest.readers import capture
@@ -59,7 +59,7 @@ def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
             is_in_run = is_in_run or not name.startswith(f"{FOLDER}/")
         is_hidden = any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
         suffix = PurePosixPath(one.address.name).suffix
-        if not (is_in_run or is_hidden or suffix in NO_TRACE or is_request(one.address)):
+        if not (is_in_run or is_hidden or suffix in NO_TRACE or is_collectors(one.address)):
             yield one
 
 

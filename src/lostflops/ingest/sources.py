@@ -12,7 +12,7 @@ from pathlib import Path
 from lostflops.capture import FOLDER
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.captures import is_request, other_windows, raw_twins
+from lostflops.ingest.captures import is_collectors, other_windows, raw_twins
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.found_objects import found_objects
 from lostflops.ingest.readers import READERS, capture
@@ -115,7 +115,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
-            if path.suffix in NO_TRACE or name.startswith(".") or is_request(path):
+            if path.suffix in NO_TRACE or name.startswith(".") or is_collectors(path):
                 continue
             if path.is_file():
                 yield path.resolve()

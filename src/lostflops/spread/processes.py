@@ -146,7 +146,8 @@ _WORKER: Final = "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.sp
 def _start() -> subprocess.Popen[bytes]:
     """A worker that imports the same Lostflops as this process, wherever that was found."""
     where = str(Path(errors.__file__).parents[1])
-    command = [sys.executable, "-c", _WORKER, where]
+    # Not from the folder that somebody works in, whose modules may be called as others are.
+    command = [sys.executable, "-P", "-c", _WORKER, where]
     # A group of its own: Ctrl-C is for the parent, which then ends its workers.
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
 
