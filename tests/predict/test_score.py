@@ -73,6 +73,26 @@ def test_a_run_that_cannot_be_written_is_answered_all_the_same(folder: Path) -> 
     assert told.to_json()["predicted_ns"] == 90
 
 
+def test_no_prediction_is_written_out_of_a_run_of_strangers(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (folder / "old" / "predictions").symlink_to(own)
+    told = ask(folder / "old")
+    assert any("was not stored" in note for note in told.notes)
+    assert list(own.iterdir()) == []
+    (folder / "old" / "predictions").unlink()
+    kept = asked(folder / "old")
+    file = folder / "old" / "predictions" / f"{kept}.json"
+    (own / "notes").write_text("mine")
+    file.with_name(f".{file.name}.{os.getpid()}").symlink_to(own / "notes")
+    prediction, holder = find(kept, [folder / "old"])
+    assert not any("was not recorded" in note for note in scored(prediction, holder, folder / "new").notes)
+    assert (own / "notes").read_text() == "mine"
+    file.write_text(file.read_text().replace(f'"{kept}"', '"../../../own/planted"'))
+    with pytest.raises(BrokenRun, match="of another prediction"):
+        find(kept, [folder / "old"])
+
+
 def test_predictions_outlive_another_ingest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     traces = SyntheticCluster(ranks=2).generate().traces.write(tmp_path / "traces")

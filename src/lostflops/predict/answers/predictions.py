@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -142,10 +143,15 @@ def keep(prediction: StoredPrediction) -> None:
 def save(prediction: StoredPrediction, run: Path) -> None:
     """In one step: readers see the old file or the new one."""
     path = _path(run, prediction.id)
+    # A run that somebody passed on may hold links to anything.
+    if path.parent.is_symlink():
+        raise OSError(errno.ELOOP, "a link is not written through", str(path.parent))
     path.parent.mkdir(exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
     try:
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(prediction), indent=1) + b"\n")
+        with new.open("xb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(prediction), indent=1) + b"\n")
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
@@ -178,9 +184,12 @@ def _path(run: Path, prediction_id: str) -> Path:
 
 def _load(path: Path) -> StoredPrediction:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
+        found = msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BrokenRun(f"{path} is damaged ({error}). Remove it, and ask again.") from None
+    if found.id != path.stem:  # it names the file that a score is written to
+        raise BrokenRun(f"{path} is of another prediction ({found.id[:40]!r}). Remove it, and ask again.")
+    return found
 
 
 class _Place(msgspec.Struct):
