@@ -46,12 +46,16 @@ class Page(HTMLParser):
             self.links.append(told["href"])
 
 
-def elsewhere(site: Path) -> Iterator[str]:
+def parsed(site: Path) -> dict[Path, Page]:
+    return {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
+def elsewhere(site: Path, pages: dict[Path, Page]) -> Iterator[str]:
     """What pages and style sheets would fetch from another host when they are opened."""
-    for path in sorted(site.rglob("*.html")):
-        for target in Page(path.read_text(encoding="utf-8")).loads:
+    for path, page in pages.items():
+        for target in page.loads:
             if urlsplit(target).netloc:
-                yield f"{path.relative_to(site)} loads {target}"
+                yield f"{path.relative_to(site.resolve())} loads {target}"
     for path in sorted(site.rglob("*.css")):
         for target in re.findall(
             r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')]+)", path.read_text(encoding="utf-8")
@@ -59,10 +63,9 @@ def elsewhere(site: Path) -> Iterator[str]:
             yield f"{path.relative_to(site)} loads {target}"
 
 
-def broken(site: Path) -> Iterator[str]:
+def broken(site: Path, pages: dict[Path, Page]) -> Iterator[str]:
     """Links of the built pages to what is not in the site."""
-    pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
-    for path, page in sorted(pages.items()):
+    for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
@@ -79,8 +82,9 @@ def main(arguments: list[str]) -> int:
     done = subprocess.run([*command, "-d", str(site) + ".parsed", str(ROOT / "docs"), str(site)], check=False)
     if done.returncode:
         return done.returncode
-    wrong = [*elsewhere(site), *broken(site)]
-    print("\n".join(wrong) if wrong else f"{len(list(site.rglob('*.html')))} pages in {site}")
+    pages = parsed(site)
+    wrong = [*elsewhere(site, pages), *broken(site, pages)]
+    print("\n".join(wrong) if wrong else f"{len(pages)} pages in {site}")
     return 1 if wrong else 0
 
 
