@@ -200,6 +200,14 @@ def compressed(path: Path) -> None:
             new.writestr(name, b"\0" * (1 << 24), zipfile.ZIP_DEFLATED)
 
 
+def flagged(path: Path) -> None:
+    """Its first member asks for what no reader can do."""
+    data = bytearray(path.read_bytes())
+    for flags in (6, data.index(b"PK\x01\x02") + 8):
+        data[flags] |= 0x20
+    path.write_bytes(data)
+
+
 HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "another rank in one table": (
         lambda path: rewritten(path, path, told=lambda told: told | {"rank": 7}),
@@ -236,6 +244,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "the end is missing": (lambda path: path.write_bytes(path.read_bytes()[:-200]), "not whole"),
     "a byte is wrong": (lambda path: changed_bytes(path, 700), "damaged"),
+    "a feature that is not there": (flagged, "part.json is damaged"),
     "much of nothing": (compressed, "larger than the file"),
 }
 

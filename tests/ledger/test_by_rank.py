@@ -1,12 +1,13 @@
 """Answers of ranks that were made elsewhere are those that are made here."""
 
 import importlib.util
+import shutil
 
 import msgspec
 import numpy as np
 import pytest
 
-from lostflops.errors import NotARun, UsageError
+from lostflops.errors import NotARun, RunError, UsageError
 from lostflops.ingest import ingest
 from lostflops.ledger import by_rank as subject
 from lostflops.ledger.accounts import LEDGER, LEDGER_WITH_KERNELS
@@ -79,6 +80,19 @@ def test_a_run_that_is_gone_is_an_error_of_the_one_who_asks(run, monkeypatch, tm
     monkeypatch.setattr(run, "path", tmp_path)
     with pytest.raises(NotARun, match="holds no run"):
         list(by_rank(PROFILE, run, asked))
+
+
+def test_answers_are_of_one_state_of_the_run(run, monkeypatch, tmp_path):
+    """A newer window may take the older one's place while somebody asks."""
+    monkeypatch.setattr(subject, "WORTH", 0)
+    monkeypatch.setenv("LOSTFLOPS_WORKERS", "2")
+    shutil.copytree(run.path, tmp_path / "run")
+    with Run.open(tmp_path / "run") as older:
+        asked = scope(older, None)
+        traces = SyntheticCluster(ranks=5, steps=2).generate().traces.write(tmp_path / "traces")
+        ingest(traces, tmp_path / "run", workers=1, replace=True)
+        with pytest.raises(RunError, match=r"changed while it was read\. Ask again"):
+            list(by_rank(PROFILE, older, asked))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import struct
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ _MOST_TOLD: Final = 64 << 10
 _MOST_ROWS: Final = 1 << 28
 _TABLES: Final = {table.name: table for table in (COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS)}
 _IS_ENCRYPTED: Final = 1
+_NO_ZIP: Final = (zipfile.BadZipFile, EOFError, ValueError, OverflowError, RuntimeError, struct.error)
+"""What `zipfile` says of damaged files, in one way or another; a feature that it lacks is a RuntimeError."""
 
 Index = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
@@ -147,7 +150,7 @@ def _ingested(told: Told, digest: str) -> Ingested:
 def _opened(path: Path, file: BinaryIO) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError):
+    except _NO_ZIP:
         raise _broken(path, "it is not whole") from None
 
 
@@ -157,7 +160,7 @@ def _told(path: Path, archive: zipfile.ZipFile) -> Told:
         raise _broken(path, f"it does not begin with {_TOLD}")
     try:
         told = msgspec.json.decode(archive.read(first), type=Told)
-    except (msgspec.DecodeError, UnicodeDecodeError, zipfile.BadZipFile, EOFError, RecursionError) as error:
+    except (msgspec.DecodeError, *_NO_ZIP) as error:
         raise _broken(path, f"{_TOLD} is damaged: {error}") from None
     if told.reduced > 1 or told.schema > SCHEMA_VERSION:
         raise _broken(path, f"a newer version wrote it ({told.writer}). Upgrade: pip install -U lostflops")
@@ -189,7 +192,7 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targ
     try:
         with archive.open(member) as source, target.open("wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
+    except _NO_ZIP as error:
         raise _broken(path, f"{member.filename} is damaged: {error}") from None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, get_origin
 import msgspec
 import numpy as np
 
+from lostflops.errors import RunError
 from lostflops.ledger.record import Record, records
 from lostflops.ledger.scope import Scope
 from lostflops.ledger.windows import Window, WindowKind, window
@@ -56,6 +57,8 @@ class Part(msgspec.Struct, frozen=True):
 
     question: str
     run: str
+    generation: int
+    """Which of its states is asked about: a run may change while its job trains."""
     kind: WindowKind
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
@@ -86,7 +89,7 @@ def _elsewhere(question: Question[A], run: Run, asked: Scope, spread: Spread, pr
     # Other machines have no copy of a run that is in a store.
     where = run.address if spread.name is EngineName.RAY else str(run.path)
     parts = [
-        Part(question.name, where, asked.kind, ranks[first : first + size], asked.steps)
+        Part(question.name, where, run.manifest.generation, asked.kind, ranks[first : first + size], asked.steps)
         for first in range(0, len(ranks), size)
     ]
 
@@ -108,6 +111,8 @@ def _answered(part: Part, _: OnRead) -> bytes:
 
     question: Question[Any] = import_module(_QUESTIONS[part.question]).QUESTIONS[part.question]
     with Run.open(part.run, {"threads": 1, "memory_limit": "1GB"}) as run:
+        if run.manifest.generation != part.generation:
+            raise RunError(f"{part.run} changed while it was read. Ask again.")
         asked = Scope(part.kind, part.ranks, part.steps)
         found = [question.answer(one, window(one, asked.kind, asked.steps)) for one in records(run, asked.ranks)]
     return msgspec.msgpack.encode(found, enc_hook=_packed)

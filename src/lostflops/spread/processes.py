@@ -16,6 +16,7 @@ import msgspec
 
 from lostflops import errors
 from lostflops.errors import BrokenSource, SourceError
+from lostflops.spread.names import WORKERS
 from lostflops.spread.work import Answer, OnRead, R, T, Work, ordered, result_of
 
 MOST_DEATHS: Final = 3
@@ -107,7 +108,8 @@ class _Workers(Generic[T, R]):
             except _Died:
                 self._replace(at)
         raise BrokenSource(
-            f"{MOST_DEATHS} workers died over {self._work.about(item)} (out of memory, or killed). Try --workers 1."
+            f"{MOST_DEATHS} workers died over {self._work.about(item)} (out of memory, or killed)."
+            f" Try --workers 1, or {WORKERS}=1."
         )
 
     def _replace(self, at: int) -> None:
