@@ -66,3 +66,20 @@ def test_what_cannot_be_read_is_one_line(lostflops, object_store: ObjectStore) -
     nowhere = lostflops("ingest", "s3://no-such-bucket/traces", "-o", object_store / "run")
     assert (nowhere.code, nowhere.err.count("\n")) == (4, 1)
     assert "s3://no-such-bucket/traces" in nowhere.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--out", "s3://bucket/run", "--", "true"),
+        ("demo", "--out", "s3://bucket/run", "--no-browser"),
+        ("ingest", "TRACE", "-o", "gs://bucket/run"),
+        ("ingest", "TRACE", "-o", "S3://bucket/run"),
+    ],
+)
+def test_no_folder_is_called_like_a_store(
+    lostflops, cluster: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = lostflops(*[str(cluster[0]) if word == "TRACE" else word for word in words])
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])

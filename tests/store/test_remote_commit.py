@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -262,6 +263,26 @@ def test_a_file_is_fetched_once(remote, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(Objects, "fetch", lambda *given: (fetched.append(given[1].name), fetch(*given)))
     assert names(remote.folder) == names(remote.folder) == lanes((0, "first"))
     assert sorted(fetched) == ["all.parquet", "kineto-000000.parquet"]
+
+
+def test_what_somebody_still_reads_stays_for_a_week_after_it_was_replaced(remote, tmp_path: Path) -> None:
+    def age() -> list[Path]:
+        files = sorted((tmp_path / "cache").rglob("lanes/*.parquet"))
+        for file in files:
+            os.utime(file, (0, 0))
+        return files
+
+    remote.put([0])
+    names(remote.folder)
+    with Run.open(remote.folder) as reader:
+        [old] = age()
+        remote.put([0], "second")
+        assert names(remote.folder) == lanes((0, "second"))
+        assert reader.sql(NAMES).fetchall() == lanes((0, "first"))
+    assert old in age()
+    names(remote.folder)
+    assert not old.exists()
+    assert names(remote.folder) == lanes((0, "second"))
 
 
 def test_a_reader_that_was_overtaken_reads_the_new_run(remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -39,10 +39,11 @@ def demo(
     from lostflops.cli.open import opened
     from lostflops.cli.written_page import written_page
     from lostflops.errors import UsageError
+    from lostflops.store.places import folder_for
     from lostflops.testing import write_captured
     from lostflops.utf8 import utf8
 
-    utf8(out.resolve())
+    utf8(folder_for(out, "the demo is written").resolve())
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; choose another folder with --out, or remove it")
     file = out / "report.html"

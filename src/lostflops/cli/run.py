@@ -17,6 +17,7 @@ import typer
 
 from lostflops.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.cli.output import JsonOption, command, free, show, tell
+from lostflops.store.places import folder_for
 
 if TYPE_CHECKING:
     from lostflops.cli.early import EarlyIngest
@@ -76,7 +77,7 @@ def run(
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
 
-    folder = (out or free(Path(_DEFAULT))).resolve()
+    folder = folder_for(out or free(Path(_DEFAULT)), "a job is recorded").resolve()
     capture = folder / FOLDER
     wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead), sys.executable, keep_raw)
     wanted.checked()

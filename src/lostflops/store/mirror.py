@@ -126,10 +126,14 @@ def _fetched(run: Address, folder: Path, objects: Objects) -> Manifest:
 
 
 def _keep(folder: Path, manifest: Manifest) -> None:
+    named = {str(folder / file.path) for file in _files(manifest)}
     path = folder / manifests.FILE_NAME
     if not path.exists() or path.read_bytes() != manifests.encoded(manifest):
+        with suppress(OSError, RunError):  # their week begins now, whenever they were fetched
+            for replaced in {folder / file.path for file in _files(manifests.load(folder))}:
+                if str(replaced) not in named:
+                    os.utime(replaced)
         manifests.save(folder, manifest)
-    named = {str(folder / file.path) for file in _files(manifest)}
     too_old = time.time_ns() - _KEPT_NS
     for path in (folder / "data").rglob("*"):
         if path.is_file() and str(path) not in named and path.stat().st_mtime_ns < too_old:

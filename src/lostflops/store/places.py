@@ -15,7 +15,8 @@ from lostflops.errors import UsageError
 
 SCHEMES: Final = ("s3",)
 _TYPED: Final = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|gcs|abfss?|adl|az|hdfs|oss|s3a|s3n|S3|https?):/[^/]")
+"""Of known stores also as `Path` leaves it: it would be the name of a folder here."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST_NAME: Final = 255
 
@@ -66,13 +67,21 @@ def remote(place: str | Place) -> Address | None:
         return Address(f"{found[1]}://{found[2].rstrip('/')}")
     if (other := _URL.match(text)) is not None:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise UsageError(f"{other[1]}:// is no store that Lostflops reads ({known}). Copy the files here first.")
+        scheme = other[1] or other[2]
+        raise UsageError(f"{scheme}:// is no store that Lostflops reads ({known}). Copy the files here first.")
     return None
 
 
 def place_of(text: str | Path) -> Place:
     """What `remote` tells, else a path as it is."""
     return remote(text) or Path(text)
+
+
+def folder_for(path: Path, what: str) -> Path:
+    """A path of this machine, where what is written cannot go to a store."""
+    if (address := remote(path)) is not None:
+        raise UsageError(f"{what} into a folder of this machine, not {address}.")
+    return path
 
 
 def as_typed(place: str | Place) -> str:
