@@ -117,7 +117,7 @@ def judged(run: Path, records: Sequence[dict[str, Any]], there: int | None) -> d
     windows = [record for record in records if record["kind"] == "window"]
     stopped = max(record["time"] for record in windows if record["state"] == "stopped")
     exported = [record for record in windows if record["state"] == "exported"]
-    assert len(exported) == RANKS, windows
+    is_exported = len(exported) == RANKS
     steps = [record for record in records if record["kind"] == "step" and not record["profiled"]]
 
     def between(first: float, last: float) -> list[float]:
@@ -135,7 +135,7 @@ def judged(run: Path, records: Sequence[dict[str, Any]], there: int | None) -> d
     }
     return {
         "seconds_to_run": None if there is None else (there - stopped) / 1e9,
-        "seconds_to_traces": (max(record["time"] for record in exported) - stopped) / 1e9,
+        "seconds_to_traces": (max(record["time"] for record in exported) - stopped) / 1e9 if is_exported else None,
         "steps_meanwhile": len(meanwhile),
         "step_ms_later": median(later),
         "median_ratio": median(meanwhile) / median(later),
@@ -160,8 +160,11 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     names = ("seconds_to_run", "seconds_to_traces", "step_ms_later", "median_ratio", "mean_ratio")
     told = {name: interval(values) for name in names if None not in (values := [one[name] for one in found])}
+    # What was not there before the job's end has no interval.
+    late = {f"{name}_late": sum(one[name] is None for one in found) for name in names[:2]}
     return {
         **told,
+        **late,
         "bytes": found[-1]["bytes"],
         "not_reduced": sorted({why for one in found for why in one["not_reduced"]}),
     }
