@@ -91,7 +91,8 @@ def test_ranks_of_one_task_become_one_file_of_each_table(folder: Path, tmp_path:
     done = carry_out(Task(format="kineto", files=files, staging=str(staging), stem="few"), lambda _: None)
     assert [source.rank for source in done.sources] == [0, 2]
     assert len(done.skipped) == 1
-    assert {(file.table, *file.ranks) for file in done.files} == {(name, 0, 2) for name in ("events", "lanes", "steps")}
+    parts = {(file.part.table, *file.part.ranks) for file in done.files}
+    assert parts == {(name, 0, 2) for name in ("events", "lanes", "steps")}
     (events,) = (staging / "events").iterdir()
     query = f"select rank, count(*), count(*) filter (name = 'of ' || rank) from '{events}' group by rank order by rank"
     assert duckdb.sql(query).fetchall() == [(0, 4, 1), (2, 4, 1)]
@@ -159,6 +160,8 @@ def _with_rank(source: Path, target: Path, rank: int) -> None:
 def rewritten(
     source: Path,
     target: Path,
+    *,
+    tables: str = "",
     told: Callable[[dict[str, Any]], dict[str, Any]] = lambda told: told,
     part: str = "*",
     rename: Callable[[str], str] = lambda name: name,
@@ -168,7 +171,7 @@ def rewritten(
             data = old.read(info)
             if info.filename == "part.json":
                 data = json.dumps(told(json.loads(data)), separators=(",", ":")).encode()
-            elif part != "*":
+            elif part != "*" and info.filename.startswith(tables):
                 data = _selected(data, part, target.parent)
             new.writestr(rename(info.filename), data)
     target.with_suffix(".new").replace(target)
@@ -218,6 +221,19 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         "not rank 0's",
     ),
     "no rank": (lambda path: rewritten(path, path, part="* exclude (rank)"), "a column of ranks"),
+    "a time that overflows": (
+        lambda path: rewritten(path, path, tables="events/", part="* replace (9223372036854775807 as start)"),
+        "rows of no time, or one that cannot be reckoned with",
+    ),
+    "a time that is null": (
+        lambda path: rewritten(path, path, tables="events/", part="* replace (null::bigint as start)"),
+        "events has 4 rows of no time",
+    ),
+    "an end before its start": (
+        lambda path: rewritten(path, path, tables="events/", part="* replace (-1::bigint as dur)"),
+        "events has 4 rows of no time",
+    ),
+    "no starts": (lambda path: rewritten(path, path, tables="events/", part="* exclude (start)"), "events has 4 rows"),
     "an unknown column": (lambda path: rewritten(path, path, part="*, 1 as more"), "no column 'more'"),
     "another type": (
         lambda path: rewritten(path, path, part="* replace (rank::bigint as rank)"),

@@ -17,13 +17,16 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.store.tables import Column, Table
+from lostflops.store.tables import EVENTS, Column, Table
 
 _GLOB = re.compile(r"([*?\[])")
 # Version 2 encodings (delta, byte-stream split) with light zstd: smaller and faster to write than snappy.
 _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 1"
 
 
+_FARTHEST = 3 << 61
+"""What a time in ns is at most; readers take stamps, bases that they count from, and durations up to 1 << 61 each."""
+_OF_EVERY_EVENT = ("event", "lane", "start", "dur")
 _DTYPES = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
@@ -102,11 +105,16 @@ class ParquetWriter:
             _check_columns(table, types[str(path)])
         # `xor` keeps DuckDB from answering by statistics, which a file may state falsely.
         counts = "count(*), count(xor(rank, 0)), min(xor(rank, 0)), max(xor(rank, 0))"
-        queries = (f"SELECT {number}, {counts} FROM {scan([path])}" for number, (_, path) in enumerate(files))
+        queries = (
+            f"SELECT {number}, {counts}, count(*) FILTER ({_strange(table, types[str(path)])}) FROM {scan([path])}"
+            for number, (table, path) in enumerate(files)
+        )
         found = sorted(self._connection.execute(" UNION ALL ".join(queries)).fetchall()) if files else []
-        for (table, _), (_, rows, known, lowest, highest) in zip(files, found, strict=True):
+        for (table, _), (_, rows, known, lowest, highest, strange) in zip(files, found, strict=True):
             if (known, lowest, highest) != (rows, rank, rank):
                 raise ValueError(f"{table.name} has rows that are not rank {rank}'s")
+            if strange:
+                raise ValueError(f"{table.name} has {strange} rows of no time, or one that cannot be reckoned with")
         return [
             Foreign(counted[1], tuple(name for name, _ in types[str(path)]) == table.column_names())
             for (table, path), counted in zip(files, found, strict=True)
@@ -208,6 +216,19 @@ def _check_columns(table: Table, found: Sequence[tuple[str, str]]) -> None:
     names = [name for name, _ in found]
     if "rank" not in names or len(set(names)) < len(names):
         raise ValueError(f"{table.name} does not have a column of ranks and each column once")
+
+
+def _strange(table: Table, found: Sequence[tuple[str, str]]) -> str:
+    """Rows that no reader writes: times so far away that their sums overflow, and events that have none."""
+    names = {name for name, _ in found}
+    doubts = ["false"]
+    for column in table.columns:
+        if column.name in names and (column.type, column.unit) == ("BIGINT", "ns"):
+            lowest = 0 if column.name == "dur" else -_FARTHEST
+            doubts.append(f"xor({column.name}, 0) NOT BETWEEN {lowest} AND {_FARTHEST}")
+    if table is EVENTS:
+        doubts += [f"xor({name}, 0) IS NULL" if name in names else "true" for name in _OF_EVERY_EVENT]
+    return " OR ".join(doubts)
 
 
 def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:
