@@ -540,6 +540,7 @@ STRANGE = {
     ),
     "a kernel that takes no time": lambda folder: make_run(folder, [step(1, 0, 9), launch(1, 1), kernel(1, 5, 0)]),
     "an op that takes no time": lambda folder: make_run(folder, [op("aten::mm", 5, 0)], device=""),
+    "events without names": lambda folder: make_run(folder, [op("", 5, 9), op("", 50, 9)], device=""),
     "steps without any work": lambda folder: make_run(folder, [step(1, 0, 10), step(2, 10, 10)]),
     "a step in which nothing is launched": lambda folder: make_run(folder, [*CALM, step(12, 200, 50)]),
     "annotations alone": lambda folder: make_run(folder, [note("nothing else", 0, 10)]),

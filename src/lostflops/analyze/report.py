@@ -186,7 +186,7 @@ def _event_name(run: Run, rank: int, event: int) -> str:
     if event < 0:
         return ""
     found = run.sql(f"select name from events where rank = {rank} and event = {event}").fetchall()
-    name: str = found[0][0] if found else ""
+    name: str = (found[0][0] or "") if found else ""
     return name if len(name) <= 60 else name[:57] + "..."
 
 
