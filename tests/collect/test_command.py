@@ -119,6 +119,15 @@ def test_a_signal_of_the_terminal_reaches_the_command_once(tmp_path: Path) -> No
         os.close(follower)
 
 
+def test_a_command_that_does_not_train_leaves_nothing_in_the_spool(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    done = finish([*run_words(tmp_path / "run", "--spool", str(spool)), "true"], plain_environment())
+    assert done.code == 0
+    assert b"nothing was recorded" in done.stderr
+    assert list(tmp_path.rglob("*")) == [spool]
+
+
 def test_a_gatherer_that_fails_or_stalls_is_not_the_commands_trouble(tmp_path: Path) -> None:
     """The spool vanishes while the command runs, and the capture cannot take what there is."""
     spool = tmp_path / "spool"

@@ -216,6 +216,19 @@ def test_the_reducer_gives_way_to_everybody(tmp_path: Path) -> None:
     assert group[-1] == "19"
 
 
+def test_it_is_the_first_to_go_without_memory_also_when_its_process_has_ended(tmp_path: Path) -> None:
+    """That may have been one rank of many."""
+    program = (
+        "import sys; from pathlib import Path; from lostflops.collect import reducer\n"
+        "try: reducer.main(Path(sys.argv[1]), Path(sys.argv[1]))\n"
+        "finally: print(open('/proc/self/oom_score_adj').read())"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "none")]
+    path = {"PYTHONPATH": str(Path(reducer.__file__).parents[2])}
+    done = subprocess.run(words, capture_output=True, check=False, text=True, env=path)
+    assert (done.returncode, done.stdout.split()) == (1, ["1000"])
+
+
 @pytest.mark.slow
 def test_memory_does_not_follow_the_trace(trace: Path) -> None:
     event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": %d, "dur": 1},\n'

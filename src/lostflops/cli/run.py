@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -116,6 +117,8 @@ def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", a
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
         )
+        if gatherer is not None:
+            shutil.rmtree(settings.folder, ignore_errors=True)
         _remove_empty(folder)
         return
     wait_for_exports(settings.folder)

@@ -106,7 +106,7 @@ def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | No
     try:
         code, said = _run(plain, work, reducer, job)
         if code is None:
-            _be_nice(0)
+            _be_nice(_NICE)
             code, said = _run(plain, work, reducer, 0)
     except subprocess.TimeoutExpired as error:
         return None, f"it took over {error.timeout:.3g} s"
@@ -122,7 +122,7 @@ def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | No
 def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, str]:
     """The reducer's exit code, and what it said; None where it was stopped because the job has ended.
 
-    Without a job it gives way to nobody.
+    Without a job it is as nice as the process that started it: others of the job, or its next attempt, may train.
     """
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()

@@ -1,8 +1,8 @@
 """Reduces one trace, as a program: python -E -P reducer.py TRACE FOLDER [idle]
 
-It must cost training nothing: with `idle` it runs when no one else wants the processor, and is the first to go when
-memory is short. Its Python is that of `lostflops run`, which has what an ingest needs. What it says last on stderr is
-why it failed.
+It must cost training nothing: with `idle` it runs when no one else wants the processor, and it is the first to go when
+memory is short: where one process of a job has ended, others may train. Its Python is that of `lostflops run`, which
+has what an ingest needs. What it says last on stderr is why it failed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ def give_way() -> None:
     if os.getsid(0) in (os.getpid(), os.getppid()):
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text("19")
+    _give_memory_first()
+
+
+def _give_memory_first() -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -71,6 +75,7 @@ def _words(error: BaseException) -> str:
 def main(trace: Path, folder: Path, how: str = "") -> None:
     if how == "idle":
         give_way()
+    _give_memory_first()
     _limit()
     gc.disable()  # looking for cycles, of which decoding makes none, costs a third of the time
     try:
