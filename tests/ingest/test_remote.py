@@ -105,6 +105,23 @@ def test_what_is_no_trace_is_skipped_and_names_stay_in_the_folder(
         ingest([object_store / "nothing"], tmp_path / "other", workers=1)
 
 
+@pytest.mark.parametrize("pattern", ["day-*", "day-*/*", "day-1/", "day-[12]/deep"])
+def test_folders_that_a_glob_names_are_searched(
+    object_store: ObjectStore, cluster: list[Path], tmp_path: Path, pattern: str
+) -> None:
+    for number, name in enumerate(("day-1/a.json", "day-1/deep/b.json", "day-1/deep/er/c.json")):
+        object_store.put(name, cluster[number])
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(cluster[number].read_bytes())
+    local = ingest([f"{tmp_path}/{pattern}"], tmp_path / "local", workers=1)
+    assert ingest([object_store / pattern], tmp_path / "run", workers=1).ranks_added == local.ranks_added
+
+
+def test_a_folder_may_be_called_like_a_glob(object_store: ObjectStore, cluster: list[Path], tmp_path: Path) -> None:
+    object_store.put("job[1]/rank0 #1?.json", cluster[0])
+    assert ingest([object_store / "job[1]"], tmp_path / "run", workers=1).ranks_added == (0,)
+
+
 def test_ranks_that_nothing_tells_are_assigned_and_two_files_of_a_rank_refused(
     object_store: ObjectStore, cluster: list[Path], tmp_path: Path
 ) -> None:

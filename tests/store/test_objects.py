@@ -119,7 +119,11 @@ def test_listings_go_by_folders_and_patterns(object_store: ObjectStore) -> None:
         return sorted(one.address.url.removeprefix(object_store / "") for one in listed)
 
     assert names(objects.below(Address(object_store / "traces"))) == ["traces/a.json", "traces/deep/b.json"]
-    assert names(objects.matching(Address(object_store / "*/*.json"))) == ["traces-2/c.json", "traces/a.json"]
+    matched, folders = objects.matching(Address(object_store / "*/*.json"))
+    assert (names(matched), folders) == (["traces-2/c.json", "traces/a.json"], [])
+    matched, folders = objects.matching(Address(object_store / "traces/*"))
+    assert names(matched) == ["traces/a.json"]
+    assert Address(object_store / "traces/deep") in folders
     one = objects.one(Address(object_store / "traces/a.json"))
     assert one is not None
     assert (one.size, len(one.etag), one.modified_ns > 10**18) == (13, 32, True)

@@ -18,7 +18,7 @@ from lostflops.ingest.found import NO_TRACE, UNCLAIMED, Found
 from lostflops.ingest.rank_names import rank_in_name
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
-from lostflops.store.objects import Listed, objects_of
+from lostflops.store.objects import Listed, Objects, objects_of
 from lostflops.store.places import Address, unsafe
 
 Skipped = tuple[str, str]
@@ -30,22 +30,28 @@ _OF_RUN: Final = re.compile(
 def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
     """Objects of an address: itself, all below it, or those that match it; and names that can be no file here."""
     objects = objects_of(argument)
-    if (one := objects.one(argument)) is not None:
-        listed, is_named = [one], True
-    elif below := objects.below(argument):  # a folder may be called like a pattern
-        listed, is_named = list(_traces_of(argument, below)), False
-    else:
-        listed, is_named = objects.matching(argument) if has_magic(argument.url) else [], True
+    named, searched = _named_and_searched(argument, objects)
+    listed = {one.address: (one, False) for one in searched} | {one.address: (one, True) for one in named}
     if not listed:
         raise UsageError(f"{argument} holds no object that could be a trace.")
     found, skipped = [], []
-    for object_ in sorted(listed, key=lambda one: one.address):
+    for _, (object_, is_named) in sorted(listed.items()):
         reason = unsafe(object_.address.url.partition("://")[2])
         if reason is None:
             found.append(_found(object_, is_named))
         else:
             skipped.append((object_.address.url.encode("unicode_escape").decode(), f"its name {reason}"))
     return found, skipped
+
+
+def _named_and_searched(argument: Address, objects: Objects) -> tuple[list[Listed], list[Listed]]:
+    """Objects that the argument names, and those of folders that it names."""
+    if (one := objects.one(argument)) is not None:
+        return [one], []
+    if below := objects.below(argument):  # a folder may be called like a pattern
+        return [], list(_traces_of(argument, below))
+    named, folders = objects.matching(argument) if has_magic(argument.url) else ([], [])
+    return named, [one for folder in folders for one in _traces_of(folder, objects.below(folder))]
 
 
 def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:

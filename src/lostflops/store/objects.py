@@ -67,8 +67,11 @@ class Objects:
             return [str(name).removeprefix(f"{_key(folder)}/") for name in found if name != _key(folder)]
         return []
 
-    def matching(self, pattern: Address) -> list[Listed]:
-        return list(_listed(self._tried(lambda: self._filesystem.glob(_key(pattern), detail=True), pattern), ""))
+    def matching(self, pattern: Address) -> tuple[list[Listed], list[Address]]:
+        """Objects, and folders."""
+        found = self._tried(lambda: self._filesystem.glob(_key(pattern), detail=True), pattern)
+        folders = [name.rstrip("/") for name, told in found.items() if told["type"] == "directory"]
+        return list(_listed(found, "")), [Address(f"s3://{name}") for name in folders]
 
     def one(self, address: Address) -> Listed | None:
         """The object of this very name."""
