@@ -11,6 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lostflops.analyze.report import report
+from lostflops.cli.demo import cluster
+from lostflops.ingest import ingest
+from lostflops.store.run import Run
+from lostflops.testing import write_captured
+
 PAGE = Path(__file__).parent.parent / "docs/explanation/what-teaching-gets-wrong.md"
 PARTS = [part.split("\n", 1) for part in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]]
 SECTIONS = {heading: " ".join(text.split()) for heading, text in PARTS}
@@ -52,6 +58,27 @@ def test_recomputing_forward_adds_a_third() -> None:
 
 def test_a_low_peak_makes_a_high_mfu() -> None:
     says("A careful guess of the peak", f"{0.30 * 989 / 100:.0%}")
+
+
+@pytest.mark.slow
+def test_devices_of_the_demo_are_busy(tmp_path: Path) -> None:
+    write_captured(cluster(8), tmp_path / "capture")
+    ingest([tmp_path / "capture"], tmp_path / "run", workers=1)
+    busy = whole = 0
+    with Run.open(tmp_path / "run") as run:
+        for rank, at, stop in run.sql(
+            "select rank, min(device_start), max(device_stop) from steps group by rank"
+        ).fetchall():
+            whole += stop - at
+            for start, end in run.sql(
+                "select start, start + dur from events where kind in ('kernel', 'comm', 'memcpy', 'memset') "
+                f"and rank = {rank} order by start"
+            ).fetchall():
+                busy += max(0, min(end, stop) - max(start, at))
+                at = max(at, end)
+        found = re.match(r"MFU is (\S+%)\. 8 ranks (compute for \S+%)", report(run).verdict)
+    assert found
+    says("Busy devices", f"{busy / whole:.1%}", *found.groups())
 
 
 def test_a_timer_without_the_batch() -> None:
