@@ -66,10 +66,11 @@ def test_devices_of_the_demo_are_busy(tmp_path: Path) -> None:
     ingest([tmp_path / "capture"], tmp_path / "run", workers=1)
     busy = whole = 0
     with Run.open(tmp_path / "run") as run:
-        for rank, at, stop in run.sql(
+        for rank, began, stop in run.sql(
             "select rank, min(device_start), max(device_stop) from steps group by rank"
         ).fetchall():
-            whole += stop - at
+            whole += stop - began
+            at = began
             for start, end in run.sql(
                 "select start, start + dur from events where kind in ('kernel', 'comm', 'memcpy', 'memset') "
                 f"and rank = {rank} order by start"

@@ -39,5 +39,6 @@ class Found:
     def is_unchanged(self, source: Source) -> bool:
         """Whether the file is as it was when it was read."""
         if self.listed is not None:
-            return (source.size, source.etag) == (self.listed.size, self.listed.etag)
+            # A store that tells no ETag tells nothing.
+            return bool(source.etag) and (source.size, source.etag) == (self.listed.size, self.listed.etag)
         return isinstance(self.path, Path) and source.is_unchanged(self.path)
