@@ -38,7 +38,7 @@ RANKS = 4
 WINDOW = "10:3"
 MEANWHILE, LATER = 5.0, 10.0
 """Seconds behind the window's end: until which steps count as meanwhile, and from which on as later."""
-JOBS = {"busy": 0.0, "waiting": 0.15}
+JOBS = {"busy": 0.0, "waiting": 0.4}
 JOB = Path(__file__).with_name("reduction_job.py")
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS), str(JOB)]
 BOOTSTRAPS = 2000
