@@ -167,11 +167,15 @@ def commands(page: Path) -> Iterator[list[str]]:
         yield own.replace("'", " ").replace('"', " ").split()
 
 
+ADDED = ("CONTRIBUTING.md", "syncs")
+"""A verb that the walk-through adds; tests/test_contributing.py types it."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_in_pages_are_commands(page: Path) -> None:
     program: Any = typer.main.get_command(build())
     for verb, *words in commands(page):
-        if not re.fullmatch(r"[a-z]+", verb):
+        if not re.fullmatch(r"[a-z]+", verb) or (page.name, verb) == ADDED:
             continue
         assert verb in program.commands, f"{page.name}: lostflops {verb}"
         known = {name for one in program.commands[verb].params for name in (*one.opts, *one.secondary_opts)} | {
