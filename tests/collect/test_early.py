@@ -190,6 +190,13 @@ def test_the_process_ends(tmp_path: Path, ends: str) -> None:
     until(lambda: not state.exists())
 
 
+def test_a_process_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
+    where, another = str(Path(early.__file__).parents[2]), "1"
+    words = [PYTHON, "-P", "-c", early._PROGRAM, where, another, *map(str, [tmp_path] * 3)]
+    done = finish(words, plain_environment())
+    assert (done.code, done.stderr) == (1, b"it was killed before\n")
+
+
 def _is_idle(pid: int) -> bool:
     return os.sched_getscheduler(pid) == os.SCHED_IDLE and os.getpriority(os.PRIO_PROCESS, pid) >= 0
 

@@ -98,7 +98,8 @@ class EarlyIngest:
     def _start(self) -> subprocess.Popen[bytes]:
         where = str(Path(__file__).resolve().parents[2])
         # Not from the folder that the job is in, whose modules may be called as ours are.
-        words = [sys.executable, "-P", "-c", _PROGRAM, where, *map(str, (self._capture, self._run, self._local))]
+        told = map(str, (os.getpid(), self._capture, self._run, self._local))
+        words = [sys.executable, "-P", "-c", _PROGRAM, where, *told]
         nothing = subprocess.DEVNULL
         return subprocess.Popen(words, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, start_new_session=True)
 
@@ -191,14 +192,14 @@ def _is_over(state: tuple[str, int] | None, written: int | None) -> bool:
 
 
 def main(arguments: list[Any]) -> None:
+    _end_with(int(arguments[0]))
     from lostflops.collect.export import pending
     from lostflops.collect.reducer import give_way
     from lostflops.ingest import ingest
 
     give_way()
-    _end_with_parent()
     signal.alarm(LONGEST)
-    capture, run, local = map(Path, arguments)
+    capture, run, local = map(Path, arguments[1:])
     ranks, follower = Ranks(), Follower(capture, rank_tail=_TAIL)
     while True:
         began = time.monotonic()
@@ -213,8 +214,10 @@ def main(arguments: list[Any]) -> None:
     ingest([capture], run, workers=1 if len(traces) <= _FEW else None)
 
 
-def _end_with_parent() -> None:
+def _end_with(parent: int) -> None:
     """Also where that is killed; signals that it held back for its command are ours again."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        sys.exit("it was killed before")
