@@ -204,6 +204,28 @@ def test_a_store_that_does_not_say_which_condition_failed_is_understood(
     assert names(remote.folder) == lanes((0, "first"), (1, "early"))
 
 
+def test_what_later_commits_name_stays_though_the_answer_to_ours_was_lost(
+    remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = Objects._tried
+    lost = []
+
+    def answer_lost(self: Objects, do: Callable[[], Any], about: Any) -> Any:
+        if about.name == "000001.json" and not lost:
+            lost.append(do())
+            remote.put([1], "second")
+            remote.put([2], "third")
+        return tried(self, do, about)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objects, "_tried", answer_lost)
+        with pytest.raises(RunBusy, match="is not known"):
+            remote.put([0])
+    assert lost
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    assert names(remote.folder) == lanes((0, "first"), (1, "second"), (2, "third"))
+
+
 def test_a_commit_whose_answer_was_lost_is_ours(remote, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = Objects._tried
     lost = []

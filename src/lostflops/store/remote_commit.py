@@ -111,8 +111,10 @@ class RemoteRunWriter(RunWriter):
     def _publish(self, manifest: Manifest) -> None:
         data = manifests.encoded(manifest)
         self._may_be_committed = True
-        if not self._objects.create(data, self.run / COMMITS / f"{self.generation:06d}.json"):
-            self._may_be_committed = False
+        commit = self.run / COMMITS / f"{self.generation:06d}.json"
+        if not self._objects.create(data, commit):
+            # Where it is old already it may have been ours, its answer lost, and later ones name what we wrote.
+            self._may_be_committed = self._objects.read(commit) == GONE
             raise self._busy()
         before, self.manifest = self.manifest, manifest
         with suppress(OSError):  # what is left is removed at the next commit
@@ -123,7 +125,8 @@ class RemoteRunWriter(RunWriter):
         return len(files) > MOST_SINGLE_RANKS
 
     def _busy(self) -> RunBusy:
-        return RunBusy(f"another ingest wrote to {self.run} meanwhile; nothing of this one is in it. Ingest again.")
+        this = "whether this one came first is not known" if self._may_be_committed else "nothing of this one is in it"
+        return RunBusy(f"another ingest wrote to {self.run} meanwhile; {this}. Ingest again.")
 
     def _sweep(self, kept: tuple[Manifest, ...]) -> None:
         named = {str(self.run / file.path) for one in kept for files in one.files.values() for file in files}
