@@ -52,7 +52,7 @@ def test_a_page_and_a_comparison(lostflops, object_store: ObjectStore, cluster: 
     run = object_store / "run"
     ingest(cluster, run, workers=1)
     page = lostflops("open", run, "--out", str(tmp_path / "page.html"), "--no-browser")
-    assert (page.code, page.out.splitlines()[-1]) == (0, f"Next: lostflops diagnose {run}")
+    assert (page.code, page.out.splitlines()[-1]) == (0, f"Next: lostflops diff {run} NEW_RUN")
     assert (tmp_path / "page.html").stat().st_size > 100_000
     twice = lostflops("diff", run, run)
     assert twice.code == 2
