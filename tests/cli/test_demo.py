@@ -34,6 +34,7 @@ def test_the_demo_has_something_to_show_in_every_view(lostflops, folder: Path) -
     assert [row["step"] for row in told("steps")["steps"] if row["mark"] == "slow"] == [4]
 
 
+@pytest.mark.slow
 def test_the_page_is_opened_once_unless_told_not_to(lostflops, tmp_path: Path, monkeypatch) -> None:
     taken: list[str] = []
     monkeypatch.setenv("BROWSER", "made")
@@ -43,6 +44,7 @@ def test_the_page_is_opened_once_unless_told_not_to(lostflops, tmp_path: Path, m
     assert taken == [(tmp_path / "shown" / "report.html").as_uri()]
 
 
+@pytest.mark.slow
 def test_the_planted_straggler_is_in_the_data(lostflops, tmp_path: Path, monkeypatch) -> None:
     taken: list[str] = []
     monkeypatch.setattr("webbrowser.open", taken.append)

@@ -51,6 +51,7 @@ def test_a_healthy_patient_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="no torch")
+@pytest.mark.slow
 def test_a_real_patient_gets_its_cause(tmp_path: Path) -> None:
     (patient,) = chosen([REAL])
     if not {*patient.causes} <= KNOWN:

@@ -86,13 +86,8 @@ def check_phases(steps: list[dict[str, Any]]) -> None:
     assert share(steps, "forward") + share(steps, "backward") + share(steps, "optimizer") > 0.3
 
 
-@pytest.mark.parametrize(
-    "example",
-    [
-        pytest.param(example, id=example.script, marks=() if example in UNCHANGED[:1] else pytest.mark.slow)
-        for example in UNCHANGED
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("example", UNCHANGED, ids=lambda example: example.script)
 def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None:
     needs(*example.needs)
     alone = finished(example.command)

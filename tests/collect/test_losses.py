@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from tests.collect import zoo
 
-QUICK = ("plain", "workers", "scaled", "two_optimizers", "in_backward", "forking", "learning_workers", "ddp")
+QUICK = ("plain", "workers", "forking", "learning_workers", "ddp")
 OTHERS = tuple(name for name in zoo.WAYS if name not in QUICK)
 
 

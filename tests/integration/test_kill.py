@@ -21,8 +21,14 @@ LONG = 60_000
 """Events that take a few seconds to ingest."""
 
 
-@SCENES
-@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("make", "kills"),
+    [
+        (kill_harness.existing_run, 6),
+        pytest.param(kill_harness.existing_run, 100, marks=pytest.mark.slow),
+        pytest.param(kill_harness.new_run, 100, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_at_random_moments(make: Callable[[Path], Scene], kills: int, tmp_path: Path) -> None:
     tally = kill_harness.kill_at_random(make(tmp_path), kills)
     assert tally.broken == []

@@ -2,8 +2,7 @@
 
 `ddp_job.py` trains a small decoder over gloo, one thread per rank. The same few quantities are known twice, from the
 trace and from clocks in the script, and must agree within 10% on each rank. Other programs disturb both alike while
-they are taken from one run, but not always: a run that does not agree is repeated once, and what compares clocks is
-marked slow. What does not depend on time (closure, FLOPs, phases, MFU) is checked always.
+they are taken from one run, but not always: a run that does not agree is repeated once.
 """
 
 import json
@@ -29,7 +28,7 @@ from lostflops.store.run import Run
 from tests.integration import ddp_job
 from tests.integration.ddp_job import BATCH, JOBS, LAYERS, LENGTH, RANKS, VOCABULARY, WARM_UP, WIDTH
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]
 
 BOUND = 0.10
 LONGEST = 240
@@ -120,7 +119,6 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
     return Trainings(train)
 
 
-@pytest.mark.slow
 def test_exposed_communication_is_what_the_thread_waited(trainings: Trainings) -> None:
     """Blocked in the hook of DDP or in a call of its own: from the call of the collective to the end of the wait.
 
@@ -137,7 +135,6 @@ def test_exposed_communication_is_what_the_thread_waited(trainings: Trainings) -
     trainings.agree(compare)
 
 
-@pytest.mark.slow
 def test_exposed_communication_of_plain_ddp(trainings: Trainings) -> None:
     """Blocked from the last gradient to the end of the backward pass.
 
@@ -162,7 +159,6 @@ def test_a_collective_that_is_waited_for_is_not_hidden(trainings: Trainings) -> 
         assert overlap["hidden_ns"] == 0
 
 
-@pytest.mark.slow
 def test_a_collective_under_compute_is_hidden(trainings: Trainings) -> None:
     """What is exposed is the barrier of each step, and the moments between ops while the collective runs."""
 
@@ -176,7 +172,6 @@ def test_a_collective_under_compute_is_hidden(trainings: Trainings) -> None:
     trainings.agree(compare)
 
 
-@pytest.mark.slow
 def test_compute_is_what_the_script_took_without_ddp(trainings: Trainings) -> None:
     """Forward and backward under `no_sync()` plus the optimizer, with the profiler on.
 
@@ -230,7 +225,6 @@ def test_lines_sum_to_the_wall(trainings: Trainings, job: str) -> None:
     assert report["quality"]["records_dropped"] == 0
 
 
-@pytest.mark.slow
 @EACH_JOB
 def test_the_wall_is_that_of_the_script(trainings: Trainings, job: str) -> None:
     def compare(training: Training) -> Iterator[Pair]:

@@ -79,8 +79,8 @@ def by_rank(question: Question[A], run: Run, asked: Scope, progress: Progress | 
 def _is_worth(run: Run, asked: Scope, spread: Spread) -> bool:
     if spread.is_single or run.steps or len(asked.ranks) == 1:
         return False
-    sizes: dict[int, int] = dict(run.sql("select rank, events from ranks").fetchall())
-    return sum(sizes.get(rank, 0) for rank in asked.ranks) > WORTH
+    sizes: dict[int, int | None] = dict(run.sql("select rank, events from ranks").fetchall())
+    return sum(sizes.get(rank) or 0 for rank in asked.ranks) > WORTH
 
 
 def _elsewhere(question: Question[A], run: Run, asked: Scope, spread: Spread, progress: Progress | None) -> Iterator[A]:
