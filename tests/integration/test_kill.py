@@ -24,7 +24,7 @@ LONG = 60_000
 @pytest.mark.parametrize(
     ("make", "kills"),
     [
-        (kill_harness.existing_run, 6),
+        pytest.param(kill_harness.existing_run, 6, marks=pytest.mark.slow),
         pytest.param(kill_harness.existing_run, 100, marks=pytest.mark.slow),
         pytest.param(kill_harness.new_run, 100, marks=pytest.mark.slow),
     ],

@@ -27,7 +27,7 @@ from tests.integration.rank_processes import one_host, run_jobs, two_hosts
 from tests.integration.ranks_job import BUCKETS, DELAY, LATE_BUCKETS, RANKS, SLOW, STEPS
 from tests.integration.shifted_clock import WrongClock, middle, rewrite_dump, rewrite_trace
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")]
 
 DELAYS = STEPS * round(DELAY * 1e9)
 """Nanoseconds by which the slow rank is late in all steps together."""

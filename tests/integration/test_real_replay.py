@@ -41,7 +41,7 @@ def recorded(job: str, folder: Path) -> TaskGraph:
 @pytest.mark.parametrize(
     "job",
     [
-        "manual",
+        pytest.param("manual", marks=pytest.mark.slow),
         pytest.param("ddp", marks=pytest.mark.slow),
         pytest.param("pipeline", marks=pytest.mark.slow),
         pytest.param("fsdp2", marks=pytest.mark.slow),
