@@ -402,17 +402,21 @@ def write_run(folder: Path, shape: Shape, seed: int = 0) -> Truth:
     return truth
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+def asked(description: str | None, place: str) -> tuple[Path, Shape, int]:
+    """Where to write, what, and the seed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("place", metavar=place, type=Path)
     parser.add_argument("--ranks", type=int, default=1000)
     parser.add_argument("--host", type=int, default=8, help="ranks of a host")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--layers", type=int, default=50, help="of a step; each is 13 events")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    shape = Shape(options.ranks, options.host, options.steps, options.layers)
-    print(json.dumps(asdict(write_run(options.run, shape, options.seed))))
+    return options.place, Shape(options.ranks, options.host, options.steps, options.layers), options.seed
+
+
+def main() -> int:
+    print(json.dumps(asdict(write_run(*asked(__doc__, "RUN")))))
     return 0
 
 

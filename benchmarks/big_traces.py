@@ -7,7 +7,6 @@ Prints the truth, as big_cluster.py does, and how many events there are.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from big_cluster import (
     Rows,
     Shape,
     Truth,
+    asked,
     make_truth,
     rows_of,
     simulate,
@@ -124,16 +124,7 @@ class _Writer:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("traces", type=Path)
-    parser.add_argument("--ranks", type=int, default=1000)
-    parser.add_argument("--host", type=int, default=8, help="ranks of a host")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--layers", type=int, default=50, help="of a step; each is 13 events")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    shape = Shape(options.ranks, options.host, options.steps, options.layers)
-    truth, events = write_traces(options.traces, shape, options.seed)
+    truth, events = write_traces(*asked(__doc__, "TRACES"))
     print(json.dumps(asdict(truth) | {"events": events}))
     return 0
 

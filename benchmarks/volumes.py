@@ -14,7 +14,7 @@ import json
 import random
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def main() -> int:
     for row in table:
         print({name: value if name == "ranks" else format_bytes(round(value)) for name, value in row.items()})
     if options.json:
-        kept = {source: {name: [v.rows, v.bytes_per_row, v.per_step] for name, v in found.items()} for source, found in measured.items()}  # fmt: skip  # noqa: E501
+        kept = {source: {name: asdict(volume) for name, volume in found.items()} for source, found in measured.items()}
         options.json.write_text(json.dumps({"captured": captured, "measured": kept, "fleet": table}, indent=1) + "\n")
     return 0
 
