@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from lostflops.capture import frame_bytes
 from lostflops.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
 from lostflops.ingest import Progress, ingest
+from lostflops.spread import processes
 from lostflops.store.objects import Objects
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES
@@ -178,6 +180,32 @@ def test_an_object_that_is_replaced_while_it_is_fetched_is_an_error_though_its_s
     monkeypatch.setattr(Objects, "fetch", replaced)
     with pytest.raises(SourceError, match=rf"{traces}/{cluster[0].name} changed while it was read"):
         ingest([traces], tmp_path / "run", workers=1)
+
+
+def test_what_a_killed_worker_had_fetched_goes(
+    object_store: ObjectStore, cluster: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, once = tmp_path / "scratch", tmp_path / "once"
+    scratch.mkdir()
+    once.mkdir()
+    dying = (
+        "import os, sys\n"
+        "try:\n"
+        f"    os.rmdir({str(once)!r})\n"
+        "except FileNotFoundError:\n"
+        "    pass\n"
+        "else:\n"
+        "    sys.path.insert(0, sys.argv[1])\n"
+        "    from lostflops.ingest import tasks\n"
+        "    tasks.seen = lambda *_, **__: os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setattr(processes, "_WORKER", dying + processes._WORKER)
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    done = ingest([object_store.put_all(cluster)], tmp_path / "run", workers=2)
+    assert done.ranks_added == (0, 1, 2)
+    assert not once.exists()
+    assert list(scratch.iterdir()) == []
 
 
 def test_many_ranks_are_few_objects(

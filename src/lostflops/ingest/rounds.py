@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lostflops.ingest.found import Found
 from lostflops.ingest.sources import place
@@ -38,9 +39,16 @@ class Rounds:
         # A folder of this machine is none of a cluster's.
         is_elsewhere = bool(run.upload) and spread.name is not EngineName.LOCAL
         self._staging = "" if is_elsewhere else str(run.staging)
+        self._scratch = ""
         self._made = 0
 
     def carried_out(self, found: Sequence[Found]) -> list[Outcome]:
+        if self._spread.name is not EngineName.LOCAL or all(one.listed is None for one in found):
+            return self._outcomes(found)
+        with TemporaryDirectory(prefix="lostflops-") as self._scratch:
+            return self._outcomes(found)
+
+    def _outcomes(self, found: Sequence[Found]) -> list[Outcome]:
         tasks = self._tasks(found)
         if not tasks:
             return []
@@ -73,7 +81,14 @@ class Rounds:
     def _task(self, source_format: str, files: list[TaskFile]) -> Task:
         stem = f"{files[0].rank or 0:06d}-{self._made:06d}"
         self._made += 1
-        return Task(format=source_format, files=files, staging=self._staging, stem=stem, upload=self._run.upload)
+        return Task(
+            format=source_format,
+            files=files,
+            staging=self._staging,
+            stem=stem,
+            upload=self._run.upload,
+            scratch=self._scratch,
+        )
 
     def _claimed(self, tasks: Sequence[Task], outcomes: Sequence[Outcome]) -> list[Task]:
         """Objects that tell no rank, with the lowest free ones: that they tell none is seen where they are fetched."""

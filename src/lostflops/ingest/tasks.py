@@ -46,6 +46,8 @@ class Task(msgspec.Struct, kw_only=True):
     stem: str
     upload: str = ""
     """The address that what was written is sent to."""
+    scratch: str = ""
+    """Whose asker removes what a killed worker had fetched; empty where the worker may be on another machine."""
 
 
 class Written(msgspec.Struct):
@@ -75,10 +77,20 @@ class Outcome(msgspec.Struct, kw_only=True):
 def carry_out(task: Task, on_read: OnRead) -> Outcome:
     writer = ParquetWriter()
     try:
-        with TemporaryDirectory(prefix="lostflops-") as own, _garbage_collection_paused():
-            return _Reading(task, writer, Path(own), on_read).outcome()
+        with _own_folder(task) as own, _garbage_collection_paused():
+            return _Reading(task, writer, own, on_read).outcome()
     finally:
         writer.close()
+
+
+@contextmanager
+def _own_folder(task: Task) -> Iterator[Path]:
+    """For what is fetched and for parts that are sent away; files of this machine need none."""
+    if task.staging and all(file.size < 0 for file in task.files):
+        yield Path(task.staging)
+        return
+    with TemporaryDirectory(prefix="lostflops-", dir=task.scratch or None) as folder:
+        yield Path(folder)
 
 
 class _Reading:
