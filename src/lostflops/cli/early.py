@@ -40,8 +40,10 @@ _SLACK: Final = 1_000_000_000
 _FEW: Final = 64
 """Traces for which further processes take longer to start than to help."""
 _PROGRAM: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.cli.early import main; main(sys.argv[2:])"
+    "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.collect.reducer import give_way; give_way()\n"
+    "from lostflops.cli.early import main; main(sys.argv[2:])"
 )
+"""It gives way before it imports, which takes as long as a small trace."""
 
 
 class EarlyIngest:
@@ -194,10 +196,8 @@ def _is_over(state: tuple[str, int] | None, written: int | None) -> bool:
 def main(arguments: list[Any]) -> None:
     _end_with(int(arguments[0]))
     from lostflops.collect.export import pending
-    from lostflops.collect.reducer import give_way
     from lostflops.ingest import ingest
 
-    give_way()
     signal.alarm(LONGEST)
     capture, run, local = map(Path, arguments[1:])
     ranks, follower = Ranks(), Follower(capture, rank_tail=_TAIL)

@@ -38,7 +38,8 @@ _ISOLATED: Final = ("-E", "-P")
 _LOCK: Final = ".lock"
 _CHUNK: Final = 1 << 20
 _LONGEST_REASON: Final = 200
-_FOLDERS: Final = re.compile(rb"(?<=[\"; ])/(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
+_FOLDERS: Final = re.compile(rb"/(?<=[\"; ]/)(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
+"""It begins with a letter to look for: with the condition first it takes a third of the time that reducing takes."""
 _TRACE_NAME: Final = re.compile(rb'("traceName": ")[^"\n]*/')
 _GZIP: Final = 31
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -57,12 +57,19 @@ class Foreign:
 ColumnData = npt.NDArray[Any] | TextColumn | Constant | Sequence[Any]
 
 
+_idle: list[duckdb.DuckDBPyConnection] = []
+"""What a writer has left for the next: to open one takes 30 ms, as long as to write a small rank."""
+_MOST_IDLE = 2
+
+
 class ParquetWriter:
     """One DuckDB connection that writes files, one thread: many writers run side by side."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(config={"threads": 1, "memory_limit": "256MB"})
-        self._connection.execute("SET preserve_insertion_order = true")
+        try:
+            self._connection = _idle.pop()
+        except IndexError:
+            self._connection = _connected()
         self._values: dict[int, str] = {}
 
     def write(self, table: Table, columns: Mapping[str, ColumnData], path: Path) -> None:
@@ -143,7 +150,13 @@ class ParquetWriter:
         return int(preferred if preferred is not None else any_row or 0)
 
     def close(self) -> None:
-        self._connection.close()
+        """It is not used afterwards."""
+        connection = self._connection
+        del self._connection
+        if len(_idle) < _MOST_IDLE:
+            _idle.append(connection)
+        else:
+            connection.close()
 
     def _expression(self, column: Column, data: ColumnData | None, arrays: dict[str, npt.NDArray[Any]]) -> str:
         if isinstance(data, Constant):
@@ -192,6 +205,18 @@ class ParquetWriter:
         for name in self._values.values():
             self._connection.execute(f"DROP TABLE {name}")
         self._values.clear()
+
+
+def _connected() -> duckdb.DuckDBPyConnection:
+    # Files come and go under the same names, so that nothing of them may be kept.
+    return duckdb.connect(
+        config={
+            "threads": 1,
+            "memory_limit": "256MB",
+            "preserve_insertion_order": True,
+            "enable_external_file_cache": False,
+        }
+    )
 
 
 def literal_glob(path: str) -> str:
