@@ -159,13 +159,15 @@ class _Describer:
 
     def __init__(self, known_groups: Mapping[str, str]) -> None:
         self._known_groups = known_groups
-        self._descriptions: dict[tuple[CommMetadata | None, CommMetadata | None], _Description] = {}
+        self._descriptions: dict[tuple[int, int], _Description] = {}
+        """By identity: equal metadata is mostly the same, which is faster to see."""
 
     def __call__(self, row: CommRow, call: CommCall | None) -> Collective:
-        key = (row.metadata, call.metadata if call is not None else None)
-        if key not in self._descriptions:
-            self._descriptions[key] = self._describe(_merged(*key))
-        found = self._descriptions[key]
+        theirs = call.metadata if call is not None else None
+        key = id(row.metadata), id(theirs)
+        found = self._descriptions.get(key)
+        if found is None:
+            found = self._descriptions[key] = self._describe(_merged(row.metadata, theirs))
         seq = row.seq if row.seq is not None or call is None else call.seq
         return Collective(
             row,

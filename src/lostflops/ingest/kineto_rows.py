@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -34,6 +35,21 @@ from lostflops.ingest.recording import CommCall, CommMetadata, CommRow, Lane, Re
 from lostflops.ingest.vocabulary import NO_STEP
 
 _LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/|^<|^torch/")
+_RECORDED: Final = attrgetter(
+    "collective",
+    "dtype",
+    "elements_in",
+    "elements_out",
+    "group_name",
+    "group_description",
+    "group_ranks",
+    "group_size",
+    "group_start",
+    "group_stride",
+    "source_rank",
+    "target_rank",
+)
+"""All that `_metadata` reads: thousands of collectives have the same."""
 _COMM = KIND_CODE["comm"]
 _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
@@ -69,7 +85,7 @@ class KinetoRows:
         self.lane_codes: dict[LaneKey, int] = {}
         self.lane_names: dict[Any, str] = {}
         self.arrows: dict[str, list[Columns]] = {"s": [], "f": []}
-        self.known_metadata: dict[CommMetadata, CommMetadata] = {}
+        self.known_metadata: dict[bytes, CommMetadata] = {}
         self.vocabulary = recording.vocabulary
         self.call_name = self.vocabulary.names["record_param_comms"]
         self.transfer_names = np.array([self.vocabulary.names[name] for name in ("c10d::send", "c10d::recv_")])
@@ -352,8 +368,14 @@ class KinetoRows:
             self.arrows[phase].append({"id": numbers_of_arrows[own], "lane": lanes[own], "start": times[own]})
 
     def _metadata(self, args: Args) -> CommMetadata | None:
-        found = _metadata(args)
-        return None if found is None else self.known_metadata.setdefault(found, found)
+        if args.collective is None:
+            return None
+        # What was recorded, to the letter: as values, 1 and true would be the same.
+        recorded = msgspec.json.encode(_RECORDED(args))
+        found = self.known_metadata.get(recorded)
+        if found is None:
+            found = self.known_metadata[recorded] = _metadata(args)
+        return found
 
 
 def _paired(begins: list[Columns], ends: list[Columns]) -> Columns:
@@ -414,9 +436,7 @@ def _source_line(stack: Raw) -> str:
     return next((frame for frame in frames if not _LIBRARY_FRAME.search(frame)), frames[0]).strip()
 
 
-def _metadata(args: Args) -> CommMetadata | None:
-    if args.collective is None:
-        return None
+def _metadata(args: Args) -> CommMetadata:
     return CommMetadata(
         op=_text_or_none(args.collective),
         dtype=_text_or_none(args.dtype),
