@@ -5,6 +5,7 @@ Answers are small and made of plain values, so that they travel; the rows that t
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -93,11 +94,14 @@ def _elsewhere(question: Question[A], run: Run, asked: Scope, spread: Spread, pr
         for first in range(0, len(ranks), size)
     ]
 
+    lock = threading.Lock()
+
     def tell(part: Part) -> None:
         nonlocal done
-        done += len(part.ranks)
-        if progress is not None:
-            progress(done, len(ranks))
+        with lock:  # workers are heard by a thread each
+            done += len(part.ranks)
+            if progress is not None:
+                progress(done, len(ranks))
 
     rounds = max(1, _AT_ONCE // size)
     with spread.engine() as engine:
