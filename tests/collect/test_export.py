@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli.run import wait_for_exports
+from lostflops.cli.late import wait_for_exports
 from lostflops.collect.export import begin, is_pending, outcome, pending
 from lostflops.collect.placing import finish, main, plain_file
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 from lostflops.capture import WindowRequest, frame_bytes, host_file, rank_file, read_frames, request_file, trace_file
 from lostflops.collect.gather import Gatherer, is_shared
+from lostflops.collect.placing import lock_of
 from lostflops.collect.window_plan import publish
 
 
@@ -88,6 +90,19 @@ def test_frames_behind_a_torn_one_arrive_at_the_latest_with_the_end(tmp_path: Pa
     rank_file(spool, 3).write_bytes(torn + frame(3, 1))
     Gatherer(spool, capture, "n").finish()
     assert [f.first for f in read_frames(host_file(capture, "n"))[0]] == [1]
+
+
+def test_a_spool_in_which_a_trace_is_still_written_stays_for_it_alone(tmp_path: Path) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    rank_file(spool, 2).write_bytes(frame(2, 0))
+    trace_file(spool, 0, 1).write_bytes(b"trace")
+    with lock_of(trace_file(spool, 2, 1)).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Gatherer(spool, capture, "n").finish()
+    assert [path.name for path in spool.iterdir()] == [lock_of(trace_file(spool, 2, 1)).name]
+    assert trace_file(capture, 0, 1).read_bytes() == b"trace"
 
 
 def test_file_systems_of_the_network_are_known(tmp_path: Path) -> None:

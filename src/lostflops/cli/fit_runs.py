@@ -69,7 +69,8 @@ def _is_written(windows: Mapping[int, tuple[str, str | None]]) -> bool:
 
 def measured(size: int, job: Job) -> "Measured | str":
     """What was measured, or what went wrong in words that follow the size."""
-    from lostflops.cli.run import ingest_capture, wait_for_exports
+    from lostflops.cli.late import Places, conclude
+    from lostflops.cli.run import ingest_capture
     from lostflops.store.run import Run
 
     capture = job.folder / FOLDER
@@ -79,7 +80,7 @@ def measured(size: int, job: Job) -> "Measured | str":
     if not any(capture.rglob(f"*{SUFFIX}")):
         shutil.rmtree(job.folder)
         return wrong or "recorded nothing: no process of the command trained (lostflops doctor finds out why)"
-    wait_for_exports(capture)
+    conclude(Places(capture, capture, job.folder))
     ingest_capture(capture, job.folder)
     if wrong:
         # What it recorded may tell why; it is no measurement.

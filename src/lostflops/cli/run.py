@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from lostflops.capture import FOLDER, SUFFIX, WINDOWS
+from lostflops.cli.late import Places, add_command, conclude
 from lostflops.cli.output import JsonOption, command, free, show, tell
 from lostflops.store.places import folder_for
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
 CONTEXT = {"allow_interspersed_args": False}
 _DEFAULT = "lostflops-run"
-_EXPORT_PATIENCE = 120
 _LOCK_PATIENCE = 60
 
 
@@ -99,7 +99,8 @@ def run(
         sys.exit(126)
     if early is not None:
         _fail_open(early.stop)
-        _fail_open(lambda: _conclude(folder, wanted, gatherer, as_json))
+        places = Places(wanted.folder, capture, folder)
+        _fail_open(lambda: _conclude(places, gatherer, as_json), add_command(places))
     _leave_as(status)
 
 
@@ -110,22 +111,19 @@ def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None
         early.look()
 
 
-def _conclude(folder: Path, settings: "Settings", gatherer: "Gatherer | None", as_json: bool) -> None:
-    capture = folder / FOLDER
-    if not any(settings.folder.rglob(f"*{SUFFIX}")):
+def _conclude(places: Places, gatherer: "Gatherer | None", as_json: bool) -> None:
+    if not any(places.local.rglob(f"*{SUFFIX}")):
         tell(
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
         )
         if gatherer is not None:
-            shutil.rmtree(settings.folder, ignore_errors=True)
-        _remove_empty(folder)
+            shutil.rmtree(places.local, ignore_errors=True)
+        _remove_empty(places.run)
         return
-    wait_for_exports(settings.folder)
-    if gatherer is not None:
-        gatherer.finish()
-    ingest_capture(capture, folder)
-    _report(folder, as_json)
+    conclude(places, gatherer)
+    ingest_capture(places.capture, places.run)
+    _report(places.run, as_json)
 
 
 def ingest_capture(capture: Path, folder: Path) -> None:
@@ -176,21 +174,19 @@ def _report(folder: Path, as_json: bool) -> None:
         show(replace(slowest, other_command=command("open", folder)), False, sys.stderr)
 
 
-def wait_for_exports(folder: Path) -> None:
-    """Traces are written by processes of their own, which may outlive the command."""
-    from lostflops.collect.export import pending
-
-    deadline = time.monotonic() + _EXPORT_PATIENCE
-    while pending(folder) and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":
     from lostflops.collect.gather import Gatherer, is_shared
 
     if spool is None and not is_shared(capture):
         return wanted, None
-    local = Path(tempfile.mkdtemp(prefix="lostflops-", dir=spool))
+    try:
+        if spool is not None:
+            spool.mkdir(parents=True, exist_ok=True)
+        local = Path(tempfile.mkdtemp(prefix="lostflops-", dir=spool)).resolve()  # ranks may change their folder
+    except OSError as error:
+        where = spool or "the folder for temporary files"
+        tell(f"{where} cannot be used ({error.strerror}): ranks write to {capture} themselves.")
+        return wanted, None
     return replace(wanted, folder=local), Gatherer(local, capture, socket.gethostname())
 
 
@@ -231,18 +227,19 @@ def _share(text: str) -> float:
         raise UsageError(f"overhead {text!r} is no share of the step time, such as 1%.") from None
 
 
-def _fail_open(last: Callable[[], None]) -> None:
+def _fail_open(last: Callable[[], None], later: str = "") -> None:
     """The command's own end is what counts: whatever goes wrong here is told, and changes nothing."""
     from lostflops.errors import LostflopsError
 
+    kept = f" The capture is kept; to read it: {later}" if later else ""
     try:
         last()
     except LostflopsError as error:
         tell(str(error))
     except KeyboardInterrupt:
-        tell("interrupted.")
+        tell(f"interrupted.{kept}")
     except Exception as error:  # noqa: BLE001
-        tell(f"the recording could not be read: {error!r}. The capture is kept.")
+        tell(f"the recording could not be read: {error!r}.{kept}")
 
 
 def _leave_as(status: int) -> NoReturn:

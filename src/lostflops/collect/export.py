@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import call, not_
@@ -30,6 +30,7 @@ from lostflops.collect import placing
 from lostflops.collect.placing import KEPT, TRACE, lock_of, plain_file
 
 LONGEST: Final = 600
+_ENDED_EARLY: Final = "the exporting process ended early"
 
 
 class Form(NamedTuple):
@@ -49,6 +50,15 @@ class Outcome(NamedTuple):
     is_reduced: bool = False
     """If it was to be."""
     reason: str | None = None
+
+
+class Missing(NamedTuple):
+    """Traces that are not there when their job has ended."""
+
+    late: list[Path]
+    """Still being written."""
+    failed: dict[Path, str]
+    """And why."""
 
 
 def begin(save: Callable[[bytes], object], trace: Path, form: Form = RAW) -> bool:
@@ -89,8 +99,30 @@ def is_pending(trace: Path) -> bool:
 
 def pending(folder: Path) -> list[Path]:
     """Traces of a capture that are still being written."""
-    traces = (file.with_suffix("") for file in folder.glob(f"*{lock_of(Path(TRACE)).name}"))
-    return sorted(trace for trace in traces if is_pending(trace))
+    return [trace for trace in _begun(folder) if is_pending(trace)]
+
+
+def missing(folder: Path, carried: Callable[[], Collection[Path]] = tuple) -> Missing:
+    """Traces that are not there; those that `carried` takes away are."""
+    late = pending(folder)  # first: whoever ends from now on may not be carried
+    gone = carried()
+    failed = {trace: reason for trace in _begun(folder) if (reason := _failure(trace)) is not None}
+    return Missing([trace for trace in late if trace not in gone and trace not in failed], failed)
+
+
+def _failure(trace: Path) -> str | None:
+    """Why a trace that nobody writes any more is not there, if its rank has not told."""
+    if is_pending(trace):
+        return None
+    try:
+        said = lock_of(trace).read_text()
+    except FileNotFoundError:  # it was just written
+        return None
+    return None if said.startswith(KEPT) else said or _ENDED_EARLY
+
+
+def _begun(folder: Path) -> list[Path]:
+    return sorted(file.with_suffix("") for file in folder.glob(f"*{lock_of(Path(TRACE)).name}"))
 
 
 def outcome(trace: Path) -> Outcome:
@@ -106,7 +138,7 @@ def outcome(trace: Path) -> Outcome:
         return Outcome(is_there, is_reduced=is_there, reason=None if is_there else "the folder is gone")
     if said.startswith(KEPT):
         return Outcome(True, reason=f"not reduced: {said.removeprefix(KEPT)}")
-    return Outcome(False, reason=said or "the exporting process ended early")
+    return Outcome(False, reason=said or _ENDED_EARLY)
 
 
 def _remove_unfinished(trace: Path) -> None:

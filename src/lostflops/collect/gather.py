@@ -12,7 +12,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from lostflops.capture import SUFFIX, WINDOWS, FrameReader, host_file, is_raw, reduced_form, trace_of
+from lostflops.capture import SUFFIX, WINDOWS, FrameReader, host_file, is_raw, reduced_form, trace_file, trace_of
+from lostflops.collect.export import Missing, missing
 
 
 class Gatherer:
@@ -27,18 +28,29 @@ class Gatherer:
         with self._lock:
             self._gather()
 
-    def finish(self) -> None:
+    def finish(self) -> Missing:
+        """The last round. The spool goes; where traces are still being written there, it stays for them alone."""
         with self._lock:
-            self._gather(is_last=True)
-        shutil.rmtree(self._spool, ignore_errors=True)
+            found = missing(self._spool, lambda: self._gather(is_last=True))
+            if not found.late:
+                shutil.rmtree(self._spool, ignore_errors=True)
+                return found
+            for carried in self._spool.rglob(f"*{SUFFIX}"):
+                carried.unlink()
+            shutil.rmtree(self._spool / WINDOWS, ignore_errors=True)
+            return found
 
-    def _gather(self, *, is_last: bool = False) -> None:
+    def _gather(self, *, is_last: bool = False) -> set[Path]:
+        """Traces that were carried, by the names that they have as raw ones."""
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
             self._append(path, is_last=is_last)
+        carried = set()
         for path in sorted(self._spool.iterdir()):
-            if trace_of(path.name) is not None:
+            if (trace := trace_of(path.name)) is not None:
                 self._carry_trace(path)
+                carried.add(trace_file(self._spool, *trace))
         self._exchange_requests()
+        return carried
 
     def _carry_trace(self, path: Path) -> None:
         """A raw one comes before what it was reduced to, or alone: what is there in that form is older."""

@@ -1,0 +1,118 @@
+"""Traces that are not there when a job has ended: who waits for them, and how they come into the run later."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lostflops.capture import SUFFIX, host_file, trace_of
+from lostflops.cli.output import command, tell
+
+if TYPE_CHECKING:
+    from lostflops.collect.export import Missing
+    from lostflops.collect.gather import Gatherer
+
+_PATIENCE: Final = 120
+_QUIET: Final = 5
+"""Seconds after which it is said what is waited for."""
+_FINISHED: Final = "rank-*[sz]"
+"""Traces, raw and reduced, and nothing that is still being written."""
+
+
+def wait_for_exports(folder: Path) -> None:
+    """Traces are written by processes of their own, which may outlive the command."""
+    from lostflops.collect.export import pending
+
+    began, is_said = time.monotonic(), False
+    while (late := pending(folder)) and (waited := time.monotonic() - began) < _PATIENCE:
+        if waited > _QUIET and not is_said:
+            is_said = True
+            tell(f"the job has ended; {_whose(late)} still being written: waiting for up to {_PATIENCE} s.")
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a job's ranks of this host write, where that is gathered (or the same), and the run that it becomes."""
+
+    local: Path
+    capture: Path
+    run: Path
+
+    @property
+    def is_spooled(self) -> bool:
+        return self.local != self.capture
+
+
+def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
+    """Wait for traces, and have everything in the capture; what is not there is told."""
+    from lostflops.collect.export import missing
+
+    try:
+        if gatherer is not None:
+            with suppress(OSError):  # it is said below
+                gatherer.gather()
+        wait_for_exports(places.local)
+    finally:  # who interrupts the wait loses nothing
+        try:
+            _tell_of(gatherer.finish() if gatherer is not None else missing(places.local), places)
+        except OSError as error:
+            if gatherer is None:
+                raise
+            _tell_of_all(places, error.strerror or str(error))
+
+
+def _tell_of(missing: Missing, places: Places) -> None:
+    if missing.late:
+        where = f"{places.local} on {socket.gethostname()}, which is kept" if places.is_spooled else f"{places.local}"
+        words = [_moved(places)] if places.is_spooled else []
+        tell(
+            f"{_whose(missing.late)} still being written, and not in the run. What comes of it will lie in {where}. "
+            f"To add it then: {' && '.join([*words, add_command(places)])}"
+        )
+    by_reason: dict[str, list[Path]] = {}
+    for trace, reason in missing.failed.items():
+        by_reason.setdefault(reason, []).append(trace)
+    for reason, traces in by_reason.items():
+        tell(f"{_whose(traces)} lost: {reason}.")
+
+
+def _tell_of_all(places: Places, reason: str) -> None:
+    """A host's file may hold a record twice; but a capture with a rank in two files holds two attempts of it."""
+    host = socket.gethostname()
+    target = shlex.quote(str(host_file(places.capture, host)))
+    words = [f"cat {shlex.quote(str(places.local))}/rank-*{SUFFIX} >> {target}"]
+    if any(places.local.glob(_FINISHED)):
+        words.append(_moved(places))
+    tell(
+        f"what ranks wrote cannot be carried to {places.capture}: {reason}. It is kept in {places.local} on {host}. "
+        f"To bring it in later: {' && '.join([*words, add_command(places)])}"
+    )
+
+
+def add_command(places: Places) -> str:
+    return command("ingest", places.capture, "-o", places.run)
+
+
+def _moved(places: Places) -> str:
+    return f"mv {shlex.quote(str(places.local))}/{_FINISHED} {shlex.quote(str(places.capture))}"
+
+
+def _whose(traces: Sequence[Path]) -> str:
+    """
+    >>> _whose([Path("rank-00003.w0001.json.gz"), Path("rank-00004.w0001.json.gz")])
+    'the traces of ranks 3-4 (window 1) are'
+    """
+    from lostflops.analyze.hang import ranks_text
+
+    places = [found for trace in traces if (found := trace_of(trace.name)) is not None]
+    ranks, windows = ({place[which] for place in places} for which in (0, 1))
+    which = f"{'ranks' if len(ranks) > 1 else 'rank'} {ranks_text(ranks)}"
+    of = f"{'windows' if len(windows) > 1 else 'window'} {ranks_text(windows)}"
+    return f"the traces of {which} ({of}) are" if len(traces) > 1 else f"the trace of {which} ({of}) is"
