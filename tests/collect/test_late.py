@@ -16,6 +16,7 @@ import pytest
 from lostflops.capture import SUFFIX, host_file, read_frames, trace_file
 from lostflops.cli import late
 from lostflops.cli.late import Places, conclude, wait_for_exports
+from lostflops.cli.run import ingest_capture
 from lostflops.collect import export
 from lostflops.collect.gather import Gatherer
 from lostflops.ingest import ingest
@@ -181,6 +182,23 @@ def test_what_cannot_be_carried_stays_and_can_be_brought_in(
     clear()
     obey(said, "To bring it in later: ")
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
+
+
+def test_what_the_last_ingest_left_out_is_told_broken_files_first(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for window in range(1, 5):
+        write_window(places.local, 0, window, STEP)
+    broken = trace_file(places.local, 1, 4)
+    broken.write_bytes(b'{"traceEvents": }')
+    ingest_capture(places.local, places.run)
+    first, *windows, more = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"lostflops: {broken} was left out: ")
+    assert [line.partition(" was left out: ")[2][:19] for line in windows] == [
+        "1 trace of window 0",
+        "1 trace of window 1",
+    ]
+    assert more.startswith("lostflops: 2 more were left out; all of them: lostflops ingest ")
 
 
 def test_a_spool_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:

@@ -122,6 +122,52 @@ def test_a_trace_that_is_kept_beside_its_reduced_form_is_not_read(folder: Path) 
         assert run.sql("select source, formats from ranks").fetchall() == [(str(reduced), "kineto")]
 
 
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "the end is missing": lambda path: path.write_bytes(path.read_bytes()[:-200]),
+    "a byte is wrong": lambda path: changed_bytes(path, 700),
+    "nothing is there": lambda path: path.write_bytes(b""),
+    "the head is zeroes": lambda path: path.write_bytes(bytes(64) + path.read_bytes()[64:]),
+    "a newer version wrote it": lambda path: rewritten(path, path, told=lambda told: told | {"schema": 99}),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("is_in_the_run", [False, True])
+def test_where_a_reduced_trace_is_broken_the_raw_one_beside_it_is_read(
+    folder: Path, how: str, is_in_the_run: bool
+) -> None:
+    for rank in range(2):
+        reduced_beside(write_window(folder, rank, 0, EVENTS), folder / "scratch")
+        write(folder, rank, frames(rank, f"s{rank}", [session(rank), end(1)]))
+    broken = reduced_form(trace_file(folder, 1, 0))
+    if is_in_the_run:
+        ingest([folder], folder.parent, workers=1)
+    BROKEN[how](broken)
+    for _ in range(2):
+        done = ingest([folder], folder.parent, workers=1)
+        ((path, why),) = done.skipped
+        assert path == str(broken)
+        assert why.endswith("; the raw trace beside it is taken instead")
+        assert [row[0] for row in rows_of(folder.parent)["events"]] == [0] * 3 + [1] * 3
+        with Run.open(folder.parent) as run:
+            found = run.sql("select source from ranks order by rank").fetchall()
+        assert [source for (source,) in found] == [
+            str(reduced_form(trace_file(folder, 0, 0))),
+            str(trace_file(folder, 1, 0)),
+        ]
+
+
+def test_where_both_forms_are_broken_both_are_told(folder: Path) -> None:
+    window(folder, 0)
+    raw = write_window(folder, 1, 0, EVENTS)
+    reduced = reduced_beside(raw, folder / "scratch")
+    for path in (raw, reduced):
+        path.write_bytes(path.read_bytes()[:100])
+    done = ingest([folder], folder.parent, workers=1)
+    assert [path for path, _ in done.skipped] == [str(reduced), str(raw)]
+    assert done.ranks_added == (0,)
+
+
 def test_a_form_takes_the_place_of_the_other(folder: Path) -> None:
     raw = write_window(folder, 0, 0, EVENTS)
     write(folder, 0, frames(0, "a", [session(0), end(1)]))

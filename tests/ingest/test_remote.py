@@ -258,6 +258,23 @@ def test_captures_are_read_from_a_store(object_store: ObjectStore, tmp_path: Pat
     assert rows(object_store / "run") == rows(tmp_path / "local")
 
 
+@pytest.mark.parametrize(
+    "broken", [b"", b"PK\x03\x04" + bytes(22) + b'\x09\0\0\0part.json{"reduced":1'], ids=["head", "end"]
+)
+def test_a_raw_trace_is_read_from_a_store_where_its_reduced_form_is_broken(
+    object_store: ObjectStore, tmp_path: Path, broken: bytes
+) -> None:
+    event = b'{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":1,"ts":1,"dur":1}'
+    raw = gzip.compress(b'{"traceEvents":[' + event + b"]}")
+    address = object_store.put("job/capture/rank-00003.w0000.json.gz", raw)
+    left = object_store.put("job/capture/rank-00003.w0000.parts", broken)
+    for _ in range(2):
+        done = ingest([object_store / "job/capture"], tmp_path / "run", workers=1)
+        assert [path for path, _ in done.skipped] == [left]
+        with Run.open(tmp_path / "run") as run:
+            assert run.sql("select rank, source, events from ranks").fetchall() == [(3, address, 1)]
+
+
 @pytest.mark.slow
 def test_three_hundred_ranks_are_few_objects(object_store: ObjectStore) -> None:
     event = b'{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":1,"ts":1,"dur":1}'

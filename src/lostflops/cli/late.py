@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 120
 _QUIET: Final = 5
 """Seconds after which it is said what is waited for."""
+_MOST_LEFT_OUT: Final = 3
 _FINISHED: Final = "rank-*[sz]"
 """Traces, raw and reduced, and nothing that is still being written."""
 
@@ -94,6 +95,15 @@ def _tell_of_all(places: Places, reason: str) -> None:
         f"what ranks wrote cannot be carried to {places.capture}: {reason}. It is kept in {places.local} on {host}. "
         f"To bring it in later: {' && '.join([*words, add_command(places)])}"
     )
+
+
+def tell_of_left_out(skipped: Sequence[tuple[str, str]], all_of_them: str) -> None:
+    """Files of a capture that an ingest did not take: broken ones before older windows, which are whole."""
+    ordered = sorted(skipped, key=lambda one: not Path(one[0]).exists())
+    for path, reason in ordered[:_MOST_LEFT_OUT]:
+        tell(f"{path} was left out: {reason}")
+    if len(ordered) > _MOST_LEFT_OUT:
+        tell(f"{len(ordered) - _MOST_LEFT_OUT} more were left out; all of them: {all_of_them}")
 
 
 def add_command(places: Places) -> str:

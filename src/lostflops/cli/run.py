@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from lostflops.capture import FOLDER, SUFFIX, WINDOWS
-from lostflops.cli.late import Places, add_command, conclude
+from lostflops.cli.late import Places, add_command, conclude, tell_of_left_out
 from lostflops.cli.output import JsonOption, command, free, show, tell
 from lostflops.store.places import folder_for
 
@@ -135,8 +135,8 @@ def ingest_capture(capture: Path, folder: Path) -> None:
     while True:
         try:
             with progress_bar() as progress:
-                ingest([capture], folder, progress=progress)
-            return
+                summary = ingest([capture], folder, progress=progress)
+            return tell_of_left_out(summary.skipped, command("ingest", capture, "-o", folder))
         except RunBusy:
             # Another host of the job adds its ranks.
             if time.monotonic() > deadline:

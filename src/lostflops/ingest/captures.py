@@ -3,7 +3,7 @@
 A rank has one timeline, and the ranks of a run must tell of the same steps. So the traces of one window are taken: of
 the windows that most ranks have, the newest. When a newer one is there at the next ingest, it takes the older one's
 place on all ranks. Older windows stay on disk; named as files they go into a run of their own. A trace that was kept
-beside what it was reduced to is not read.
+beside what it was reduced to is read only where that is broken.
 
 An attempt writes its windows over those of the one before, with the same numbers, but not those of ranks that it does
 not have. What such a rank left is of other steps than what the others tell, and is left out (`of_older_attempts`).
@@ -35,6 +35,17 @@ def raw_twins(paths: Collection[Place]) -> set[Place]:
     """Traces whose reduced form is there too."""
     there = set(paths)
     return {path for path in there if trace_of(path.name) and is_raw(path.name) and reduced_form(path) in there}
+
+
+def read_instead(reason: str) -> str:
+    """Why a reduced trace was left out whose raw twin was not."""
+    return f"{reason.removesuffix('.')}; the raw trace beside it is taken instead"
+
+
+def forms(path: Place) -> set[str]:
+    """A file, and what it stands for in a run: a raw trace is read where its reduced form is broken."""
+    is_raw_trace = trace_of(path.name) is not None and is_raw(path.name)
+    return {str(path), str(reduced_form(path))} if is_raw_trace else {str(path)}
 
 
 def other_windows(paths: Sequence[Place], written: Callable[[Place], int]) -> tuple[set[Place], list[Left]]:

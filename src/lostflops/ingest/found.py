@@ -27,6 +27,8 @@ class Found:
     is_named: bool = False
     listed: Listed | None = None
     """As it was listed, of a file in an object store."""
+    twin: Found | None = None
+    """Of a reduced trace the raw one, which is read where this one is broken."""
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from lostflops.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
-from lostflops.ingest.captures import belong_together, left_by_older_attempt, of_older_attempts, superseded
+from lostflops.ingest.captures import belong_together, forms, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.found import Found
 from lostflops.ingest.readers import capture
@@ -226,7 +226,7 @@ def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[
     owners: dict[tuple[str, int], Place] = {}
     for source in read:
         refuse_conflict(owners, source.format, source.rank, place_of(source.path))
-    read_again = {source.path for source in read}
+    read_again = {path for source in read for path in forms(place_of(source.path))}
     stay = [source for source in old.sources if source.path not in read_again]
     if replace:
         return [source for source in stay if _place(source) not in owners]

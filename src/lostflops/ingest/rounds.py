@@ -137,11 +137,13 @@ class Rounds:
 
 def _task_file(found: Found) -> TaskFile:
     claim, listed = found.claim, found.listed
+    twin = _task_file(found.twin) if found.twin else None
     if listed is None:
-        return TaskFile(str(found.path), claim.rank or 0, claim.source, found.is_named)
+        return TaskFile(str(found.path), claim.rank or 0, claim.source, found.is_named, twin=twin)
     # The name is looked at where the file is; a rank is given to those alone that tell none.
     rank = claim.rank if claim.source == "assigned" else None
-    return TaskFile(str(found.path), rank, "assigned", found.is_named, listed.size, listed.etag, listed.modified_ns)
+    known = listed.size, listed.etag, listed.modified_ns
+    return TaskFile(str(found.path), rank, "assigned", found.is_named, *known, twin)
 
 
 def _free(one: Unclaimed, taken: set[int]) -> int:

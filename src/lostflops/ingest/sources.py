@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from lostflops.capture import FOLDER
+from lostflops.capture import FOLDER, reduced_form
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.captures import is_collectors, other_windows, raw_twins
+from lostflops.ingest.captures import is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.found_objects import found_objects
 from lostflops.ingest.readers import READERS, capture
@@ -45,6 +45,9 @@ def find_sources(
             found.append(candidate)
         elif (known := recognised(path)) is not None:
             found.append(replace(candidate, format=known, claim=READERS[known].rank_claim(path)))
+        elif candidate.twin is not None:
+            skipped.append((str(path), read_instead(UNRECOGNISED)))
+            listed.append(candidate.twin)  # it has its turn at the end
         elif candidate.is_named:
             raise unknown_format(path)
         else:
@@ -85,7 +88,8 @@ def _listed(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[st
             if one.path not in listed or one.is_named:
                 listed[one.path] = one
     for path in raw_twins(listed):
-        del listed[path]
+        twin, reduced = listed.pop(path), reduced_form(path)
+        listed[reduced] = replace(listed[reduced], twin=twin)
     gone, left = other_windows(
         [path for path, one in listed.items() if not one.is_named], lambda path: listed[path].modified_ns
     )

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from lostflops.errors import BrokenSource
+from lostflops.ingest.captures import read_instead
 from lostflops.ingest.fetched import fetched, seen, told_as, uploaded
 from lostflops.ingest.readers import READERS
 from lostflops.ingest.reading import Ingested, Job, RankClaim
@@ -34,6 +35,8 @@ class TaskFile(msgspec.Struct):
     """Of an object, as it was listed; its format and rank are seen once it is here."""
     etag: str = ""
     modified_ns: int = 0
+    twin: TaskFile | None = None
+    """Read where this one is broken."""
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -105,15 +108,7 @@ class _Reading:
 
     def outcome(self) -> Outcome:
         for file in self._task.files:
-            try:
-                if file.size >= 0:
-                    self._read_object(file)
-                else:
-                    self._read(file, Path(file.path), self._task.format, RankClaim(file.rank, file.rank_source))
-            except BrokenSource as error:
-                if file.is_named:
-                    raise
-                self._done.skipped.append((file.path, str(error)))
+            self._take(file)
         for source_format, (parts, _) in self._parts.items():
             written = parts.finish()
             if self._task.upload:
@@ -121,19 +116,44 @@ class _Reading:
             self._done.files += [Written(source_format, part) for part in written]
         return self._done
 
-    def _read_object(self, file: TaskFile) -> None:
+    def _take(self, file: TaskFile) -> None:
+        reason = self._broken(file)
+        if reason is None:
+            return
+        left = self._done.skipped
+        if file.twin is None:
+            left.append((file.path, reason))
+        elif (as_well := self._broken(file.twin)) is None:
+            left.append((file.path, read_instead(reason)))
+        else:
+            left += [(file.path, reason), (file.twin.path, as_well)]
+
+    def _broken(self, file: TaskFile) -> str | None:
+        """Read it, or say why it cannot be."""
+        try:
+            if file.size >= 0:
+                return self._read_object(file)
+            self._read(file, Path(file.path), self._task.format, RankClaim(file.rank, file.rank_source))
+        except BrokenSource as error:
+            if file.is_named and file.twin is None:
+                raise
+            return str(error)
+        return None
+
+    def _read_object(self, file: TaskFile) -> str | None:
+        """Why it is skipped, where it is."""
         with fetched(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
-            found = seen(path, file.path, is_named=file.is_named)
+            found = seen(path, file.path, is_named=file.is_named and file.twin is None)
             if isinstance(found, str):
-                self._done.skipped.append((file.path, found))
-                return
+                return found
             source_format, claim = found
             if claim.rank is None and file.rank is None:
                 self._done.unclaimed.append(Unclaimed(file.path, source_format, claim.ranks))
-                return
+                return None
             if claim.rank is None:
                 claim = RankClaim(file.rank, file.rank_source)
             self._read(file, path, source_format, claim)
+            return None
 
     def _read(self, file: TaskFile, path: Path, source_format: str, claim: RankClaim) -> None:
         before = path.stat()
