@@ -23,6 +23,7 @@ from cli.mini_traces import (
     CALM_LINES,
     CPU_RANK,
     ELEMENTWISE,
+    MATMUL,
     NCCL,
     collective,
     copy,
@@ -183,6 +184,37 @@ def test_the_waterfall_with_given_flops(lostflops, golden: Path) -> None:
     assert bars["compute.no_model_flops"] == pytest.approx(100 * 10_000 / 172_000)
     assert bars["compute.below_peak"] == pytest.approx(100 * 48_000 / 172_000)
     assert "60.0 kFLOP a step on 2 ranks as given" in found["mfu"]["convention"]
+
+
+# A receive that was launched ahead begins step 11 at 60, in the middle of a product of step 10.
+AHEAD = (
+    step(10, 0, 50),
+    op("aten::mm", 2, 8, **MATMUL),
+    launch(1, 4),
+    kernel(1, 10, 40),
+    op("aten::mm", 12, 8, **MATMUL),
+    launch(2, 14),
+    kernel(2, 50, 40),
+    step(11, 50, 50),
+    launch(3, 52),
+    kernel(3, 60, 10, NCCL, 20, **collective("recv", 1_000_000, 1_000_000)),
+    op("aten::mm", 60, 8, **MATMUL),
+    launch(4, 64),
+    kernel(4, 90, 40),
+)
+
+
+@pytest.mark.parametrize(("number", "products", "wall_ns"), [("10", 1.25, 50_000), ("11", 1.75, 70_000)])
+def test_mfu_of_one_step_counts_what_ran_in_its_time(
+    lostflops, tmp_path: Path, number: str, products: float, wall_ns: int
+) -> None:
+    run = make_run(tmp_path, AHEAD)
+    found = answer(lostflops, "report", run, "--step", number, "--peak-tflops", "0.005")
+    check_report(found)
+    assert found["window"]["wall_ns"] == wall_ns
+    assert (found["mfu"]["value"], found["mfu"]["reason"]) == (pytest.approx(products * FLOPS / 5 / wall_ns), "")
+    (row,) = answer(lostflops, "kernels", run, "--step", number)["roofline_ops"]
+    assert (row["flop"], row["ns"]) == (products * FLOPS, products * 40_000)
 
 
 def test_the_peak_of_a_known_device(lostflops, golden: Path) -> None:

@@ -180,17 +180,23 @@ def check_trace_window(generated: Generated, run: Run) -> None:
 
 
 def check_flops(generated: Generated, run: Run) -> None:
-    """Of all steps, and of the last alone."""
-    last = generated.truth.ranks[0].steps[-1].step
-    for chosen in ((), (last,)):
-        counted = {
-            ledger.rank: sum(effort.model_flops * count for effort, (count, _) in ledger.work.efforts.items())
-            for ledger in ledgers(run, scope(run, None, steps=chosen))
-        }
-        assert counted == {
+    """What all steps and each alone launched; and that what ran in the time of each sums to all of it."""
+    numbers = [step.step for step in generated.truth.ranks[0].steps]
+    ran = {}
+    for chosen in ((), *((number,) for number in numbers)):
+        found = {ledger.rank: ledger.work for ledger in ledgers(run, scope(run, None, steps=chosen))}
+        assert {rank: work.launched_flops for rank, work in found.items()} == {
             rank.rank: sum(step.flops for step in rank.steps if not chosen or step.step in chosen)
             for rank in generated.truth.ranks
         }
+        ran[chosen] = {
+            rank: sum(effort.model_flops * count for effort, (count, _) in work.efforts.items())
+            for rank, work in found.items()
+        }
+    for rank in generated.truth.ranks:
+        whole = sum(step.flops for step in rank.steps)
+        assert ran[()][rank.rank] == whole
+        assert sum(ran[(number,)][rank.rank] for number in numbers) == pytest.approx(whole, rel=1e-9)
 
 
 def without_blocking_copy(cluster: SyntheticCluster) -> SyntheticCluster:

@@ -124,7 +124,7 @@ class _Evidence:
     def more_flops(self, rank: int) -> float:
         others = self._others(rank)
         work = {
-            ledger.rank: sum(effort.flops * count for effort, (count, _) in ledger.work.efforts.items())
+            ledger.rank: ledger.work.launched_flops
             for ledger in ledgers(self._run, replace(self._asked, ranks=(rank, *others)))
         }
         usual = float(np.median([work.get(one, 0) for one in others])) if others else 0.0

@@ -87,9 +87,9 @@ def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) ->
     spent = total.work.matmul_ns
     if done / rate > spent:
         raise _Unknown(
-            f"{format_flop(done)} would take {format_share(done / rate / (spent or 1))} of the time that matmul, "
-            f"attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. The peak is not that of this device, "
-            "or part of the work ran in a faster dtype: give the peak to compare with as --peak-tflops."
+            f"{format_flop(round(done))} would take {format_share(done / rate / (spent or 1))} of the time that "
+            f"matmul, attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. The peak is not that of this "
+            "device, or part of the work ran in a faster dtype: give the peak to compare with as --peak-tflops."
         )
     inside = {
         "compute.no_model_flops": float(compute - spent),
@@ -172,7 +172,7 @@ def _main_dtype(work: RankWork) -> str | None:
     """The dtype of most matmul FLOPs."""
     flops: Counter[str] = Counter()
     for effort, (count, _) in work.efforts.items():
-        flops[effort.work.dtype] += effort.flops * count
+        flops[effort.work.dtype] += round(effort.flops * count)
     return flops.most_common(1)[0][0] if flops else None
 
 

@@ -81,7 +81,7 @@ class Roofline:
             if not (ns and moved and effort.flops):
                 continue
             own = found.setdefault((effort.op, effort.work.dtype), OpWork(effort.op, effort.work.dtype))
-            own.shapes.append(Done(count, ns, effort.flops * count, moved * count))
+            own.shapes.append(Done(round(count), ns, round(effort.flops * count), round(moved * count)))
         ops = tuple(sorted(found.values(), key=lambda one: (-one.whole.ns, one.op, one.dtype)))
         return cls(ops, device_of(run, asked), sum(one.whole.ns for one in ops), compute_ns)
 

@@ -2,6 +2,8 @@
 
 An op whose FLOPs its recorded shapes tell is tied to the kernels launched inside it. Where such ops nest
 (`aten::linear` calls `aten::addmm`), the inner one counts. What an optimizer multiplies is no work of the model.
+A device may still run a step when what was launched ahead begins the next: an op counts by the part that ran in the
+window, whichever step launched it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from lostflops.facts.flops import Work
 from lostflops.facts.kernel_classes import CLASSES, op_class, rounds_to_tf32, uses_tensor_cores
@@ -20,7 +23,7 @@ from lostflops.ledger.parts import in_optimizer
 from lostflops.ledger.recompute import recomputed
 from lostflops.ledger.record import Codes, Flags, Record, distinct
 from lostflops.ledger.shares import by_event
-from lostflops.ledger.windows import WindowKind
+from lostflops.ledger.windows import Window, WindowKind
 from lostflops.store.intervals import Intervals
 
 MATMUL_CLASSES: Final = ("matmul", "attention", "convolution")
@@ -46,10 +49,12 @@ class Effort:
 
 @dataclass(slots=True)
 class RankWork:
-    """Count and time by effort. `matmul_ns` is all time of matmul-class kernels, `counted_ns` what of it has FLOPs,
-    `tensor_ns` what of it ran on tensor cores and `plain_ns` what did not; of the rest names do not tell."""
+    """Count and time by effort, in parts of an op where the window cuts one. `launched_flops` are those of whole ops
+    that the steps of the window launched. `matmul_ns` is all time of matmul-class kernels, `counted_ns` what of it has
+    FLOPs, `tensor_ns` what of it ran on tensor cores and `plain_ns` what did not; of the rest names do not tell."""
 
-    efforts: dict[Effort, tuple[int, int]] = field(default_factory=dict)
+    efforts: dict[Effort, tuple[float, int]] = field(default_factory=dict)
+    launched_flops: int = 0
     matmul_ns: int = 0
     counted_ns: int = 0
     tensor_ns: int = 0
@@ -57,8 +62,9 @@ class RankWork:
 
     def add(self, other: RankWork) -> None:
         for effort, (count, ns) in other.efforts.items():
-            known, spent = self.efforts.get(effort, (0, 0))
+            known, spent = self.efforts.get(effort, (0.0, 0))
             self.efforts[effort] = known + count, spent + ns
+        self.launched_flops += other.launched_flops
         self.matmul_ns += other.matmul_ns
         self.counted_ns += other.counted_ns
         self.tensor_ns += other.tensor_ns
@@ -75,10 +81,9 @@ def _on_device(record: Record, made: Partition, classes: Codes) -> RankWork:
     ns = by_event(device.start[rows], device.stop[rows], made.lines["compute"])
     op = _ops_of(record, device.launch[rows])
     counted = op >= 0
-    if made.window.kind is WindowKind.STEPS:
-        counted &= np.isin(device.step[rows], made.window.number)
     cores, tf32 = _by_kernel(record, device.name[rows])
     done = RankWork(
+        launched_flops=_flops(record, np.unique(op[counted & _is_launched(made.window, device.step[rows])])),
         matmul_ns=int(ns.sum()),
         counted_ns=int(ns[counted].sum()),
         tensor_ns=int(ns[cores == 1].sum()),
@@ -88,8 +93,29 @@ def _on_device(record: Record, made: Partition, classes: Codes) -> RankWork:
     rounded[op[counted & tf32]] = True
     spent = np.zeros(record.formulas.start.size, np.int64)
     np.add.at(spent, op[counted], ns[counted])
-    _collect(record, done, np.unique(op[counted]), spent, rounded)
+    part = _part_inside(record, made.window.inside, op[counted], rows[counted])
+    _collect(record, done, part, spent, rounded)
     return done
+
+
+def _is_launched(window: Window, step: Codes) -> Flags:
+    return np.isin(step, window.number) if window.kind is WindowKind.STEPS else np.ones(step.size, np.bool_)
+
+
+def _flops(record: Record, rows: Codes) -> int:
+    formulas = record.formulas
+    counts = np.bincount(formulas.effort[rows], minlength=len(formulas.efforts)).tolist()
+    works = zip(formulas.efforts, counts, strict=True)
+    return sum((work.model + work.recompute) * count for (_, work), count in works if work is not None)
+
+
+def _part_inside(record: Record, inside: Intervals, op: Codes, rows: Codes) -> npt.NDArray[np.float64]:
+    """Of each op, the part of its kernels' time that lies in the window."""
+    start, size = record.device.start[rows], record.formulas.start.size
+    stop = np.maximum(record.device.stop[rows], start + 1)
+    ran = np.bincount(op, inside.within(start, stop), size)
+    whole = np.bincount(op, stop - start, size)
+    return np.divide(ran, whole, out=np.zeros(size), where=whole > 0)
 
 
 def _on_thread(record: Record, made: Partition) -> RankWork:
@@ -107,18 +133,22 @@ def _on_thread(record: Record, made: Partition) -> RankWork:
     spent = np.zeros(formulas.start.size, np.int64)
     spent[leaves] = by_event(formulas.start[leaves], formulas.stop[leaves], model)
     done = RankWork(
+        launched_flops=_flops(record, leaves),
         matmul_ns=(Intervals.of(host.start[ops], host.stop[ops]) & model).total,
         counted_ns=(Intervals.of(host.start[told], host.stop[told]) & model).total,
     )
-    _collect(record, done, leaves, spent, np.zeros(formulas.start.size, np.bool_))
+    part = np.zeros(formulas.start.size)
+    part[leaves] = 1
+    _collect(record, done, part, spent, np.zeros(formulas.start.size, np.bool_))
     return done
 
 
-def _collect(record: Record, done: RankWork, rows: Codes, spent: Codes, rounded: Flags) -> None:
-    """Add up what is the same op, shape and kind of pass."""
-    formulas = record.formulas
+def _collect(record: Record, done: RankWork, part: npt.NDArray[np.float64], spent: Codes, rounded: Flags) -> None:
+    """Add up what is the same op, shape and kind of pass; `part` of each op counts."""
+    formulas, rows = record.formulas, np.flatnonzero(part)
     key = formulas.effort[rows] * 4 + recomputed(record)[rows] * 2 + rounded[rows]
-    found, which, counts = np.unique(key, return_inverse=True, return_counts=True)
+    found, which = np.unique(key, return_inverse=True)
+    counts = np.bincount(which, part[rows], found.size)
     times = np.zeros(found.size, np.int64)
     np.add.at(times, which, spent[rows])
     for code, count, ns in zip(found.tolist(), counts.tolist(), times.tolist(), strict=True):
@@ -127,7 +157,7 @@ def _collect(record: Record, done: RankWork, rows: Codes, spent: Codes, rounded:
         if work.dtype == "fp32" and code % 2:
             work = replace(work, dtype="tf32")
         effort = Effort(op, work, bool(code // 2 % 2))
-        known, before = done.efforts.get(effort, (0, 0))
+        known, before = done.efforts.get(effort, (0.0, 0))
         done.efforts[effort] = known + count, before + ns
 
 
