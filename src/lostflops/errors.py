@@ -60,6 +60,9 @@ class RunTooNew(RunError):
 class RunBusy(RunError):
     """Another process is writing to the run."""
 
+    is_early = False
+    """It is an ingest that the job of the run has started itself."""
+
 
 class BrokenRun(RunError):
     """A part that the manifest names is missing or damaged."""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from lostflops.cli import early
 from lostflops.cli.early import EarlyIngest, Ranks
 from lostflops.ingest import ingest
 from tests.collect.jobs import PYTHON, finish, plain_environment, records, run_words
+from tests.made_captures import frames, session, write, write_window
 from tests.run_rows import rows_of
 
 SECOND = 1_000_000_000
@@ -195,6 +197,20 @@ def test_a_process_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
     words = [PYTHON, "-P", "-c", early._PROGRAM, where, another, *map(str, [tmp_path] * 3)]
     done = finish(words, plain_environment())
     assert (done.code, done.stderr) == (1, b"it was killed before\n")
+
+
+@pytest.mark.slow
+def test_its_lock_tells_that_it_is_the_jobs_own(tmp_path: Path) -> None:
+    """Who meets it waits for it."""
+    capture, run = tmp_path / "run" / "capture", tmp_path / "run"
+    trace = write_window(capture, 0, 0, [])
+    stopped = {"kind": "window", "window": 0, "state": "stopped", "time": trace.stat().st_mtime_ns}
+    write(capture, 0, frames(0, "a", [session(0, 1, host=socket.gethostname()), stopped]))
+    process = EarlyIngest(capture, run, capture)._start()
+    assert process.wait(60) == 0
+    early._taken_by(process)
+    assert (run / ".lock").read_text() == f"early {process.pid} {socket.gethostname()}"
+    assert (run / "run.json").exists()
 
 
 def _is_idle(pid: int) -> bool:

@@ -1,5 +1,8 @@
 """A run is the old one or the new one, whatever happens to the writer."""
 
+import os
+import re
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -176,6 +179,27 @@ def test_a_second_process_is_told_to_wait(made):
     with RunWriter(made.folder):
         done = subprocess.run([sys.executable, "-c", code, made.folder], check=False, timeout=60)
     assert done.returncode == 42
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_who_is_refused_learns_who_writes(made, is_early):
+    what = "the job of .* adds its newest window" if is_early else "another ingest"
+    said = rf"^{what}.* \(process {os.getpid()} on {re.escape(socket.gethostname())}\)"
+    with (
+        RunWriter(made.folder, is_early=is_early),
+        pytest.raises(RunBusy, match=said) as refused,
+        RunWriter(made.folder),
+    ):
+        pass
+    assert refused.value.is_early is is_early
+
+
+def test_what_else_stands_in_a_lock_is_not_repeated(made):
+    with RunWriter(made.folder):
+        (made.folder / ".lock").write_text("early 1 \x1b[2J")
+        with pytest.raises(RunBusy, match=r"^another ingest is writing") as refused, RunWriter(made.folder):
+            pass
+    assert not refused.value.is_early
 
 
 def test_a_refused_writer_does_not_free_the_lock(made):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lostflops.capture import Frame, rank_file, trace_of
+from lostflops.cli.turns import in_turn
 from lostflops.live.follow import Follower
 
 LONGEST: Final = 660
@@ -211,7 +212,8 @@ def main(arguments: list[Any]) -> None:
             break
         time.sleep(max(_POLL, (time.monotonic() - began) / _MOST_LOOKING))
     print(_mark(traces), flush=True)
-    ingest([capture], run, workers=1 if len(traces) <= _FEW else None)
+    workers = 1 if len(traces) <= _FEW else None
+    in_turn(lambda: ingest([capture], run, workers=workers, is_early=True), behind_anybody=True)
 
 
 def _end_with(parent: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.turns import in_turn
 from lostflops.spread.names import ENGINE, WORKERS, EngineName
 
 if TYPE_CHECKING:
@@ -84,8 +85,11 @@ def ingest_with_progress(
     from lostflops.store.places import remote
     from lostflops.store.run import Run
 
-    with progress_bar() as progress:
-        summary = ingested(sources, out, workers=workers, replace=replace, engine=engine, progress=progress)
+    def read() -> "IngestSummary":
+        with progress_bar() as progress:
+            return ingested(sources, out, workers=workers, replace=replace, engine=engine, progress=progress)
+
+    summary = in_turn(read)
     if engine is not EngineName.LOCAL and remote(out):
         # What many machines have written need not come to this one before somebody asks.
         return _summarise(summary, out, None)

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ import typer
 from lostflops.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.cli.late import Places, add_command, conclude, tell_of_left_out
 from lostflops.cli.output import JsonOption, command, free, show, tell
+from lostflops.cli.turns import in_turn
 from lostflops.store.places import folder_for
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
 CONTEXT = {"allow_interspersed_args": False}
 _DEFAULT = "lostflops-run"
-_LOCK_PATIENCE = 60
 
 
 def run(
@@ -128,20 +127,14 @@ def _conclude(places: Places, gatherer: "Gatherer | None", as_json: bool) -> Non
 
 def ingest_capture(capture: Path, folder: Path) -> None:
     from lostflops.cli.ingest import progress_bar
-    from lostflops.errors import RunBusy
-    from lostflops.ingest import ingest
+    from lostflops.ingest import IngestSummary, ingest
 
-    deadline = time.monotonic() + _LOCK_PATIENCE
-    while True:
-        try:
-            with progress_bar() as progress:
-                summary = ingest([capture], folder, progress=progress)
-            return tell_of_left_out(summary.skipped, command("ingest", capture, "-o", folder))
-        except RunBusy:
-            # Another host of the job adds its ranks.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
+    def read() -> IngestSummary:
+        with progress_bar() as progress:
+            return ingest([capture], folder, progress=progress)
+
+    summary = in_turn(read, behind_anybody=True)
+    tell_of_left_out(summary.skipped, command("ingest", capture, "-o", folder))
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -58,15 +58,17 @@ def ingest(
     replace: bool = False,
     engine: EngineName = EngineName.LOCAL,
     progress: Callable[[Progress], None] | None = None,
+    is_early: bool = False,
 ) -> IngestSummary:
     """Add traces to the run at `out`, or make it; files that are in it already, unchanged, are not read again.
 
     A file that changed replaces what was read from it before. A file that claims a rank which another
-    file holds is refused, unless `replace` puts it in that file's place.
+    file holds is refused, unless `replace` puts it in that file's place. A job that ingests its own traces while it
+    trains says so with `is_early`: others wait for it.
     """
     try:
         spread = Spread(engine, workers)
-        return _ingest(sources, writer_of(out), spread, replace, progress)
+        return _ingest(sources, writer_of(out, is_early=is_early), spread, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their rights and the disk.") from None

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from lostflops._version import __version__
 from lostflops.capture import FOLDER
-from lostflops.errors import RunBusy, RunError
+from lostflops.errors import RunError
 from lostflops.store import manifest as manifests
+from lostflops.store.holder import busy, sign
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
@@ -40,8 +41,9 @@ class RunWriter:
     New data goes to `folder / DATA / <generation>`, which no committed run names before `commit`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_early: bool = False) -> None:
         self.folder = folder
+        self._is_early = is_early
         self.manifest = Manifest()
         self.staging = folder
         self._lock = -1
@@ -84,10 +86,12 @@ class RunWriter:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                error = busy(self.folder, lock)
                 os.close(lock)
-                raise RunBusy(f"another ingest is writing to {self.folder}. Wait, or choose another folder.") from None
+                raise error from None
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock), (self.folder / _LOCK).stat()):
+                    sign(lock, is_early=self._is_early)
                     return lock
             os.close(lock)
 

@@ -142,7 +142,11 @@ class RemoteRunWriter(RunWriter):
         return number.isascii() and number.isdigit() and int(number) <= self.generation
 
 
-def writer_of(out: str | Place) -> RunWriter:
+def writer_of(out: str | Place, *, is_early: bool = False) -> RunWriter:
     """Of a folder, or of an address in an object store."""
     address = remote(out)
-    return RemoteRunWriter(address) if address is not None else RunWriter(utf8(Path(str(out)).resolve()))
+    return (
+        RemoteRunWriter(address)
+        if address is not None
+        else RunWriter(utf8(Path(str(out)).resolve()), is_early=is_early)
+    )
