@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
+import pytest
+
 from lostflops.capture import WindowRequest, frame_bytes, host_file, rank_file, read_frames, request_file, trace_file
+from lostflops.collect import gather
 from lostflops.collect.gather import Gatherer, is_shared
 from lostflops.collect.placing import lock_of
 from lostflops.collect.window_plan import publish
@@ -90,6 +93,29 @@ def test_frames_behind_a_torn_one_arrive_at_the_latest_with_the_end(tmp_path: Pa
     rank_file(spool, 3).write_bytes(torn + frame(3, 1))
     Gatherer(spool, capture, "n").finish()
     assert [f.first for f in read_frames(host_file(capture, "n"))[0]] == [1]
+
+
+def test_a_trace_that_is_written_anew_while_it_is_carried_goes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    trace, copied = trace_file(spool, 0, 0), gather._copy
+    trace.write_bytes(b"older")
+
+    def and_anew(source: Path, target: Path) -> None:
+        copied(source, target)
+        (spool / "new").write_bytes(b"newer")
+        (spool / "new").replace(trace)
+
+    gatherer = Gatherer(spool, capture, "n")
+    with monkeypatch.context() as patched:
+        patched.setattr(gather, "_copy", and_anew)
+        gatherer.gather()
+    gatherer.gather()
+    assert trace_file(capture, 0, 0).read_bytes() == b"newer"
+    assert not trace.exists()
 
 
 def test_a_spool_in_which_a_trace_is_still_written_stays_for_it_alone(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from lostflops.capture import SUFFIX, host_file, read_frames, trace_file
-from lostflops.cli import late
+from lostflops.cli import late, run
 from lostflops.cli.late import Places, conclude, wait_for_exports
-from lostflops.cli.run import ingest_capture
 from lostflops.collect import export
 from lostflops.collect.gather import Gatherer
 from lostflops.ingest import ingest
@@ -36,12 +35,12 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     """A job of two ranks on this host; the first has written its trace."""
-    local, run = tmp_path / "a spool", tmp_path / "a run"
-    (run / "capture" / "windows").mkdir(parents=True)
+    local, folder = tmp_path / "a spool", tmp_path / "a run"
+    (folder / "capture" / "windows").mkdir(parents=True)
     for rank in range(2):
         write(local, rank, frames(rank, f"s{rank}", [session(rank), end(1)]))
     write_window(local, 0, 0, STEP)
-    return Places(local, run / "capture", run)
+    return Places(local, folder / "capture", folder)
 
 
 @contextmanager
@@ -62,14 +61,14 @@ def obey(said: str, behind: str) -> None:
     """Do what the command that was told does."""
     before, _, words = said.partition(behind)[2].splitlines()[0].rpartition("lostflops ingest ")
     subprocess.run(["sh", "-ec", before.removesuffix(" && ") or "true"], check=True)
-    source, _, run = shlex.split(words)
-    ingest([source], run, workers=1)
+    source, _, out = shlex.split(words)
+    ingest([source], out, workers=1)
 
 
-def traced(run: Path) -> list[tuple[int, int, int]]:
+def traced(folder: Path) -> list[tuple[int, int, int]]:
     """Ranks with their numbers of events and attempts."""
     query = "select rank, (select count(*) from events e where e.rank = r.rank), (select count(*) from attempts a "
-    with Run.open(run) as opened:
+    with Run.open(folder) as opened:
         return opened.sql(f"{query} where a.rank = r.rank) from ranks r order by rank").fetchall()
 
 
@@ -83,7 +82,7 @@ def test_what_is_still_being_written_is_kept_named_and_can_be_added(
         assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
         assert [path.name for path in places.local.iterdir()] == [f"{trace.name}.lock"]
     waiting, said = capsys.readouterr().err.splitlines()
-    assert "the trace of rank 1 (window 0) is still being written: waiting" in waiting
+    assert f"the trace of rank 1 (window 0) is still being written to {places.local}: waiting" in waiting
     assert "the trace of rank 1 (window 0) is still being written, and not in the run" in said
     assert f"{places.local} on {socket.gethostname()}" in said
     obey(said, "To add it then: ")
@@ -127,18 +126,20 @@ def test_where_all_is_there_nothing_is_said_and_the_spool_goes(
 
 
 def test_a_trace_that_ends_while_the_last_ones_are_carried_is_carried_or_kept(places: Places) -> None:
-    traces = [trace_file(places.local, rank, 0) for rank in range(3)]
-
-    def carried() -> set[Path]:
-        export.lock_of(traces[1]).unlink()
-        export.lock_of(traces[2]).write_text("no room")
-        return {traces[0]}
-
+    """One ends and is carried, one ends too late, one fails, and one is written anew."""
+    traces = [trace_file(places.local, rank, 0) for rank in range(4)]
     locks = [export.lock_of(trace).open("w") for trace in traces]
     for lock in locks:
         fcntl.flock(lock, fcntl.LOCK_EX)
-    locks[2].close()
-    assert export.missing(places.local, carried) == ([traces[1]], {traces[2]: "no room"})
+
+    def carried() -> set[Path]:
+        for trace in traces[:2]:
+            export.lock_of(trace).unlink()
+        export.lock_of(traces[2]).write_text("no room")
+        locks[2].close()
+        return {traces[0], traces[3]}
+
+    assert export.missing(places.local, carried) == ([traces[1], traces[3]], {traces[2]: "no room"})
     for lock in locks:
         lock.close()
 
@@ -184,6 +185,21 @@ def test_what_cannot_be_carried_stays_and_can_be_brought_in(
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
 
 
+def test_what_was_carried_from_a_spool_that_is_gone_is_read(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_report", lambda *_: None)
+    carrying = gatherer(places)
+    carrying.gather()
+    shutil.rmtree(places.local)
+    run._conclude(places, carrying, as_json=False)
+    assert (
+        f"{places.local} on {socket.gethostname()} is gone: what ranks wrote to it last is lost."
+        in capsys.readouterr().err
+    )
+    assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
+
+
 def test_what_the_last_ingest_left_out_is_told_broken_files_first(
     places: Places, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,7 +207,7 @@ def test_what_the_last_ingest_left_out_is_told_broken_files_first(
         write_window(places.local, 0, window, STEP)
     broken = trace_file(places.local, 1, 4)
     broken.write_bytes(b'{"traceEvents": }')
-    ingest_capture(places.local, places.run)
+    run.ingest_capture(places.local, places.run)
     first, *windows, more = capsys.readouterr().err.splitlines()
     assert first.startswith(f"lostflops: {broken} was left out: ")
     assert [line.partition(" was left out: ")[2][:19] for line in windows] == [

@@ -34,7 +34,7 @@ def wait_for_exports(folder: Path) -> None:
     while (late := pending(folder)) and (waited := time.monotonic() - began) < _PATIENCE:
         if waited > _QUIET and not is_said:
             is_said = True
-            tell(f"the job has ended; {_whose(late)} still being written: waiting for up to {_PATIENCE} s.")
+            tell(f"the job has ended; {_whose(late)} still being written to {folder}: waiting for up to {_PATIENCE} s.")
         time.sleep(0.1)
 
 
@@ -87,6 +87,9 @@ def _tell_of(missing: Missing, places: Places) -> None:
 def _tell_of_all(places: Places, reason: str) -> None:
     """A host's file may hold a record twice; but a capture with a rank in two files holds two attempts of it."""
     host = socket.gethostname()
+    if not places.local.is_dir():
+        tell(f"{places.local} on {host} is gone: what ranks wrote to it last is lost.")
+        return
     target = shlex.quote(str(host_file(places.capture, host)))
     words = [f"cat {shlex.quote(str(places.local))}/rank-*{SUFFIX} >> {target}"]
     if any(places.local.glob(_FINISHED)):

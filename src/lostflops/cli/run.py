@@ -111,7 +111,7 @@ def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None
 
 
 def _conclude(places: Places, gatherer: "Gatherer | None", as_json: bool) -> None:
-    if not any(places.local.rglob(f"*{SUFFIX}")):
+    if not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried):
         tell(
             "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
             f" To find out why: {command('doctor')}"
@@ -228,7 +228,7 @@ def _fail_open(last: Callable[[], None], later: str = "") -> None:
     try:
         last()
     except LostflopsError as error:
-        tell(str(error))
+        tell(f"{error}{kept}")
     except KeyboardInterrupt:
         tell(f"interrupted.{kept}")
     except Exception as error:  # noqa: BLE001

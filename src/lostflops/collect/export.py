@@ -103,11 +103,11 @@ def pending(folder: Path) -> list[Path]:
 
 
 def missing(folder: Path, carried: Callable[[], Collection[Path]] = tuple) -> Missing:
-    """Traces that are not there; those that `carried` takes away are."""
+    """Traces that are not there; those that `carried` takes away are, unless they are just written anew."""
     late = pending(folder)  # first: whoever ends from now on may not be carried
     gone = carried()
     failed = {trace: reason for trace in _begun(folder) if (reason := _failure(trace)) is not None}
-    return Missing([trace for trace in late if trace not in gone and trace not in failed], failed)
+    return Missing([one for one in late if one not in failed and (one not in gone or is_pending(one))], failed)
 
 
 def _failure(trace: Path) -> str | None:

@@ -23,6 +23,11 @@ class Gatherer:
         self._done: dict[Path, int] = {}
         self._lock = threading.Lock()
 
+    @property
+    def has_carried(self) -> bool:
+        """Whether anything was recorded, also where the spool is gone by now."""
+        return bool(self._done)
+
     def gather(self) -> None:
         """Carry what is new; called about once a second, and once when the command has ended."""
         with self._lock:
@@ -57,8 +62,10 @@ class Gatherer:
         target = self._capture / path.name
         if is_raw(path.name):
             reduced_form(target).unlink(missing_ok=True)
+        before = path.stat()
         _copy(path, target)
-        path.unlink()
+        if os.path.samestat(before, path.stat()):  # else it was written anew, and goes with the next round
+            path.unlink()
 
     def _exchange_requests(self) -> None:
         """Down they come from whoever asks; up go those of rank 0, which moves its window where it writes."""
