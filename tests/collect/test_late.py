@@ -16,7 +16,7 @@ import pytest
 from lostflops.capture import SUFFIX, host_file, read_frames, trace_file
 from lostflops.cli import late, run
 from lostflops.cli.late import Places, conclude, wait_for_exports
-from lostflops.collect import export
+from lostflops.collect import export, gather
 from lostflops.collect.gather import Gatherer
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -112,8 +112,8 @@ def test_a_trace_that_failed_after_its_rank_had_ended_is_told(
     else:
         conclude(Places(places.local, places.local, places.run))
     assert capsys.readouterr().err.splitlines() == [
-        "lostflops: the trace of rank 1 (window 0) is lost: No space left on device.",
-        "lostflops: the trace of rank 2 (window 0) is lost: the exporting process ended early.",
+        "lostflops: the trace of rank 1 (window 0) is not there: No space left on device.",
+        "lostflops: the trace of rank 2 (window 0) is not there: the exporting process ended early.",
     ]
 
 
@@ -157,6 +157,19 @@ def test_who_interrupts_the_wait_loses_nothing(
     assert {frame.rank for frame in read_frames(host_file(places.capture, socket.gethostname()))[0]} == {0, 1}
     assert "To add it then: " in capsys.readouterr().err
     assert trace_file(places.local, 1, 0).exists()
+
+
+def test_who_interrupts_the_carrying_learns_where_the_rest_lies(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gather, "_copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        conclude(places, gatherer(places))
+    obey(capsys.readouterr().err, "To bring it in later: ")
+    assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
 
 
 def no_host_file(places: Places) -> Callable[[], None]:

@@ -67,6 +67,10 @@ def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
             if gatherer is None:
                 raise
             _tell_of_all(places, error.strerror or str(error))
+        except KeyboardInterrupt:
+            if gatherer is not None and places.local.is_dir():
+                _tell_of_all(places, "interrupted")
+            raise
 
 
 def _tell_of(missing: Missing, places: Places) -> None:
@@ -81,18 +85,20 @@ def _tell_of(missing: Missing, places: Places) -> None:
     for trace, reason in missing.failed.items():
         by_reason.setdefault(reason, []).append(trace)
     for reason, traces in by_reason.items():
-        tell(f"{_whose(traces)} lost: {reason}.")
+        tell(f"{_whose(traces)} not there: {reason}.")
 
 
 def _tell_of_all(places: Places, reason: str) -> None:
     """A host's file may hold a record twice; but a capture with a rank in two files holds two attempts of it."""
+    from lostflops.collect.export import pending
+
     host = socket.gethostname()
     if not places.local.is_dir():
         tell(f"{places.local} on {host} is gone: what ranks wrote to it last is lost.")
         return
     target = shlex.quote(str(host_file(places.capture, host)))
     words = [f"cat {shlex.quote(str(places.local))}/rank-*{SUFFIX} >> {target}"]
-    if any(places.local.glob(_FINISHED)):
+    if any(places.local.glob(_FINISHED)) or pending(places.local):
         words.append(_moved(places))
     tell(
         f"what ranks wrote cannot be carried to {places.capture}: {reason}. It is kept in {places.local} on {host}. "
