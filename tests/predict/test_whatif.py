@@ -19,6 +19,7 @@ from lostflops.predict.answers.predictions import stored
 from lostflops.predict.answers.ranking import listing, ranking
 from lostflops.predict.answers.whatif import whatif
 from lostflops.predict.change import Change, Edited, NotApplicable
+from lostflops.predict.changes import CHANGES as KNOWN
 from lostflops.store.run import Run
 from made_whatif import CHANGES, LARGER_STEPS, STEP, change, disk_run, made, of
 from memory_run import MemoryRun
@@ -189,6 +190,26 @@ def test_a_bound_is_not_what_to_do(start: Start) -> None:
     alone, best = ranking(start(), (replace(compute, is_bound=True),))
     assert best == ""
     assert "none gains more than chance" in alone.verdict
+
+
+def test_hardware_is_ranked_apart_from_what_the_job_can_set(start: Start) -> None:
+    network, compute, *_ = CHANGES
+    result, best = ranking(start(), (network, replace(compute, is_hardware=True)))
+    told = result.to_json()
+    assert [row["change"] for row in told["changes"]] == ["network=2x", "network=1x"]
+    assert [row["change"] for row in told["hardware"]] == ["compute=2x"]
+    assert best == "network=2x"
+    assert told["verdict"].startswith("network=2x gains most")
+    assert "1 change of 2 tried gains more than chance" in told["verdict"]
+
+
+def test_hardware_is_what_no_setting_gives() -> None:
+    assert {change.name for change in KNOWN if change.is_hardware} == {
+        "device",
+        "network.bandwidth",
+        "network.latency",
+        "world_size",
+    }
 
 
 def test_what_one_reason_holds_for_stands_together(start: Start) -> None:

@@ -169,7 +169,7 @@ def test_quality_shows_what_info_says_and_stays_in_sight(job: Job) -> None:
 def test_knobs_show_what_whatif_predicts(job: Job) -> None:
     knobs, refused = (block.to_json() for block in job.result("knobs").blocks)
     told = job.told("whatif", "--all")
-    asked = [(tuple(one["change"].split("=")), one) for one in told["changes"]]
+    asked = [(tuple(one["change"].split("=")), one) for one in (*told["changes"], *told["hardware"])]
     turned = [(one, found) for one, found in asked if one[1] in {at["value"] for at in knobs["knobs"][one[0]]}]
     assert len(turned) > 10
     measured = told["baseline"]["measured_ns"]

@@ -93,8 +93,9 @@ class Change:
     (none: it is not asked, because its value is the user's to know); `again` says that several values can be asked for
     at once. `cost` says what it costs or risks, `how` how to apply a value: the code or the flag. `apply` raises
     `NotApplicable`, or `UsageError` for a value it cannot read. What `is_bound` tells what is to be gained at most, and
-    can be set nowhere. `remember` does to the memory of a rank what `apply` does to the graph; None where nobody knows
-    what it does, which is not nothing. It raises `NotApplicable` for values of which that is so."""
+    can be set nowhere; what `is_hardware` has to be bought. `remember` does to the memory of a rank what `apply` does
+    to the graph; None where nobody knows what it does, which is not nothing. It raises `NotApplicable` for values of
+    which that is so."""
 
     name: str
     form: str
@@ -105,4 +106,5 @@ class Change:
     tried: tuple[str, ...] = ()
     again: bool = False
     is_bound: bool = False
+    is_hardware: bool = False
     remember: Callable[[Memory, str, Facts], Remembered] | None = None

@@ -32,6 +32,7 @@ class _Tried:
     step: tuple[int, int, int]
     work: int
     is_bound: bool
+    is_hardware: bool
     cost: str
     how: str
     notes: tuple[str, ...]
@@ -44,7 +45,8 @@ class _Tried:
         step = round(found.predicted), round(found.low), round(found.high)
         whole = found.baseline.measured * found.work
         gain, low, high = (1 - ns / whole for ns in (found.predicted, found.high, found.low))
-        told = found.text, one.change.name, gain, (low, high), step, found.work, one.change.is_bound
+        kind = one.change.is_bound, one.change.is_hardware
+        told = found.text, one.change.name, gain, (low, high), step, found.work, *kind
         return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
 
     @property
@@ -54,8 +56,8 @@ class _Tried:
 
     @property
     def is_setting(self) -> bool:
-        """Whether one can set it and the job stays the same: no bound, and no other batch."""
-        return not self.is_bound and self.work == 1
+        """Whether one can set it and the job stays the same: no bound, nothing to buy, and no other batch."""
+        return not self.is_bound and not self.is_hardware and self.work == 1
 
     @property
     def gains(self) -> bool:
@@ -72,8 +74,8 @@ def _peak(found: Answer) -> int | None:
 def ranking(
     start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Result, str]:
-    """Every value that a change is tried with, each alone; the largest gain first; and the one to ask for, if any.
-    None of it is kept as a prediction: nobody decided on it yet."""
+    """Every value that a change is tried with, each alone; the largest gain first, hardware apart; and the one to ask
+    for, if any. None of it is kept as a prediction: nobody decided on it yet."""
     asked = [(change, value) for change in known for value in change.tried]
     found: list[_Tried] = []
     refused: list[tuple[str, str, str]] = []
@@ -84,12 +86,18 @@ def ranking(
             found.append(_Tried.of(answer(start, [(change.name, value)], known)))
         except (UsageError, UnknownCost) as error:
             refused.append((change.name, value, _reason(error)))
-    found.sort(key=lambda one: -one.gain)
+    found.sort(key=lambda one: (one.is_hardware, -one.gain))
+    bought = [one for one in found if one.is_hardware]
     result = Result(
         name="whatif_all",
         title="What if: every change that can be tried, each alone",
         verdict=_verdict(start, found),
-        blocks=(_gains(found), _refused(refused, {one.name for one in found}), baseline_pairs(start)),
+        blocks=(
+            _gains("changes", "In the job, by gain", found[: len(found) - len(bought)]),
+            *([_gains("hardware", "With other hardware, by gain", bought)] if bought else []),
+            _refused(refused, {one.name for one in found}),
+            baseline_pairs(start),
+        ),
         notes=(*_notes(found), *notes_of_run(start)),
     )
     return result, next((one.text for one in found if one.is_setting and one.gain > 0), "")
@@ -126,7 +134,7 @@ def _notes(found: Sequence[_Tried]) -> Iterator[str]:
             )
 
 
-def _gains(found: Sequence[_Tried]) -> Table:
+def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
     fields = (
         Field("change"),
         Field("gain", "share"),
@@ -145,7 +153,7 @@ def _gains(found: Sequence[_Tried]) -> Table:
         (one.text, one.gain, *one.gain_interval, one.step[0], one.peak, *one.step[1:], *one.told) for one in found
     )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
-    return Table("changes", "By gain", fields, rows, more=more)
+    return Table(name, title, fields, rows, more=more)
 
 
 def _refused(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> Table:

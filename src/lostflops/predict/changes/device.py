@@ -66,4 +66,5 @@ CHANGE: Final = Change(
     cost="the price of the devices; kernels that are tuned for one reach less of another",
     how=_how,
     apply=_apply,
+    is_hardware=True,
 )

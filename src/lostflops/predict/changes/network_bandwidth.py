@@ -28,5 +28,6 @@ CHANGE: Final = Change(
     ),
     _apply,
     ("2x", "0.5x"),
+    is_hardware=True,
     remember=untouched("Another network moves no memory."),
 )

@@ -25,5 +25,6 @@ CHANGE: Final = Change(
     lambda _: "RDMA instead of sockets, ranks under one switch, fewer and larger collectives (bucket_mb).",
     _apply,
     ("0.5x",),
+    is_hardware=True,
     remember=untouched("Another network moves no memory."),
 )

@@ -202,5 +202,6 @@ CHANGE: Final = Change(
     lambda value: f"torchrun with --nnodes and --nproc-per-node that make {value} ranks",
     _checked,
     (),
+    is_hardware=True,
     remember=_remember,
 )
