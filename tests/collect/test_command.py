@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lostflops.capture import FOLDER, rank_file
 from lostflops.collect.command import run_command
 from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, records, run_words, started
 
@@ -135,6 +136,19 @@ def test_a_gatherer_that_fails_or_stalls_is_not_the_commands_trouble(tmp_path: P
     words = [*run_words(tmp_path / "run", "--spool", str(spool)), "sh", "-c", f"rm -rf {spool}/*; sleep 2.5; exit 3"]
     done = finish(words)
     assert done.code == 3
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_capture_that_cannot_be_read_is_told_last_and_the_exit_code_is_the_commands(
+    tmp_path: Path, code: int
+) -> None:
+    run = tmp_path / "run"
+    broken = rank_file(run / FOLDER, 0)
+    done = finish([*run_words(run), "sh", "-c", f"echo broken > {broken}; exit {code}"], plain_environment())
+    assert done.code == code
+    last = done.stderr.decode().splitlines()[-1]
+    assert last.startswith("lostflops: no report: ")
+    assert last.endswith(f"The capture is kept; to read it: lostflops ingest {run / FOLDER} -o {run}")
 
 
 def test_a_command_that_dies_of_a_signal_is_told_from_one_that_exits(tmp_path: Path) -> None:

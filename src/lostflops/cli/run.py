@@ -71,7 +71,8 @@ def run(
 ) -> None:
     """Run a command and record the PyTorch training in it, without changing it.
 
-    Its output, exit code and signals stay as they are. When it ends, the report goes to stderr.
+    Its output, exit code and signals stay as they are. When it ends, the report goes to stderr. If the recording cannot
+    be read then, the last line there says so with the command to try again, and the exit code is still the command's.
     """
     from lostflops.cli.early import EarlyIngest
     from lostflops.collect.command import recorded_environment, run_command
@@ -221,18 +222,20 @@ def _share(text: str) -> float:
 
 
 def _fail_open(last: Callable[[], None], later: str = "") -> None:
-    """The command's own end is what counts: whatever goes wrong here is told, and changes nothing."""
+    """The command's own end is what counts: whatever goes wrong here is told last, with what to type `later`, and
+    changes nothing. A scheduler must not take a good training for a failed one."""
     from lostflops.errors import LostflopsError
 
-    kept = f" The capture is kept; to read it: {later}" if later else ""
     try:
         last()
+        return
     except LostflopsError as error:
-        tell(f"{error}{kept}")
+        why = str(error).removesuffix(".")
     except KeyboardInterrupt:
-        tell(f"interrupted.{kept}")
+        why = "interrupted"
     except Exception as error:  # noqa: BLE001
-        tell(f"the recording could not be read: {error!r}.{kept}")
+        why = f"the recording could not be read: {error!r}"
+    tell(f"no report: {why}. The capture is kept; to read it: {later}" if later else f"{why}.")
 
 
 def _leave_as(status: int) -> NoReturn:
