@@ -19,7 +19,7 @@ DEFINITIONS: Final = {
     "idle.host": "the device is idle while the launching thread dispatches ops and calls the runtime",
     "idle.python": "the device is idle, and the launching thread ran no op at all",
     "idle.dependency": "the next kernel was queued already: it waited on another stream or for its launch to arrive",
-    "idle.bubble": "a pipeline rank waits between microbatches for a neighbour stage",
+    "idle.bubble": "a pipeline stage is between passes; 0 in the ledger, where the transfer it waits in tells why",
     "unexplained": "anything else",
 }
 INSIDE_COMPUTE: Final = {
