@@ -18,6 +18,11 @@ def test_what_cannot_be_told_from_a_transfer() -> None:
     assert "up to 4.00 us apart, and waits below three times that of both ranks count as transfer" in note
 
 
+def test_ends_that_coincide_are_no_0_ns_apart() -> None:
+    (note,) = notes("reference", "collectives", uncertainty=90_000, spread=0)
+    assert note.endswith("certainly within 90.0 us; their ends coincide.")
+
+
 def test_ranks_without_an_offset_and_why() -> None:
     untied, contradictory = notes("reference", "untied", "contradictory", "untied")
     assert untied.startswith("No collective ties the clock of rank 1, 3 to that of rank 0: waits in their groups")

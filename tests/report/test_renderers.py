@@ -1,6 +1,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -176,6 +177,14 @@ def test_values_are_shown_with_their_units() -> None:
     told = render("terminal", RESULTS["findings"])
     assert "10.0% of the step (5.0% to 20.0%, a step of 90.0 us)" in told
     assert "2.4 rank-hours a day, $6" in told
+
+
+def test_what_costs_nothing_of_the_window_is_not_said_to_be_free() -> None:
+    (found,) = (block for block in RESULTS["findings"].blocks if isinstance(block, Findings))
+    outside = replace(found, items=(replace(found.items[0], lost_ns=0, lost_share=0.0, rank_hours=0.0),))
+    told = render("terminal", replace(RESULTS["findings"], blocks=(outside,)))
+    assert "no time of the recorded window is charged to it" in told
+    assert "rank-hours" not in told
 
 
 def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,10 +50,13 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
     lost = {method: [row[0] for row in rows if row[4] == method] for method in _LOST}
     if tied:
         widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
+        apart = (
+            f"typically lie up to {format_ns(spread)} apart, and waits below three times that of both ranks count as "
+            "transfer"
+        )
         yield (
             f"One clock, that of rank {clock.items[1].value}: {counted(len(tied), 'rank')} tied to it by collectives, "
-            f"certainly within {format_ns(widest)}; their ends typically lie up to {format_ns(spread)} apart, and "
-            "waits below three times that of both ranks count as transfer."
+            f"certainly within {format_ns(widest)}; their ends {apart if spread else 'coincide'}."
         )
     elif len(rows) > 1 and not any(lost.values()):
         yield "The ranks share the clock of their host; waits below three times what ends lie apart count as transfer."

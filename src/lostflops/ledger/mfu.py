@@ -183,8 +183,8 @@ def _check_counted(total: RunLedger) -> None:
     uncounted = 1 - work.counted_ns / work.matmul_ns if work.matmul_ns else 1.0
     if uncounted > MOST_UNCOUNTED:
         raise _Unknown(
-            f"{format_share(uncounted)} of matmul-class time has no FLOPs (kernels of Triton or CUDA graphs, ops "
-            "without shapes, or launches before the recording). "
+            f"{format_share(uncounted)} of matmul-class time has no FLOPs (custom ops, variable-length attention, "
+            "kernels of Triton or CUDA graphs, ops without shapes, or launches before the recording). "
             + ("Give the FLOPs of one step with --model-flops." if total.step_count else _MARK_STEPS)
         )
 

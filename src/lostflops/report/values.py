@@ -73,7 +73,10 @@ def format_values(values: Sequence[Value], unit: Unit) -> str:
 
 
 def format_lost(finding: Finding) -> str:
-    """What a finding costs: a share of the time of all ranks, and what that is a day."""
+    """What a finding costs: a share of the time of all ranks, and what that is a day. What happens outside the
+    recorded window stands on no line of its ledger, which does not make it free."""
+    if not finding.lost_ns:
+        return "no time of the recorded window is charged to it"
     money = "" if finding.usd is None else f", ${finding.usd:,.0f}"
     return f"{format_share(finding.lost_share)} of all time: {finding.rank_hours:,.1f} rank-hours a day{money}"
 
