@@ -155,6 +155,8 @@ def test_all_changes_by_gain(start: Start) -> None:
     assert told["not_applicable"] == [
         {"change": "never", "reason": "no loader was recorded", "changes": [{"name": "never", "value": "on"}]}
     ]
+    assert told["hardware"] == []
+    assert "hardware" not in {block.name for block in result.blocks}
     assert best == "compute=2x"
     assert "2 changes of 3 tried gain more than chance" in told["verdict"]
 

@@ -88,17 +88,19 @@ def ranking(
             refused.append((change.name, value, _reason(error)))
     found.sort(key=lambda one: (one.is_hardware, -one.gain))
     bought = [one for one in found if one.is_hardware]
+    hardware = _gains("hardware", "With other hardware, by gain", bought)
     result = Result(
         name="whatif_all",
         title="What if: every change that can be tried, each alone",
         verdict=_verdict(start, found),
         blocks=(
             _gains("changes", "In the job, by gain", found[: len(found) - len(bought)]),
-            *([_gains("hardware", "With other hardware, by gain", bought)] if bought else []),
+            *([hardware] if bought else []),
             _refused(refused, {one.name for one in found}),
             baseline_pairs(start),
         ),
         notes=(*_notes(found), *notes_of_run(start)),
+        more=() if bought else (hardware,),
     )
     return result, next((one.text for one in found if one.is_setting and one.gain > 0), "")
 
