@@ -157,6 +157,20 @@ def test_where_a_reduced_trace_is_broken_the_raw_one_beside_it_is_read(
         ]
 
 
+def test_a_raw_trace_that_is_read_instead_is_of_the_rank_that_its_name_says(folder: Path) -> None:
+    """A profiler writes no rank where the job has no process group."""
+    for rank in range(2):
+        raw = write_window(folder, rank, 0, EVENTS)
+        raw.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).encode()))
+        broken = reduced_beside(raw, folder / "scratch")
+        write(folder, rank, frames(rank, f"s{rank}", [session(rank), end(1)]))
+    broken.write_bytes(broken.read_bytes()[:-200])
+    ingest([folder], folder.parent, workers=1)
+    with Run.open(folder.parent) as run:
+        found = run.sql("select rank, rank_source from ranks order by rank").fetchall()
+    assert found == [(0, "file name"), (1, "file name")]
+
+
 def test_where_both_forms_are_broken_both_are_told(folder: Path) -> None:
     window(folder, 0)
     raw = write_window(folder, 1, 0, EVENTS)

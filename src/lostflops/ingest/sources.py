@@ -15,6 +15,7 @@ from lostflops.ingest.byte_stream import ByteStream
 from lostflops.ingest.captures import is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.found_objects import found_objects
+from lostflops.ingest.rank_names import rank_in_name
 from lostflops.ingest.readers import READERS, capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
@@ -88,7 +89,9 @@ def _listed(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[st
             if one.path not in listed or one.is_named:
                 listed[one.path] = one
     for path in raw_twins(listed):
-        twin, reduced = listed.pop(path), reduced_form(path)
+        # It is mostly not opened; where it is and tells no rank, its name does.
+        named = RankClaim(rank_in_name(path.name), "file name")
+        twin, reduced = replace(listed.pop(path), claim=named), reduced_form(path)
         listed[reduced] = replace(listed[reduced], twin=twin)
     gone, left = other_windows(
         [path for path, one in listed.items() if not one.is_named], lambda path: listed[path].modified_ns
