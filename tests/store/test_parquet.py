@@ -236,3 +236,28 @@ def test_a_name_with_a_pattern_does_not_reach_its_neighbour(writer, tmp_path):
     writer.write(TABLE, {"big": np.array([1])}, tmp_path / "x*" / "a.parquet")
     writer.write(TABLE, {"big": np.array([2])}, tmp_path / "xyz" / "a.parquet")
     assert writer.read(tmp_path / "x*" / "a.parquet")["big"] == [1]
+
+
+def test_a_writer_that_failed_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    failed = ParquetWriter()
+    texts = [TextColumn(np.ones(2, np.uint32), values) for values in ([None, "fine"], [None, "\ud800"])]
+    table = Table("texts", "Two of them.", (Column("one", "VARCHAR", ""), Column("other", "VARCHAR", "")))
+    with pytest.raises(duckdb.Error):
+        failed.write(table, {"one": texts[0], "other": texts[1]}, tmp_path / "failed.parquet")
+    failed.close()
+    following = ParquetWriter()
+    known = following._connection.execute(
+        "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()
+    following.close()
+    assert known == []
+
+
+def test_a_connection_that_was_interrupted_is_not_handed_on(tmp_path: Path) -> None:
+    interrupted = ParquetWriter()
+    interrupted._connection.execute("SELECT * FROM range(100000)")  # nobody fetches it any more
+    interrupted.close()
+    following = ParquetWriter()
+    following.write(TABLE, {"big": np.arange(3)}, tmp_path / "a.parquet")
+    assert following.read(tmp_path / "a.parquet")["big"] == [0, 1, 2]
+    following.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,15 @@ class ParquetWriter:
         unknown = set(columns) - set(table.column_names())
         assert not unknown, f"{table.name} has no columns {sorted(unknown)}"
         arrays: dict[str, npt.NDArray[Any]] = {}
-        selected = ", ".join(
-            f"{self._expression(column, columns.get(column.name), arrays)} AS {column.name}" for column in table.columns
-        )
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._connection.register("arrays", arrays)
         try:
-            self._connection.execute(f"COPY (SELECT {selected} FROM arrays) TO '{_quoted(path)}' ({_OPTIONS})")
+            selected = ", ".join(
+                f"{self._expression(column, columns.get(column.name), arrays)} AS {column.name}"
+                for column in table.columns
+            )
+            with self._known_as("arrays", arrays):
+                self._connection.execute(f"COPY (SELECT {selected} FROM arrays) TO '{_quoted(path)}' ({_OPTIONS})")
         finally:
-            self._connection.unregister("arrays")
             self._drop_texts()
         _make_durable(path)
 
@@ -153,10 +154,18 @@ class ParquetWriter:
         """It is not used afterwards."""
         connection = self._connection
         del self._connection
-        if len(_idle) < _MOST_IDLE:
+        if len(_idle) < _MOST_IDLE and _is_usable(connection):
             _idle.append(connection)
         else:
             connection.close()
+
+    @contextmanager
+    def _known_as(self, name: str, columns: Mapping[str, npt.NDArray[Any]]) -> Iterator[None]:
+        self._connection.register(name, columns)
+        try:
+            yield
+        finally:
+            self._connection.unregister(name)
 
     def _expression(self, column: Column, data: ColumnData | None, arrays: dict[str, npt.NDArray[Any]]) -> str:
         if isinstance(data, Constant):
@@ -192,13 +201,13 @@ class ParquetWriter:
     def _text_table(self, values: Sequence[str | None]) -> str:
         name = self._values.get(id(values))
         if name is None:
-            name = self._values[id(values)] = f"texts_{len(self._values)}"
-            self._connection.register("incoming", {"text": _objects(values), "position": np.arange(len(values))})
-            self._connection.execute(
-                f"CREATE OR REPLACE TEMP TABLE {name} AS "
-                "SELECT list(text::VARCHAR ORDER BY position) AS texts FROM incoming"
-            )
-            self._connection.unregister("incoming")
+            name = f"texts_{len(self._values)}"
+            with self._known_as("incoming", {"text": _objects(values), "position": np.arange(len(values))}):
+                self._connection.execute(
+                    f"CREATE OR REPLACE TEMP TABLE {name} AS "
+                    "SELECT list(text::VARCHAR ORDER BY position) AS texts FROM incoming"
+                )
+            self._values[id(values)] = name
         return name
 
     def _drop_texts(self) -> None:
@@ -217,6 +226,15 @@ def _connected() -> duckdb.DuckDBPyConnection:
             "enable_external_file_cache": False,
         }
     )
+
+
+def _is_usable(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Not where it met a fatal error, or was interrupted before all of a result was fetched."""
+    try:
+        connection.execute("SELECT 1").fetchall()
+    except duckdb.Error:
+        return False
+    return True
 
 
 def literal_glob(path: str) -> str:
