@@ -95,8 +95,9 @@ def test_frames_behind_a_torn_one_arrive_at_the_latest_with_the_end(tmp_path: Pa
     assert [f.first for f in read_frames(host_file(capture, "n"))[0]] == [1]
 
 
+@pytest.mark.parametrize("is_last", [False, True])
 def test_a_trace_that_is_written_anew_while_it_is_carried_goes_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_last: bool
 ) -> None:
     spool, capture = tmp_path / "spool", tmp_path / "capture"
     spool.mkdir()
@@ -105,17 +106,40 @@ def test_a_trace_that_is_written_anew_while_it_is_carried_goes_next(
     trace.write_bytes(b"older")
 
     def and_anew(source: Path, target: Path) -> None:
+        monkeypatch.undo()
         copied(source, target)
         (spool / "new").write_bytes(b"newer")
         (spool / "new").replace(trace)
 
     gatherer = Gatherer(spool, capture, "n")
-    with monkeypatch.context() as patched:
-        patched.setattr(gather, "_copy", and_anew)
+    monkeypatch.setattr(gather, "_copy", and_anew)
+    if is_last:
+        gatherer.finish()
+    else:
         gatherer.gather()
-    gatherer.gather()
+        gatherer.gather()
     assert trace_file(capture, 0, 0).read_bytes() == b"newer"
     assert not trace.exists()
+
+
+def test_a_trace_that_goes_while_it_is_carried_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, capture = tmp_path / "spool", tmp_path / "capture"
+    spool.mkdir()
+    capture.mkdir()
+    copied = gather._copy
+    for rank in range(2):
+        trace_file(spool, rank, 0).write_bytes(b"trace")
+
+    def and_gone(source: Path, target: Path) -> None:
+        monkeypatch.undo()
+        copied(source, target)
+        source.unlink()
+
+    monkeypatch.setattr(gather, "_copy", and_gone)
+    Gatherer(spool, capture, "n").gather()
+    assert [trace_file(capture, rank, 0).read_bytes() for rank in range(2)] == [b"trace"] * 2
 
 
 def test_a_spool_in_which_a_trace_is_still_written_stays_for_it_alone(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class Gatherer:
         with self._lock:
             found = missing(self._spool, lambda: self._gather(is_last=True))
             if not found.late:
+                self._carry_traces()  # what was written anew meanwhile: nobody writes any more
                 shutil.rmtree(self._spool, ignore_errors=True)
                 return found
             for carried in self._spool.rglob(f"*{SUFFIX}"):
@@ -49,12 +50,21 @@ class Gatherer:
         """Traces that were carried, by the names that they have as raw ones."""
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
             self._append(path, is_last=is_last)
+        carried = self._carry_traces()
+        self._exchange_requests()
+        return carried
+
+    def _carry_traces(self) -> set[Path]:
         carried = set()
         for path in sorted(self._spool.iterdir()):
             if (trace := trace_of(path.name)) is not None:
-                self._carry_trace(path)
+                try:
+                    self._carry_trace(path)
+                except FileNotFoundError:
+                    if path.exists():
+                        raise
+                    continue  # it is just written anew, in the other form
                 carried.add(trace_file(self._spool, *trace))
-        self._exchange_requests()
         return carried
 
     def _carry_trace(self, path: Path) -> None:
