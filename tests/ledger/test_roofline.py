@@ -54,6 +54,13 @@ def test_the_roof_of_an_op_is_the_least_time_of_its_shapes(run):
     assert (row["ns"], row["calls"], row["flop"]) == (20, 2, 10 + 8 * 989_000)
 
 
+def test_a_call_that_a_window_cuts_short_has_the_intensity_of_a_whole_one(run):
+    roofline = made(run, {effort(24, 12): (0.01, 5)})
+    (row,) = roofline.table().to_json()
+    assert row["flop_per_byte"] == pytest.approx(2)
+    assert roofline.plot().to_json()[0]["flop_per_byte"] == [pytest.approx(2)]
+
+
 def test_memory_bounds_small_products(run):
     (row,) = made(run, {effort(10, 3350): (1, 4)}).table().to_json()
     assert (row["bound"], row["of_roof"]) == ("memory", pytest.approx(0.25))

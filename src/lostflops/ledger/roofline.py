@@ -34,12 +34,12 @@ _LEAST_NOTED: Final = 0.02
 
 
 class Done(NamedTuple):
-    """All calls of one shape."""
+    """All calls of one shape, and parts of those that a window cuts."""
 
-    calls: int
+    calls: float
     ns: int
-    flops: int
-    bytes: int
+    flops: float
+    bytes: float
 
     @property
     def intensity(self) -> float:
@@ -81,7 +81,7 @@ class Roofline:
             if not (ns and moved and effort.flops):
                 continue
             own = found.setdefault((effort.op, effort.work.dtype), OpWork(effort.op, effort.work.dtype))
-            own.shapes.append(Done(round(count), ns, round(effort.flops * count), round(moved * count)))
+            own.shapes.append(Done(count, ns, effort.flops * count, moved * count))
         ops = tuple(sorted(found.values(), key=lambda one: (-one.whole.ns, one.op, one.dtype)))
         return cls(ops, device_of(run, asked), sum(one.whole.ns for one in ops), compute_ns)
 
@@ -148,7 +148,7 @@ class Roofline:
         bound = None if least is None else "memory" if 2 * least[1] > least[0] else "compute"
         rates = whole.intensity, round(whole.rate * _NS_PER_SECOND)
         shares = None if peak is None else whole.rate / peak, None if least is None else least[0] / whole.ns
-        return (one.op, one.dtype, *whole, *rates, *shares, bound)
+        return (one.op, one.dtype, *map(round, whole), *rates, *shares, bound)
 
     def notes(self) -> Iterator[str]:
         if not self.ops:
