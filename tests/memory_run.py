@@ -1,10 +1,13 @@
 """A run in memory: the declared tables with the rows that a test states."""
 
+from itertools import groupby
 from typing import Any
 
 import duckdb
 
 from lostflops.store.tables import TABLES, table
+
+_AT_ONCE = 200
 
 
 class MemoryRun:
@@ -23,12 +26,20 @@ class MemoryRun:
             columns = ", ".join(f'"{column.name}" {column.type}' for column in declared.columns)
             self.connection.execute(f'create table "{declared.name}" ({columns})')
         for name, entries in rows.items():
-            known = set(table(name).column_names())
-            for entry in entries:
-                assert set(entry) <= known, f"{name} has no column {set(entry) - known}"
-                columns = ", ".join(f'"{column}"' for column in entry)
-                marks = ", ".join("?" * len(entry))
-                self.connection.execute(f'insert into "{name}" ({columns}) values ({marks})', list(entry.values()))
+            # A statement takes as long to plan as to insert hundreds of rows.
+            for given, alike in groupby(entries, key=tuple):
+                self._insert(name, given, list(alike))
+
+    def _insert(self, name: str, given: tuple[str, ...], entries: list[dict[str, Any]]) -> None:
+        types = {column.name: column.type for column in table(name).columns}
+        assert set(given) <= set(types), f"{name} has no column {set(given) - set(types)}"
+        columns = ", ".join(f'"{column}"' for column in given)
+        row = ", ".join(f"?::{types[column]}" for column in given)
+        for first in range(0, len(entries), _AT_ONCE):
+            some = entries[first : first + _AT_ONCE]
+            marks = ", ".join([f"({row})"] * len(some))
+            values = [value for entry in some for value in entry.values()]
+            self.connection.execute(f'insert into "{name}" ({columns}) values {marks}', values)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         return self.connection.sql(query)
