@@ -88,8 +88,6 @@ def whole_or_none(value: object, bits: int = 64) -> int | None:
 
 
 def _whole(value: object, null: int, most: int) -> int:
-    if type(value) is int:
-        return value if null < value <= most else null
     if isinstance(value, str):
         value = int(value) if value.removeprefix("-").isdecimal() and len(value) < 20 else None
     if isinstance(value, float):

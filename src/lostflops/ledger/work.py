@@ -106,7 +106,7 @@ def _flops(record: Record, rows: Codes) -> int:
     formulas = record.formulas
     counts = np.bincount(formulas.effort[rows], minlength=len(formulas.efforts)).tolist()
     works = zip(formulas.efforts, counts, strict=True)
-    return sum((work.model + work.recompute) * count for (_, work), count in works if work is not None)
+    return sum(Effort(op, work, again=False).flops * count for (op, work), count in works if work is not None)
 
 
 def _part_inside(record: Record, inside: Intervals, op: Codes, rows: Codes) -> npt.NDArray[np.float64]:

@@ -33,7 +33,7 @@ AFFORDED: Final = 6_000_000
 """Tasks that are replayed for a page, all positions together: some ten seconds."""
 _OTHER_JOBS: Final = ("world_size",)
 """Each rank does the same work, so that fewer take shorter steps and train on less in each."""
-_HARDWARE: Final = ("network.bandwidth", "network.latency", "device")
+_HARDWARE: Final = frozenset(change.name for change in CHANGES if change.is_hardware)
 """Not set but bought."""
 
 
