@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lostflops.errors import UnknownCost
 from lostflops.ledger.lines import LINES
 from lostflops.results import Evidence
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 Place = tuple[int, str]
 """A rank and a line of its ledger."""
+
+
+class NotChecked(UnknownCost):
+    """A rule cannot check its cause, because the run lacks data. `record` is what to add to `lostflops run` so that the
+    next run has it, such as `--with memory`; empty where no recording would help."""
+
+    def __init__(self, why: str, record: str = "") -> None:
+        super().__init__(why)
+        self.record = record
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,10 @@ class Claim:
     cause in some of them alone."""
     is_warning: bool = False
     """It costs no time, and is to be said all the same."""
+    suspected: str = ""
+    """Why this is suspected and not found, in one sentence; empty where the evidence is enough."""
+    record: str = ""
+    """Flags of `lostflops run` that record what would settle a suspicion, such as `--steps 8:20`."""
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"
