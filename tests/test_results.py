@@ -7,6 +7,8 @@ from lostflops.results import Evidence, Field, Finding, Findings, Line, Lines, P
 
 PREDICTION = Prediction(0.1, 0.05, 0.2, "replaying the run", "p1", "sync=removed", 90, 80, 95, 0.02)
 FINDING = Finding(
+    id="sync:0,1",
+    level="found",
     cause="sync",
     what="The host waits for the device",
     lost_ns=10,
@@ -18,6 +20,7 @@ FINDING = Finding(
     confidence=0.9,
     certain_if="stacks are recorded",
     fix="log every 100 steps",
+    lines={"idle.sync": 10},
     prediction=PREDICTION,
 )
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from lostflops.pictures import Knobs, Spans, Strips
+from lostflops.units import format_share
 
 Value = str | int | float | bool | None
 Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
@@ -315,9 +316,9 @@ class Waterfall:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a fix would do to the step time: `gain` is the part of a step that it saves, for the same work. `id` is that
-    of the what-if which a later run can score, with its change; None where the gain rests on something else, which
-    `basis` says. Times are None where no step was told apart."""
+    """What a fix would do to the step time: `gain` is the part of a step that it saves, for the same work, with its 90%
+    interval. `id` is that of the what-if which a later run can score, with its change; None where the gain rests on
+    something else, which `basis` says. Times are None where the run has no steps."""
 
     gain: float
     gain_low: float
@@ -329,9 +330,33 @@ class Prediction:
     low_ns: int | None = None
     high_ns: int | None = None
     replay_error: float | None = None
+    is_bound: bool = False
+    """`gain` is an upper limit: the run cannot be replayed, and nothing else says how much of it a fix saves."""
 
     def __post_init__(self) -> None:
         assert self.gain_low <= self.gain <= self.gain_high, f"interval of {self.change} excludes its own value"
+
+    @property
+    def may_be_zero(self) -> bool:
+        return not self.is_bound and self.gain_low <= 0
+
+    @property
+    def saving(self) -> str:
+        """The gain in words, the same in every verb and view.
+
+        >>> Prediction(0.21, 0.07, 0.35, "a replay").saving
+        '21.0% of the step (90% interval 7.0% to 35.0%)'
+        >>> Prediction(0.21, -0.1, 0.35, "a replay").saving
+        'up to 35.0% of the step, and may be zero'
+        >>> Prediction(0.21, 0, 0.21, "its time", is_bound=True).saving
+        'at most 21.0% of the step'
+        """
+        if self.is_bound:
+            return f"at most {format_share(self.gain)} of the step"
+        if self.may_be_zero:
+            return f"up to {format_share(max(self.gain_high, 0.0))} of the step, and may be zero"
+        low, high = format_share(self.gain_low), format_share(self.gain_high)
+        return f"{format_share(self.gain)} of the step (90% interval {low} to {high})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +370,18 @@ class Evidence:
     sources: tuple[str, ...] = ()
 
 
+Level = Literal["found", "suspected"]
+"""`found`: the evidence is enough. `suspected`: it points one way, and more data is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A cause of lost time: what it costs, why we think so, what would settle it, and the fix. `rank_hours` are what
     a day of training loses by it on all ranks, `usd` what these cost where a price is known."""
 
+    id: str
+    """The cause with the ranks that it is on, such as `straggler:4`: the same in every verb."""
+    level: Level
     cause: str
     what: str
     lost_ns: int
@@ -361,20 +393,46 @@ class Finding:
     confidence: float
     certain_if: str
     fix: str
+    lines: Mapping[str, int]
+    """Time attributed to it by line of the ledger, in ns over all ranks; together `lost_ns`."""
     prediction: Prediction | None = None
+    doubt: str = ""
+    """Why it is suspected and not found."""
+    record: str = ""
+    """Flags of `lostflops run` that record what would settle a suspicion."""
 
     def __post_init__(self) -> None:
         assert 0 <= self.confidence <= 1, f"confidence of {self.cause} is {self.confidence}"
+        assert self.level == "found" or self.doubt, f"{self.id} is suspected for no reason"
+        assert self.is_suspected or self.prediction is None or not self.costs_time or not self.prediction.may_be_zero, (
+            f"{self.id} is found, and its saving may be zero"
+        )
+
+    @property
+    def is_suspected(self) -> bool:
+        return self.level == "suspected"
+
+    @property
+    def costs_time(self) -> bool:
+        """Whether its fix shortens the step: growing memory, for one, costs nothing until it runs out."""
+        return self.prediction is not None and self.prediction.gain_high > 0
+
+    @property
+    def saving(self) -> str:
+        """What its fix saves, in words."""
+        return self.prediction.saving if self.prediction is not None and self.costs_time else "no time yet"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The largest gain first; people see the first `most_shown`."""
+    """Those that are found first, the largest gain first; people see the first `most_shown`, and of each only what it
+    is, what its fix saves and the fix where the block `is_brief`."""
 
     name: str
     title: str
     items: tuple[Finding, ...]
     most_shown: int | None = None
+    is_brief: bool = False
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]

@@ -10,10 +10,10 @@ import pytest
 
 from lostflops.advise import summary
 from lostflops.advise.case import Case
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.diagnose import diagnose, diagnosis
 from lostflops.advise.explain import explain
-from lostflops.advise.summary import with_findings
+from lostflops.advise.summary import report_with_findings
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger import few_steps
 from lostflops.predict.answers.predictions import stored
@@ -57,7 +57,7 @@ def failing(case: Case) -> Iterator[Claim]:
 
 
 def test_the_largest_gain_comes_first_and_no_time_is_claimed_twice(run: Run) -> None:
-    rules = (rule("small", 0.1), rule("large", 0.3, confidence=0.4), rule("sure", 0.05, confidence=0.9))
+    rules = (rule("small", 0.1), rule("large", 0.3, confidence=0.6), rule("sure", 0.05, confidence=0.9))
     case = Case(run)
     found = diagnosis(case, rules=rules)
     assert [one.cause for one in found.findings] == ["large", "small", "sure"]
@@ -101,14 +101,16 @@ def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:
     assert found.prediction.id is None
     assert found.prediction.gain == found.prediction.gain_high == found.lost_share
     assert "no wait for a batch" in found.prediction.basis or "workers" in found.prediction.basis
-    assert "gains at most" in diagnose(run, rules=(rule("loader", changes=("data=2x",)),)).verdict
+    assert found.prediction.is_bound
+    assert found.level == "found"
+    assert "saves at most" in diagnose(run, rules=(rule("loader", changes=("data=2x",)),)).verdict
 
 
-def test_what_gains_too_little_or_less_than_its_doubt_is_no_finding(run: Run) -> None:
+def test_what_saves_too_little_is_no_finding(run: Run) -> None:
     found = diagnosis(Case(run), rules=(rule("tiny", 0.02), Rule("blind", "It cannot see.", failing)))
     assert not found.findings
-    assert [(one.cause, one.outcome) for one in found.looked] == [("tiny", "too small"), ("blind", "cannot tell")]
-    assert found.looked[1].why == "shapes were not recorded"
+    assert [(one.cause, one.outcome) for one in found.checked] == [("tiny", "too small"), ("blind", "not checked")]
+    assert found.checked[1].why == "shapes were not recorded"
 
 
 def test_one_finding_in_full(run: Run) -> None:
@@ -128,12 +130,12 @@ def test_a_report_ends_with_the_first_findings_unless_the_run_is_large(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Result("report", "Report", "It is slow.")
-    (told,) = with_findings(plain, run).to_json()["findings"]
+    (told,) = report_with_findings(plain, run).to_json()["findings"]
     assert told["cause"] == "straggler"
     monkeypatch.setattr(few_steps, "AFFORDED", 10)
-    large = with_findings(plain, run)
+    large = report_with_findings(plain, run)
     assert large.notes == (summary.LARGE,)
-    assert "findings" not in large.to_json()
+    assert large.to_json()["findings"] is None
 
 
 def test_markdown_of_a_diagnosis(run: Run) -> None:
@@ -142,7 +144,7 @@ def test_markdown_of_a_diagnosis(run: Run) -> None:
     lines = stream.getvalue().splitlines()
     assert lines[0] == "## Diagnosis"
     assert "### 1. late is there." in lines
-    assert any(line.startswith("- **Gain:** 20.0% of the step (10.0% to 30.0%)") for line in lines)
+    assert any(line.startswith("- **Saves:** 20.0% of the step (90% interval 10.0% to 30.0%)") for line in lines)
     assert "- **Fix:** `less`" in lines
     assert "- **Evidence:** seen (`train.py(7): step`)" in lines
 
@@ -155,18 +157,67 @@ def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, is_warning: boo
 
     found = diagnose(run, rules=(Rule("idle", "", find),))
     assert len(found.to_json()["findings"]) == is_warning
-    assert "gains about" not in found.verdict
+    assert "saves" not in found.verdict
 
 
-def test_a_gain_below_its_doubt_is_uncertain_and_not_small(run: Run) -> None:
+def claimed(**told: object) -> Rule:
     def find(case: Case) -> Iterator[Claim]:
-        unsure = Gain(0.1, 0.0, 0.3, "a guess")
-        yield Claim("late", "It is.", waits(case), (Evidence("seen"),), 0.9, "", "", gain=unsure)
+        values = {"gain": Gain(0.1, 0.05, 0.2, "a guess"), "confidence": 0.9, **told}
+        yield Claim("late", "It is.", waits(case), (Evidence("seen"),), certain_if="", fix="", **values)
 
-    result = diagnose(run, rules=(Rule("late", "", find),))
-    told = result.to_json()
-    assert told["findings"] == []
-    assert told["looked"] == [
-        {"cause": "late", "outcome": "too uncertain", "why": "It is. (a gain of 10.0%, give or take 15.0%)"}
-    ]
-    assert "less than its doubt (late)" in told["verdict"]
+    return Rule("late", "", find)
+
+
+@pytest.mark.parametrize(
+    ("told", "doubt"),
+    [
+        ({"gain": Gain(0.1, 0.0, 0.3, "a guess")}, "The saving may be zero: its 90% interval is 0.0% to 30.0%"),
+        ({"gain": Gain(0.1, -0.2, 0.3, "a guess")}, "The saving may be zero"),
+        ({"confidence": 0.4}, "right in 40.0% of cases"),
+        ({"suspected": "Only two steps show it."}, "Only two steps show it."),
+    ],
+)
+def test_what_is_not_certain_is_suspected_and_says_what_to_record(run: Run, told: dict, doubt: str) -> None:
+    result = diagnose(run, rules=(claimed(**told),))
+    (found,) = result.to_json()["findings"]
+    assert found["level"] == "suspected"
+    assert doubt in found["doubt"]
+    assert found["record"] == "--steps 8:20"
+    assert result.verdict.startswith("No cause is certain yet. Suspected: It is.")
+    assert "lostflops run --steps 8:20 -- COMMAND" in result.verdict
+    assert "saves" not in result.verdict
+
+
+def test_what_is_certain_is_found(run: Run) -> None:
+    result = diagnose(run, rules=(claimed(),))
+    (found,) = result.to_json()["findings"]
+    assert (found["level"], found["doubt"], found["record"]) == ("found", "", "")
+    assert sum(found["lines"].values()) == found["lost_ns"]
+
+
+def test_found_comes_before_suspected_and_claims_time_first(run: Run) -> None:
+    rules = (rule("guess", 0.4, confidence=0.3), rule("sure", 0.1))
+    found = diagnosis(Case(run), rules=rules)
+    assert [(one.cause, one.level) for one in found.findings] == [("sure", "found"), ("guess", "suspected")]
+    assert found.findings[1].lost_ns == 0
+
+
+def test_where_nothing_is_found_the_largest_loss_without_a_cause_is_named(run: Run) -> None:
+    verdict = diagnose(run, rules=()).verdict
+    share = Case(run).total.share("comm.wait")
+    assert f"The largest loss without a cause is comm.wait: {share:.1%} of all time." in verdict
+
+
+def test_causes_that_were_not_checked_say_what_to_record(run: Run) -> None:
+    def blind(case: Case) -> Iterator[Claim]:
+        raise NotChecked("no memory was recorded", "--with memory")
+        yield
+
+    notes = diagnose(run, rules=(Rule("growth", "", blind), Rule("other", "", failing))).notes
+    assert "Not checked (needs `lostflops run --with memory`): growth." in notes
+    assert "Not checked: other." in notes
+
+
+def test_findings_of_one_cause_have_ids_of_their_own(run: Run) -> None:
+    found = diagnosis(Case(run), rules=(claimed(), claimed(), rule("late", 0.2, confidence=0.9)))
+    assert sorted(one.id for one in found.findings) == ["late", "late#2", "late#3"]

@@ -32,7 +32,8 @@ from lostflops.results import (
 HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
 LINES = Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40)
 FINDING = Finding(
-    "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), 0.9, "stacks", "fewer .item()",
+    "sync:0", "found", "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), 0.9, "stacks",
+    "fewer .item()", {"idle.sync": 10_000},
     Prediction(0.1, 0.05, 0.2, "replaying the run", "p", "c", 90_000, 80_000, 95_000, 0.02),
 )  # fmt: skip
 
@@ -175,7 +176,7 @@ def test_values_are_shown_with_their_units() -> None:
     assert "kernel[bold red]<4>\\x1b[31m\\nnext :smile:" in text.replace("\n", "")
     assert "idle.data" in render("terminal", RESULTS["lines"])
     told = render("terminal", RESULTS["findings"])
-    assert "10.0% of the step (5.0% to 20.0%, a step of 90.0 us)" in told
+    assert "10.0% of the step (90% interval 5.0% to 20.0%), a step of 90.0 us" in told
     assert "2.4 rank-hours a day, $6" in told
 
 
@@ -183,7 +184,7 @@ def test_what_costs_nothing_of_the_window_is_not_said_to_be_free() -> None:
     (found,) = (block for block in RESULTS["findings"].blocks if isinstance(block, Findings))
     outside = replace(found, items=(replace(found.items[0], lost_ns=0, lost_share=0.0, rank_hours=0.0),))
     told = render("terminal", replace(RESULTS["findings"], blocks=(outside,)))
-    assert "no time of the recorded window is charged to it" in told
+    assert "no time of the recorded window is attributed to it" in told
     assert "rank-hours" not in told
 
 

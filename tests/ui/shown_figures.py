@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lostflops.report.values import format_value, format_values
-from lostflops.results import Field, Findings, Lines, Pairs, Portions, Section, Table, Waterfall
+from lostflops.results import Field, Findings, Lines, Pairs, Portions, Prediction, Section, Table, Waterfall
 from lostflops.units import format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
@@ -121,7 +121,12 @@ def findings_are(where: Locator, _: Findings, told: Rows) -> int:
         words = card.text_content()
         wanted = [one["what"], one["fix"], format_share(one["confidence"])]
         wanted += [f"Ranks{format_values(one['ranks'], '')}"] if one["ranks"] else []
-        wanted += [*_lost(one), *_gain(one["prediction"]), *(text for part in one["evidence"] for text in _rests(part))]
+        wanted += [
+            *_lost(one),
+            *_saving(one),
+            *([one["doubt"]] if one["doubt"] else []),
+            *(text for part in one["evidence"] for text in _rests(part)),
+        ]
         assert [text for text in wanted if text not in words] == [], one["cause"]
         compared += len(wanted)
     return compared
@@ -140,14 +145,14 @@ def _rests(part: dict[str, Any]) -> list[str]:
     return [part["what"], ", ".join(places), *events]
 
 
-def _gain(one: dict[str, Any] | None) -> list[str]:
-    if one is None:
-        return []
-    span = f"{format_share(one['gain_low'])} to {format_share(one['gain_high'])} of the step"
-    if one["predicted_ns"] is None:
-        return [format_share(one["gain"]), span]
-    step = f"{format_ns(one['predicted_ns'])} ({format_ns(one['low_ns'])} to {format_ns(one['high_ns'])})"
-    return [format_share(one["gain"]), span, f"a step would take {step}"]
+def _saving(one: dict[str, Any]) -> list[str]:
+    """The same words as in Python, and the step where it is sure."""
+    of = one["prediction"]
+    if of is None or of["gain_high"] <= 0:
+        return ["no time yet"]
+    said = Prediction(**of).saving
+    is_sure = of["predicted_ns"] is not None and of["gain_low"] > 0
+    return [f"{said}, a step of {format_ns(of['predicted_ns'])}" if is_sure else said, of["basis"]]
 
 
 TURNED = """(box, positions) => positions.map(([change, value]) => {

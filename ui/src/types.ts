@@ -167,6 +167,7 @@ export interface Prediction {
   low_ns: number | null;
   high_ns: number | null;
   replay_error: number | null;
+  is_bound: boolean;
 }
 
 export interface Evidence {
@@ -178,6 +179,8 @@ export interface Evidence {
 }
 
 export interface Finding {
+  id: string;
+  level: "found" | "suspected";
   cause: string;
   what: string;
   lost_ns: number;
@@ -189,7 +192,10 @@ export interface Finding {
   confidence: number;
   certain_if: string;
   fix: string;
+  lines: Record<string, number>;
   prediction: Prediction | null;
+  doubt: string;
+  record: string;
 }
 
 export interface Findings {
@@ -198,6 +204,7 @@ export interface Findings {
   title: string;
   items: Finding[];
   most_shown: number | null;
+  is_brief: boolean;
 }
 
 export interface Strips {

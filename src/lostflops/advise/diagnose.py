@@ -1,17 +1,21 @@
-"""Why is the run slow, what would fix it, and what would each fix gain?
+"""Why is the run slow, what would fix it, and what would each fix save?
 
-Rules look at the run one by one, each for one cause. What they claim of the ledger is shared out so that no nanosecond
-is claimed twice; each fix is priced by a what-if on the replayed run; the largest gain comes first.
+Each rule looks for one cause. The time that rules claim is shared out so that no nanosecond is claimed twice; each fix
+is priced by a what-if on the replayed run. A cause is found where the evidence is enough, suspected where it points one
+way and more data is needed, and not checked where the run lacks the data. Every verb that names causes asks here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.case import Case
-from lostflops.advise.findings import Priced, finding, priced
+from lostflops.advise.claim import NotChecked
+from lostflops.advise.findings import SMALLEST, Priced, finding, priced
 from lostflops.advise.rules import RULES
 from lostflops.advise.sharing import shared
 from lostflops.errors import UnknownCost, UsageError
@@ -27,63 +31,118 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FOUND: Final = "found"
+SUSPECTED: Final = "suspected"
 NOTHING: Final = "nothing"
 SMALL: Final = "too small"
-UNCERTAIN: Final = "too uncertain"
-CANNOT_TELL: Final = "cannot tell"
+NOT_CHECKED: Final = "not checked"
+_NEXT_RUN: Final = "lostflops run {} -- COMMAND"
+_LARGEST_LEFT: Final = 0.01
+"""Share of all time below which a loss is not worth naming."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What came of one rule."""
+class Checked:
+    """Outcome of one rule; `record` are the flags of `lostflops run` that record what it lacks."""
 
     cause: str
     outcome: str
     why: str = ""
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Findings, the largest gain first, each with what it was made from."""
+    """Findings, each with the claim it was made from: those that are found first, by what their fix saves."""
 
     case: Case
     items: tuple[tuple[Finding, Priced], ...]
-    looked: tuple[Looked, ...]
+    checked: tuple[Checked, ...]
     excess: int
-    """What findings claim of compute, in ns."""
+    """Time of compute that findings claim, in ns."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(found for found, _ in self.items)
+        return tuple(one for one, _ in self.items)
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if not one.is_suspected)
+
+    @property
+    def suspected(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if one.is_suspected)
+
+
+_kept: ContextVar[dict[int, tuple[Run, Diagnosis]] | None] = ContextVar("diagnoses", default=None)
+"""By identity of the run, which is kept too, so that no other run can get its identity."""
+
+
+@contextmanager
+def diagnosed_once() -> Iterator[None]:
+    """Inside it a run is diagnosed once for all answers that show findings."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def diagnosis_of(run: Run, progress: Progress | None = None) -> Diagnosis:
+    """Diagnose a run as every verb does that shows findings."""
+    kept = _kept.get()
+    if kept is None:
+        return diagnosis(Case(run, progress=progress))
+    if id(run) not in kept:
+        kept[id(run)] = run, diagnosis(Case(run, progress=progress))
+    return kept[id(run)][1]
 
 
 def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Rule] = RULES) -> Diagnosis:
-    looked: list[Looked] = []
+    checked: list[Checked] = []
     offered: list[Priced] = []
     for rule in rules:
-        own, why = _claims(case, rule)
-        seen = [priced(case, claim) for claim in own]
-        worth = [one for one in seen if one.is_worth_it]
-        offered += worth
-        outcome = FOUND if worth else _missed(seen) if seen else CANNOT_TELL if why else NOTHING
-        looked.append(Looked(rule.cause, outcome, why or "; ".join(one.says for one in seen if not one.is_worth_it)))
-    offered.sort(key=lambda one: -one.prediction.gain)
-    got = shared([one.claim for one in offered], case.lines)
-    made = [finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)]
-    excess = sum(ns for part in got for (_, line), ns in part.items() if line == "compute")
-    return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(looked), excess)
+        claims, failed = _claims(case, rule)
+        seen = [priced(case, claim) for claim in claims]
+        named = [one for one in seen if not one.is_small]
+        offered += named
+        checked.append(
+            failed or Checked(rule.cause, _outcome(seen, named), _small([one for one in seen if one.is_small]))
+        )
+    offered.sort(key=lambda one: (bool(one.doubt), -one.prediction.gain))
+    got = shared([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
+    made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
+    sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
+    excess = sum(ns for part in sure for (_, line), ns in part.items() if line == "compute")
+    return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
 
 
-def _missed(seen: Sequence[Priced]) -> str:
-    return UNCERTAIN if any(one.is_uncertain for one in seen) else SMALL
+def _with_own_ids(made: Sequence[Finding]) -> list[Finding]:
+    """Number findings of one cause on the same ranks: `copies`, `copies#2`."""
+    before: dict[str, int] = {}
+    numbered = []
+    for one in made:
+        before[one.id] = before.get(one.id, 0) + 1
+        numbered.append(one if before[one.id] == 1 else replace(one, id=f"{one.id}#{before[one.id]}"))
+    return numbered
 
 
-def _claims(case: Case, rule: Rule) -> tuple[list[Claim], str]:
-    """And why the run does not tell, where it does not."""
+def _outcome(seen: Sequence[Priced], named: Sequence[Priced]) -> str:
+    if any(not one.doubt for one in named):
+        return FOUND
+    return SUSPECTED if named else SMALL if seen else NOTHING
+
+
+def _small(claims: Sequence[Priced]) -> str:
+    return "; ".join(f"{one.claim.what} (saves {format_share(one.prediction.gain)})" for one in claims)
+
+
+def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:
+    """Claims of a rule, or why it could not check its cause."""
     try:
-        return list(rule.find(case)), ""
+        return list(rule.find(case)), None
     except (UnknownCost, UsageError) as error:
-        return [], str(error)
+        record = error.record if isinstance(error, NotChecked) else ""
+        return [], Checked(rule.cause, NOT_CHECKED, str(error), record)
 
 
 def diagnose(
@@ -96,18 +155,20 @@ def diagnose(
     progress: Progress | None = None,
     rules: Sequence[Rule] = RULES,
 ) -> Result:
-    """`most` are the findings that people see; their what-ifs are kept in the run where it says so, for a later run to
-    score."""
-    case = Case(run, times, progress)
-    found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
+    """People see the first `most` findings; `keep` stores their what-ifs in the run, for a later run to score."""
+    if times is None and usd_per_hour is None and rules is RULES:
+        found = diagnosis_of(run, progress)
+    else:
+        found = diagnosis(Case(run, times, progress), usd_per_hour=usd_per_hour, rules=rules)
+    case = found.case
     return Result(
         name="diagnosis",
         title="Diagnosis",
-        verdict=_verdict(found),
+        verdict=verdict(found),
         blocks=(Findings("findings", "Findings", found.findings, most),),
         notes=(*_notes(found), *(kept(run, found.items[:most]) if keep else ())),
         more=(
-            _looked(found.looked),
+            _checked(found.checked),
             Figure("lost_ns", lost_ns(found)),
             Figure("wall_ns", case.wall),
         ),
@@ -115,55 +176,78 @@ def diagnose(
 
 
 def kept(run: Run, items: Sequence[tuple[Finding, Priced]]) -> Iterator[str]:
-    """What is advised is held to: the what-ifs of findings become predictions of the run. Says where that fails."""
+    """Store the what-ifs of findings as predictions of the run, and say where that fails."""
     try:
         for _, one in items:
             if one.stored is not None:
                 predictions.keep(one.stored)
     except OSError as error:
-        yield f"The predictions were not stored, so that no run can score them: {run.path}: {error.strerror}."
+        yield f"Predictions were not stored, so no later run can score them: {run.path}: {error.strerror}."
 
 
 def lost_ns(found: Diagnosis) -> int:
-    """All that is not compute, and what of compute a finding shows to be in excess."""
+    """All time that is not compute, and the part of compute that findings claim."""
     case = found.case
     return case.wall - case.total.lines["compute"] + found.excess
 
 
-def _verdict(found: Diagnosis) -> str:
+def verdict(found: Diagnosis) -> str:
+    """The first finding and what its fix saves; else what is suspected; else the largest loss without a cause."""
     if not found.case.wall:
-        return "Cannot tell: no rank recorded any time."
-    if not found.items:
-        compute = format_share(found.case.total.share("compute"))
-        unsure = [one.cause for one in found.looked if one.outcome == UNCERTAIN]
-        says = f"Nothing stands out: the ranks compute for {compute} of the time, and no rule found a cause worth 3%"
-        return (
-            f"{says} for certain; the gain of some is less than its doubt ({', '.join(unsure)})."
-            if unsure
-            else f"{says}."
-        )
-    first = found.findings[0]
-    others = f" {counted(len(found.items) - 1, 'other cause')} found." if len(found.items) > 1 else ""
-    if found.items[0][1].claim.is_warning:
-        return f"{first.what} It costs no time yet, and no rule found a cause worth 3%.{others}"
-    gain = first.prediction
-    assert gain is not None
-    about = "at most" if found.items[0][1].is_bound else "about"
-    return f"{first.what} Fixing it gains {about} {format_share(gain.gain)} of the step.{others}"
+        return "Inconclusive: no rank recorded any time."
+    if found.found:
+        return " ".join(filter(None, (says(found.found[0]), _others(found))))
+    if found.suspected:
+        first = found.suspected[0]
+        more = f" To be sure, record: {_NEXT_RUN.format(first.record)}." if first.record else ""
+        return f"No cause is certain yet. {says(first)} {first.doubt}{more}"
+    return f"No cause found that is worth {SMALLEST:.0%} of the step. {_left(found)}"
+
+
+def says(one: Finding) -> str:
+    """A finding in words, with what its fix saves: the same in every verb."""
+    if one.is_suspected:
+        return f"Suspected: {one.what}" + (f" Fixing it may save {one.saving}." if one.costs_time else "")
+    return f"{one.what} Fixing it saves {one.saving}." if one.costs_time else f"{one.what} It costs no time yet."
+
+
+def _others(found: Diagnosis) -> str:
+    more, unsure = len(found.found) - 1, len(found.suspected)
+    told = ([f"{counted(more, 'other cause')} found"] if more else []) + ([f"{unsure} suspected"] if unsure else [])
+    return f"{', '.join(told)}." if told else ""
+
+
+def _left(found: Diagnosis) -> str:
+    """The largest loss that no finding explains."""
+    lost = {line: ns for line, ns in found.case.total.lines.items() if line != "compute"}
+    line = max(lost, key=lambda name: lost[name], default="")
+    share = lost.get(line, 0) / found.case.wall
+    if share < _LARGEST_LEFT:
+        return f"Ranks compute {format_share(found.case.total.share('compute'))} of the time."
+    return f"The largest loss without a cause is {line}: {format_share(share)} of all time."
 
 
 def _notes(found: Diagnosis) -> Iterator[str]:
     if found.case.run.steps:
         yield told(found.case.run)
     if found.case.why_unpriced:
-        yield f"Gains are bounds by the ledger, because the run cannot be replayed: {found.case.why_unpriced}"
+        yield f"Savings are upper limits, because the run cannot be replayed: {found.case.why_unpriced}"
     if len(found.items) > 1:
-        yield "Gains are of each fix alone, and do not add up."
-    unsure = [one.cause for one in found.looked if one.outcome == CANNOT_TELL]
-    if unsure:
-        yield f"Not looked for, because the run does not tell: {', '.join(unsure)}."
+        yield "Each saving is for that fix alone; savings do not add up."
+    yield from not_checked(found)
 
 
-def _looked(rows: Sequence[Looked]) -> Table:
-    fields = (Field("cause"), Field("outcome"), Field("why"))
-    return Table("looked", "Looked for", fields, tuple((one.cause, one.outcome, one.why) for one in rows))
+def not_checked(found: Diagnosis) -> Iterator[str]:
+    """Causes that the run has no data for, by what would record it."""
+    by_flags: dict[str, list[str]] = {}
+    for one in found.checked:
+        if one.outcome == NOT_CHECKED:
+            by_flags.setdefault(one.record, []).append(one.cause)
+    for flags, causes in sorted(by_flags.items(), reverse=True):
+        needs = f" (needs `lostflops run {flags}`)" if flags else ""
+        yield f"Not checked{needs}: {', '.join(causes)}."
+
+
+def _checked(rows: Sequence[Checked]) -> Table:
+    fields = (Field("cause"), Field("outcome"), Field("why"), Field("record"))
+    return Table("checked", "Checked", fields, tuple((one.cause, one.outcome, one.why, one.record) for one in rows))

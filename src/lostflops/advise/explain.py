@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.case import Case
-from lostflops.advise.diagnose import diagnosis, kept
+from lostflops.advise.diagnose import diagnosis, diagnosis_of, kept
 from lostflops.advise.rules import RULES
 from lostflops.errors import UsageError
 from lostflops.predict.answers.answer import answer, wanted
@@ -36,8 +36,11 @@ def explain(
     rules: Sequence[Rule] = RULES,
 ) -> Result:
     """Finding `number` of the diagnosis, counted from 1."""
-    case = Case(run, times, progress)
-    found = diagnosis(case, usd_per_hour=usd_per_hour, rules=rules)
+    if times is None and usd_per_hour is None and rules is RULES:
+        found = diagnosis_of(run, progress)
+    else:
+        found = diagnosis(Case(run, times, progress), usd_per_hour=usd_per_hour, rules=rules)
+    case = found.case
     if not 1 <= number <= len(found.items):
         there = f"the run has {counted(len(found.items), 'finding')}" if found.items else "nothing was found"
         raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.address} lists them")
@@ -69,7 +72,7 @@ def _taken(one: Priced, case: Case) -> Table:
         Field("line_ns", "ns", "of"),
         Field("share", "share", "of all time"),
     )
-    return Table("claimed", "What it claims of the ledger, before others are served", fields, rows)
+    return Table("claimed", "Time attributed to this cause", fields, rows)
 
 
 def _events(run: Run, evidence: Sequence[Evidence]) -> Table:

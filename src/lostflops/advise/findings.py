@@ -1,4 +1,4 @@
-"""From a claim to a finding: its price, whether it is worth naming, and what it costs a day."""
+"""Turn a claim into a finding: price it, decide how sure it is, and say what it costs a day."""
 
 from __future__ import annotations
 
@@ -16,51 +16,58 @@ if TYPE_CHECKING:
     from lostflops.predict.answers.predictions import StoredPrediction
 
 SMALLEST: Final = 0.03
-"""Part of the step that a fix must gain to be named."""
+"""Part of the step that a fix must save to be named."""
+SURE: Final = 0.5
+"""Confidence below which a claim is suspected."""
+MORE_STEPS: Final = "--steps 8:20"
+"""What to record where a window is too short to be sure."""
 _AT_MOST: Final = 1.5
-"""Times what it takes of the ledger that a cause which is everywhere can gain, waits for it among that."""
+"""A cause that is on all ranks can save at most so many times its own time on the ledger, waits for it included."""
 _HOURS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A claim with what its fix gains; `stored` is the what-if that says so, where one does."""
+    """A claim with what its fix saves; `stored` is the what-if that says so, where one does."""
 
     claim: Claim
     prediction: Prediction
-    doubt: float
     stored: StoredPrediction | None = None
-    is_bound: bool = False
-    """The gain is the most that can be, and nothing says how much it is."""
 
     @property
-    def is_worth_it(self) -> bool:
-        """A warning stands for itself."""
-        gain = self.prediction.gain
-        return self.claim.is_warning or (gain >= SMALLEST and gain > self.doubt)
+    def is_small(self) -> bool:
+        return not self.claim.is_warning and self.prediction.gain < SMALLEST
 
     @property
-    def is_uncertain(self) -> bool:
-        """Whether it would be worth it, were it not for the doubt of its price."""
-        return SMALLEST <= self.prediction.gain <= self.doubt
+    def doubt(self) -> str:
+        """Why it is suspected and not found; empty where the evidence is enough."""
+        claim, expected = self.claim, self.prediction
+        if claim.suspected:
+            return claim.suspected
+        if not claim.is_warning and expected.may_be_zero:
+            low, high = format_share(expected.gain_low), format_share(expected.gain_high)
+            return f"The saving may be zero: its 90% interval is {low} to {high} of the step."
+        if claim.confidence < SURE:
+            return f"Evidence like this is right in {format_share(claim.confidence)} of cases."
+        return ""
 
     @property
-    def says(self) -> str:
-        doubt = f", give or take {format_share(self.doubt)}" if self.is_uncertain else ""
-        return f"{self.claim.what} (a gain of {format_share(self.prediction.gain)}{doubt})"
+    def record(self) -> str:
+        """What to record to be sure; more steps narrow an interval."""
+        return self.claim.record or (MORE_STEPS if self.doubt else "")
 
 
 def priced(case: Case, claim: Claim) -> Priced:
+    """Price a claim by replaying the run with its changes; else by the rule's own gain, else by its time as a bound."""
     if claim.gain is not None:
         own = claim.gain
-        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis), (own.high - own.low) / 2)
+        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis))
     found = case.price(*claim.changes)
     if found is None:
         return _by_ledger(case, claim)
-    doubt = found.doubt_in_each if claim.in_each_step else found.doubt
     share = sum(claim.taken.values()) / (case.wall or 1)
     if claim.taken and not claim.ranks and found.gain > _AT_MOST * share:
-        return _capped(claim, found, share, doubt * share / found.gain)
+        return _by_own_time(claim, found, share)
     stored = found.prediction
     predicted = Prediction(
         gain=found.gain,
@@ -74,32 +81,37 @@ def priced(case: Case, claim: Claim) -> Priced:
         high_ns=stored.interval[1],
         replay_error=stored.baseline.replay_error,
     )
-    return Priced(claim, predicted, doubt, stored)
+    return Priced(claim, predicted, stored)
 
 
-def _capped(claim: Claim, found: Price, share: float, doubt: float) -> Priced:
-    """What is taken, where the what-if gains far more: a host that launches for nothing has time for what else holds
-    the device up, such as loading; and what a what-if takes from all ranks, it takes from a late one as well."""
+def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
+    """Price a claim by its time on the ledger, where its what-if removes much more than this cause: a host that
+    launches for free also has time for whatever else holds up the device, such as loading."""
     basis = (
-        f"its share of the ledger; with {', '.join(claim.changes)} a replay gains {format_share(found.gain)}, the rest "
-        "of it elsewhere"
+        f"the time attributed to this cause; {', '.join(claim.changes)} would save {format_share(found.gain)}, most of "
+        "it from other causes"
     )
-    return Priced(claim, Prediction(share, max(share - doubt, 0.0), min(_AT_MOST * share, 1.0), basis), doubt)
+    reach = (found.high - found.low) / 2 * share / found.gain
+    return Priced(claim, Prediction(share, max(share - reach, 0.0), min(_AT_MOST * share, 1.0), basis))
 
 
 def _by_ledger(case: Case, claim: Claim) -> Priced:
-    """Where nothing can be replayed: all that is claimed, at most."""
+    """Bound a claim by its time on the ledger, where the run cannot be replayed."""
     share = sum(claim.taken.values()) / (case.wall or 1)
     why = case.refused.get(claim.changes, "")
-    basis = "its share of the ledger, which is the most that can be gained" + (f" ({why})" if why else "")
-    return Priced(claim, Prediction(share, 0.0, share, basis), 0.0, is_bound=True)
+    basis = "the time attributed to this cause, which is the most that can be saved" + (f" ({why})" if why else "")
+    return Priced(claim, Prediction(share, 0.0, share, basis, is_bound=True))
 
 
 def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: float | None) -> Finding:
-    claim, lost = one.claim, sum(taken.values())
+    claim, lines = one.claim, _by_line(taken)
+    lost = sum(lines.values())
     share = lost / (case.wall or 1)
     hours = share * len(case.total.ranks) * _HOURS
+    ranks = f":{','.join(map(str, claim.ranks))}" if claim.ranks else ""
     return Finding(
+        id=f"{claim.cause}{ranks}",
+        level="suspected" if one.doubt else "found",
         cause=claim.cause,
         what=claim.what,
         lost_ns=lost,
@@ -111,5 +123,15 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
         confidence=claim.confidence,
         certain_if=claim.certain_if,
         fix=claim.fix,
+        lines=lines,
         prediction=one.prediction,
+        doubt=one.doubt,
+        record=one.record,
     )
+
+
+def _by_line(taken: Mapping[Place, int]) -> dict[str, int]:
+    lines: dict[str, int] = {}
+    for (_, line), ns in taken.items():
+        lines[line] = lines.get(line, 0) + ns
+    return lines

@@ -1,9 +1,8 @@
-"""What a what-if says of the step, without its graph: many are asked for, and graphs are large."""
+"""Price a fix by a what-if, without keeping its graph: many are asked for, and graphs are large."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot
 from typing import TYPE_CHECKING
 
 from lostflops.predict.answers import predictions
@@ -16,26 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Shares are of the measured step, for the same work. `doubt` is by how much the gain may be off in this very run:
-    what other runs of the job differ by is not in it, but in `low` and `high`. `doubt_in_each` leaves out how the steps
-    differ, for what is there in each of them."""
+    """Shares of the measured step, for the same work, with the 90% interval that every verb shows."""
 
     gain: float
     low: float
     high: float
-    doubt: float
-    doubt_in_each: float
     prediction: StoredPrediction
+
+    @property
+    def doubt(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
 
 
 def price(run: Run, found: Answer) -> Price:
-    whole = found.baseline.measured * found.work
-    off = found.doubts
-    return Price(
-        gain=1 - found.predicted / whole,
-        low=1 - found.high / whole,
-        high=1 - found.low / whole,
-        doubt=hypot(off.replay, off.changes, off.steps) / whole,
-        doubt_in_each=hypot(off.replay, off.changes) / whole,
-        prediction=predictions.made(run, found),
-    )
+    low, high = found.saving_interval
+    return Price(found.saving, low, high, predictions.made(run, found))

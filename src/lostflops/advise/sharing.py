@@ -23,5 +23,5 @@ def shared(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, int]]) -> 
     return got
 
 
-def _first(claim: Claim) -> tuple[float, int]:
-    return -claim.confidence, -sum(claim.taken.values())
+def _first(claim: Claim) -> tuple[bool, float, int]:
+    return bool(claim.suspected), -claim.confidence, -sum(claim.taken.values())

@@ -1,41 +1,73 @@
-"""The first findings, for the end of a report."""
+"""Add the findings of a run to the answer of another question, so that all verbs show the same ones."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.case import Case
-from lostflops.advise.diagnose import diagnosis
+from lostflops.advise.diagnose import SMALL, Diagnosis, diagnosis_of, says, verdict
 from lostflops.ledger.few_steps import is_large
-from lostflops.results import Field, Finding, Result, Table, Value
+from lostflops.results import Figure, Findings, Result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lostflops.store.run import Run
 
 FIRST: Final = 3
-LARGE: Final = "Causes were not looked for, because the run is large: lostflops diagnose names them."
+_OF_RANKS: Final = ("straggler", "work_imbalance")
+_OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
+_SMALL: Final = "Fixing that would save less than 3% of the step."
+LARGE: Final = "Causes were not checked, because the run is large: lostflops diagnose names them."
 
 
-def with_findings(report: Result, run: Run) -> Result:
-    """The report, with the causes whose fix gains most; and how many there are in all. Without, where the run is
-    large."""
+def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Result:
+    """The report, with the first findings; with the verdict of the diagnosis where they are not `shown`, or none is."""
+
+    def sentence(found: Diagnosis) -> str:
+        return answer.verdict if shown and found.findings else f"{answer.verdict} {verdict(found)}"
+
+    return _with_findings(answer, run, sentence, shown=shown)
+
+
+def ranks_with_findings(answer: Result, run: Run) -> Result:
+    """Who is late, as the diagnosis says it. A rank that is late but costs little is said to cost little."""
+
+    def sentence(found: Diagnosis) -> str:
+        first = next((one for one in found.findings if one.ranks), None)
+        if first is not None:
+            return says(first)
+        small = any(one.outcome == SMALL for one in found.checked if one.cause in _OF_RANKS)
+        return f"{answer.verdict} {_SMALL}" if small else answer.verdict
+
+    return _with_findings(answer, run, sentence, shown=False)
+
+
+def pipeline_with_findings(answer: Result, run: Run) -> Result:
+    """The bubble, with the first finding about the pipeline."""
+
+    def sentence(found: Diagnosis) -> str:
+        first = next((one for one in found.findings if one.cause in _OF_PIPELINES), None)
+        return f"{answer.verdict} {says(first)}" if first is not None else answer.verdict
+
+    return _with_findings(answer, run, sentence, shown=False)
+
+
+def ranking_with_findings(answer: Result, run: Run) -> Result:
+    """Every change that was tried, with the findings that some of them fix."""
+    return _with_findings(answer, run, lambda _: answer.verdict, shown=True)
+
+
+def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:
+    """Add all findings to the JSON, and for people the first few in short where `shown`."""
     if is_large(run):
-        return replace(report, notes=(*report.notes, LARGE))
-    found = diagnosis(Case(run)).findings
-    fields = (
-        Field("cause"),
-        Field("gain", "share"),
-        Field("what"),
-        Field("fix"),
-        Field("lost_share", "share", shown=False),
-        Field("confidence", "share", shown=False),
+        return replace(answer, notes=(*answer.notes, LARGE), more=(*answer.more, Figure("findings", None)))
+    found = diagnosis_of(run)
+    block = Findings("findings", "What to do about it", found.findings, FIRST, is_brief=True)
+    is_shown = shown and bool(found.findings)
+    return replace(
+        answer,
+        verdict=sentence(found),
+        blocks=(block, *answer.blocks) if is_shown else answer.blocks,
+        more=answer.more if is_shown else (*answer.more, block),
     )
-    rows = tuple(_row(one) for one in found[:FIRST])
-    table = Table("findings", "What to do about it", fields, rows, left_out=len(found) - len(rows))
-    return replace(report, blocks=(*report.blocks, table)) if rows else replace(report, more=(*report.more, table))
-
-
-def _row(one: Finding) -> tuple[Value, ...]:
-    assert one.prediction is not None
-    return one.cause, one.prediction.gain, one.what, one.fix, one.lost_share, one.confidence

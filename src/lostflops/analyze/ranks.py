@@ -35,7 +35,6 @@ MOST_ROWS: Final = 12
 _WIDEST: Final = 64
 _MOST_CELLS: Final = 2048
 _WAITING: Final = [LINES.index(line) for line in WAIT_LINES]
-_NS_PER_HOUR: Final = 3.6e12
 
 
 def ranks(
@@ -58,14 +57,14 @@ def ranks(
         title="Who is late",
         verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
         blocks=(
-            *([_stragglers(found, len(asked.ranks), told)] if found.stragglers else []),
+            *([_stragglers(found, told)] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
             _table(order, found, lateness, limit=limit, told=told),
         ),
         notes=tuple(_notes(run, order, found, clock, len(asked.ranks))),
         more=(
             clock,
-            *([] if found.stragglers else [_stragglers(found, len(asked.ranks), told)]),
+            *([] if found.stragglers else [_stragglers(found, told)]),
             *([] if lateness else [_heat_map(order, lateness)]),
             _evenness(found),
             _mesh(order),
@@ -90,7 +89,7 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
     return unevenness(found.comparison)
 
 
-def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:
+def _stragglers(found: Judgement, told: bool) -> Table:
     """What waits tell is unknown where no collective was found on two ranks."""
     fields = (
         Field("rank"),
@@ -101,8 +100,6 @@ def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:
         Field("excess_ns", "ns", "excess", within="cause"),
         Field("p_value", "rate", "p"),
         Field("excess_ns", "ns", shown=False, within="step"),
-        Field("step_ns", "ns", "costs", within="cost"),
-        Field("rank_hours", shown=False, within="cost"),
         Field("slow_steps", shown=False, within="step"),
         Field("steps", shown=False, within="step"),
         Field("last", shown=False),
@@ -118,8 +115,6 @@ def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:
             one.line_excess,
             one.p_value if told else None,
             one.excess,
-            one.cost if told else None,
-            one.cost * one.steps * ranks_in_all / _NS_PER_HOUR if told else None,
             one.slow_steps,
             one.steps,
             one.last.times if told else None,
@@ -127,7 +122,7 @@ def _stragglers(found: Judgement, ranks_in_all: int, told: bool) -> Table:
         )
         for one in found.stragglers
     )
-    bases = ": waits and excess of all steps, costs per step" if in_steps(found.comparison) else ""
+    bases = ": waits and excess of all steps" if in_steps(found.comparison) else ""
     return Table("stragglers", f"Stragglers{bases}", fields, rows)
 
 

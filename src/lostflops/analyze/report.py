@@ -10,10 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.align.answers import clock_notes, clock_of
-from lostflops.align.mesh import recognise
-from lostflops.blame.judgement import judged
-from lostflops.blame.sayings import latecomers
-from lostflops.blame.stragglers import Straggler
 from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.breakdowns import layers, module_table, sampled_in, where
 from lostflops.ledger.by_rank import Progress
@@ -54,9 +50,6 @@ def report(
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
     accelerated = _accelerated(run, total.on_thread)
-    # Some ranks alone do not tell who the others wait for.
-    everybody = len(total.profiles) > 1 and not ranks
-    found = judged(run, asked, recognise(run), total.profiles).stragglers if everybody else ()
     clock = clock_of(run)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training, all ranks", total.phases, total.total_ns),
@@ -71,8 +64,7 @@ def report(
         name="report",
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
-        + _verdict(asked, total, fall.value)
-        + (f" {latecomers(found)}" if found else ""),
+        + _verdict(asked, total, fall.value),
         blocks=(
             fall,
             _ledger(total),
@@ -95,7 +87,6 @@ def report(
             _window(asked, total),
             _ranks(total),
             where(total.samples, total.sampled_ns),
-            _slowest(found),
             clock,
         ),
     )
@@ -227,12 +218,6 @@ def _ranks(total: RunLedger) -> Table:
     fields = (Field("rank"), Field("wall_ns", "ns"), *(Field(line, "ns", within="lines") for line in LINES))
     rows = tuple((rank.rank, rank.wall, *(rank.lines[line] for line in LINES)) for rank in total.ranks)
     return Table("ranks", "Ranks", fields, rows)
-
-
-def _slowest(found: Sequence[Straggler]) -> Table:
-    fields = (Field("rank"), Field("kind"), Field("line"), Field("cause"), Field("charged_ns", "ns"))
-    rows = tuple((one.rank, one.kind, one.line, one.cause, one.charged) for one in found)
-    return Table("stragglers", "Stragglers", fields, rows)
 
 
 def _overlap(total: RunLedger) -> Pairs:

@@ -25,6 +25,7 @@ def ranks(
     Stragglers with the line of the ledger that makes them late, what others waited for them, and how likely it is
     chance; a map of arrivals in the order of the mesh; every rank beside those that do the same work.
     """
+    from lostflops.advise.summary import ranks_with_findings
     from lostflops.align.mesh import parse
     from lostflops.analyze.ranks import ranks as analyse
     from lostflops.store.run import Run
@@ -38,6 +39,8 @@ def ranks(
             limit=limit,
             progress=progress,
         )
+        if not (window or step or mesh):
+            result = ranks_with_findings(result, opened)
     found = result.to_json()
     following = command("pipeline" if "pp" in found["mesh"] else "comm", run)
     if not found["ranks"] and "enqueues" in found:

@@ -73,7 +73,7 @@ def report(
     shows what all its steps tell. With --html it writes a page with all views of the run instead, one file that needs
     no network.
     """
-    from lostflops.advise.summary import with_findings
+    from lostflops.advise.summary import report_with_findings
     from lostflops.analyze.report import report as analyse
     from lostflops.errors import UsageError
     from lostflops.ledger.mfu import Claims
@@ -97,9 +97,9 @@ def report(
             said=said,
             progress=progress,
         )
-        # Some ranks or steps alone do not tell causes.
+        # Causes are those of the whole run: some ranks or steps alone do not show them.
         if findings and not (rank or step or window):
-            result = with_findings(result, opened)
+            result = report_with_findings(result, opened)
     following = command(*_next(result.to_json(), run))
     show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
 
@@ -109,9 +109,7 @@ def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:
 
 
 def _next_verb(found: dict[str, Any]) -> str:
-    """The verb that looks into the largest loss, or into who is late."""
-    if found["stragglers"]:
-        return "ranks"
+    """The verb that looks into the largest loss."""
     if not found["ledger"]["total_ns"] and "recorded" in found:
         return "steps"
     largest = found["losses"][0]["line"] if found["losses"] else "compute"

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
 CONTEXT = {"allow_interspersed_args": False}
 _DEFAULT = "lostflops-run"
+_LEFT_TO_REPORT = ("mfu", "losses", "phases", "overlap", "memory", "quality")
+"""Blocks that `lostflops report` shows and the end of a job does not."""
 
 
 def run(
@@ -139,11 +141,9 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    """The ledger, the steps, and who is the slowest; as JSON the report alone, which holds all three."""
-    from lostflops.advise.summary import with_findings
-    from lostflops.analyze.ranks import ranks
+    """Show the verdict, the first findings and the ledger; JSON is that of `lostflops report`."""
+    from lostflops.advise.summary import report_with_findings
     from lostflops.analyze.report import report
-    from lostflops.analyze.steps import steps
     from lostflops.memory.out_of_memory import out_of_memory
     from lostflops.store.run import Run
 
@@ -151,21 +151,15 @@ def _report(folder: Path, as_json: bool) -> None:
         ended = out_of_memory(opened)
         if ended is not None and not as_json:
             tell(f"{ended[0]} More: {command('memory', folder)}")
-        ledger = with_findings(report(opened), opened)
-        if as_json:
-            show(ledger, True, sys.stderr)
-            return
-        show(replace(ledger, next_command=""), False, sys.stderr)
-        print(file=sys.stderr)
-        by_step = steps(opened)
-        # What the report has shown already is not shown again.
-        blocks = tuple(block for block in by_step.blocks if block.name in ("steps", "timings"))
-        show(replace(by_step, blocks=blocks, notes=(), next_command=""), False, sys.stderr)
-        print(file=sys.stderr)
-        has_modules = opened.sql("select bool_or(module is not null) from events").fetchall()[0][0]
-        following = command("report", folder, "--by", "layer") if has_modules else command("ranks", folder)
-        slowest = replace(ranks(opened), blocks=(), notes=(), next_command=following)
-        show(replace(slowest, other_command=command("open", folder)), False, sys.stderr)
+        answer = report_with_findings(report(opened), opened)
+    if as_json:
+        show(answer, True, sys.stderr)
+        return
+    blocks = tuple(block for block in answer.blocks if block.name not in _LEFT_TO_REPORT)
+    has_findings = any(block.name == "findings" for block in blocks)
+    following = command("diagnose", folder) if has_findings else command("report", folder)
+    short = replace(answer, blocks=blocks, next_command=following, other_command=command("open", folder))
+    show(short, False, sys.stderr)
 
 
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":

@@ -79,13 +79,16 @@ def _listed(path: Path, times: Told | None) -> Result:
 
 
 def _all(path: Path, times: Told | None) -> Result:
-    from lostflops.predict.answers.baseline import baseline
+    from lostflops.advise.summary import ranking_with_findings
+    from lostflops.predict.answers.baseline import baseline, replayed_once
     from lostflops.predict.answers.ranking import ranking
     from lostflops.store.run import Run
 
-    with Run.open(path) as run:
+    with Run.open(path) as run, replayed_once():
         with bar_of("ranks") as progress:
             start = baseline(run, times, progress=progress)
         with bar_of("changes") as progress:
             result, best = ranking(start, progress=progress)
+        if times is None:
+            result = ranking_with_findings(result, run)
     return replace(result, next_command=command("whatif", path, "--change", best or "NAME=VALUE"))

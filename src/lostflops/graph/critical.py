@@ -18,7 +18,8 @@ from lostflops.graph.build import build
 from lostflops.graph.held import Held, held, stretches
 from lostflops.graph.path import Led, Path, critical_paths, step_end
 from lostflops.graph.replay import Schedule, replay
-from lostflops.ledger.lines import LINES
+from lostflops.graph.tasks import LaneKind
+from lostflops.ledger.lines import HOST_LINES, LINES
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table
 from lostflops.units import counted, format_share
 
@@ -32,6 +33,10 @@ _LARGE_ERROR: Final = 0.05
 _AS_LATE: Final = 0.01
 """Of a step: ranks that end it within that of each other could change places in another run."""
 _MOST_RANKS: Final = 8
+_OF_HOST: Final = {
+    line: "host.dispatch" if line == "idle.host" else line.replace("idle.", "host.") for line in HOST_LINES
+}
+"""What the host does on the path of a job with devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,12 @@ class _Found:
     @property
     def total(self) -> int:
         return int(self.held.ns.sum())
+
+    def name(self, line: str) -> str:
+        """What a line is called on the path. A host that the device waits for may be busy while the device is busy too:
+        its time is no idle time of the ledger, and is not called so."""
+        has_device = bool((self.done.graph.lanes.kind == LaneKind.STREAM).any())
+        return _OF_HOST.get(line, line) if has_device else line
 
     @property
     def error(self) -> float | None:
@@ -113,7 +124,7 @@ def _changes(found: _Found) -> int:
 def _by_line(found: _Found) -> list[tuple[str, int]]:
     sums = np.zeros(len(LINES), np.int64)
     np.add.at(sums, found.held.line, found.held.ns)
-    return list(zip(LINES, sums.tolist(), strict=True))
+    return [(found.name(line), ns) for line, ns in zip(LINES, sums.tolist(), strict=True)]
 
 
 def _verdict(found: _Found) -> str:
@@ -142,7 +153,7 @@ def _figures(found: _Found) -> Pairs:
 
 def _lines(found: _Found) -> Lines:
     items = tuple(Line(line, ns, ns / found.total) for line, ns in _by_line(found) if ns)
-    return Lines("lines", "By line of the ledger", items, found.total, len(found.steps), "step")
+    return Lines("lines", "What the path is made of", items, found.total, len(found.steps), "step")
 
 
 def _ranks(found: _Found) -> Table:
@@ -206,7 +217,7 @@ def _stretches(found: _Found, top: int) -> Table:
             one.ns,
             one.ns / lengths[shown],
             one.rank,
-            one.line,
+            found.name(one.line),
             *_named(*one.what),
             one.tasks,
             _led(one.led),

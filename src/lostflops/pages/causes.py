@@ -23,5 +23,5 @@ def causes(run: Run) -> Result:
     if is_large(run):
         return Result("diagnosis", "Diagnosis", LARGE, next_command=f"lostflops diagnose {name}")
     found = diagnose(run, most=OPEN)
-    following = f"explain {name} 1" if found.to_json()["findings"] else f"whatif {name} --all"
+    following = f"explain {name} 1" if found.blocks[0].to_json() else f"whatif {name} --all"
     return replace(found, next_command=f"lostflops {following}")

@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Final
 
+from lostflops.advise.diagnose import diagnosed_once
+from lostflops.advise.summary import pipeline_with_findings, ranks_with_findings, report_with_findings
 from lostflops.analyze.comm import comm
 from lostflops.analyze.kernels import kernels
 from lostflops.analyze.lateness import lateness
@@ -59,6 +61,22 @@ _UNTRIED: Final = "knobs"
 """Of a large run a page holds none of these, and a terminal still tells them."""
 
 
+@wraps(report)
+def _report(run: Run, said: Claims | None = None) -> Result:
+    return report_with_findings(report(run, said=said), run, shown=False)
+
+
+@wraps(ranks)
+def _ranks(run: Run) -> Result:
+    return ranks_with_findings(ranks(run), run)
+
+
+@wraps(pipeline)
+def _pipeline(run: Run) -> Result:
+    answer = pipeline(run)
+    return pipeline_with_findings(answer, run) if answer.blocks else answer
+
+
 @wraps(kernels)
 def _all_kernels(run: Run) -> Result:
     """A page has room for those that a terminal leaves out."""
@@ -66,16 +84,16 @@ def _all_kernels(run: Run) -> Result:
 
 
 QUESTIONS: tuple[Question, ...] = (
-    report,
+    _report,
     causes,
-    ranks,
+    _ranks,
     lateness,
     steps,
     timeline,
     comm,
     overlap,
     _all_kernels,
-    pipeline,
+    _pipeline,
     memory,
     flame,
     knobs,
@@ -88,14 +106,14 @@ def questions_for(said: Claims) -> tuple[Question, ...]:
 
     @wraps(report)
     def claimed(run: Run) -> Result:
-        return report(run, said=said)
+        return _report(run, said)
 
-    return tuple(claimed if question is report else question for question in QUESTIONS)
+    return tuple(claimed if question is _report else question for question in QUESTIONS)
 
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
     results, missing = [], []
-    with made_once(), replayed_once():
+    with made_once(), replayed_once(), diagnosed_once():
         for done, question in enumerate(questions):
             if progress:
                 progress(done, len(questions))

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from lostflops.report.printable import printable
-from lostflops.report.values import format_gain, format_lost, format_value, format_values
+from lostflops.report.values import (
+    format_doubt,
+    format_heading,
+    format_lost,
+    format_saving,
+    format_value,
+    format_values,
+)
 from lostflops.results import (
     Block,
     Finding,
@@ -88,9 +95,9 @@ def _block(block: Block) -> Iterator[str]:
         case Findings():
             shown = block.items[: block.most_shown]
             for number, finding in enumerate(shown, 1):
-                yield from _finding(number, finding)
+                yield from _finding(number, finding, is_brief=block.is_brief)
             if len(block.items) > len(shown):
-                yield from ("", f"{len(block.items) - len(shown):,} more gain less.")
+                yield from ("", f"{len(block.items) - len(shown):,} more: {_code('lostflops diagnose RUN')}")
         case _:
             yield from (
                 "",
@@ -151,14 +158,17 @@ def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence
         yield "| " + " | ".join(map(_text, row)) + " |"
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
-    yield from ("", f"### {number}. {_text(finding.what)}", "")
+def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
+    yield from ("", f"### {number}. {_text(format_heading(finding))}", "")
+    yield f"- **Saves:** {_text(finding.saving if is_brief else format_saving(finding))}"
+    if doubt := format_doubt(finding):
+        yield f"- **But:** {_text(doubt)}"
+    yield f"- **Fix:** {_code(finding.fix)}"
+    if is_brief:
+        return
     yield f"- **Cause:** {_code(finding.cause)}, confidence {format_share(finding.confidence)}"
     yield f"- **Lost:** {_text(format_lost(finding))}"
-    if finding.prediction is not None:
-        yield f"- **Gain:** {_text(format_gain(finding.prediction))}"
-    yield f"- **Fix:** {_code(finding.fix)}"
     for evidence in finding.evidence:
         places = f" ({', '.join(map(_code, evidence.sources))})" if evidence.sources else ""
         yield f"- **Evidence:** {_text(evidence.what)}{places}"
-    yield f"- **Certain if:** {_text(finding.certain_if)}"
+    yield f"- **To confirm:** {_text(finding.certain_if)}"

@@ -13,7 +13,14 @@ from typing import Final
 from lostflops.pictures import Knobs, Spans, Strips
 from lostflops.report.notebook_pictures import bar, heat_map, plot
 from lostflops.report.printable import printable
-from lostflops.report.values import format_gain, format_lost, format_value, format_values
+from lostflops.report.values import (
+    format_doubt,
+    format_heading,
+    format_lost,
+    format_saving,
+    format_value,
+    format_values,
+)
 from lostflops.results import (
     Block,
     Finding,
@@ -72,8 +79,8 @@ def _block(block: Block) -> Iterator[str]:
             yield from _table(block.table)
         case Findings():
             for number, finding in enumerate(block.items[: block.most_shown], 1):
-                yield from _finding(number, finding)
-            yield from _left(len(block.items) - len(block.items[: block.most_shown]), "gain less")
+                yield from _finding(number, finding, is_brief=block.is_brief)
+            yield from _left(len(block.items) - len(block.items[: block.most_shown]), "in the diagnosis")
         case HeatMap():
             yield heat_map(block)
         case Plot():
@@ -160,14 +167,19 @@ def _left(count: int, what: str) -> Iterator[str]:
         yield f"<p>{count:,} more {what}.</p>"
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
-    yield f"<p><strong>{number}. {_text(finding.what)}</strong></p>"
-    told = [
+def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
+    yield f"<p><strong>{number}. {_text(format_heading(finding))}</strong></p>"
+    doubt = format_doubt(finding)
+    brief = [
+        ("saves", finding.saving if is_brief else format_saving(finding)),
+        *([("but", doubt)] if doubt else []),
+        ("fix", finding.fix),
+    ]
+    full = [
         ("cause", f"{finding.cause}, confidence {format_share(finding.confidence)}"),
         ("lost", format_lost(finding)),
-        *([("gain", format_gain(finding.prediction))] if finding.prediction is not None else []),
-        ("fix", finding.fix),
         *(("evidence", ", ".join((evidence.what, *evidence.sources))) for evidence in finding.evidence),
-        ("certain if", finding.certain_if),
+        ("to confirm", finding.certain_if),
     ]
+    told = brief if is_brief else brief + full
     yield from _grid((), [([_text(name), _text(value)], (False, False)) for name, value in told])

@@ -20,7 +20,14 @@ from lostflops.report.plot import plotted
 from lostflops.report.portions import nested
 from lostflops.report.printable import printable as _clean
 from lostflops.report.sparkline import sparklines
-from lostflops.report.values import format_gain, format_lost, format_value, format_values
+from lostflops.report.values import (
+    format_doubt,
+    format_heading,
+    format_lost,
+    format_saving,
+    format_value,
+    format_values,
+)
 from lostflops.results import (
     Block,
     Field,
@@ -263,20 +270,26 @@ def _ledger(block: Lines) -> Grid:
 
 def _write_findings(block: Findings, console: Console) -> None:
     for number, finding in enumerate(block.items[: block.most_shown], 1):
-        _write_finding(number, finding, console)
+        console.print(Text(f"{number}. {format_heading(finding)}", style="bold"))
+        console.print(_pairs(_brief(finding) if block.is_brief else _in_full(finding)))
     if block.most_shown is not None and len(block.items) > block.most_shown:
-        console.print(Text(f"{len(block.items) - block.most_shown:,} more gain less."))
+        console.print(Text(f"{len(block.items) - block.most_shown:,} more: lostflops diagnose RUN"))
 
 
-def _write_finding(number: int, finding: Finding, console: Console) -> None:
-    console.print(Text(f"{number}. {_clean(finding.what)}", style="bold"))
-    cells = [
+def _brief(finding: Finding) -> list[list[str]]:
+    doubt = format_doubt(finding)
+    return [["saves", _clean(finding.saving)], ["fix", _clean(finding.fix)], *([["but", doubt]] if doubt else [])]
+
+
+def _in_full(finding: Finding) -> list[list[str]]:
+    doubt = format_doubt(finding)
+    return [
         ["cause", finding.cause],
-        ["lost", format_lost(finding)],
-        *([["gain", format_gain(finding.prediction)]] if finding.prediction is not None else []),
+        ["saves", format_saving(finding)],
+        *([["but", doubt]] if doubt else []),
         ["fix", _clean(finding.fix)],
+        ["lost", format_lost(finding)],
         *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
         ["confidence", format_share(finding.confidence)],
-        ["certain if", _clean(finding.certain_if)],
+        ["to confirm", _clean(finding.certain_if)],
     ]
-    console.print(_pairs(cells))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lostflops.report.printable import printable as _clean
-from lostflops.results import Finding, Prediction, Unit, Value
+from lostflops.results import Finding, Unit, Value
 from lostflops.units import format_bytes, format_flop, format_ns, format_share, format_time
 
 MOST_VALUES = 8
@@ -76,12 +76,26 @@ def format_lost(finding: Finding) -> str:
     """What a finding costs: a share of the time of all ranks, and what that is a day. What happens outside the
     recorded window stands on no line of its ledger, which does not make it free."""
     if not finding.lost_ns:
-        return "no time of the recorded window is charged to it"
+        return "no time of the recorded window is attributed to it"
     money = "" if finding.usd is None else f", ${finding.usd:,.0f}"
     return f"{format_share(finding.lost_share)} of all time: {finding.rank_hours:,.1f} rank-hours a day{money}"
 
 
-def format_gain(expected: Prediction) -> str:
-    low, high = format_share(expected.gain_low), format_share(expected.gain_high)
-    step = "" if expected.predicted_ns is None else f", a step of {format_ns(expected.predicted_ns)}"
-    return f"{format_share(expected.gain)} of the step ({low} to {high}{step}); by {_clean(expected.basis)}"
+def format_saving(finding: Finding) -> str:
+    """What its fix saves, and how we know."""
+    expected = finding.prediction
+    if expected is None or not finding.costs_time:
+        return finding.saving
+    is_sure = expected.predicted_ns is not None and not expected.may_be_zero
+    step = f", a step of {format_ns(expected.predicted_ns or 0)}" if is_sure else ""
+    return f"{finding.saving}{step}; by {_clean(expected.basis)}"
+
+
+def format_doubt(finding: Finding) -> str:
+    """Why it is only suspected, and what to record; empty where it is found."""
+    record = f" Record with: lostflops run {finding.record} -- COMMAND" if finding.record else ""
+    return f"{_clean(finding.doubt)}{record}" if finding.is_suspected else ""
+
+
+def format_heading(finding: Finding) -> str:
+    return ("Suspected: " if finding.is_suspected else "") + _clean(finding.what)

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import prod
-from typing import TYPE_CHECKING
+from math import hypot, prod, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from lostflops.errors import UsageError
 from lostflops.graph.replay import Circular, Schedule, replay
-from lostflops.predict.answers.interval import Doubts, doubts
+from lostflops.predict.answers.interval import CONFIDENCE, Doubts, doubts
 from lostflops.predict.change import Change, Edited, NotApplicable
 from lostflops.predict.changes import CHANGES
+from lostflops.predict.costs.quantiles import t_quantile
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from lostflops.graph.tasks import TaskGraph
     from lostflops.predict.answers.baseline import Baseline
     from lostflops.predict.change import Facts
 
 Wanted = tuple[str, str]
 """The name and the value of a change."""
+_FEWEST: Final = 3
+"""Steps from which on the spread of their savings is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +54,17 @@ class Answer:
     predicted: float
     doubts: Doubts
 
+    spread: float
+    """Half the width of the 90% interval of the mean saving, in ns, as savings differ from step to step."""
+
     @property
     def gain(self) -> float:
-        """What part of the measured step would go; negative where a step would take longer."""
+        """Part of the measured step that goes; negative where a step takes longer."""
         return 1 - self.predicted / self.baseline.measured
 
     @property
     def low(self) -> float:
+        """Shortest mean step that a later run should have."""
         return max(self.predicted - self.doubts.together, 0.0)
 
     @property
@@ -61,13 +72,26 @@ class Answer:
         return self.predicted + self.doubts.together
 
     @property
-    def gain_interval(self) -> tuple[float, float]:
-        return 1 - self.high / self.baseline.measured, 1 - self.low / self.baseline.measured
+    def saving(self) -> float:
+        """Part of the step that is saved for the same work: what findings, what-ifs and pages call the saving."""
+        return 1 - self.predicted / self._whole
+
+    @property
+    def saving_interval(self) -> tuple[float, float]:
+        """90% interval of the saving. Steps are replayed with and without the change, so that what steps differ by
+        anyway is not in it: only how much the saving itself differs."""
+        reach = hypot(self.doubts.replay, self.doubts.changes, self.doubts.runs, self.spread) / self._whole
+        return self.saving - reach, min(self.saving + reach, 1.0)
+
+    @property
+    def _whole(self) -> float:
+        return self.baseline.measured * self.work
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves no doubt that steps get shorter, or that they get longer."""
-        return not self.low <= self.baseline.measured <= self.high
+        """Whether steps certainly get shorter, or certainly longer."""
+        low, high = self.saving_interval
+        return low > 0 or high < 0
 
     @property
     def text(self) -> str:
@@ -94,7 +118,23 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
     moved = [(one.moved, one.edited.doubt) for one in applied]
     moved += [(one.edited.off * start.level, 1.0) for one in applied]
     found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
-    return Answer(start, tuple(applied), schedule, predicted, found)
+    return Answer(start, tuple(applied), schedule, predicted, found, _spread(start, schedule))
+
+
+def _spread(start: Baseline, after: Schedule) -> float:
+    """Half the width of the 90% interval of the mean saving, from step to step; unpaired where steps have changed."""
+    before, later = _by_step(start.schedule), _by_step(after)
+    if before.size < _FEWEST or before.size != later.size:
+        return start.noise * start.measured
+    saved = (before - later) * start.level
+    return float(t_quantile(CONFIDENCE, saved.size - 1) * saved.std(ddof=1) / sqrt(saved.size))
+
+
+def _by_step(done: Schedule) -> npt.NDArray[np.float64]:
+    """Mean time of each step over its ranks, in ns."""
+    start, stop = done.step_edges
+    _, place, count = np.unique(done.graph.steps.number, return_inverse=True, return_counts=True)
+    return np.bincount(place, weights=stop - start) / count
 
 
 def _check_once(chosen: Sequence[tuple[Change, str]]) -> None:

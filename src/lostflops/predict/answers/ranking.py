@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """An answer without its graph: there are many, and graphs are large. The gain is that of the same work: `work` is
-    how many recorded steps a step stands for; `peak` that of memory, None where it is not known."""
+    """An answer without its graph: there are many, and graphs are large. `work` is how many recorded steps a step does
+    the work of; `peak` that of memory, None where it is not known."""
 
     text: str
     name: str
@@ -43,10 +43,8 @@ class _Tried:
     def of(cls, found: Answer) -> _Tried:
         (one,) = found.applied
         step = round(found.predicted), round(found.low), round(found.high)
-        whole = found.baseline.measured * found.work
-        gain, low, high = (1 - ns / whole for ns in (found.predicted, found.high, found.low))
         kind = one.change.is_bound, one.change.is_hardware
-        told = found.text, one.change.name, gain, (low, high), step, found.work, *kind
+        told = found.text, one.change.name, found.saving, found.saving_interval, step, found.work, *kind
         return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
 
     @property
@@ -62,6 +60,16 @@ class _Tried:
     @property
     def gains(self) -> bool:
         return self.gain_interval[0] > 0
+
+    @property
+    def effect(self) -> str:
+        """What it does to the step, in words that never call a gain what may be zero."""
+        low, high = self.gain_interval
+        if low <= 0 <= high:
+            return "may be zero"
+        if low > 0:
+            return f"saves {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
+        return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
 
 
 def _peak(found: Answer) -> int | None:
@@ -88,13 +96,13 @@ def ranking(
             refused.append((change.name, value, _reason(error)))
     found.sort(key=lambda one: (one.is_hardware, -one.gain))
     bought = [one for one in found if one.is_hardware]
-    hardware = _gains("hardware", "With other hardware, by gain", bought)
+    hardware = _gains("hardware", "Other hardware, by saving", bought)
     result = Result(
         name="whatif_all",
         title="What if: every change that can be tried, each alone",
         verdict=_verdict(start, found),
         blocks=(
-            _gains("changes", "In the job, by gain", found[: len(found) - len(bought)]),
+            _gains("changes", "Changes in the job, by saving", found[: len(found) - len(bought)]),
             *([hardware] if bought else []),
             _refused(refused, {one.name for one in found}),
             baseline_pairs(start),
@@ -106,42 +114,40 @@ def ranking(
 
 
 def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
-    guess = "These are guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
+    guess = "These are guesses: the replay does not match the run itself. " if start.is_guess else ""
     settings = [one for one in found if one.is_setting]
     clear = [one for one in settings if one.gains]
     if not clear:
-        return f"{guess}Of {counted(len(settings), 'change')} tried none gains more than chance would."
+        return f"{guess}None of {counted(len(settings), 'change')} certainly shortens the step."
     best = clear[0]
     low, high = best.gain_interval
-    above = "" if found[0].is_setting else "Beside bounds and larger batches, "
+    above = "" if found[0].is_setting else "Apart from upper limits and larger batches, "
     return (
-        f"{guess}{above}{best.text} gains most: a step of {format_ns(round(start.measured))} takes "
-        f"{format_ns(best.step[0])}, {format_share(best.gain)} less ({format_share(low)} to "
-        f"{format_share(high)}, nine times of ten); {counted(len(clear), 'change')} of {len(settings)} tried "
-        f"{'gains' if len(clear) == 1 else 'gain'} more than chance."
+        f"{guess}{above}{best.text} saves most: {format_share(best.gain)} of the step (90% interval "
+        f"{format_share(low)} to {format_share(high)}), {format_ns(round(start.measured))} become "
+        f"{format_ns(best.step[0])}. {len(clear)} of {counted(len(settings), 'change')} "
+        f"{'helps' if len(clear) == 1 else 'help'}."
     )
 
 
 def _notes(found: Sequence[_Tried]) -> Iterator[str]:
-    yield "Gains of several changes do not add up: ask for them together, with several --change."
-    yield "What each costs or risks is told with --list, and with --change also how it is made."
+    yield "Savings do not add up: ask for several changes together, with several --change."
+    yield "--list shows what each change costs or risks, and --change how to make it."
     for one in found:
         if one.is_bound:
-            yield f"{one.text} is a bound, which no setting gives: at most that much is to be gained so."
+            yield f"{one.text} is an upper limit, not a setting."
         if one.work > 1:
             each = format_ns(round(one.step[0] / one.work))
-            yield (
-                f"With {one.text} a step does the work of {one.work} recorded ones: {each} for each. "
-                "Its gain is that of the same work, in larger batches."
-            )
+            yield f"{one.text}: a step does the work of {one.work} recorded steps, {each} each; the batch is larger."
 
 
 def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
     fields = (
         Field("change"),
-        Field("gain", "share"),
-        Field("gain_low", "share", "from"),
-        Field("gain_high", "share", "to"),
+        Field("effect", label="effect (90% interval)"),
+        Field("gain", "share", shown=False),
+        Field("gain_low", "share", shown=False),
+        Field("gain_high", "share", shown=False),
         Field("predicted_ns", "ns", "step"),
         Field("peak_bytes", "bytes", "peak of memory", shown=any(one.peak is not None for one in found)),
         Field("low_ns", "ns", shown=False),
@@ -152,7 +158,8 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         Field("how", shown=False),
     )
     rows = tuple(
-        (one.text, one.gain, *one.gain_interval, one.step[0], one.peak, *one.step[1:], *one.told) for one in found
+        (one.text, one.effect, one.gain, *one.gain_interval, one.step[0], one.peak, *one.step[1:], *one.told)
+        for one in found
     )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
     return Table(name, title, fields, rows, more=more)

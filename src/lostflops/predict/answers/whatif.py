@@ -63,9 +63,9 @@ def whatif(
         notes=tuple(notes),
         more=(
             Figure("predicted_ns", prediction.predicted_ns),
-            Figure("gain", prediction.gain),
+            Figure("gain", found.saving),
             Figure("interval", prediction.interval),
-            Figure("gain_interval", found.gain_interval),
+            Figure("gain_interval", found.saving_interval),
             _doubts(found),
             Figure("prediction_id", kept),
             Figure("memory", None if isinstance(memory, str) else memory.to_json()),
@@ -88,23 +88,17 @@ def told(found: Answer) -> tuple[Table, Table, Pairs]:
 
 
 def _verdict(found: Answer) -> str:
-    measured = found.baseline.measured
-    low, high = (format_ns(round(ns)) for ns in (found.low, found.high))
-    guess = "A guess, because the replay misses the run itself by too much: w" if found.baseline.is_guess else "W"
-    return (
-        f"{guess}ith {found.text} a step takes {format_ns(round(found.predicted))} ({low} to {high}, nine times of "
-        f"ten), {compared(found.gain)} the {format_ns(round(measured))} measured"
-        + ("." if found.is_clear else "; that it makes any difference is not sure.")
-        + _for_each(found)
-    )
-
-
-def _for_each(found: Answer) -> str:
-    if found.work == 1:
-        return ""
-    each = found.predicted / found.work
-    than = compared(1 - each / found.baseline.measured)
-    return f" It does the work of {found.work} recorded steps: {format_ns(round(each))} for each, {than} one took."
+    guess = "A guess, because the replay does not match the run itself. " if found.baseline.is_guess else ""
+    steps = f"{format_ns(round(found.baseline.measured))} become {format_ns(round(found.predicted))}"
+    if found.work > 1:
+        steps += f" for the work of {found.work} recorded steps"
+    low, high = (format_share(share) for share in found.saving_interval)
+    if not found.is_clear:
+        return f"{guess}The effect of {found.text} may be zero: {low} to {high} of the step (90% interval). {steps}."
+    verb, share = ("saves", found.saving) if found.saving > 0 else ("costs", -found.saving)
+    if found.saving < 0:
+        low, high = (format_share(-share) for share in reversed(found.saving_interval))
+    return f"{guess}{found.text} {verb} {format_share(share)} of the step (90% interval {low} to {high}): {steps}."
 
 
 def compared(gain: float) -> str:
@@ -174,8 +168,7 @@ def _doubts(found: Answer) -> Pairs:
 def _notes(found: Answer) -> Iterator[str]:
     start = found.baseline
     yield (
-        "The prediction is the measured mean step times what the replay with the changes takes to what the replay "
-        "without them does."
+        "The prediction is the measured mean step, scaled by the replay with the changes over the replay without them."
     )
     for one in found.applied:
         yield from _noted(one)

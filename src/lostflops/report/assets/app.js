@@ -35,9 +35,9 @@ function f(t) {
 	}, t);
 }
 function p(e) {
-	return u(e) === void 0 ? h(e) : [f(e)];
+	return u(e) === void 0 ? m(e) : [f(e)];
 }
-function m(e) {
+function ee(e) {
 	let t = (e.match(r) ?? []).filter((e) => i.test(e));
 	return [
 		e,
@@ -45,87 +45,87 @@ function m(e) {
 		...t
 	].find((e) => u(e) !== void 0);
 }
-function h(e) {
+function m(e) {
 	let t = /* @__PURE__ */ new Set();
-	return g(e, (e) => i.test(e) && !t.has(e) && !!t.add(e));
+	return h(e, (e) => i.test(e) && !t.has(e) && !!t.add(e));
 }
-function g(e, t) {
+function h(e, t) {
 	let n = [], i = 0;
-	for (let a of e.matchAll(r)) u(a[0]) !== void 0 && t(a[0]) && (n.push(..._(e.slice(i, a.index)), f(a[0])), i = a.index + a[0].length);
-	return [...n, ..._(e.slice(i))];
+	for (let a of e.matchAll(r)) u(a[0]) !== void 0 && t(a[0]) && (n.push(...g(e.slice(i, a.index)), f(a[0])), i = a.index + a[0].length);
+	return [...n, ...g(e.slice(i))];
 }
-function _(t) {
+function g(t) {
 	return t.split(a).map((t, n) => n % 2 ? e("span", { class: "unbroken" }, t) : t);
 }
-function v() {
-	document.body.append(c), document.addEventListener("mouseover", (e) => y(e.target)), document.addEventListener("focusin", (e) => y(e.target)), document.addEventListener("scroll", te, {
+function _() {
+	document.body.append(c), document.addEventListener("mouseover", (e) => v(e.target)), document.addEventListener("focusin", (e) => v(e.target)), document.addEventListener("scroll", ne, {
 		passive: !0,
 		capture: !0
 	}), document.addEventListener("keydown", (e) => {
-		e.key === "Escape" && ne();
+		e.key === "Escape" && re();
 	});
 }
-function y(e) {
+function v(e) {
 	let t = e instanceof Element ? e.closest("[data-term]") : null, n = u(t?.dataset.term ?? "");
-	!t || n === void 0 ? s !== document.activeElement && ne() : ((t.closest("dialog") ?? document.body).append(c), c.textContent = n, c.hidden = !1, t.setAttribute("aria-describedby", c.id), s = t, ee(t));
+	!t || n === void 0 ? s !== document.activeElement && re() : ((t.closest("dialog") ?? document.body).append(c), c.textContent = n, c.hidden = !1, t.setAttribute("aria-describedby", c.id), s = t, te(t));
 }
-function ee(e) {
+function te(e) {
 	let t = e.getBoundingClientRect(), n = Math.max(8, Math.min(t.left, innerWidth - c.offsetWidth - 8)), r = t.bottom + 6 + c.offsetHeight < innerHeight;
 	c.style.setProperty("left", `${n}px`), c.style.setProperty("top", `${r ? t.bottom + 6 : t.top - c.offsetHeight - 6}px`);
 }
-function te() {
-	s && s === document.activeElement && !c.hidden ? ee(s) : ne();
-}
 function ne() {
+	s && s === document.activeElement && !c.hidden ? te(s) : re();
+}
+function re() {
 	c.hidden = !0;
 }
 // src/rounding.ts
-function re(e) {
+function ie(e) {
 	let [t, n] = [e, 0];
 	for (; !Number.isInteger(t); n++) t *= 2;
 	return [BigInt(t), 2n ** BigInt(n)];
 }
-function b(e, t) {
+function y(e, t) {
 	let [n, r] = [e / t, e % t * 2n];
 	return r > t || r === t && n % 2n == 1n ? n + 1n : n;
 }
-function x(e, t) {
-	let [n, r] = re(Math.abs(e));
-	return w(e, C(b(n * 10n ** BigInt(t), r), t));
+function b(e, t) {
+	let [n, r] = ie(Math.abs(e));
+	return C(e, S(y(n * 10n ** BigInt(t), r), t));
 }
-function ie(e, t) {
-	if (e === 0) return w(e, "0");
-	let [n, r] = re(Math.abs(e)), i = Number(e.toExponential().split("e")[1]), a = ae(n, r, t - 1 - i);
-	if (a === 10n ** BigInt(t) && ([a, i] = [a / 10n, i + 1]), i >= -4 && i < t) return w(e, oe(C(a, t - 1 - i)));
+function ae(e, t) {
+	if (e === 0) return C(e, "0");
+	let [n, r] = ie(Math.abs(e)), i = Number(e.toExponential().split("e")[1]), a = oe(n, r, t - 1 - i);
+	if (a === 10n ** BigInt(t) && ([a, i] = [a / 10n, i + 1]), i >= -4 && i < t) return C(e, se(S(a, t - 1 - i)));
 	let o = `${i < 0 ? "-" : "+"}${String(Math.abs(i)).padStart(2, "0")}`;
-	return w(e, `${oe(C(a, t - 1))}e${o}`);
+	return C(e, `${se(S(a, t - 1))}e${o}`);
 }
-function S(e) {
+function x(e) {
 	return e.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
-function C(e, t) {
+function S(e, t) {
 	let n = e.toString().padStart(t + 1, "0");
 	return t ? `${n.slice(0, -t)}.${n.slice(-t)}` : n;
 }
-function ae(e, t, n) {
+function oe(e, t, n) {
 	let r = 10n ** BigInt(Math.abs(n));
-	return n < 0 ? b(e, t * r) : b(e * r, t);
+	return n < 0 ? y(e, t * r) : y(e * r, t);
 }
-function oe(e) {
+function se(e) {
 	return e.includes(".") ? e.replace(/\.?0+$/, "") : e;
 }
-function w(e, t) {
+function C(e, t) {
 	return e < 0 || Object.is(e, -0) ? `-${t}` : t;
 }
 // src/units.ts
-var se = 8, ce = [
+var ce = 8, le = [
 	["ns", 1n],
 	["us", 1000n],
 	["ms", 1000000n],
 	["s", 1000000000n],
 	["min", 60000000000n],
 	["h", 3600000000000n]
-], le = [
+], ue = [
 	"",
 	"k",
 	"M",
@@ -134,149 +134,167 @@ var se = 8, ce = [
 	"P",
 	"E",
 	"Z"
-], ue = ye("B"), de = ye("FLOP"), fe = [
+], de = be("B"), fe = be("FLOP"), pe = [
 	"ns",
 	"bytes",
 	"flop",
 	"count",
 	"time"
-], pe = /(?! )[\p{C}\p{Z}]/gu, me = {
+], me = /(?! )[\p{C}\p{Z}]/gu, he = {
 	"\n": "\\n",
 	"\r": "\\r",
 	"	": "\\t"
-}, he = /^-?\d{16,}$/;
+}, ge = /^-?\d{16,}$/;
+function w(e) {
+	return k(xe(e), le);
+}
 function T(e) {
-	return A(be(e), ce);
+	return k(xe(e), de);
 }
 function E(e) {
-	return A(be(e), ue);
+	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${b(100 * e, 1)}%`;
 }
-function D(e) {
-	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${x(100 * e, 1)}%`;
+function D(e, t) {
+	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? pe.includes(t) && ge.test(e) ? ve(BigInt(e), t) : _e(e) : Number.isFinite(e) ? pe.includes(t) ? ve(xe(e), t) : t === "share" ? E(e) : t === "rate" || t === "gbs" ? ye(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : ae(e, 10) : "-";
 }
 function O(e, t) {
-	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? fe.includes(t) && he.test(e) ? _e(BigInt(e), t) : ge(e) : Number.isFinite(e) ? fe.includes(t) ? _e(be(e), t) : t === "share" ? D(e) : t === "rate" || t === "gbs" ? ve(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : ie(e, 10) : "-";
-}
-function k(e, t) {
 	let n = [];
 	for (let t of e) {
 		let e = n[n.length - 1], r = e?.[e.length - 1];
 		e && Number.isInteger(t) && Number.isInteger(r) && t === r + 1 ? e.push(t) : n.push([t]);
 	}
-	let r = n.map((e) => e.length > 1 ? `${O(e[0], t)}-${O(e[e.length - 1], t)}` : O(e[0], t));
-	return r.length > se && r.splice(se, Infinity, `... ${S(String(e.length))} in all`), r.join(", ") || "-";
+	let r = n.map((e) => e.length > 1 ? `${D(e[0], t)}-${D(e[e.length - 1], t)}` : D(e[0], t));
+	return r.length > ce && r.splice(ce, Infinity, `... ${x(String(e.length))} in all`), r.join(", ") || "-";
 }
-function ge(e) {
-	return e.replace(pe, (e) => {
+function _e(e) {
+	return e.replace(me, (e) => {
 		let t = e.codePointAt(0), [n, r] = t < 256 ? ["x", 2] : t < 65536 ? ["u", 4] : ["U", 8];
-		return me[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
+		return he[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
 	});
 }
-function _e(e, t) {
-	return t === "ns" ? A(e, ce) : t === "bytes" ? A(e, ue) : t === "flop" ? A(e, de) : S(e.toString());
-}
-function ve(e) {
-	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? S(x(e, 0)) : ie(e, 3);
+function ve(e, t) {
+	return t === "ns" ? k(e, le) : t === "bytes" ? k(e, de) : t === "flop" ? k(e, fe) : x(e.toString());
 }
 function ye(e) {
-	return le.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
+	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? x(b(e, 0)) : ae(e, 3);
 }
 function be(e) {
-	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : x(e, 0));
+	return ue.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
 }
-function A(e, t) {
+function xe(e) {
+	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : b(e, 0));
+}
+function k(e, t) {
 	let n = e < 0n ? "-" : "", r = e < 0n ? -e : e;
 	if (r < 1000n) return `${n}${r} ${t[0][0]}`;
 	for (let [e, i] of t.slice(1)) {
-		let t = xe(r, i);
+		let t = Se(r, i);
 		if (t !== null) return `${n}${t} ${e}`;
 	}
 	let [i, a] = t[t.length - 1];
-	return `${n}${b(r, a)} ${i}`;
+	return `${n}${y(r, a)} ${i}`;
 }
-function xe(e, t) {
+function Se(e, t) {
 	for (let n of [
 		2,
 		1,
 		0
 	]) {
-		let r = b(e * 10n ** BigInt(n), t);
-		if (r < 1000n) return C(r, n);
+		let r = y(e * 10n ** BigInt(n), t);
+		if (r < 1000n) return S(r, n);
 	}
 	return null;
 }
 // src/blocks/evidence.ts
-var Se = "lostflops:show", Ce = 12;
-function we(t) {
-	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(Te))) : null;
-}
+var Ce = "lostflops:show", we = 12;
 function Te(t) {
-	return e("li", {}, ...h(t.what), e("div", { class: "where" }, ...Ee(t), ...De(t), ...Oe(t)));
+	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(Ee))) : null;
 }
-function Ee(e) {
-	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${k(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${k(e.steps, "")}` : ""].filter(Boolean), [n] = e.ranks;
+function Ee(t) {
+	return e("li", {}, ...m(t.what), e("div", { class: "where" }, ...De(t), ...Oe(t), ...ke(t)));
+}
+function De(e) {
+	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${O(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${O(e.steps, "")}` : ""].filter(Boolean), [n] = e.ranks;
 	if (n === void 0) return t;
 	let [r, i] = [Math.min(...e.steps), Math.max(...e.steps)], a = e.steps.length ? i > r ? {
 		step: r,
 		last: i
 	} : { step: r } : {};
-	return [ke(t.join(", "), {
+	return [Ae(t.join(", "), {
 		rank: n,
 		...a
 	})];
 }
-function De(e) {
-	let t = e.events.length - Ce, n = e.events.slice(0, Ce).map(([e, t]) => ke(`event ${t} of rank ${e}`, {
+function Oe(e) {
+	let t = e.events.length - we, n = e.events.slice(0, we).map(([e, t]) => Ae(`event ${t} of rank ${e}`, {
 		rank: e,
 		event: t
 	}));
 	return t > 0 ? [...n, `and ${t.toLocaleString("en-US")} more events`] : n;
 }
-function Oe(t) {
+function ke(t) {
 	return t.sources.map((t) => e("code", {}, t));
 }
-function ke(t, n) {
+function Ae(t, n) {
 	return e("button", {
 		type: "button",
 		class: "link",
 		title: "show on the timeline",
-		click: () => document.dispatchEvent(new CustomEvent(Se, { detail: n }))
+		click: () => document.dispatchEvent(new CustomEvent(Ce, { detail: n }))
 	}, t);
 }
 // src/blocks/findings.ts
-function Ae(t) {
-	if (!t.items.length) return e("p", { class: "calm" }, "No cause was found whose fix is worth the effort.");
-	let n = Ie(t.items.flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, je(t, i < r, n))), a = i.slice(r);
-	return e("div", { class: "findings" }, e("ol", {}, ...i.slice(0, r)), a.length ? e("details", { class: "more" }, e("summary", {}, `${a.length} more, which gain less`), e("ol", {}, ...a)) : null);
+function je(t) {
+	if (!t.items.length) return e("p", { class: "calm" }, "No cause was found.");
+	let n = Ve(t.items.filter(Fe).flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, Me(t, i < r, n))), a = i.slice(r);
+	return e("div", { class: "findings" }, e("ol", {}, ...i.slice(0, r)), a.length ? e("details", { class: "more" }, e("summary", {}, `${a.length} more`), e("ol", {}, ...a)) : null);
 }
-function je(t, n, r) {
+function Me(t, n, r) {
 	let i = [
-		["Fix", [e("span", { class: "fix" }, ...h(t.fix))]],
-		["Lost", [Me(t)]],
-		["Ranks", t.ranks.length ? [k(t.ranks, "")] : []],
-		["Gain", t.prediction ? h(Ne(t.prediction)) : []],
-		["Confidence", [Fe(t.confidence), D(t.confidence)]],
-		["Certain if", t.certain_if ? h(t.certain_if) : []]
+		["Fix", [e("span", { class: "fix" }, ...m(t.fix))]],
+		["Lost", [Ne(t)]],
+		["Ranks", t.ranks.length ? [O(t.ranks, "")] : []],
+		["Saves", m(Le(t))],
+		["But", t.doubt ? m(Re(t)) : []],
+		["Confidence", [Be(t.confidence), E(t.confidence)]],
+		["To confirm", t.certain_if ? m(t.certain_if) : []]
 	].filter(([, e]) => e.length);
 	return e("details", {
 		class: "finding",
 		"data-cause": t.cause,
 		open: n
-	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, t.cause.replaceAll("_", " ")), ..._(t.what)), t.prediction ? Le(t.prediction, r) : null), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), we(t.evidence));
-}
-function Me(e) {
-	if (!e.lost_ns) return "no time of the recorded window is charged to it";
-	let t = S(x(e.rank_hours, 1)), n = e.usd === null ? "" : `, $${S(x(e.usd, 0))}`;
-	return `${D(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
+	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, Pe(t)), ...g(t.what)), Fe(t) && t.prediction ? He(t.prediction, r) : e("span", { class: "gain" }, `saves ${Ie(t)}`)), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), Te(t.evidence));
 }
 function Ne(e) {
-	let t = e.low_ns !== null && e.high_ns !== null ? ` (${T(e.low_ns)} to ${T(e.high_ns)})` : "", n = e.predicted_ns === null ? "" : `; a step would take ${T(e.predicted_ns)}${t}`;
-	return `${Pe(e)} of the step${n}; by ${e.basis}`;
+	if (!e.lost_ns) return "no time of the recorded window is attributed to it";
+	let t = x(b(e.rank_hours, 1)), n = e.usd === null ? "" : `, $${x(b(e.usd, 0))}`;
+	return `${E(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
 }
 function Pe(e) {
-	return `${D(e.gain_low)} to ${D(e.gain_high)}`;
+	let t = e.cause.replaceAll("_", " ");
+	return e.level === "suspected" ? `suspected: ${t}` : t;
 }
 function Fe(e) {
+	let t = e.prediction;
+	return t !== null && !t.is_bound && t.gain_low > 0;
+}
+function Ie(e) {
+	let t = e.prediction;
+	return t === null || t.gain_high <= 0 ? "no time yet" : t.is_bound ? `at most ${E(t.gain)} of the step` : t.gain_low <= 0 ? `up to ${E(t.gain_high)} of the step, and may be zero` : `${E(t.gain)} of the step (90% interval ${ze(t)})`;
+}
+function Le(e) {
+	let t = e.prediction;
+	if (t === null || t.gain_high <= 0) return Ie(e);
+	let n = t.predicted_ns === null || t.gain_low <= 0 ? "" : `, a step of ${w(t.predicted_ns)}`;
+	return `${Ie(e)}${n}; by ${t.basis}`;
+}
+function Re(e) {
+	return e.record ? `${e.doubt} Record with: lostflops run ${e.record} -- COMMAND` : e.doubt;
+}
+function ze(e) {
+	return `${E(e.gain_low)} to ${E(e.gain_high)}`;
+}
+function Be(e) {
 	return t("svg", {
 		class: "confidence",
 		"aria-hidden": "true"
@@ -285,14 +303,14 @@ function Fe(e) {
 		height: "100%"
 	}));
 }
-function Ie(e) {
+function Ve(e) {
 	return [Math.min(0, ...e.map((e) => e.gain_low)), Math.max(.01, ...e.map((e) => e.gain_high))];
 }
-function Le(n, [r, i]) {
+function He(n, [r, i]) {
 	let a = (e) => `${100 * (e - r) / (i - r)}%`, o = `${100 * (n.gain_high - n.gain_low) / (i - r)}%`, s = t("svg", {
 		class: "range",
 		role: "img",
-		"aria-label": `gains ${Pe(n)} of the step`
+		"aria-label": `saves ${ze(n)} of the step`
 	}, t("rect", {
 		class: "interval",
 		x: a(n.gain_low),
@@ -321,7 +339,7 @@ function Le(n, [r, i]) {
 	}), r < 0 && -r / (i - r) > .25 ? t("text", {
 		x: 0,
 		y: 33
-	}, D(r)) : null, t("text", {
+	}, E(r)) : null, t("text", {
 		x: a(0),
 		y: 33,
 		"text-anchor": r < 0 ? "middle" : "start"
@@ -329,12 +347,12 @@ function Le(n, [r, i]) {
 		x: "100%",
 		y: 33,
 		"text-anchor": "end"
-	}, D(i)));
-	return e("span", { class: "gain" }, "gains ", e("b", {}, D(n.gain)), " of the step", s);
+	}, E(i)));
+	return e("span", { class: "gain" }, "saves ", e("b", {}, E(n.gain)), " of the step", s);
 }
 // src/callout.ts
-var j = 14;
-function M() {
+var A = 14;
+function j() {
 	let t = e("div", {
 		class: "callout",
 		role: "status",
@@ -345,17 +363,17 @@ function M() {
 		show: (n, r, i, a) => {
 			let o = a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 			t.replaceChildren(e("strong", {}, i), e("dl", {}, ...o)), t.hidden = !1;
-			let s = t.parentElement.clientWidth, c = n + j + t.offsetWidth <= s ? n + j : n - j - t.offsetWidth;
-			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + j)}px`);
+			let s = t.parentElement.clientWidth, c = n + A + t.offsetWidth <= s ? n + A : n - A - t.offsetWidth;
+			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + A)}px`);
 		},
 		hide: () => void (t.hidden = !0)
 	};
 }
-function N(e) {
+function M(e) {
 	return (t) => t.pointerType !== "touch" && e();
 }
 // src/heat-cells.ts
-var Re = 2 ** 32 - 1, ze = class {
+var Ue = 2 ** 32 - 1, We = class {
 	block;
 	low;
 	high;
@@ -378,7 +396,7 @@ var Re = 2 ** 32 - 1, ze = class {
 	at(e, t) {
 		if (t >= (this.block.widths[e] ?? 0)) return;
 		let n = this.numbers[e * this.block.places + t];
-		return this.block.values.type === "u4" ? n === Re ? null : n + this.block.least : Number.isNaN(n) ? null : n;
+		return this.block.values.type === "u4" ? n === Ue ? null : n + this.block.least : Number.isNaN(n) ? null : n;
 	}
 	share(e) {
 		return this.high > this.low ? (e - this.low) / (this.high - this.low) : 0;
@@ -391,7 +409,7 @@ var Re = 2 ** 32 - 1, ze = class {
 		}
 		return n;
 	}
-}, Be = {
+}, Ge = {
 	compute: "--compute",
 	"comm.transfer": "--transfer",
 	"comm.wait": "--wait",
@@ -405,7 +423,7 @@ var Re = 2 ** 32 - 1, ze = class {
 	"idle.dependency": "--idle-dependency",
 	"idle.bubble": "--idle-bubble",
 	unexplained: "--unexplained"
-}, Ve = {
+}, Ke = {
 	parameters: "#009e73",
 	gradients: "#cc79a7",
 	optimizer_state: "#0072b2",
@@ -415,7 +433,7 @@ var Re = 2 ** 32 - 1, ze = class {
 	communication: "#56b4e9",
 	batches: "#f0e442",
 	unattributed: "#7f7f7f"
-}, He = [
+}, qe = [
 	"#0072b2",
 	"#e69f00",
 	"#009e73",
@@ -424,42 +442,42 @@ var Re = 2 ** 32 - 1, ze = class {
 	"#d55e00",
 	"#f0e442",
 	"#7f7f7f"
-], Ue = "lostflops-theme", We = /* @__PURE__ */ new Map();
-function Ge(e) {
-	let t = Ye(e);
-	return t ? F(t) : Je(e);
+], Je = "lostflops-theme", Ye = /* @__PURE__ */ new Map();
+function Xe(e) {
+	let t = et(e);
+	return t ? P(t) : $e(e);
+}
+function N(e) {
+	let t = et(e);
+	return t ? `var(${t})` : $e(e);
 }
 function P(e) {
-	let t = Ye(e);
-	return t ? `var(${t})` : Je(e);
-}
-function F(e) {
-	let t = We.get(e);
+	let t = Ye.get(e);
 	if (t === void 0) {
 		let n = document.createElement("i");
-		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), We.set(e, t);
+		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), Ye.set(e, t);
 	}
 	return t;
 }
-function Ke(e) {
-	document.addEventListener(Ue, e);
+function Ze(e) {
+	document.addEventListener(Je, e);
 }
-function qe() {
-	We.clear(), document.dispatchEvent(new Event(Ue));
+function Qe() {
+	Ye.clear(), document.dispatchEvent(new Event(Je));
 }
-function Je(e) {
-	return Object.hasOwn(Ve, e) ? Ve[e] : He[Xe(e) % He.length];
+function $e(e) {
+	return Object.hasOwn(Ke, e) ? Ke[e] : qe[tt(e) % qe.length];
 }
-function Ye(e) {
-	return Object.hasOwn(Be, e) ? Be[e] : e.startsWith("idle.") ? "--idle" : void 0;
+function et(e) {
+	return Object.hasOwn(Ge, e) ? Ge[e] : e.startsWith("idle.") ? "--idle" : void 0;
 }
-function Xe(e) {
+function tt(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) t = t * 31 + e.charCodeAt(n) >>> 0;
 	return t;
 }
 // src/fitted.ts
-function I(t, n) {
+function F(t, n) {
 	let r = e("div", { class: t }), i = 0;
 	return new ResizeObserver(() => {
 		requestAnimationFrame(() => {
@@ -468,12 +486,12 @@ function I(t, n) {
 		});
 	}).observe(r), r;
 }
-var L = class {
+var I = class {
 	element = e("canvas", { tabindex: 0 });
 	pen = this.element.getContext("2d");
 	kept = null;
 	constructor(e) {
-		Ke(() => this.element.isConnected && e());
+		Ze(() => this.element.isConnected && e());
 	}
 	get density() {
 		return Math.max(1, window.devicePixelRatio || 1);
@@ -487,18 +505,18 @@ var L = class {
 	restore() {
 		this.pen.save(), this.pen.resetTransform(), this.pen.clearRect(0, 0, this.element.width, this.element.height), this.kept && this.pen.drawImage(this.kept, 0, 0), this.pen.restore();
 	}
-}, Ze = 8;
-function Qe(e) {
-	return `--series-${e % Ze}`;
+}, nt = 8;
+function rt(e) {
+	return `--series-${e % nt}`;
 }
-function $e(e) {
-	return `var(${Qe(e)})`;
+function it(e) {
+	return `var(${rt(e)})`;
 }
-function et(e) {
-	let [t, n, r] = tt(e);
+function at(e) {
+	let [t, n, r] = ot(e);
 	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
 }
-function tt(e) {
+function ot(e) {
 	let t = /^#(..)(..)(..)$/.exec(e), n = t ? t.slice(1).map((e) => parseInt(e, 16)) : (e.match(/[\d.]+/g) ?? []).map(Number);
 	return [
 		n[0] ?? 0,
@@ -507,7 +525,7 @@ function tt(e) {
 	];
 }
 // src/ramp.ts
-var R = [
+var L = [
 	"#00204d",
 	"#00336f",
 	"#39486b",
@@ -518,31 +536,31 @@ var R = [
 	"#c4b56c",
 	"#e4cf5b",
 	"#ffea46"
-].map(tt), z = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
-	let n = Math.floor(t / 3) / 255 * (R.length - 1), r = Math.min(Math.floor(n), R.length - 2), [i, a] = [R[r]?.[t % 3] ?? 0, R[r + 1]?.[t % 3] ?? 0];
+].map(ot), R = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
+	let n = Math.floor(t / 3) / 255 * (L.length - 1), r = Math.min(Math.floor(n), L.length - 2), [i, a] = [L[r]?.[t % 3] ?? 0, L[r + 1]?.[t % 3] ?? 0];
 	return Math.round(i + (n - r) * (a - i));
 });
-function nt(e, t, n) {
-	let r = it(n);
-	e[t] = z[r], e[t + 1] = z[r + 1], e[t + 2] = z[r + 2], e[t + 3] = 255;
+function st(e, t, n) {
+	let r = lt(n);
+	e[t] = R[r], e[t + 1] = R[r + 1], e[t + 2] = R[r + 2], e[t + 3] = 255;
 }
-function rt(e) {
-	let t = it(e);
-	return `rgb(${z.slice(t, t + 3).join(", ")})`;
+function ct(e) {
+	let t = lt(e);
+	return `rgb(${R.slice(t, t + 3).join(", ")})`;
 }
-function it(e) {
+function lt(e) {
 	return 3 * Math.round(Math.max(0, Math.min(1, e)) * 255);
 }
-function at(e, t, n, r, i) {
-	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = F("--card"), e.fillRect(t, n, r, i), e.strokeStyle = F("--muted"), e.globalAlpha = .55, e.beginPath();
+function ut(e, t, n, r, i) {
+	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = P("--card"), e.fillRect(t, n, r, i), e.strokeStyle = P("--muted"), e.globalAlpha = .55, e.beginPath();
 	for (let a = Math.floor((t - i) / 5) * 5; a < t + r; a += 5) e.moveTo(a, n + i), e.lineTo(a + i, n);
 	e.stroke(), e.restore();
 }
 // src/heat-painting.ts
-var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 18, dt = 40, ft = 1.3, pt = 4, mt = 15, ht = 56, gt = /^\d+$/, _t = class {
+var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 18, gt = 40, _t = 1.3, vt = 4, yt = 15, bt = 56, xt = /^\d+$/, St = class {
 	block;
 	cells;
-	surface = new L(() => this.paint());
+	surface = new I(() => this.paint());
 	marked = null;
 	left = 0;
 	top = 0;
@@ -559,17 +577,17 @@ var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 
 	}
 	draw(e) {
 		let { rows: t, places: n } = this.block, r = this.surface.pen;
-		r.font = lt;
+		r.font = mt;
 		let i = this.labels(t, t.length).map((e) => r.measureText(t[e]).width);
-		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(ct, (e - this.left) / n), Math.min(st, ot / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = (this.block.down ? B : 0) + Math.max(0, Math.round((ut - this.size[1]) / 2));
-		let a = this.block.columns?.length, o = [this.block.down ?? "", this.block.across ?? ""].map((e) => Math.ceil(r.measureText(e).width)), s = Math.min(e, Math.max(this.left + this.across + (a ? dt : 2), ...o));
-		this.every = this.namedEvery(), this.nameLines = this.every <= pt && !this.block.columns?.every((e) => gt.test(e)) ? this.every : 1;
-		let c = a ? 7 + mt * this.nameLines : 8;
-		this.surface.resize(s, this.top + this.down + c + (this.block.across ? B : 0)), this.paint();
+		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(pt, (e - this.left) / n), Math.min(ft, dt / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = (this.block.down ? z : 0) + Math.max(0, Math.round((ht - this.size[1]) / 2));
+		let a = this.block.columns?.length, o = [this.block.down ?? "", this.block.across ?? ""].map((e) => Math.ceil(r.measureText(e).width)), s = Math.min(e, Math.max(this.left + this.across + (a ? gt : 2), ...o));
+		this.every = this.namedEvery(), this.nameLines = this.every <= vt && !this.block.columns?.every((e) => xt.test(e)) ? this.every : 1;
+		let c = a ? 7 + yt * this.nameLines : 8;
+		this.surface.resize(s, this.top + this.down + c + (this.block.across ? z : 0)), this.paint();
 	}
 	paint() {
 		let { pen: e, element: t } = this.surface;
-		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = lt, e.textBaseline = "middle", e.fillStyle = F("--muted"), this.rowNames(), this.columnNames(), this.titles(), this.size[0] >= ht && this.size[1] >= ut && this.values(), this.surface.keep(), this.mark(this.marked);
+		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = mt, e.textBaseline = "middle", e.fillStyle = P("--muted"), this.rowNames(), this.columnNames(), this.titles(), this.size[0] >= bt && this.size[1] >= ht && this.values(), this.surface.keep(), this.mark(this.marked);
 	}
 	mark(e) {
 		this.marked = e, this.surface.restore(), e && this.outline(e);
@@ -577,15 +595,15 @@ var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 
 	colours() {
 		let { rows: e, places: t } = this.block, { pen: n, density: r } = this.surface, i = Math.min(t, Math.round(this.across * r)), a = Math.min(e.length, Math.round(this.down * r)), o = new ImageData(i, a), s = [];
 		for (let n = 0; n < a; n++) for (let r = 0; r < i; r++) {
-			let c = this.cells.most(vt(n, a, e.length), vt(r, i, t));
-			c === null && s.push([r, n]), typeof c == "number" && nt(o.data, 4 * (n * i + r), this.cells.share(c));
+			let c = this.cells.most(Ct(n, a, e.length), Ct(r, i, t));
+			c === null && s.push([r, n]), typeof c == "number" && st(o.data, 4 * (n * i + r), this.cells.share(c));
 		}
 		let c = new OffscreenCanvas(i, a);
 		c.getContext("2d").putImageData(o, 0, 0), n.imageSmoothingEnabled = !1, n.drawImage(c, this.left, this.top, this.across, this.down);
 		let [l, u] = [this.across / i, this.down / a];
-		if (l >= 4 && u >= 4) for (let [e, t] of s) at(n, this.left + e * l, this.top + t * u, l, u);
+		if (l >= 4 && u >= 4) for (let [e, t] of s) ut(n, this.left + e * l, this.top + t * u, l, u);
 		else {
-			n.fillStyle = F("--idle");
+			n.fillStyle = P("--idle");
 			for (let [e, t] of s) n.fillRect(this.left + e * l, this.top + t * u, l, u);
 		}
 	}
@@ -600,7 +618,7 @@ var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 
 		return this.top + (e + .5) * this.size[1];
 	}
 	labels(e, t) {
-		let n = Math.ceil(ut * t / Math.max(1, this.down || ot));
+		let n = Math.ceil(ht * t / Math.max(1, this.down || dt));
 		return e.map((e, t) => t).filter((e) => e % n === 0);
 	}
 	rowNames() {
@@ -610,22 +628,22 @@ var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 
 	}
 	namedEvery() {
 		let { pen: e } = this.surface, t = Math.max(24, ...(this.block.columns ?? []).map((t) => e.measureText(t).width + 10));
-		return Math.max(1, Math.ceil(t / ft / this.size[0]));
+		return Math.max(1, Math.ceil(t / _t / this.size[0]));
 	}
 	columnNames() {
 		let { pen: e, element: t, density: n } = this.surface, r = this.every * this.size[0] - 4;
-		e.textAlign = "center", e.strokeStyle = F("--rule"), (this.block.columns ?? []).forEach((i, a) => {
+		e.textAlign = "center", e.strokeStyle = P("--rule"), (this.block.columns ?? []).forEach((i, a) => {
 			let o = a % this.every;
 			if (o >= this.nameLines) return;
-			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + mt * o], l = Math.min(r, e.measureText(i).width) / 2;
+			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + yt * o], l = Math.min(r, e.measureText(i).width) / 2;
 			o && this.stem(s, c - 7), e.fillText(i, Math.max(l, Math.min(s, t.width / n - l)), c, r);
 		});
 	}
 	titles() {
 		let { pen: e, element: t, density: n } = this.surface, [r, i] = [t.width / n, t.height / n], { down: a, across: o } = this.block;
-		e.fillStyle = F("--text"), e.textAlign = "left", a && e.fillText(a, 0, B / 2, r), e.textAlign = "right";
+		e.fillStyle = P("--text"), e.textAlign = "left", a && e.fillText(a, 0, z / 2, r), e.textAlign = "right";
 		let s = Math.max(this.left + this.across, e.measureText(o ?? "").width);
-		o && e.fillText(o, Math.min(r, s), i - B / 2, r);
+		o && e.fillText(o, Math.min(r, s), i - z / 2, r);
 	}
 	stem(e, t) {
 		let { pen: n } = this.surface;
@@ -637,58 +655,58 @@ var ot = 720, st = 26, ct = 76, lt = "12px system-ui, sans-serif", ut = 18, B = 
 			for (let t = 0; t < this.block.widths[n]; t++) {
 				let r = this.cells.at(n, t);
 				if (typeof r != "number") continue;
-				e.fillStyle = et(rt(this.cells.share(r)));
-				let i = O(r, this.block.unit);
+				e.fillStyle = at(ct(this.cells.share(r)));
+				let i = D(r, this.block.unit);
 				e.fillText(i, this.left + (t + .5) * this.size[0], this.middle(n), this.size[0] - 4);
 			}
 		});
 	}
 	outline(e) {
 		let t = this.surface.pen, [n, r] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])], [i, a] = this.pointOf(e);
-		t.strokeStyle = F("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = F("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
+		t.strokeStyle = P("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = P("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
 	}
 };
-function vt(e, t, n) {
+function Ct(e, t, n) {
 	return [Math.floor(e * n / t), Math.floor((e + 1) * n / t)];
 }
 // src/axes.ts
-var yt = 8, bt = .03, xt = 1e100, St = 1e-9, Ct = 1e24, wt = 3, Tt = 15, Et = {
+var wt = 8, Tt = .03, Et = 1e100, Dt = 1e-9, Ot = 1e24, kt = 3, At = 15, jt = {
 	ns: 1,
 	us: 1e3,
 	ms: 1e6,
 	s: 1e9,
 	min: 6e10,
 	h: 36e11
-}, Dt = "kMGTPEZ", Ot = {
+}, Mt = "kMGTPEZ", Nt = {
 	gbs: "GB/s",
 	rate: "per s"
 };
-function kt(e, t) {
+function Pt(e, t) {
 	let n = e.log ? Math.log10 : (e) => e;
 	return (n(t) - n(e.low)) / (n(e.high) - n(e.low));
 }
-function V(e, t) {
-	let n = e.own.length && e.own.length <= t ? e.own : e.log ? Bt(e, t) : Ut(e, t), r = n.filter((t) => e.low <= t && t <= e.high), [i, a] = Vt(e), o = Ht(n.map((e) => e / i)), s = (t) => a && t ? `${U(t / i, o)} ${a}` : Nt(t, e.unit, o);
+function B(e, t) {
+	let n = e.own.length && e.own.length <= t ? e.own : e.log ? Gt(e, t) : Jt(e, t), r = n.filter((t) => e.low <= t && t <= e.high), [i, a] = Kt(e), o = qt(n.map((e) => e / i)), s = (t) => a && t ? `${H(t / i, o)} ${a}` : Rt(t, e.unit, o);
 	return r.map((e) => ({
 		value: e,
 		label: s(e)
 	}));
 }
-function At(e, t, n) {
-	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Rt(r) : zt(r), o = (e.unit === "" || e.unit === "count") && r.length <= yt ? r : [];
+function Ft(e, t, n) {
+	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Ut(r) : Wt(r), o = (e.unit === "" || e.unit === "count") && r.length <= wt ? r : [];
 	return {
 		unit: e.unit,
-		title: Ft(e),
+		title: Bt(e),
 		log: n,
 		low: i,
 		high: a,
 		own: o
 	};
 }
-function H(e, t, n) {
-	return jt(e, t, 0, n > 0 ? n : 1);
+function V(e, t, n) {
+	return It(e, t, 0, n > 0 ? n : 1);
 }
-function jt(e, t, n, r) {
+function It(e, t, n, r) {
 	return {
 		unit: e,
 		title: t,
@@ -698,44 +716,44 @@ function jt(e, t, n, r) {
 		own: []
 	};
 }
-function Mt(e, t) {
-	return e !== null && Math.abs(e) <= xt && (!t || e >= 1 / xt);
+function Lt(e, t) {
+	return e !== null && Math.abs(e) <= Et && (!t || e >= 1 / Et);
 }
-function Nt(e, t, n = wt) {
-	if (Math.abs(e) >= Ct) return e.toExponential(2);
-	if (t === "share") return `${U(100 * e, n)}%`;
-	if (t === "" || t === "count") return It(e, n);
-	if (t !== "ns" && t !== "bytes" && t !== "flop") return U(e, n);
-	if (Math.abs(e) < 1) return t === "ns" && e ? `${U(e, n)} ns` : U(e, n);
-	let r = O(e, t).split(" ")[1];
-	return `${U(e / Lt(r, t), n)} ${r}`;
+function Rt(e, t, n = kt) {
+	if (Math.abs(e) >= Ot) return e.toExponential(2);
+	if (t === "share") return `${H(100 * e, n)}%`;
+	if (t === "" || t === "count") return Vt(e, n);
+	if (t !== "ns" && t !== "bytes" && t !== "flop") return H(e, n);
+	if (Math.abs(e) < 1) return t === "ns" && e ? `${H(e, n)} ns` : H(e, n);
+	let r = D(e, t).split(" ")[1];
+	return `${H(e / Ht(r, t), n)} ${r}`;
 }
-function Pt(e, t) {
-	let n = Ot[t.unit];
-	return O(e, t.unit) + (n ? ` ${n}` : "");
+function zt(e, t) {
+	let n = Nt[t.unit];
+	return D(e, t.unit) + (n ? ` ${n}` : "");
 }
-function Ft(e) {
-	let t = e.label || e.name.replaceAll("_", " "), n = Ot[e.unit];
+function Bt(e) {
+	let t = e.label || e.name.replaceAll("_", " "), n = Nt[e.unit];
 	return n && !t.includes(n) ? `${t} (${n})` : t;
 }
-function It(e, t) {
-	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? U(e, t) : Nt(e, "flop", t).replace("FLOP", "");
+function Vt(e, t) {
+	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? H(e, t) : Rt(e, "flop", t).replace("FLOP", "");
 }
-function Lt(e, t) {
-	return t === "ns" ? Et[e] : 1e3 ** (Dt.indexOf(e[0]) + 1);
+function Ht(e, t) {
+	return t === "ns" ? jt[e] : 1e3 ** (Mt.indexOf(e[0]) + 1);
 }
-function U(e, t) {
+function H(e, t) {
 	return String(Number(e.toPrecision(t)));
 }
-function Rt(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** bt : 2;
+function Ut(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** Tt : 2;
 	return [t / r, n * r];
 }
-function zt(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(St * Math.max(Math.abs(t), Math.abs(n)), 1 / xt), a = Math.abs(n) > St ? .5 * Math.abs(n) : 1, o = i ? (n - t) * bt : a;
+function Wt(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(Dt * Math.max(Math.abs(t), Math.abs(n)), 1 / Et), a = Math.abs(n) > Dt ? .5 * Math.abs(n) : 1, o = i ? (n - t) * Tt : a;
 	return [r ? 0 : t - o, n + o];
 }
-function Bt(e, t) {
+function Gt(e, t) {
 	let n = Math.floor(Math.log10(e.low)), r = Array.from({ length: Math.ceil(Math.log10(e.high)) - n + 1 }, (e, t) => n + t), i = (t) => t.filter((t) => e.low <= t && t <= e.high), a = i(r.map((e) => Number(`1e${e}`)));
 	if (a.length > 2) {
 		let e = Math.ceil(a.length / t);
@@ -746,68 +764,68 @@ function Bt(e, t) {
 		2,
 		5
 	].map((t) => Number(`${t}e${e}`))));
-	return o.length >= 2 && o.length <= t ? o : Ut(e, t);
+	return o.length >= 2 && o.length <= t ? o : Jt(e, t);
 }
-function Vt(e) {
+function Kt(e) {
 	if (e.log || e.unit !== "ns" || e.high < 0xe8d4a51000) return [1, ""];
 	let t = e.high - e.low;
 	return t >= 6e13 ? [36e11, "h"] : t >= 0xe8d4a51000 ? [6e10, "min"] : [1e9, "s"];
 }
-function Ht(e) {
-	let t = (e) => Math.floor(Math.log10(e) + St), n = Math.min(...e.slice(1).map((t, n) => t - e[n])), r = Math.max(...e.map(Math.abs));
-	return e.length < 2 ? wt : Math.min(Tt, Math.max(wt, t(r) - t(n) + 1));
+function qt(e) {
+	let t = (e) => Math.floor(Math.log10(e) + Dt), n = Math.min(...e.slice(1).map((t, n) => t - e[n])), r = Math.max(...e.map(Math.abs));
+	return e.length < 2 ? kt : Math.min(At, Math.max(kt, t(r) - t(n) + 1));
 }
-function Ut(e, t) {
-	let [n] = Vt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
+function Jt(e, t) {
+	let [n] = Kt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
 		1,
 		2,
 		5,
 		10
 	].find((e) => o * e >= a * (1 - 1e-9)) ?? 10), c = Math.ceil(r / s - 1e-9) - 1, l = Math.floor(i / s + 1e-9) - c + 2;
-	return Array.from({ length: l }, (e, t) => Number(((c + t) * s * n).toPrecision(Tt)));
+	return Array.from({ length: l }, (e, t) => Number(((c + t) * s * n).toPrecision(At)));
 }
 // src/scale.ts
-var Wt = 240, Gt = 30;
-function Kt(t, n) {
-	let r = `from ${O(n.low, t)} to ${O(n.high, t)}`, i = n.unknown ? e("span", {}, Jt(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
-	return e("div", { class: "scale" }, qt(t, n, r), e("span", {}, r), i);
+var Yt = 240, Xt = 30;
+function Zt(t, n) {
+	let r = `from ${D(n.low, t)} to ${D(n.high, t)}`, i = n.unknown ? e("span", {}, $t(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
+	return e("div", { class: "scale" }, Qt(t, n, r), e("span", {}, r), i);
 }
-function qt(e, t, n) {
+function Qt(e, t, n) {
 	let r = {
-		...H(e, "", t.high),
+		...V(e, "", t.high),
 		low: t.low
-	}, i = new L(() => a()), a = () => {
+	}, i = new I(() => a()), a = () => {
 		let { pen: e } = i;
 		i.resize(300, 34);
-		for (let t = 0; t < Wt; t++) e.fillStyle = rt(t / 239), e.fillRect(Gt + t, 0, 1, 12);
-		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = F("--muted");
-		for (let { value: t, label: n } of V(r, 4)) e.fillText(n, Gt + kt(r, t) * Wt, 28);
+		for (let t = 0; t < Yt; t++) e.fillStyle = ct(t / 239), e.fillRect(Xt + t, 0, 1, 12);
+		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = P("--muted");
+		for (let { value: t, label: n } of B(r, 4)) e.fillText(n, Xt + Pt(r, t) * Yt, 28);
 	};
 	return a(), i.element.removeAttribute("tabindex"), i.element.setAttribute("role", "img"), i.element.setAttribute("aria-label", `Colours ${n}`), i.element;
 }
-function Jt() {
-	let e = new L(() => t()), t = () => {
-		e.resize(22, 12), at(e.pen, 0, 0, 22, 12);
+function $t() {
+	let e = new I(() => t()), t = () => {
+		e.resize(22, 12), ut(e.pen, 0, 0, 22, 12);
 	};
 	return t(), e.element.removeAttribute("tabindex"), e.element.setAttribute("aria-hidden", "true"), e.element;
 }
 // src/blocks/heat-map.ts
-function Yt(t, n) {
-	let r = new ze(t, n.source);
+function en(t, n) {
+	let r = new We(t, n.source);
 	if (!t.rows.length || !t.places) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new Xt(t, r), a = I("chart", (e) => i.painting.draw(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Kt(t.unit, r));
+	let i = new tn(t, r), a = F("chart", (e) => i.painting.draw(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Zt(t.unit, r));
 }
-var Xt = class {
+var tn = class {
 	block;
 	cells;
-	told = M();
+	told = j();
 	painting;
 	cell = null;
 	constructor(e, t) {
-		this.block = e, this.cells = t, this.painting = new _t(e, t);
+		this.block = e, this.cells = t, this.painting = new St(e, t);
 		let n = this.painting.element;
-		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", N(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
+		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", M(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
 	}
 	pointed(e) {
 		let t = this.painting.element.getBoundingClientRect();
@@ -831,13 +849,13 @@ var Xt = class {
 	select(e) {
 		if (String(e) === String(this.cell)) return;
 		if (this.cell = e, this.painting.mark(e), !e) return this.told.hide();
-		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? O(r, this.block.unit) : "no value";
+		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? D(r, this.block.unit) : "no value";
 		this.told.show(...this.painting.pointOf(e), a, [[this.block.down || "row", this.block.rows[t]], [this.block.across || (this.block.columns?.length ? "column" : "place"), i]]);
 	}
 };
 // src/copyable.ts
-function Zt(t) {
-	let n = e("code", {}, ..._(t)), r = e("button", {
+function nn(t) {
+	let n = e("code", {}, ...g(t)), r = e("button", {
 		type: "button",
 		class: "copy",
 		click: () => void i()
@@ -853,38 +871,38 @@ function Zt(t) {
 	return e("span", { class: "copyable" }, n, r);
 }
 // src/blocks/knob-bars.ts
-var Qt = 26, $t = 20, en = 5;
-function tn(e, n) {
-	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [nn("predicted", "predicted", n.lines, 1, i), rn(n, i)] : [];
+var rn = 26, an = 20, on = 5;
+function sn(e, n) {
+	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [cn("predicted", "predicted", n.lines, 1, i), ln(n, i)] : [];
 	return t("svg", {
 		class: "bars",
 		role: "img",
-		"aria-label": `${n ? `${e.name} ${T(e.ns)}, predicted ${T(n.predicted_ns)}` : `${e.name} ${T(e.ns)}`}; the table below has their lines.`,
-		height: W(2) + 22
-	}, ...an(r, i), nn("measured", e.name, e.lines, 0, i), ...a);
+		"aria-label": `${n ? `${e.name} ${w(e.ns)}, predicted ${w(n.predicted_ns)}` : `${e.name} ${w(e.ns)}`}; the table below has their lines.`,
+		height: U(2) + 22
+	}, ...un(r, i), cn("measured", e.name, e.lines, 0, i), ...a);
 }
-function W(e) {
-	return e * 46 + $t;
+function U(e) {
+	return e * 46 + an;
 }
-function nn(e, n, r, i, a) {
+function cn(e, n, r, i, a) {
 	let o = 0, s = r.map(([e, n]) => {
-		let r = t("title", {}, `${e}: ${T(n)}`), s = {
+		let r = t("title", {}, `${e}: ${w(n)}`), s = {
 			x: a(o),
-			y: W(i),
+			y: U(i),
 			width: a(n),
-			height: Qt,
-			fill: P(e),
+			height: rn,
+			fill: N(e),
 			"data-line": e
 		};
 		return o += n, t("rect", s, r);
 	});
 	return t("g", { class: e }, t("text", {
 		x: 0,
-		y: W(i) - 6
+		y: U(i) - 6
 	}, n), ...s);
 }
-function rn(e, n) {
-	let r = W(1) + Qt / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${T(e.low_ns)} to ${T(e.high_ns)}`, s = [i, a].map((e) => t("line", {
+function ln(e, n) {
+	let r = U(1) + rn / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${w(e.low_ns)} to ${w(e.high_ns)}`, s = [i, a].map((e) => t("line", {
 		x1: e,
 		x2: e,
 		y1: r - 6,
@@ -897,9 +915,9 @@ function rn(e, n) {
 	}), l = t("g", { class: "halo" }, c.cloneNode(), ...s.map((e) => e.cloneNode()));
 	return t("g", { class: "interval" }, t("title", {}, o), l, c, ...s);
 }
-function an(e, n) {
-	let r = W(2) - $t + 4;
-	return V(H("ns", "", e), en).flatMap(({ value: i, label: a }) => {
+function un(e, n) {
+	let r = U(2) - an + 4;
+	return B(V("ns", "", e), on).flatMap(({ value: i, label: a }) => {
 		let o = i === 0 ? "start" : i > .93 * e ? "end" : "middle";
 		return [t("line", {
 			class: "grid",
@@ -916,23 +934,23 @@ function an(e, n) {
 	});
 }
 // src/blocks/knob-answer.ts
-var on = /^\w[\w.-]*$/;
-function sn(t, n) {
-	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = cn(t, r.work);
+var dn = /^\w[\w.-]*$/;
+function fn(t, n) {
+	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = pn(t, r.work);
 	return r.predicted_ns === null ? [
 		o,
-		ln(s, null),
-		hn(r)
+		mn(s, null),
+		bn(r)
 	] : [
 		o,
-		ln(s, i.length ? r : null),
-		...i.length ? [mn(s, r)] : [],
-		tn(s, i.length ? r : null),
-		gn(s, r, i.length > 0),
-		...yn(n)
+		mn(s, i.length ? r : null),
+		...i.length ? [yn(s, r)] : [],
+		sn(s, i.length ? r : null),
+		xn(s, r, i.length > 0),
+		...wn(n)
 	];
 }
-function cn(e, t) {
+function pn(e, t) {
 	let n = e.lines.map(([e, n]) => [e, n * t]);
 	return {
 		name: t > 1 ? `measured, ${t} steps` : "measured",
@@ -940,42 +958,42 @@ function cn(e, t) {
 		lines: n
 	};
 }
-function ln(t, n) {
-	let r = [un("measured", t.name === "measured" ? "measured, a step" : t.name, T(t.ns))];
+function mn(t, n) {
+	let r = [hn("measured", t.name === "measured" ? "measured, a step" : t.name, w(t.ns))];
 	if (n && n.predicted_ns !== null) {
-		r.push(un("predicted", "predicted, a step", T(n.predicted_ns)));
-		let e = 1 - n.predicted_ns / t.ns, i = pn(t, n) || !e ? "gain" : e > 0 ? "gain good" : "gain bad";
-		r.push(un(i, "difference", fn(e)));
+		r.push(hn("predicted", "predicted, a step", w(n.predicted_ns)));
+		let e = 1 - n.predicted_ns / t.ns, i = vn(t, n) || !e ? "gain" : e > 0 ? "gain good" : "gain bad";
+		r.push(hn(i, "difference", _n(e)));
 	}
 	return e("div", {
 		class: "figures",
 		"aria-live": "polite"
 	}, ...r);
 }
-function un(t, n, r) {
+function hn(t, n, r) {
 	return e("div", { class: `figure ${t}` }, e("span", { class: "muted" }, n), e("strong", {}, r));
 }
-function dn(e, t) {
+function gn(e, t) {
 	return 1 - t.predicted_ns / (e.measured_ns * t.work);
 }
-function fn(e) {
-	return e === 0 ? "the same" : `${D(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
+function _n(e) {
+	return e === 0 ? "the same" : `${E(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
 }
-function pn(e, { low_ns: t, high_ns: n }) {
+function vn(e, { low_ns: t, high_ns: n }) {
 	return t !== null && n !== null && t <= e.ns && e.ns <= n;
 }
-function mn(t, n) {
-	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${T(r)} and ${T(i)}, nine times of ten.`];
-	if (pn(t, n) && a.push("That it makes any difference is not sure."), n.work > 1) {
-		let e = T(n.predicted_ns / n.work);
+function yn(t, n) {
+	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${w(r)} and ${w(i)}, nine times of ten.`];
+	if (vn(t, n) && a.push("That it makes any difference is not sure."), n.work > 1) {
+		let e = w(n.predicted_ns / n.work);
 		a.push(`A step then does the work of ${n.work} recorded ones: ${e} for each.`);
 	}
 	return e("p", { class: "sure" }, a.join(" "));
 }
-function hn(t) {
+function bn(t) {
 	return e("p", { class: "why" }, e("strong", {}, "Cannot tell, because "), t.why_not);
 }
-function gn(t, n, r) {
+function xn(t, n, r) {
 	let i = new Map(t.lines), a = new Map(n.lines), o = [.../* @__PURE__ */ new Set([...i.keys(), ...a.keys()])].map((e) => ({
 		name: e,
 		old: i.get(e) ?? 0,
@@ -986,29 +1004,29 @@ function gn(t, n, r) {
 		"line",
 		t.name,
 		...r ? ["predicted", "difference"] : []
-	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ..._n(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
+	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ...Sn(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
 	function d(t, n) {
 		return (r ? [
-			T(t),
-			T(n),
-			vn(n - t)
-		] : [T(t)]).map((t) => e("td", { class: "number" }, t));
+			w(t),
+			w(n),
+			Cn(n - t)
+		] : [w(t)]).map((t) => e("td", { class: "number" }, t));
 	}
 	return e("table", { class: "moved" }, e("thead", {}, e("tr", {}, ...c.map((t) => e("th", { scope: "col" }, t)))), e("tbody", {}, ...l, u));
 }
-function _n(t) {
+function Sn(t) {
 	let n = e("i", {
 		class: "swatch",
 		"aria-hidden": "true"
 	});
-	return n.style.setProperty("background", P(t)), [n, f(t)];
+	return n.style.setProperty("background", N(t)), [n, f(t)];
 }
-function vn(e) {
-	return e > 0 ? `+${T(e)}` : T(e);
+function Cn(e) {
+	return e > 0 ? `+${w(e)}` : w(e);
 }
-function yn({ run: t, changes: n, setting: r, knobs: i }) {
+function wn({ run: t, changes: n, setting: r, knobs: i }) {
 	if (!n.length) return [];
-	let a = [["keep this prediction", Zt(`lostflops whatif ${on.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
+	let a = [["keep this prediction", nn(`lostflops whatif ${dn.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
 	r.how && a.unshift(["how to apply it", e("code", {}, r.how)]);
 	let o = i.flatMap((e) => e.cost ? [e.cost] : []);
 	o.length && a.push(["cost and risk", e("span", {}, o.join("; "))]);
@@ -1016,9 +1034,9 @@ function yn({ run: t, changes: n, setting: r, knobs: i }) {
 	return [e("dl", { class: "applied" }, ...a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])), ...s.length ? [c] : []];
 }
 // src/blocks/knob-slider.ts
-var bn = 0;
-function xn(t, n, r) {
-	let i = t.now ?? 0, a = `knob-${++bn}`, o = e("input", {
+var Tn = 0;
+function En(t, n, r) {
+	let i = t.now ?? 0, a = `knob-${++Tn}`, o = e("input", {
 		id: a,
 		type: "range",
 		min: 0,
@@ -1029,7 +1047,7 @@ function xn(t, n, r) {
 	}), s = o, c = e("output", { for: a }), l = e("p", { class: "effect muted" }), u = e("div", {
 		class: "knob",
 		"data-knob": t.change
-	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Sn(t, a)), l);
+	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Dn(t, a)), l);
 	u.style.setProperty("--places", String(t.settings.length));
 	function d() {
 		let e = t.settings[Number(s.value)], r = Number(s.value) === i, a = r && e.value !== "as recorded" ? `${e.value} (now)` : e.value;
@@ -1049,7 +1067,7 @@ function xn(t, n, r) {
 		}
 	};
 }
-function Sn(t, n) {
+function Dn(t, n) {
 	let r = document.createDocumentFragment(), i = t.settings.map((t, n) => e("option", {
 		value: n,
 		label: t.value
@@ -1060,19 +1078,19 @@ function Sn(t, n) {
 	}, ...a)), r;
 }
 // src/blocks/knobs.ts
-var Cn = .001, wn = 150, Tn = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", En = "Changes are replayed together, in the order in which they stand here.";
-function Dn(t, n) {
+var On = .001, kn = 150, An = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", jn = "Changes are replayed together, in the order in which they stand here.";
+function Mn(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "Nothing can be turned in this run.");
-	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => xn(e, (n) => An(t, e, n), () => s(n))), o = 0;
+	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => En(e, (n) => Fn(t, e, n), () => s(n))), o = 0;
 	function s(e) {
 		r || a.forEach((t, n) => n === e ? void 0 : t.reset());
 		let n = a.filter((e) => e.isTurned), s = n.map((e) => [e.knob.change, e.setting.value]), l = ++o;
-		if (!r || n.length < 2) return c(n[0]?.setting ?? Mn(t), n, s);
+		if (!r || n.length < 2) return c(n[0]?.setting ?? Ln(t), n, s);
 		i.setAttribute("aria-busy", "true"), i.firstElementChild.textContent = `Replaying ${s.map((e) => e.join("=")).join(", ")}…`, setTimeout(() => {
 			if (l !== o) return;
 			let e = (e) => l === o ? c(e, n, s) : void 0;
-			r.whatif(s).then(e, (t) => e(Nn(String(t))));
-		}, wn);
+			r.whatif(s).then(e, (t) => e(Rn(String(t))));
+		}, kn);
 	}
 	function c(e, r, a) {
 		i.removeAttribute("aria-busy");
@@ -1082,7 +1100,7 @@ function Dn(t, n) {
 			setting: e,
 			knobs: r.map((e) => e.knob)
 		};
-		i.replaceChildren(...sn(t, o));
+		i.replaceChildren(...fn(t, o));
 	}
 	function l() {
 		a.forEach((e) => e.reset()), s(-1);
@@ -1092,35 +1110,35 @@ function Dn(t, n) {
 		type: "button",
 		class: "back",
 		click: l
-	}, "put all back"), d = e("p", { class: "muted together" }, r ? En : Tn);
-	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...On(t, a), u, d));
+	}, "put all back"), d = e("p", { class: "muted together" }, r ? jn : An);
+	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...Nn(t, a), u, d));
 }
-function On(t, n) {
-	let r = n.filter((e) => kn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
+function Nn(t, n) {
+	let r = n.filter((e) => Pn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
 	if (!i.length || !r.length) return n.map((e) => e.element);
 	let a = `${i.length} more that ${i.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
 	return [...r.map((e) => e.element), e("details", { class: "still" }, e("summary", {}, a), ...i.map((e) => e.element))];
 }
-function kn(e, t) {
-	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > Cn * t);
+function Pn(e, t) {
+	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > On * t);
 }
-function An(e, t, n) {
-	if (n === t.settings[t.now ?? 0]) return `step: ${jn(e, t)}`;
+function Fn(e, t, n) {
+	if (n === t.settings[t.now ?? 0]) return `step: ${In(e, t)}`;
 	if (n.predicted_ns === null) return "step: cannot tell";
 	let r = n.work > 1 ? " for the same work" : "";
-	return `step: ${T(n.predicted_ns / n.work)}${r}, ${fn(dn(e, n))}`;
+	return `step: ${w(n.predicted_ns / n.work)}${r}, ${_n(gn(e, n))}`;
 }
-function jn(e, t) {
-	let n = t.settings.filter((e) => e.predicted_ns !== null), r = n.map((e) => e.predicted_ns / e.work), [i, a] = [Math.min(...r), Math.max(...r)].map(T);
+function In(e, t) {
+	let n = t.settings.filter((e) => e.predicted_ns !== null), r = n.map((e) => e.predicted_ns / e.work), [i, a] = [Math.min(...r), Math.max(...r)].map(w);
 	if (i !== a) return `${i} to ${a}`;
-	let o = n.map((t) => dn(e, t)).sort((e, t) => Math.abs(t) - Math.abs(e));
-	return o[0] ? `${i}, at most ${fn(o[0])}` : `${i}`;
+	let o = n.map((t) => gn(e, t)).sort((e, t) => Math.abs(t) - Math.abs(e));
+	return o[0] ? `${i}, at most ${_n(o[0])}` : `${i}`;
 }
-function Mn(e) {
+function Ln(e) {
 	let t = e.items[0];
 	return t.settings[t.now ?? 0];
 }
-function Nn(e) {
+function Rn(e) {
 	return {
 		value: "",
 		predicted_ns: null,
@@ -1134,7 +1152,7 @@ function Nn(e) {
 	};
 }
 // src/readout.ts
-function Pn(t) {
+function zn(t) {
 	let n = e("p", { class: "readout" }, t), r = () => n.replaceChildren(t);
 	return {
 		element: n,
@@ -1151,7 +1169,7 @@ function Pn(t) {
 	};
 }
 // src/share-axis.ts
-function Fn(e) {
+function Bn(e) {
 	let n = [
 		0,
 		25,
@@ -1173,15 +1191,15 @@ function Fn(e) {
 	return t("svg", { class: "share-axis" }, ...n, r);
 }
 // src/unfolding.ts
-var In = 40;
-function Ln(e, t) {
-	let n = e.slice(In);
-	return n.length < 2 ? e : [...e.slice(0, In), t(`${n.length.toLocaleString("en-US")} more`, n)];
+var Vn = 40;
+function Hn(e, t) {
+	let n = e.slice(Vn);
+	return n.length < 2 ? e : [...e.slice(0, Vn), t(`${n.length.toLocaleString("en-US")} more`, n)];
 }
-function Rn(e, t, n = 0, r) {
+function Un(e, t, n = 0, r) {
 	let i = n;
 	return e.map((e) => {
-		let [n, a] = [t.share(e), r ?? P(e.name)], o = Rn(t.parts(e), t, i, a), s = {
+		let [n, a] = [t.share(e), r ?? N(e.name)], o = Un(t.parts(e), t, i, a), s = {
 			name: e.name,
 			figure: t.figure(e),
 			share: n,
@@ -1193,46 +1211,46 @@ function Rn(e, t, n = 0, r) {
 		return i += n, s;
 	});
 }
-function zn(t, n, r, i) {
+function Wn(t, n, r, i) {
 	let [a, o] = i;
-	return e("div", { class: "unfolding" }, Bn("head", [
+	return e("div", { class: "unfolding" }, Gn("head", [
 		"",
 		t,
 		"share"
-	]), ...n.map(Vn), Bn("total", [
+	]), ...n.map(Kn), Gn("total", [
 		"total",
 		r,
-		D(+!!n.length)
-	]), a.length ? Gn(a, o) : null);
+		E(+!!n.length)
+	]), a.length ? Xn(a, o) : null);
 }
-function Bn(t, [n, r, i]) {
+function Gn(t, [n, r, i]) {
 	return e("div", { class: `row ${t}` }, e("span"), e("span", { class: "name" }, n), e("span", { class: "no-track" }), e("span", { class: "figure" }, r), e("span", { class: "share" }, i));
 }
-function Vn(t) {
+function Kn(t) {
 	return !t.said && !t.parts.length ? e("div", {
 		class: "row",
 		"data-row": t.name
-	}, ...Hn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...Hn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Vn)));
+	}, ...qn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...qn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Kn)));
 }
-function Hn(n) {
+function qn(n) {
 	return [
 		e("span", { class: n.said || n.parts.length ? "mark" : "" }),
-		e("span", { class: "name" }, Un(n)),
+		e("span", { class: "name" }, Jn(n)),
 		t("svg", {
 			class: "track",
 			"aria-hidden": "true"
-		}, ...Wn(n.from, n.share, n.paint)),
+		}, ...Yn(n.from, n.share, n.paint)),
 		e("span", { class: "figure" }, n.figure),
-		e("span", { class: "share" }, D(n.share))
+		e("span", { class: "share" }, E(n.share))
 	];
 }
-function Un(t) {
+function Jn(t) {
 	return t.said ? e("span", {
 		class: "term",
 		"data-term": t.name
 	}, t.name) : t.name;
 }
-function Wn(e, n, r) {
+function Yn(e, n, r) {
 	let [i, a] = [`${100 * e}%`, `${100 * n}%`], o = t("rect", {
 		class: "bar",
 		x: i,
@@ -1246,21 +1264,21 @@ function Wn(e, n, r) {
 	});
 	return o.style.setProperty("fill", r), s.style.setProperty("stroke", r), [s, o];
 }
-function Gn(t, n) {
+function Xn(t, n) {
 	let r = `${t.length} ${n}${t.length === 1 ? "" : "s"} with nothing`;
 	return e("details", { class: "nothing" }, e("summary", {}, e("span", { class: "mark" }), ` ${r}`), e("p", { class: "said" }, t.join(", ")));
 }
 // src/blocks/lines.ts
-function Kn(t) {
+function Zn(t) {
 	if (!t.total_ns) return e("p", { class: "muted" }, "No time was recorded.");
-	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Rn(n, {
-		figure: (e) => T(e.ns / t.per),
+	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Un(n, {
+		figure: (e) => w(e.ns / t.per),
 		share: (e) => e.share,
-		parts: (e) => Ln(e.parts, qn)
-	}), a = T(t.total_ns / t.per), o = t.unit ? `per ${t.unit}` : "time";
-	return e("div", { class: "lines" }, ...Jn(i, o), zn(o, i, a, [r, "line"]));
+		parts: (e) => Hn(e.parts, Qn)
+	}), a = w(t.total_ns / t.per), o = t.unit ? `per ${t.unit}` : "time";
+	return e("div", { class: "lines" }, ...$n(i, o), Wn(o, i, a, [r, "line"]));
 }
-function qn(e, t) {
+function Qn(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1269,89 +1287,89 @@ function qn(e, t) {
 		parts: []
 	};
 }
-function Jn(e, n) {
-	let r = Pn("Each part is a line of the ledger; together they are all the time.");
+function $n(e, n) {
+	let r = zn("Each part is a line of the ledger; together they are all the time.");
 	return [
 		t("svg", { class: "whole" }, ...e.map((e) => {
-			let i = t("g", { "data-line": e.name }, ...Wn(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
-			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${D(e.share)}${a}`), i;
+			let i = t("g", { "data-line": e.name }, ...Yn(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
+			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${E(e.share)}${a}`), i;
 		})),
-		Fn("the time of all ranks"),
+		Bn("the time of all ranks"),
 		r.element
 	];
 }
 // src/blocks/table-cells.ts
-var Yn = 56, Xn = 12, Zn = /[.:;] /, Qn = /^\S+(, \S+)+$/, $n = {
+var er = 56, tr = 12, nr = /[.:;] /, rr = /^\S+(, \S+)+$/, ir = {
 	gbs: "GB/s",
 	time: "UTC"
-}, er = {
+}, ar = {
 	ns: "_ns",
 	bytes: "_bytes",
 	gbs: "_gbs"
 };
-function tr(e) {
-	let t = er[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = $n[e.unit];
+function or(e) {
+	let t = ar[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = ir[e.unit];
 	return i && !r.includes(i) ? `${r} ${i}` : r;
 }
-function nr(e, t) {
+function sr(e, t) {
 	return e.every((e) => e[t] === null || typeof e[t] == "number");
 }
-function rr(e, t) {
-	return e.some((e) => typeof e[t] == "string" && lr(sr(e[t], e)));
+function cr(e, t) {
+	return e.some((e) => typeof e[t] == "string" && mr(fr(e[t], e)));
 }
-function ir(t, { place: n, field: r, numeric: i, names: a }) {
-	let o = O(t[n] ?? null, r.unit);
+function lr(t, { place: n, field: r, numeric: i, names: a }) {
+	let o = D(t[n] ?? null, r.unit);
 	if (i || typeof t[n] != "string") return e("td", { class: i ? "number" : "" }, o);
-	let s = sr(o, t);
-	return s !== o || lr(s) ? e("td", {
+	let s = fr(o, t);
+	return s !== o || mr(s) ? e("td", {
 		class: "name",
 		title: s
-	}, ur(s, o)) : a && Qn.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= Yn ? e("td", { class: "name" }, f(o)) : o.length > Yn ? e("td", { class: "prose" }, ..._(o)) : e("td", { class: o.includes(" ") ? "words" : "" }, f(o));
+	}, hr(s, o)) : a && rr.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= er ? e("td", { class: "name" }, f(o)) : o.length > er ? e("td", { class: "prose" }, ...g(o)) : e("td", { class: o.includes(" ") ? "words" : "" }, f(o));
 }
-function ar(e, { place: t, field: n }) {
-	return sr(O(e[t] ?? null, n.unit), e);
+function ur(e, { place: t, field: n }) {
+	return fr(D(e[t] ?? null, n.unit), e);
 }
-function or(e, t) {
+function dr(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
 }
-function sr(e, t) {
+function fr(e, t) {
 	if (!/[^.]\.\.\.$/.test(e)) return e;
 	let n = e.slice(0, -3);
-	return t.find((t) => typeof t == "string" && t !== e && cr(t).includes(n)) ?? e;
+	return t.find((t) => typeof t == "string" && t !== e && pr(t).includes(n)) ?? e;
 }
-function cr(e) {
+function pr(e) {
 	return e.replaceAll("(anonymous namespace)::", "");
 }
-function lr(e) {
+function mr(e) {
 	let t = e.length / e.split(" ").length;
-	return e.length > 24 && t > Xn && !Zn.test(e);
+	return e.length > 24 && t > tr && !nr.test(e);
 }
-function ur(e, t) {
-	let n = cr(e).slice(Math.max(0, cr(e).indexOf(t.replace(/\.\.\.$/, ""))));
-	return n.length > Yn ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
+function hr(e, t) {
+	let n = pr(e).slice(Math.max(0, pr(e).indexOf(t.replace(/\.\.\.$/, ""))));
+	return n.length > er ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
 }
 // src/blocks/rows.ts
-var dr = 28, fr = 20;
-function pr(e, t, n, r) {
-	let i = Math.max(0, Math.floor(e.scrollTop / dr) - fr), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / dr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
-	t.replaceChildren(mr(i), ...o, mr(n - a));
+var gr = 28, _r = 20;
+function vr(e, t, n, r) {
+	let i = Math.max(0, Math.floor(e.scrollTop / gr) - _r), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / gr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
+	t.replaceChildren(yr(i), ...o, yr(n - a));
 }
-function mr(t) {
+function yr(t) {
 	let n = e("tr", {
 		"aria-hidden": !0,
 		class: "room"
 	});
-	return n.style.setProperty("height", `${t * dr}px`), n;
+	return n.style.setProperty("height", `${t * gr}px`), n;
 }
 // src/blocks/table.ts
-var G = 20, hr = 1e3;
-function gr(t) {
-	return t.rows.length ? new vr(t).element : e("p", { class: "muted" }, `No rows.${_r(t.left_out)}`);
+var W = 20, br = 1e3;
+function xr(t) {
+	return t.rows.length ? new Cr(t).element : e("p", { class: "muted" }, `No rows.${Sr(t.left_out)}`);
 }
-function _r(e) {
-	return e ? ` ${S(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
+function Sr(e) {
+	return e ? ` ${x(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
 }
-var vr = class {
+var Cr = class {
 	block;
 	columns;
 	heads = e("tr");
@@ -1380,8 +1398,8 @@ var vr = class {
 		this.block = t, this.columns = t.fields.map((e, n) => ({
 			place: n,
 			field: e,
-			numeric: nr(t.rows, n),
-			names: rr(t.rows, n)
+			numeric: sr(t.rows, n),
+			names: cr(t.rows, n)
 		})), this.rows = t.rows, this.box.setAttribute("aria-label", t.title || t.name), this.element = e("div", { class: "grid" }, this.filterBox(), this.box, e("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count)), this.draw(), new ResizeObserver(() => this.letScroll()).observe(this.box);
 	}
 	letScroll() {
@@ -1389,7 +1407,7 @@ var vr = class {
 		e > t || n > r ? this.box.tabIndex = 0 : this.box.removeAttribute("tabindex");
 	}
 	filterBox() {
-		if (this.block.rows.length <= G) return null;
+		if (this.block.rows.length <= W) return null;
 		let t = e("input", {
 			type: "search",
 			placeholder: "filter rows",
@@ -1412,26 +1430,26 @@ var vr = class {
 	}
 	draw() {
 		this.heads.replaceChildren(...this.shown().map((e) => this.head(e))), this.rows = this.chosen();
-		let e = this.all && this.rows.length > hr;
-		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : G).map((e) => this.row(e))), this.say();
+		let e = this.all && this.rows.length > br;
+		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : W).map((e) => this.row(e))), this.say();
 	}
 	scrolled() {
 		if (this.element.classList.contains("windowed")) {
-			pr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
+			vr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
 			for (let e of this.heads.children) e.style.setProperty("min-width", `${e.offsetWidth}px`);
 		}
 	}
 	say() {
 		let [e, t] = [this.rows.length, this.block.rows.length];
-		this.unfold.hidden = e <= G, this.unfold.textContent = this.all ? `show the first ${G}` : `show all ${S(String(e))}`;
-		let n = this.wanted ? `${S(String(e))} of ${S(String(t))} rows.` : "";
-		this.count.textContent = `${n}${_r(this.block.left_out)}`.trim();
+		this.unfold.hidden = e <= W, this.unfold.textContent = this.all ? `show the first ${W}` : `show all ${x(String(e))}`;
+		let n = this.wanted ? `${x(String(e))} of ${x(String(t))} rows.` : "";
+		this.count.textContent = `${n}${Sr(this.block.left_out)}`.trim();
 	}
 	shown() {
 		return this.columns.filter(({ field: e }) => e.shown || this.more);
 	}
 	head({ place: t, field: n, numeric: r }) {
-		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = m(tr(n)), o = e("span", a === void 0 ? {} : { class: "term" }, tr(n)), s = e("button", {
+		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = ee(or(n)), o = e("span", a === void 0 ? {} : { class: "term" }, or(n)), s = e("button", {
 			type: "button",
 			click: () => this.sort(t),
 			...a === void 0 ? {} : { "data-term": a }
@@ -1443,7 +1461,7 @@ var vr = class {
 		}, s);
 	}
 	row(t) {
-		return e("tr", {}, ...this.shown().map((e) => ir(t, e)));
+		return e("tr", {}, ...this.shown().map((e) => lr(t, e)));
 	}
 	sort(e) {
 		let t = this.columns[e].numeric;
@@ -1461,82 +1479,82 @@ var vr = class {
 		this.all = !this.all, this.box.scrollTop = 0, this.draw(), this.all || this.element.scrollIntoView({ block: "nearest" });
 	}
 	chosen() {
-		let e = (e) => this.shown().map((t) => ar(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
+		let e = (e) => this.shown().map((t) => ur(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
 		if (!this.sorted) return t;
 		let { place: n, down: r } = this.sorted, i = t.filter((e) => e[n] !== null);
-		return i.sort((e, t) => (r ? -1 : 1) * or(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
+		return i.sort((e, t) => (r ? -1 : 1) * dr(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
 	}
 };
 // src/blocks/pairs.ts
-function yr(t) {
-	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => xr(e)));
+function wr(t) {
+	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => Er(e)));
 }
-function br(t) {
-	return e("div", {}, yr(t), gr(t.table));
+function Tr(t) {
+	return e("div", {}, wr(t), xr(t.table));
 }
-function xr(t) {
-	let n = Array.isArray(t.value) ? k(t.value, t.unit) : O(t.value, t.unit);
-	return e("div", {}, e("dt", {}, ...p(tr(t))), e("dd", { "data-name": t.name }, f(n)));
+function Er(t) {
+	let n = Array.isArray(t.value) ? O(t.value, t.unit) : D(t.value, t.unit);
+	return e("div", {}, e("dt", {}, ...p(or(t))), e("dd", { "data-name": t.name }, f(n)));
 }
 // src/fitting.ts
-var Sr = 6, Cr = 3, wr = document.createElement("canvas").getContext("2d"), Tr = (e, t) => `${e.slice(0, t - 1)}…`, Er = (e, t) => `…${e.slice(e.length - t + 1)}`, Dr = () => "";
-function K(e, t) {
-	return wr.font = t, wr.measureText(e).width;
+var Dr = 6, Or = 3, kr = document.createElement("canvas").getContext("2d"), Ar = (e, t) => `${e.slice(0, t - 1)}…`, jr = (e, t) => `…${e.slice(e.length - t + 1)}`, Mr = () => "";
+function G(e, t) {
+	return kr.font = t, kr.measureText(e).width;
 }
-function Or(e, t, n, r = Dr) {
-	let i = Math.floor(t / Cr);
-	if (e.length <= i && K(e, n) <= t) return e;
-	for (let a = Math.min(e.length - 1, i); a >= Sr; a--) {
+function Nr(e, t, n, r = Mr) {
+	let i = Math.floor(t / Or);
+	if (e.length <= i && G(e, n) <= t) return e;
+	for (let a = Math.min(e.length - 1, i); a >= Dr; a--) {
 		let i = r(e, a);
-		if (K(i, n) <= t) return i;
+		if (G(i, n) <= t) return i;
 	}
 	return "";
 }
 // src/grid.ts
-var kr = 72, Ar = 32, jr = "12px system-ui, sans-serif", Mr = 7, Nr = 66, Pr = 26, Fr = 42, Ir = 16, Lr = 8;
-function Rr(e, t, n, r) {
-	let i = Math.max(40, r - Pr - Fr), a = Math.max(0, ...Br(t, i).map(({ label: e }) => K(e, jr))), o = Math.max(Nr, Math.ceil(a) + Lr + 4);
+var Pr = 72, Fr = 32, Ir = "12px system-ui, sans-serif", Lr = 7, Rr = 66, zr = 26, Br = 42, Vr = 16, Hr = 8;
+function Ur(e, t, n, r) {
+	let i = Math.max(40, r - zr - Br), a = Math.max(0, ...Gr(t, i).map(({ label: e }) => G(e, Ir))), o = Math.max(Rr, Math.ceil(a) + Hr + 4);
 	return {
 		across: e,
 		up: t,
 		left: o,
-		top: Pr,
-		width: Math.max(40, n - o - Ir),
+		top: zr,
+		width: Math.max(40, n - o - Vr),
 		height: i
 	};
 }
-function zr({ left: e, top: t, width: n, height: r }) {
+function Wr({ left: e, top: t, width: n, height: r }) {
 	return {
-		width: e + n + Ir,
-		height: t + r + Fr
+		width: e + n + Vr,
+		height: t + r + Br
 	};
 }
-function Br(e, t) {
-	return V(e, Math.max(3, Math.floor(t / Ar)));
+function Gr(e, t) {
+	return B(e, Math.max(3, Math.floor(t / Fr)));
+}
+function K(e, t) {
+	return e.left + Pt(e.across, t) * e.width;
 }
 function q(e, t) {
-	return e.left + kt(e.across, t) * e.width;
+	return e.top + (1 - Pt(e.up, t)) * e.height;
 }
-function J(e, t) {
-	return e.top + (1 - kt(e.up, t)) * e.height;
-}
-function Vr(e) {
-	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Br(e.up, a).flatMap(({ value: r, label: a }) => {
-		let o = J(e, r);
+function Kr(e) {
+	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Gr(e.up, a).flatMap(({ value: r, label: a }) => {
+		let o = q(e, r);
 		return [t("path", {
 			class: "grid",
 			d: `M${n} ${o}h${i}`
 		}), t("text", {
-			x: n - Lr,
+			x: n - Hr,
 			y: o + 4,
 			"text-anchor": "end"
 		}, a)];
-	}), c = -Infinity, l = V(e.across, Math.max(2, Math.floor(i / kr))).flatMap(({ value: s, label: l }) => {
-		let u = q(e, s), d = K(l, jr) / 2, f = t("path", {
+	}), c = -Infinity, l = B(e.across, Math.max(2, Math.floor(i / Pr))).flatMap(({ value: s, label: l }) => {
+		let u = K(e, s), d = G(l, Ir) / 2, f = t("path", {
 			class: "grid",
 			d: `M${u} ${r}v${a}`
-		}), p = Math.min(u, n + i + Ir - d - 2);
-		return p - d < c ? [f] : (c = p + d + Mr, [f, t("text", {
+		}), p = Math.min(u, n + i + Vr - d - 2);
+		return p - d < c ? [f] : (c = p + d + Lr, [f, t("text", {
 			x: p,
 			y: o + 17,
 			"text-anchor": "middle"
@@ -1556,19 +1574,19 @@ function Vr(e) {
 		"text-anchor": "end"
 	}, e.across.title));
 }
-var Hr = 2, Ur = [
+var qr = 2, Jr = [
 	"m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
 	"m-3 -3h6v6h-6z",
 	"m0 -4l4 7h-8z",
 	"m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
 	"m0 4l4 -7h-8z"
-], Wr = [
+], Yr = [
 	"",
 	"7 3",
 	"2 3",
 	"9 3 2 3"
 ];
-function Gr(e) {
+function Xr(e) {
 	let t = [], n = /* @__PURE__ */ new Map();
 	return e.map(({ name: e, drawn: r }) => {
 		let i = e.split(":", 1)[0];
@@ -1577,23 +1595,23 @@ function Gr(e) {
 		n.set(`${r} ${i}`, o + 1);
 		let s = Math.floor(a / 8);
 		return {
-			colour: $e(a),
-			shape: Ur[(a + o) % Ur.length],
-			dash: Wr[(s + o) % Wr.length]
+			colour: it(a),
+			shape: Jr[(a + o) % Jr.length],
+			dash: Yr[(s + o) % Yr.length]
 		};
 	});
 }
-function Kr(e, t) {
-	return t === "marks" ? qr(e) : Jr(e);
+function Zr(e, t) {
+	return t === "marks" ? Qr(e) : $r(e);
 }
-function qr(e) {
+function Qr(e) {
 	let t = /* @__PURE__ */ new Set();
 	return e.filter(({ x: e, y: n }) => {
-		let r = `${Math.round(e / Hr)} ${Math.round(n / Hr)}`;
+		let r = `${Math.round(e / qr)} ${Math.round(n / qr)}`;
 		return !t.has(r) && t.add(r);
 	});
 }
-function Jr(e) {
+function $r(e) {
 	let t = [];
 	for (let n = 0, r = 0; n < e.length; n = r) {
 		let i = Math.round(e[n].x);
@@ -1608,11 +1626,11 @@ function Jr(e) {
 	}
 	return t;
 }
-function Yr(e, t, n) {
+function ei(e, t, n) {
 	let r = ({ x: e, y: t }) => `${e.toFixed(1)} ${t.toFixed(1)}`;
 	return n === "line" ? e.map((e, t) => `${t ? "L" : "M"}${r(e)}`).join("") : e.map((e) => `M${r(e)}${t.shape}`).join("");
 }
-function Xr(e, t, n) {
+function ti(e, t, n) {
 	let r = null, i = Infinity;
 	return e.forEach((e, a) => {
 		for (let o of e) {
@@ -1625,22 +1643,22 @@ function Xr(e, t, n) {
 	}), r;
 }
 // src/blocks/plot.ts
-function Zr(t) {
-	let n = ([e, n]) => Mt(e, t.log_x) && Mt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
+function ni(t) {
+	let n = ([e, n]) => Lt(e, t.log_x) && Lt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
 	if (!i.length) return e("p", { class: "muted" }, `Nothing to draw. ${o}`.trim());
-	let s = At(t.x, i.map(([e]) => e), t.log_x), c = At(t.y, i.map(([, e]) => e), t.log_y), l = new Qr(t, n);
-	return e("div", { class: "plot" }, I("chart", (e, t) => {
-		l.draw(Rr(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
+	let s = Ft(t.x, i.map(([e]) => e), t.log_x), c = Ft(t.y, i.map(([, e]) => e), t.log_y), l = new ri(t, n);
+	return e("div", { class: "plot" }, F("chart", (e, t) => {
+		l.draw(Ur(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
 	}), l.legend, o ? e("p", { class: "muted" }, o) : null);
 }
-var Qr = class {
+var ri = class {
 	block;
 	fits;
 	legend;
 	looks;
 	hidden = /* @__PURE__ */ new Set();
 	paths = [];
-	told = M();
+	told = j();
 	cursor = t("circle", {
 		class: "cursor",
 		r: 7,
@@ -1649,29 +1667,29 @@ var Qr = class {
 	spots = [];
 	at = null;
 	constructor(t, n) {
-		this.block = t, this.fits = n, this.looks = Gr(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
+		this.block = t, this.fits = n, this.looks = Xr(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
 	}
 	draw(e, n, r) {
 		this.spots = this.block.series.map((t) => t.points.flatMap((t, n) => this.fits(t) ? [{
-			x: q(e, t[0]),
-			y: J(e, t[1]),
+			x: K(e, t[0]),
+			y: q(e, t[1]),
 			point: n
 		}] : [])), this.block.series.forEach(({ drawn: e }, t) => {
 			let n = this.spots[t];
-			this.paths[t] = this.path(r > 5e3 ? Kr(n, e) : n, e, t);
+			this.paths[t] = this.path(r > 5e3 ? Zr(n, e) : n, e, t);
 		});
 		let i = this.paths.filter((e, t) => this.block.series[t]?.drawn === "line"), a = this.paths.filter((e, t) => this.block.series[t]?.drawn === "marks"), o = `${this.block.title || this.block.name}: ${e.up.title} by ${e.across.title}`, s = t("svg", {
-			...zr(e),
+			...Wr(e),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${o}. Arrow keys move between points.`,
 			pointermove: (e) => this.pointed(e, s),
 			pointerdown: (e) => this.pointed(e, s),
-			pointerleave: N(() => this.tell(null)),
+			pointerleave: M(() => this.tell(null)),
 			focus: () => this.at ?? this.tell(this.first()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, Vr(e), ...i, ...a, this.cursor);
+		}, Kr(e), ...i, ...a, this.cursor);
 		n.replaceChildren(s, this.told.element), this.tell(null);
 	}
 	path(e, n, r) {
@@ -1681,7 +1699,7 @@ var Qr = class {
 		} : { fill: i.colour }, o = this.hidden.has(r) ? "hidden" : "visible";
 		return t("path", {
 			class: n,
-			d: Yr(e, i, n),
+			d: ei(e, i, n),
 			"data-points": e.length,
 			visibility: o,
 			...a
@@ -1722,7 +1740,7 @@ var Qr = class {
 	}
 	pointed(e, t) {
 		let n = t.getBoundingClientRect();
-		this.tell(Xr(this.shown(), e.clientX - n.left, e.clientY - n.top));
+		this.tell(ti(this.shown(), e.clientX - n.left, e.clientY - n.top));
 	}
 	key(e) {
 		let t = this.at ?? this.first();
@@ -1749,36 +1767,36 @@ var Qr = class {
 	between(e, t) {
 		let n = this.shown(), r = e.series + t;
 		for (; r >= 0 && r < n.length && !n[r]?.length;) r += t;
-		return Xr(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
+		return ti(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
 	}
 	tell(e) {
 		if (this.at = e, this.cursor.setAttribute("visibility", e ? "visible" : "hidden"), !e) return this.told.hide();
 		let t = this.block.series[e.series], [n, r] = t.points[e.spot.point];
-		this.cursor.setAttribute("cx", String(e.spot.x)), this.cursor.setAttribute("cy", String(e.spot.y)), this.told.show(e.spot.x, e.spot.y, t.name, [[this.block.x.label || this.block.x.name, Pt(n, this.block.x)], [this.block.y.label || this.block.y.name, Pt(r, this.block.y)]]);
+		this.cursor.setAttribute("cx", String(e.spot.x)), this.cursor.setAttribute("cy", String(e.spot.y)), this.told.show(e.spot.x, e.spot.y, t.name, [[this.block.x.label || this.block.x.name, zt(n, this.block.x)], [this.block.y.label || this.block.y.name, zt(r, this.block.y)]]);
 	}
 };
 // src/treemap.ts
-function $r(e, t) {
+function ii(e, t) {
 	let n = e.reduce((e, t) => e + t, 0), r = n > 0 ? t.width * t.height / n : 0, i = e.map((e) => e * r), a = [], o = t;
 	for (; a.length < i.length;) {
-		let e = ei(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
-		a.push(...ni(t, o)), o = ri(o, t);
+		let e = ai(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
+		a.push(...si(t, o)), o = ci(o, t);
 	}
 	return a;
 }
-function ei(e, t) {
+function ai(e, t) {
 	let n = 1;
-	for (; n < e.length && ti(e.slice(0, n + 1), t) <= ti(e.slice(0, n), t);) n++;
+	for (; n < e.length && oi(e.slice(0, n + 1), t) <= oi(e.slice(0, n), t);) n++;
 	return n;
 }
-function ti(e, t) {
-	let n = ai(e);
+function oi(e, t) {
+	let n = ui(e);
 	if (n <= 0 || t <= 0) return Infinity;
 	let [r, i] = [Math.min(...e), Math.max(...e)];
 	return Math.max(t * t * i / (n * n), n * n / (t * t * r));
 }
-function ni(e, t) {
-	let n = t.width >= t.height, r = ii(e, t), i = n ? t.y : t.x;
+function si(e, t) {
+	let n = t.width >= t.height, r = li(e, t), i = n ? t.y : t.x;
 	return e.map((e) => {
 		let a = r > 0 ? e / r : 0, o = n ? {
 			x: t.x,
@@ -1794,8 +1812,8 @@ function ni(e, t) {
 		return i += a, o;
 	});
 }
-function ri(e, t) {
-	let n = ii(t, e);
+function ci(e, t) {
+	let n = li(t, e);
 	return e.width >= e.height ? {
 		...e,
 		x: e.x + n,
@@ -1806,18 +1824,18 @@ function ri(e, t) {
 		height: Math.max(e.height - n, 0)
 	};
 }
-function ii(e, t) {
+function li(e, t) {
 	let n = Math.min(t.width, t.height);
-	return n > 0 ? ai(e) / n : 0;
+	return n > 0 ? ui(e) / n : 0;
 }
-function ai(e) {
+function ui(e) {
 	return e.reduce((e, t) => e + t, 0);
 }
 // src/blocks/portions.ts
-var oi = 16, si = 5, ci = "12px system-ui, sans-serif", li = `600 ${ci}`;
-function ui(n) {
+var di = 16, fi = 5, pi = "12px system-ui, sans-serif", mi = `600 ${pi}`;
+function hi(n) {
 	if (!n.total) return e("p", { class: "muted" }, "No memory was held.");
-	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Pn(`Areas are bytes; together they are ${E(n.total)}.`), o = t("svg", { class: "map" });
+	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = zn(`Areas are bytes; together they are ${T(n.total)}.`), o = t("svg", { class: "map" });
 	new ResizeObserver(() => {
 		let e = {
 			x: 0,
@@ -1825,41 +1843,41 @@ function ui(n) {
 			width: o.clientWidth,
 			height: o.clientHeight
 		};
-		e.width && o.replaceChildren(...di(r, e, n.total, a));
+		e.width && o.replaceChildren(...gi(r, e, n.total, a));
 	}).observe(o);
-	let s = zn("bytes", Rn(r, {
-		figure: (e) => E(e.bytes),
+	let s = Wn("bytes", Un(r, {
+		figure: (e) => T(e.bytes),
 		share: (e) => e.bytes / n.total,
-		parts: (e) => Ln(e.parts, mi)
-	}), E(n.total), [i, n.key]);
+		parts: (e) => Hn(e.parts, yi)
+	}), T(n.total), [i, n.key]);
 	return e("div", { class: "portions" }, o, a.element, s);
 }
-function di(e, n, r, i) {
-	let a = $r(e.map((e) => e.bytes), n);
+function gi(e, n, r, i) {
+	let a = ii(e.map((e) => e.bytes), n);
 	return e.flatMap((e, n) => {
-		let o = a[n], s = e.parts.length ? Ln(e.parts, mi) : [e], c = $r(s.map((e) => e.bytes), o), l = s.map((t, n) => {
-			let a = fi(e, t, c[n], n === 0);
-			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, pi(t, r)), a;
+		let o = a[n], s = e.parts.length ? Hn(e.parts, yi) : [e], c = ii(s.map((e) => e.bytes), o), l = s.map((t, n) => {
+			let a = _i(e, t, c[n], n === 0);
+			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, vi(t, r)), a;
 		}), u = t("rect", {
 			class: "owner",
 			...o
 		});
-		return u.style.setProperty("stroke", P(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
+		return u.style.setProperty("stroke", N(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
 	});
 }
-function fi(e, n, r, i) {
+function _i(e, n, r, i) {
 	let a = t("rect", {
 		width: "100%",
 		height: "100%"
 	});
-	a.style.setProperty("fill", P(e.name));
+	a.style.setProperty("fill", N(e.name));
 	let o = r.width - 10, s = [
-		i ? Or(e.name, o, li, Tr) : "",
-		n === e ? "" : Or(n.name, o, ci, Er),
-		Or(E(n.bytes), o, ci)
-	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - si) / oi))).map((e, n) => t("text", {
-		x: si,
-		y: oi * (n + 1),
+		i ? Nr(e.name, o, mi, Ar) : "",
+		n === e ? "" : Nr(n.name, o, pi, jr),
+		Nr(T(n.bytes), o, pi)
+	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - fi) / di))).map((e, n) => t("text", {
+		x: fi,
+		y: di * (n + 1),
 		class: e === s[0] ? "owned" : ""
 	}, e));
 	return t("svg", {
@@ -1868,11 +1886,11 @@ function fi(e, n, r, i) {
 		...r
 	}, a, ...c);
 }
-function pi(e, t) {
+function vi(e, t) {
 	let n = e.count === 1 ? "1 piece" : `${e.count.toLocaleString("en-US")} pieces`;
-	return `${E(e.bytes)}, ${D(e.bytes / t)}, in ${n}`;
+	return `${T(e.bytes)}, ${E(e.bytes / t)}, in ${n}`;
 }
-function mi(e, t) {
+function yi(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1882,7 +1900,7 @@ function mi(e, t) {
 	};
 }
 // src/timeline/columns.ts
-function hi(e) {
+function bi(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) e[n] < 128 && t++;
 	let n = new Float64Array(t), r = 0;
@@ -1893,15 +1911,15 @@ function hi(e) {
 	}
 	return n;
 }
-function gi(e) {
-	let t = hi(e), n = 0;
+function xi(e) {
+	let t = bi(e), n = 0;
 	for (let e = 0; e < t.length; e++) {
 		let r = t[e];
 		n += r % 2 ? -(r + 1) / 2 : r / 2, t[e] = n;
 	}
 	return t;
 }
-function _i(e, t, n = 0) {
+function Si(e, t, n = 0) {
 	let r = n, i = 1;
 	for (; r + i <= e.length && e[r + i - 1] <= t;) r += i, i *= 2;
 	let a = Math.min(e.length, r + i - 1);
@@ -1912,7 +1930,7 @@ function _i(e, t, n = 0) {
 	return r;
 }
 // src/timeline/pyramid.ts
-var vi = class {
+var Ci = class {
 	bins;
 	rows;
 	codes;
@@ -1955,7 +1973,7 @@ var vi = class {
 		}
 		return r;
 	}
-}, yi = class {
+}, wi = class {
 	name;
 	items;
 	first;
@@ -1966,10 +1984,10 @@ var vi = class {
 		this.name = e, this.items = t, this.first = n, this.count = r, this.depth = i;
 	}
 	get levels() {
-		return this.#e ??= Oi(this.items, this.first, this.count, this.depth);
+		return this.#e ??= Ni(this.items, this.first, this.count, this.depth);
 	}
 };
-function bi(e, t) {
+function Ti(e, t) {
 	let n = t(e.codes), r = e.rows.map((e, t) => ({
 		name: e,
 		strip: t,
@@ -1978,40 +1996,40 @@ function bi(e, t) {
 		began: e.began,
 		span: e.span,
 		groups: r,
-		strips: new vi(e.bins, e.rows.length, e.kinds.length, n),
+		strips: new Ci(e.bins, e.rows.length, e.kinds.length, n),
 		kinds: e.kinds,
 		marks: e.marks,
 		marked: e.marked,
 		leftOut: 0
 	};
-	return e.events && xi(i, e.events, t), i;
+	return e.events && Ei(i, e.events, t), i;
 }
-function xi(e, t, n) {
-	let r = Ti(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
+function Ei(e, t, n) {
+	let r = Ai(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
 	for (let [e, n, s] of t.lanes) {
 		let c = i.get(t.rows[e]);
-		c && a.set(c, [...a.get(c) ?? [], new yi(n, r, o, s)]), o += s;
+		c && a.set(c, [...a.get(c) ?? [], new wi(n, r, o, s)]), o += s;
 	}
-	for (let [e, t] of a) e.lanes = Si(e.lanes, t);
+	for (let [e, t] of a) e.lanes = Di(e.lanes, t);
 	e.leftOut = t.left_out;
 }
-function Si(e, t) {
-	let n = new Map(Ci(e)), r = new Map(Ci(t)), i = [...n.keys()], a = 0;
+function Di(e, t) {
+	let n = new Map(Oi(e)), r = new Map(Oi(t)), i = [...n.keys()], a = 0;
 	for (let e of r.keys()) n.has(e) || i.splice(a, 0, e), a = i.indexOf(e) + 1;
 	let { items: o } = t[0];
 	return i.map((e) => {
 		let t = r.get(e), i = n.get(e)?.levels.length ?? 0;
-		return new yi((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
+		return new wi((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
 	});
 }
-function Ci(e) {
+function Oi(e) {
 	let t = /* @__PURE__ */ new Map();
 	return e.map((e) => {
 		let n = t.get(e.name) ?? 0;
 		return t.set(e.name, n + 1), [`${n} ${e.name}`, e];
 	});
 }
-function wi(e) {
+function ki(e) {
 	let t = [...new Set(e.items.map((e) => e.name))], n = [...new Set(e.items.map((e) => e.kind))], r = new Map(t.map((e, t) => [e, t])), i = [...e.items].sort((e, t) => e.row - t.row || e.start - t.start || t.stop - e.stop), a = (e) => Float64Array.from(i, e), o = new Float64Array(i.length), s = {
 		start: a((e) => e.start),
 		dur: a((e) => e.stop - e.start),
@@ -2022,14 +2040,14 @@ function wi(e) {
 		wait: o,
 		kinds: n,
 		names: t,
-		meetings: Di(),
+		meetings: Mi(),
 		said: (e) => i[e].said
 	}, c = 0, l = e.rows.map((e, t) => {
 		let n = i.filter((e) => e.row === t).length;
 		return c += n, {
 			name: e,
 			strip: null,
-			lanes: [new yi("", s, c - n, n)]
+			lanes: [new wi("", s, c - n, n)]
 		};
 	});
 	return {
@@ -2043,10 +2061,10 @@ function wi(e) {
 		leftOut: e.left_out
 	};
 }
-function Ti(e, t) {
+function Ai(e, t) {
 	let { meetings: n } = e;
 	return {
-		...Ei(e, t, [
+		...ji(e, t, [
 			"start",
 			"event",
 			"launch"
@@ -2059,7 +2077,7 @@ function Ti(e, t) {
 		kinds: e.kinds,
 		names: e.names,
 		meetings: {
-			...Ei(n, t, [
+			...ji(n, t, [
 				"meeting",
 				"row",
 				"event",
@@ -2075,11 +2093,11 @@ function Ti(e, t) {
 		said: () => []
 	};
 }
-function Ei(e, t, n, r) {
-	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, gi)), ...r.map((e) => i(e, hi))];
+function ji(e, t, n, r) {
+	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, xi)), ...r.map((e) => i(e, bi))];
 	return Object.fromEntries(a);
 }
-function Di() {
+function Mi() {
 	let e = /* @__PURE__ */ new Float64Array();
 	return {
 		meeting: e,
@@ -2093,7 +2111,7 @@ function Di() {
 		leftOut: 0
 	};
 }
-function Oi(e, t, n, r) {
+function Ni(e, t, n, r) {
 	let i = Array.from({ length: r }, () => []), a = [];
 	for (let r = t; r < t + n; r++) {
 		let t = e.start[r], n = 0;
@@ -2107,17 +2125,17 @@ function Oi(e, t, n, r) {
 	}));
 }
 // src/timeline/capture.ts
-function ki(e, t) {
+function Pi(e, t) {
 	try {
 		e.setPointerCapture(t.pointerId);
 	} catch {}
 }
-var Ai = "11px system-ui, sans-serif", ji = 5.9, Mi = 110, Ni = 5;
-function Pi(e, t) {
+var Fi = "11px system-ui, sans-serif", Ii = 5.9, Li = 110, Ri = 5;
+function zi(e, t) {
 	let { context: n, width: r, height: i, labels: a, palette: o } = e, { view: s, model: c } = t, l = (e) => Math.round(a + (e - s.start) / s.width * r) + .5;
-	n.font = Ai, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
+	n.font = Fi, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
 	let u = a;
-	for (let { value: e, label: t } of V(jt("ns", "", s.start, s.stop), Math.max(Ni, r / Mi))) {
+	for (let { value: e, label: t } of B(It("ns", "", s.start, s.stop), Math.max(Ri, r / Li))) {
 		let i = l(e), o = i + 3 + n.measureText(t).width;
 		n.moveTo(i, 16), n.lineTo(i, 22), i < u || o > a + r || (n.fillText(t, i + 3, 10), u = o);
 	}
@@ -2128,38 +2146,38 @@ function Pi(e, t) {
 	for (let [, e] of d) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
 	n.stroke(), n.setLineDash([]);
 	let f = a;
-	for (let [t, n] of d) f = Fi(e, `${c.marked} ${t}`, l(n), f);
+	for (let [t, n] of d) f = Bi(e, `${c.marked} ${t}`, l(n), f);
 }
-function Fi({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
+function Bi({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
 	let c = e.measureText(a).width + 6, l = Math.min(o, r + t - c);
 	return l < s ? s : (e.fillStyle = i.text, e.fillRect(l, 22 + n + 1, c, 15), e.fillStyle = i.page, e.fillText(a, l + 3, 22 + n + 8 + 1), l + c + 2);
 }
-function Ii(e, t, n, r) {
+function Vi(e, t, n, r) {
 	let { context: i, labels: a, scroll: o, palette: s } = e;
-	i.font = Ai, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
+	i.font = Fi, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
 	let c = 22;
 	for (let e of n) {
 		let n = 22 + e.top - o, l = n + e.height / 2, u = e.level === null, d = u && e.group === t.cursor && r;
-		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Li(i, Ri(t, e) + e.label, a - 8), 5, l), c = l + 6);
+		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Hi(i, Ui(t, e) + e.label, a - 8), 5, l), c = l + 6);
 	}
 }
-function Li(e, t, n) {
-	let r = Math.floor(n / ji);
+function Hi(e, t, n) {
+	let r = Math.floor(n / Ii);
 	return t.length <= r || t.length < 2 * r && e.measureText(t).width <= n ? t : `${t.slice(0, r - 1)}…`;
 }
-function Ri(e, t) {
+function Ui(e, t) {
 	return t.level ? e.model.strips ? " " : "" : e.model.groups[t.group].lanes.length ? e.unfolded.has(t.group) ? "▾ " : "▸ " : "";
 }
-function zi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
-	let s = o.selected, c = s && Bi(o, s);
+function Wi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
+	let s = o.selected, c = s && Gi(o, s);
 	if (!c) return;
-	let { view: l } = o, [u, d] = Y(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
+	let { view: l } = o, [u, d] = J(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
 	p < r || f > r + t || (e.save(), e.beginPath(), e.rect(r, 22, t, n), e.clip(), e.strokeStyle = a.text, e.lineWidth = 2, e.strokeRect(f, 22 + c.top - i, Math.max(3, p - f), Math.max(4, c.height - 1)), e.restore());
 }
-function Bi(e, t) {
-	return e.layout.rows.find((e) => e.group === t.group && Vi(e, t));
+function Gi(e, t) {
+	return e.layout.rows.find((e) => e.group === t.group && Ki(e, t));
 }
-function Vi(e, t) {
+function Ki(e, t) {
 	if (t.item === null || !e.level) return t.item === null && e.level === null;
 	if (e.lane !== t.lane) return !1;
 	let { item: n } = e.level, r = 0;
@@ -2169,7 +2187,7 @@ function Vi(e, t) {
 	}
 	return n[r] === t.item;
 }
-function Y(e, t) {
+function J(e, t) {
 	if (t.item !== null) {
 		let { items: e } = t.lane;
 		return [e.start[t.item], e.start[t.item] + e.dur[t.item]];
@@ -2180,8 +2198,8 @@ function Y(e, t) {
 	return [a * r / n.bins, o * r / n.bins];
 }
 // src/timeline/controls.ts
-var Hi = 4, Ui = .15, X = 1.5;
-function Wi(e, t, n, r) {
+var qi = 4, Ji = .15, Y = 1.5;
+function Yi(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map(), a = 0, o = (t) => {
 		let r = t.clientX - e.getBoundingClientRect().left - n.labels;
 		return Math.max(0, Math.min(1, r / n.width));
@@ -2195,7 +2213,7 @@ function Wi(e, t, n, r) {
 		else return;
 		e.preventDefault(), r.redraw();
 	}), e.addEventListener("pointerdown", (t) => {
-		t.button > 0 || (i.set(t.pointerId, t), a = 0, ki(e, t));
+		t.button > 0 || (i.set(t.pointerId, t), a = 0, Pi(e, t));
 	}), e.addEventListener("pointermove", (e) => {
 		let c = i.get(e.pointerId);
 		if (!c) {
@@ -2210,7 +2228,7 @@ function Wi(e, t, n, r) {
 		i.set(e.pointerId, e), r.redraw();
 	});
 	let c = (e) => {
-		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Hi) {
+		if (i.delete(e.pointerId) && e.type === "pointerup" && a < qi) {
 			let [t, i] = s(e), a = r.targetAt(t, i);
 			a && t < n.labels ? r.fold(a.group) : r.select(a);
 		}
@@ -2218,21 +2236,21 @@ function Wi(e, t, n, r) {
 	e.addEventListener("pointerup", c), e.addEventListener("pointercancel", c), e.addEventListener("pointerleave", () => r.hover(null, 0, 0)), e.addEventListener("dblclick", () => {
 		t.view.reset(), r.redraw();
 	}), e.addEventListener("focus", () => r.redraw()), e.addEventListener("blur", () => r.redraw()), e.addEventListener("keydown", (e) => {
-		e.ctrlKey || e.metaKey || e.altKey || Gi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
+		e.ctrlKey || e.metaKey || e.altKey || Xi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
 	});
 }
-function Gi(e, t, n) {
+function Xi(e, t, n) {
 	let { view: r } = t, i = t.model.groups.length - 1, a = e.key.length === 1 ? e.key.toLowerCase() : e.key;
-	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && Ki(t, qi(t, a === "ArrowRight" ? 1 : -1), n), !0;
+	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && Zi(t, Qi(t, a === "ArrowRight" ? 1 : -1), n), !0;
 	let o = {
-		w: () => r.zoom(1 / X),
-		"+": () => r.zoom(1 / X),
-		s: () => r.zoom(X),
-		"-": () => r.zoom(X),
+		w: () => r.zoom(1 / Y),
+		"+": () => r.zoom(1 / Y),
+		s: () => r.zoom(Y),
+		"-": () => r.zoom(Y),
 		a: () => r.pan(-.15 * r.width),
 		ArrowLeft: () => r.pan(-.15 * r.width),
-		d: () => r.pan(Ui * r.width),
-		ArrowRight: () => r.pan(Ui * r.width),
+		d: () => r.pan(Ji * r.width),
+		ArrowRight: () => r.pan(Ji * r.width),
 		ArrowUp: () => n.reveal(t.cursor = Math.max(0, t.cursor - 1)),
 		ArrowDown: () => n.reveal(t.cursor = Math.min(i, t.cursor + 1)),
 		Home: () => r.reset(),
@@ -2242,12 +2260,12 @@ function Gi(e, t, n) {
 	}, s = Object.hasOwn(o, a) ? o[a] : void 0;
 	return s?.(), s !== void 0;
 }
-function Ki(e, t, n) {
+function Zi(e, t, n) {
 	if (n.select(t), !t) return;
-	let { view: r } = e, [i, a] = Y(e, t);
+	let { view: r } = e, [i, a] = J(e, t);
 	(a < r.start || i > r.stop) && r.pan((i + a) / 2 - (r.start + r.stop) / 2);
 }
-function qi(e, t) {
+function Qi(e, t) {
 	let { selected: n, view: r, model: i } = e, a = (r.start + r.stop) / 2;
 	if (!n) return {
 		group: e.cursor,
@@ -2263,14 +2281,14 @@ function qi(e, t) {
 			time: n.lane.items.start[r]
 		};
 	}
-	let [o, s] = Y(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
+	let [o, s] = J(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
 	return l < 0 || l > i.span ? n : {
 		...n,
 		time: l
 	};
 }
 // src/timeline/palette.ts
-var Ji = {
+var $i = {
 	kernel: "compute",
 	comm: "comm.transfer",
 	host_comm: "comm.transfer",
@@ -2279,7 +2297,7 @@ var Ji = {
 	sync: "idle.sync",
 	overhead: "idle.host",
 	other: "idle.host"
-}, Yi = {
+}, ea = {
 	op: "#3c9d84",
 	runtime: "#8d8fb3",
 	annotation: "#b58bb0",
@@ -2289,39 +2307,39 @@ var Ji = {
 	forward: "#0072b2",
 	backward: "#009e73"
 };
-function Xi(e) {
-	return Object.hasOwn(Yi, e) ? Yi[e] : Ge(Object.hasOwn(Ji, e) ? Ji[e] : e);
+function ta(e) {
+	return Object.hasOwn(ea, e) ? ea[e] : Xe(Object.hasOwn($i, e) ? $i[e] : e);
 }
-function Zi(e) {
-	let [t, n, r] = tt(e);
+function na(e) {
+	let [t, n, r] = ot(e);
 	return (255 << 24 | r << 16 | n << 8 | t) >>> 0;
 }
-function Qi(e, t) {
+function ra(e, t) {
 	let n = (n) => Math.round(.22 * (e >>> n & 255) + .78 * (t >>> n & 255));
 	return (255 << 24 | n(16) << 16 | n(8) << 8 | n(0)) >>> 0;
 }
-var $i = class {
+var ia = class {
 	#e = /* @__PURE__ */ new Map();
-	ground = Zi(F("--page"));
-	card = Zi(F("--card"));
-	page = F("--page");
-	text = F("--text");
-	muted = F("--muted");
-	rule = F("--rule");
-	accent = F("--accent");
+	ground = na(P("--page"));
+	card = na(P("--card"));
+	page = P("--page");
+	text = P("--text");
+	muted = P("--muted");
+	rule = P("--rule");
+	accent = P("--accent");
 	of(e) {
 		let t = this.#e.get(e);
 		if (!t) {
-			let n = Xi(e), r = Zi(n);
+			let n = ta(e), r = na(n);
 			this.#e.set(e, t = {
 				pixel: r,
-				ink: et(n),
-				faint: Qi(r, this.card)
+				ink: at(n),
+				faint: ra(r, this.card)
 			});
 		}
 		return t;
 	}
-}, ea = {
+}, aa = {
 	kernel: "a compute kernel on the device",
 	comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
 	host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
@@ -2338,20 +2356,20 @@ var $i = class {
 	forward: "a forward pass",
 	backward: "a backward pass"
 };
-function Z(e, t) {
-	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(ea, e) ? ea[e] : "";
+function X(e, t) {
+	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(aa, e) ? aa[e] : "";
 }
-function ta(t, n, r) {
-	let [i, a] = na(t), o = (i) => {
+function oa(t, n, r) {
+	let [i, a] = sa(t), o = (i) => {
 		let a = e("span", {
 			class: "key",
 			"aria-hidden": "true"
 		});
-		a.style.setProperty("background", Xi(i));
+		a.style.setProperty("background", ta(i));
 		let o = () => {
 			let e = !t.hidden.has(i);
 			e ? t.hidden.add(i) : t.hidden.delete(i), c.setAttribute("aria-pressed", String(!e)), r();
-		}, s = [Z(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
+		}, s = [X(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
 			type: "button",
 			"aria-pressed": String(!t.hidden.has(i)),
 			title: s,
@@ -2365,14 +2383,14 @@ function ta(t, n, r) {
 	}, t, ...n.map(o)) : null;
 	return e("div", {}, s("Rows", i), s(t.model.strips ? "Events" : "Kinds", a));
 }
-function na({ model: e }) {
+function sa({ model: e }) {
 	let t = new Uint8Array(e.kinds.length + 1);
 	if (e.strips) for (let n of e.strips.codes) t[n] = 1;
 	let n = e.kinds.filter((e, n) => t[n + 1]), r = new Set(e.groups.flatMap((e) => e.lanes.map((e) => e.items)));
 	return [n, [...new Set([...r].flatMap((e) => e.kinds))]];
 }
 // src/timeline/live.ts
-var ra = 2e4, ia = 16, aa = 250, oa = class {
+var ca = 2e4, la = 16, ua = 250, da = class {
 	live;
 	state;
 	changed;
@@ -2382,29 +2400,29 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 		this.live = e, this.state = t, this.changed = n;
 	}
 	look() {
-		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), aa);
+		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), ua);
 	}
 	async #n() {
 		let { model: e, view: t, unfolded: n } = this.state, r = [...n].map((t) => Number(e.groups[t].name.replace("rank ", "")));
-		if (!r.length || r.length > ia || r.some(Number.isNaN)) return;
+		if (!r.length || r.length > la || r.some(Number.isNaN)) return;
 		let i = {
 			ranks: r.sort((e, t) => e - t),
 			start: Math.max(0, t.start - t.width / 2),
 			stop: Math.min(e.span, t.stop + t.width / 2),
-			most: ra
+			most: ca
 		}, a = JSON.stringify(i);
 		if (a !== this.#t) {
 			this.#t = a;
 			try {
 				let { data: t, numbers: n } = await this.live.events(i);
 				if (a !== this.#t) return;
-				xi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
+				Ei(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
 			} catch {
 				this.#t = "";
 			}
 		}
 	}
-}, Q = 26, sa = 64, ca = class {
+}, Z = 26, fa = 64, pa = class {
 	state;
 	canvas = e("canvas", {
 		class: "minimap",
@@ -2420,24 +2438,24 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 			e.view.show(i - e.view.width / 2, i + e.view.width / 2), t();
 		};
 		this.canvas.addEventListener("pointerdown", (e) => {
-			ki(this.canvas, e), n(e);
+			Pi(this.canvas, e), n(e);
 		}), this.canvas.addEventListener("pointermove", (e) => {
 			e.buttons && n(e);
 		});
 	}
 	resize(e, t, n) {
-		this.#n = t, this.canvas.width = Math.max(1, e), this.canvas.height = Q, this.#t = this.#r(Math.max(1, e - t), n);
+		this.#n = t, this.canvas.width = Math.max(1, e), this.canvas.height = Z, this.#t = this.#r(Math.max(1, e - t), n);
 	}
 	paint(e) {
 		let t = this.#e, { view: n, model: r } = this.state, i = this.canvas.width - this.#n;
-		t.fillStyle = e.page, t.fillRect(0, 0, this.canvas.width, Q), this.#t && t.putImageData(this.#t, this.#n, 0);
+		t.fillStyle = e.page, t.fillRect(0, 0, this.canvas.width, Z), this.#t && t.putImageData(this.#t, this.#n, 0);
 		let a = this.#n + n.start / r.span * i, o = Math.max(3, n.width / r.span * i);
-		t.globalAlpha = .6, t.fillRect(this.#n, 0, a - this.#n, Q), t.fillRect(a + o, 0, i, Q), t.globalAlpha = 1, t.strokeStyle = e.text, t.lineWidth = 2, t.strokeRect(a + 1, 1, o - 2, 24);
+		t.globalAlpha = .6, t.fillRect(this.#n, 0, a - this.#n, Z), t.fillRect(a + o, 0, i, Z), t.globalAlpha = 1, t.strokeStyle = e.text, t.lineWidth = 2, t.strokeRect(a + 1, 1, o - 2, 24);
 	}
 	#r(e, t) {
-		let { model: n } = this.state, r = new ImageData(e, Q), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
+		let { model: n } = this.state, r = new ImageData(e, Z), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
 		if (!a) return r;
-		let o = Math.ceil(a.rows / sa), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
+		let o = Math.ceil(a.rows / fa), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
 		for (let t = 0; t < e; t++) {
 			let n = new Float64Array(s.length), r = a.binAt(t / e), c = Math.max(r + 1, a.binAt((t + 1) / e));
 			for (let e = 0; e < a.rows; e += o) {
@@ -2446,14 +2464,14 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 			}
 			let l = n.reduce((e, t) => e + t), u = 0;
 			for (let r of [...s.keys()].slice(1)) {
-				let a = Math.round(u / l * Q);
+				let a = Math.round(u / l * Z);
 				u += n[r];
-				for (let n = a; n < Math.round(u / l * Q); n++) i[(25 - n) * e + t] = s[r];
+				for (let n = a; n < Math.round(u / l * Z); n++) i[(25 - n) * e + t] = s[r];
 			}
 		}
 		return r;
 	}
-}, la = "10px ui-monospace, monospace", ua = 6.1, da = class {
+}, ma = "10px ui-monospace, monospace", ha = 6.1, ga = class {
 	canvas;
 	#e;
 	#t = document.createElement("canvas");
@@ -2488,7 +2506,7 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 			scroll: n,
 			palette: t
 		};
-		Pi(s, e), Ii(s, e, r.slice(i, a), document.activeElement === this.canvas), zi(s, e);
+		zi(s, e), Vi(s, e, r.slice(i, a), document.activeElement === this.canvas), Wi(s, e);
 	}
 	#c(e, t, n, r) {
 		let i = this.#a;
@@ -2497,25 +2515,25 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 		for (let e = o; e < s; e++) this.#i.set(i, e * this.width);
 	}
 	#l(e, t, n) {
-		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = vi.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
+		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = Ci.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
 		for (let e = 0; e < this.width; e++, f += d) this.#a[e] = o[l[f | 0]] ?? n.card;
 	}
 	#u(e, t, n, r) {
-		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), m = 22 + e.top - r + e.height / 2 + 3, h = _i(a, c.start);
-		for (; h < i.length && i[h] < c.stop;) {
-			let e = o[h], t = (i[h] - c.start) * d, r = (a[h] - c.start) * d, g = Math.max(0, t | 0), _ = Math.min(this.width, Math.max(g + 1, r | 0)), v = p[s.kind[e]], y = u !== null && !u[s.name[e]];
-			if (v) {
-				let i = y ? v.faint : v.pixel;
-				_ === g + 1 ? l[g] = i : l.fill(i, g, _);
+		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), ee = 22 + e.top - r + e.height / 2 + 3, m = Si(a, c.start);
+		for (; m < i.length && i[m] < c.stop;) {
+			let e = o[m], t = (i[m] - c.start) * d, r = (a[m] - c.start) * d, h = Math.max(0, t | 0), g = Math.min(this.width, Math.max(h + 1, r | 0)), _ = p[s.kind[e]], v = u !== null && !u[s.name[e]];
+			if (_) {
+				let i = v ? _.faint : _.pixel;
+				g === h + 1 ? l[h] = i : l.fill(i, h, g);
 				let a = s.wait[e];
-				a > 0 && !y && l.fill(f, g, Math.min(_, t + a * d | 0)), _ - g > 3 && r <= this.width && (l[_ - 1] = n.card), _ - g > 12 && !y && this.#d(s.names[s.name[e]], v.ink, g, _, m);
+				a > 0 && !v && l.fill(f, h, Math.min(g, t + a * d | 0)), g - h > 3 && r <= this.width && (l[g - 1] = n.card), g - h > 12 && !v && this.#d(s.names[s.name[e]], _.ink, h, g, ee);
 			}
-			h = r - t >= 1 ? h + 1 : Math.max(h + 1, _i(a, c.start + (g + 1) / d, h));
+			m = r - t >= 1 ? m + 1 : Math.max(m + 1, Si(a, c.start + (h + 1) / d, m));
 		}
 	}
 	#d(e, t, n, r, i) {
 		if (i < 30 || i > this.height + 22) return;
-		let a = Math.floor((r - n - 4) / ua);
+		let a = Math.floor((r - n - 4) / ha);
 		a < Math.min(4, e.length) || this.#o.push([
 			e.length <= a ? e : `${e.slice(0, a - 1)}…`,
 			t,
@@ -2525,11 +2543,11 @@ var ra = 2e4, ia = 16, aa = 250, oa = class {
 	}
 	#f() {
 		let e = this.#e;
-		e.font = la, e.textAlign = "left", e.textBaseline = "alphabetic";
+		e.font = ma, e.textAlign = "left", e.textBaseline = "alphabetic";
 		for (let [t, n, r, i] of this.#o) e.fillStyle = n, e.fillText(t, r, i);
 	}
-}, fa = 12;
-function pa(e, t, n) {
+}, _a = 12;
+function va(e, t, n) {
 	let r = null, i = -Infinity;
 	for (let a = 0; a < e.row.length; a++) {
 		let o = e.arrived[a];
@@ -2537,7 +2555,7 @@ function pa(e, t, n) {
 	}
 	return r;
 }
-function ma(t, n, r) {
+function ya(t, n, r) {
 	let i = [...n.meeting.keys()].filter((e) => n.meeting[e] === r);
 	i.sort((e, t) => n.arrived[t] - n.arrived[e]);
 	let a = n.arrived[i.at(-1)], o = i.some((e) => n.wait[e] > 0), s = [
@@ -2545,76 +2563,76 @@ function ma(t, n, r) {
 		"arrived after the first",
 		"waited",
 		"transfer"
-	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, T(n.arrived[r] - a)), e("td", { class: "number" }, T(n.wait[r])), e("td", { class: "number" }, T(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, fa).map(c)), u = i.slice(fa), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
+	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, w(n.arrived[r] - a)), e("td", { class: "number" }, w(n.wait[r])), e("td", { class: "number" }, w(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, _a).map(c)), u = i.slice(_a), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
 	d.addEventListener("click", () => {
-		l.append(...u.map((e) => c(e, fa))), d.remove();
+		l.append(...u.map((e) => c(e, _a))), d.remove();
 	});
 	let f = n.sayings[n.said[i[0]]];
 	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, the last to arrive first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
 }
 // src/timeline/panel.ts
-var ha = 6;
-function ga(t, n, r) {
+var ba = 6;
+function xa(t, n, r) {
 	let i = t.selected;
-	if (!i) return e("p", { class: "muted" }, _a(t));
-	let [a, o, s] = i.item === null ? va(t, i, n) : ya(t, i, n, r), c = e("button", {
+	if (!i) return e("p", { class: "muted" }, Sa(t));
+	let [a, o, s] = i.item === null ? Ca(t, i, n) : wa(t, i, n, r), c = e("button", {
 		type: "button",
 		click: () => r.zoom(i)
 	}, "Zoom to it"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 	return e("div", {}, e("p", { class: "selected" }, e("strong", {}, a), c), e("dl", {}, ...l), ...s);
 }
-function _a(e) {
+function Sa(e) {
 	return matchMedia("(pointer: coarse)").matches ? `Touch for details.${e.model.strips ? " Touch a rank's name for its lanes." : ""} One finger pans, two zoom.` : `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
 }
-function va(e, t, n) {
-	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = Y(e, t), d = [
-		["is", Z(c, n) || "no line of the ledger holds most of it"],
+function Ca(e, t, n) {
+	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = J(e, t), d = [
+		["is", X(c, n) || "no line of the ledger holds most of it"],
 		["row", i.name],
-		["from", Sa(e, l)],
-		["lasts", `${T(u - l)}, to within ${T(r.span / a.bins)}`]
-	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? pa(f.meetings, i.strip, t.time) : null;
+		["from", Da(e, l)],
+		["lasts", `${w(u - l)}, to within ${w(r.span / a.bins)}`]
+	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? va(f.meetings, i.strip, t.time) : null;
 	return [
 		c,
 		d,
-		p === null ? [] : [ma(e, f.meetings, p)]
+		p === null ? [] : [ya(e, f.meetings, p)]
 	];
 }
-function ya(t, n, r, i) {
+function wa(t, n, r, i) {
 	let { items: a, name: o } = n.lane, s = n.item, c = a.kinds[a.kind[s]], l = a.wait[s], u = a.dur[s], d = [
 		["kind", e("span", {
-			title: Z(c, r),
+			title: X(c, r),
 			class: "word"
 		}, c)],
 		[t.model.strips ? "rank" : "row", t.model.groups[n.group].name],
 		...o ? [["lane", o]] : [],
-		["start", Sa(t, a.start[s])],
-		["lasts", T(u)],
-		...l > 0 ? [["waits", `${T(l)}, then ${T(u - l)} of transfer`]] : [],
+		["start", Da(t, a.start[s])],
+		["lasts", w(u)],
+		...l > 0 ? [["waits", `${w(l)}, then ${w(u - l)} of transfer`]] : [],
 		...a.event.some(Boolean) ? [["event", String(a.event[s])]] : [],
 		...a.said(s),
-		...ba(t, n, a, i)
-	], { meetings: f } = a, p = t.model.groups[n.group].strip, m = c === "comm" || c === "host_comm", h = m ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, g = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), _ = h >= 0 ? [ma(t, f, f.meeting[h])] : m ? [g] : [];
+		...Ta(t, n, a, i)
+	], { meetings: f } = a, p = t.model.groups[n.group].strip, ee = c === "comm" || c === "host_comm", m = ee ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, h = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), g = m >= 0 ? [ya(t, f, f.meeting[m])] : ee ? [h] : [];
 	return [
 		a.names[a.name[s]],
 		d,
-		_
+		g
 	];
 }
-function ba(e, t, n, r) {
+function Ta(e, t, n, r) {
 	let i = t.item, a = n.launch[i];
 	if (a) {
-		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${T(-o)} later` : `${T(o)} before`;
-		return [["launched by", xa(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
+		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${w(-o)} later` : `${w(o)} before`;
+		return [["launched by", Ea(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
 	}
 	if (n.kinds[n.kind[i]] !== "runtime") return [];
 	let o = [];
-	for (let e = 0; e < n.launch.length && o.length < ha; e++) n.launch[e] === i + 1 && o.push(e);
+	for (let e = 0; e < n.launch.length && o.length < ba; e++) n.launch[e] === i + 1 && o.push(e);
 	return o.map((a) => {
 		let o = n.start[a] - n.start[i];
-		return ["launches", xa(e, t, n, a, `${n.names[n.name[a]]}, ${T(o)} later`, r)];
+		return ["launches", Ea(e, t, n, a, `${n.names[n.name[a]]}, ${w(o)} later`, r)];
 	});
 }
-function xa(t, n, r, i, a, o) {
+function Ea(t, n, r, i, a, o) {
 	let s = t.model.groups[n.group].lanes.filter((e) => e.items === r).find((e) => i >= e.first && i < e.first + e.count);
 	if (!s) return e("span", {}, a);
 	let c = {
@@ -2629,12 +2647,12 @@ function xa(t, n, r, i, a, o) {
 		click: () => o.show(c)
 	}, a);
 }
-function Sa(e, t) {
-	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${T(t - i[1])} into ${r} ${i[0]}` : "";
-	return `${T(t)} from the beginning${a}`;
+function Da(e, t) {
+	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${w(t - i[1])} into ${r} ${i[0]}` : "";
+	return `${w(t)} from the beginning${a}`;
 }
 // src/timeline/pick.ts
-function Ca(e, t, n, [r, i]) {
+function Oa(e, t, n, [r, i]) {
 	let { layout: a, view: o, model: s } = e, c = i - 22 + n, l = a.rows[a.at(c)];
 	if (!l || i < 22 || i > 22 + t.height || c > a.height) return null;
 	let u = o.start + (r - t.labels) / t.width * o.width, d = {
@@ -2645,7 +2663,7 @@ function Ca(e, t, n, [r, i]) {
 	};
 	if (r < t.labels) return d;
 	if (!l.level) return s.strips ? d : null;
-	let f = o.width / t.width, p = _i(l.level.stop, u - f);
+	let f = o.width / t.width, p = Si(l.level.stop, u - f);
 	return p >= l.level.start.length || l.level.start[p] > u + f ? null : {
 		group: l.group,
 		lane: l.lane,
@@ -2653,7 +2671,7 @@ function Ca(e, t, n, [r, i]) {
 		time: u
 	};
 }
-function wa(e, t, n) {
+function ka(e, t, n) {
 	for (let r of e.model.groups[t].lanes) {
 		let e = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
 		if (e >= 0) {
@@ -2669,7 +2687,7 @@ function wa(e, t, n) {
 	return null;
 }
 // src/timeline/search.ts
-var Ta = 1e5, Ea = class {
+var Aa = 1e5, ja = class {
 	state;
 	show;
 	redraw;
@@ -2705,7 +2723,7 @@ var Ta = 1e5, Ea = class {
 		clearTimeout(this.#o), this.state.search(this.#e.value.trim()), this.#i = this.state.searched ? this.#l() : [], this.#a = -1, this.#t.textContent = this.state.searched ? `${this.#c()} found` : "", this.redraw();
 	}
 	#c() {
-		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Ta ? " or more" : "");
+		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Aa ? " or more" : "");
 	}
 	#l() {
 		let e = [];
@@ -2713,7 +2731,7 @@ var Ta = 1e5, Ea = class {
 	}
 	#u(e, t, n) {
 		let { items: r } = t, i = this.state.named(r);
-		for (let a = t.first; a < t.first + t.count && n.length < Ta; a++) i[r.name[a]] && n.push({
+		for (let a = t.first; a < t.first + t.count && n.length < Aa; a++) i[r.name[a]] && n.push({
 			group: e,
 			lane: t,
 			item: a,
@@ -2725,12 +2743,12 @@ var Ta = 1e5, Ea = class {
 		let t = this.#a < 0 && e > 0 ? this.#i.findIndex((e) => e.time >= this.state.view.start) : -1, n = this.#a < 0 ? Math.max(0, t) : this.#a + e;
 		this.#a = (n + this.#i.length) % this.#i.length, this.#t.textContent = `${(this.#a + 1).toLocaleString("en-US")} of ${this.#c()}`, this.show(this.#i[this.#a]);
 	}
-}, Da = 15, Oa = 22, ka = 4, Aa = 16, ja = 440;
-function Ma(e, t) {
-	let n = Math.max(3, Math.min(22, Math.floor(ja / Math.max(1, e))));
+}, Ma = 15, Na = 22, Pa = 4, Fa = 16, Ia = 440;
+function La(e, t) {
+	let n = Math.max(3, Math.min(22, Math.floor(Ia / Math.max(1, e))));
 	return Math.max(3, Math.min(48, n + t));
 }
-var Na = class {
+var Ra = class {
 	rows = [];
 	height;
 	constructor(e, t, n) {
@@ -2746,8 +2764,8 @@ var Na = class {
 		};
 		e.groups.forEach((e, a) => {
 			if (e.strip !== null && i(a, null, null, e.name, n), e.strip === null || t.has(a)) for (let t of e.lanes) {
-				let [n, o] = e.strip === null ? [e.name, Oa] : [t.name, Da];
-				t.levels.slice(0, Aa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += ka;
+				let [n, o] = e.strip === null ? [e.name, Na] : [t.name, Ma];
+				t.levels.slice(0, Fa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Pa;
 			}
 		}), this.height = r;
 	}
@@ -2759,7 +2777,7 @@ var Na = class {
 		}
 		return Math.max(0, t - 1);
 	}
-}, Pa = 20, Fa = class {
+}, za = 20, Ba = class {
 	span;
 	start = 0;
 	stop;
@@ -2770,20 +2788,20 @@ var Na = class {
 		return this.stop - this.start;
 	}
 	show(e, t) {
-		let n = Math.min(this.span, Math.max(Math.min(Pa, this.span), t - e));
+		let n = Math.min(this.span, Math.max(Math.min(za, this.span), t - e));
 		this.start = Math.max(0, Math.min(this.span - n, (e + t - n) / 2)), this.stop = this.start + n;
 	}
 	pan(e) {
 		this.show(this.start + e, this.stop + e);
 	}
 	zoom(e, t = .5) {
-		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(Pa, this.span), this.width * e));
+		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(za, this.span), this.width * e));
 		this.show(n - t * r, n + (1 - t) * r);
 	}
 	reset() {
 		this.show(0, this.span);
 	}
-}, Ia = class {
+}, Va = class {
 	model;
 	view;
 	unfolded = /* @__PURE__ */ new Set();
@@ -2796,11 +2814,11 @@ var Na = class {
 	searched = "";
 	#e = /* @__PURE__ */ new WeakMap();
 	constructor(e) {
-		this.model = e, this.view = new Fa(e.span), this.layout = this.laidOut();
+		this.model = e, this.view = new Ba(e.span), this.layout = this.laidOut();
 	}
 	laidOut() {
 		let { model: e } = this;
-		return this.layout = new Na(e, this.unfolded, Ma(e.groups.length, this.taller));
+		return this.layout = new Ra(e, this.unfolded, La(e.groups.length, this.taller));
 	}
 	fold(e, t = !this.unfolded.has(e)) {
 		this.model.groups[e]?.strip !== null && (t ? this.unfolded.add(e) : this.unfolded.delete(e), this.laidOut());
@@ -2827,7 +2845,7 @@ var Na = class {
 		let t = this.#e.get(e);
 		return t || (t = Uint8Array.from(e.names, (e) => +!!e.toLowerCase().includes(this.searched)), this.#e.set(e, t)), t;
 	}
-}, La = 520, Ra = 600, za = class {
+}, Ha = 520, Ua = 600, Wa = class {
 	glossary;
 	state;
 	element;
@@ -2851,15 +2869,15 @@ var Na = class {
 	#o;
 	#s;
 	#c;
-	#l = new $i();
+	#l = new ia();
 	#u = 0;
 	constructor(t, n, r) {
-		this.glossary = n, this.state = new Ia(t), this.#o = new da(this.#e), this.#s = new ca(this.state, () => this.redraw()), this.#c = r ? new oa(r, this.state, () => this.#y()) : null, this.#t = e("div", {
+		this.glossary = n, this.state = new Va(t), this.#o = new ga(this.#e), this.#s = new pa(this.state, () => this.redraw()), this.#c = r ? new da(r, this.state, () => this.#y()) : null, this.#t = e("div", {
 			class: "rows",
 			scroll: () => this.redraw()
 		}, this.#e, this.#n);
-		let i = new Ea(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
-		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Wi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#b()).observe(a), Ke(() => this.#x()), this.#x(), this.#h();
+		let i = new ja(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Yi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#b()).observe(a), Ze(() => this.#x()), this.#x(), this.#h();
 	}
 	redraw() {
 		this.#u ||= requestAnimationFrame(() => this.#d());
@@ -2870,9 +2888,9 @@ var Na = class {
 	show(e) {
 		let { state: t } = this, n = t.renewed(e);
 		n.item !== null && t.fold(n.group, !0);
-		let [r, i] = Y(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
+		let [r, i] = J(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
 		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#y();
-		let o = Bi(t, n);
+		let o = Gi(t, n);
 		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
 	}
 	showRank({ rank: e, event: t, step: n, last: r }) {
@@ -2880,8 +2898,8 @@ var Na = class {
 		if (a < 0) return !1;
 		let { marks: o, span: s } = i.model, c = o.findIndex(([e]) => e === n), l = Math.max(c, o.findIndex(([e]) => e === r));
 		c >= 0 && i.view.show(o[c][1], o[l + 1]?.[1] ?? s), i.cursor = a;
-		let u = t === void 0 ? null : wa(i, a, t);
-		return u ? this.show(u) : this.#p().reveal(a), t !== void 0 && !u ? this.#i.replaceChildren(Va(a, t, i)) : n !== void 0 && c < 0 && this.#i.replaceChildren(Ba(n, i)), this.redraw(), !0;
+		let u = t === void 0 ? null : ka(i, a, t);
+		return u ? this.show(u) : this.#p().reveal(a), t !== void 0 && !u ? this.#i.replaceChildren(Ka(a, t, i)) : n !== void 0 && c < 0 && this.#i.replaceChildren(Ga(n, i)), this.redraw(), !0;
 	}
 	focus() {
 		this.#e.focus({ preventScroll: !0 });
@@ -2908,7 +2926,7 @@ var Na = class {
 		let { state: e } = this;
 		return {
 			redraw: () => this.redraw(),
-			targetAt: (t, n) => Ca(e, this.#o, this.#t.scrollTop, [t, n]),
+			targetAt: (t, n) => Oa(e, this.#o, this.#t.scrollTop, [t, n]),
 			select: (e) => this.#m(e),
 			hover: (e, t, n) => this.#g(e, t, n),
 			fold: (t) => {
@@ -2927,10 +2945,10 @@ var Na = class {
 		this.state.selected = e, e && (this.state.cursor = e.group), this.#h(), this.redraw();
 	}
 	#h() {
-		this.#i.replaceChildren(ga(this.state, this.glossary, {
+		this.#i.replaceChildren(xa(this.state, this.glossary, {
 			show: (e) => this.show(e),
 			zoom: (e) => {
-				let [t, n] = Y(this.state, e);
+				let [t, n] = J(this.state, e);
 				this.state.view.show(t - .3 * (n - t), n + .3 * (n - t)), this.redraw();
 			}
 		}));
@@ -2946,17 +2964,17 @@ var Na = class {
 		n.setProperty("left", `${Math.max(0, Math.min(e + 12, a - r))}px`), n.setProperty("top", `${Math.max(0, s)}px`);
 	}
 	#v(e) {
-		let { model: t } = this.state, n = t.groups[e.group], [r, i] = Y(this.state, e);
+		let { model: t } = this.state, n = t.groups[e.group], [r, i] = J(this.state, e);
 		if (e.item !== null) {
 			let { items: t } = e.lane;
-			return `${t.names[t.name[e.item]]} · ${T(i - r)} · ${n.name}`;
+			return `${t.names[t.name[e.item]]} · ${w(i - r)} · ${n.name}`;
 		}
 		let a = t.strips.level(n.strip, 0)[t.strips.binAt(e.time / t.span)], o = a ? t.kinds[a - 1] : "nothing recorded";
 		return [
 			o,
-			T(i - r),
+			w(i - r),
 			n.name,
-			Z(o, this.glossary)
+			X(o, this.glossary)
 		].filter(Boolean).join(" · ");
 	}
 	#y() {
@@ -2965,29 +2983,29 @@ var Na = class {
 	#b() {
 		let e = this.#t.clientWidth;
 		if (!e) return;
-		let t = e < Ra ? 92 : 128, n = Math.min(La, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
+		let t = e < Ua ? 92 : 128, n = Math.min(Ha, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
 		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
 	}
 	#x() {
-		this.#l = new $i(), this.#a.replaceChildren(ta(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#b(), this.element.isConnected && this.#d();
+		this.#l = new ia(), this.#a.replaceChildren(oa(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#b(), this.element.isConnected && this.#d();
 	}
 };
-function Ba(t, { model: n }) {
-	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${k(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
+function Ga(t, { model: n }) {
+	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${O(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
 }
-function Va(t, n, { model: r }) {
+function Ka(t, n, { model: r }) {
 	let i = r.groups[t].name;
 	return e("p", {}, `Event ${n} of ${i} is not among those that are shown here. ${r.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : ""}`);
 }
 // src/blocks/spans.ts
-function Ha(t, n) {
+function qa(t, n) {
 	if (!t.items.length) return e("p", { class: "muted" }, "There is nothing to show.");
-	let { element: r } = new za(wi(t), n.source.page.glossary, void 0);
+	let { element: r } = new Wa(ki(t), n.source.page.glossary, void 0);
 	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are not drawn.`) : null);
 }
 // src/blocks/sql.ts
-var Ua = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
-function Wa(t, n) {
+var Ja = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
+function Ya(t, n) {
 	let { live: r } = n.source;
 	if (!r) return e("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
 	let i = e("textarea", {
@@ -3000,7 +3018,7 @@ function Wa(t, n) {
 			t === "Enter" && (n || r) && c();
 		}
 	});
-	i.value = Ua;
+	i.value = Ja;
 	let a = e("button", {
 		type: "button",
 		title: "Ctrl+Enter",
@@ -3016,7 +3034,7 @@ function Wa(t, n) {
 		let n = performance.now();
 		try {
 			let a = await r.sql(i.value, t.signal), s = `${a.verdict} ${Math.round(performance.now() - n)} ms.`, [c] = a.blocks;
-			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? gr(c) : "");
+			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? xr(c) : "");
 		} catch (n) {
 			if (t.signal.aborted) return;
 			o.replaceChildren(e("pre", {
@@ -3030,14 +3048,14 @@ function Wa(t, n) {
 		role: "region",
 		"aria-label": "Tables",
 		tabindex: 0
-	}, ...t.tables.map(Ga)));
+	}, ...t.tables.map(Xa)));
 }
-function Ga(t) {
+function Xa(t) {
 	let n = t.columns.map((t) => e("li", {}, e("code", {}, t.name), e("span", { class: "muted" }, ` ${t.type.toLowerCase()}${t.unit ? `, ${t.unit}` : ""}: ${t.doc}`)));
 	return e("details", {}, e("summary", { title: t.doc }, e("code", {}, t.name)), e("p", {}, t.doc), e("ul", {}, ...n));
 }
 // src/branches.ts
-var Ka = class {
+var Za = class {
 	block;
 	count;
 	parent;
@@ -3112,18 +3130,18 @@ var Ka = class {
 		}
 		return n;
 	}
-}, qa = {
+}, Qa = {
 	program: "#f6b26b",
 	torch: "#a9cdf0",
 	library: "#c9ced6",
 	lostflops: "#b7dfb0"
 };
-function Ja(e) {
+function $a(e) {
 	let t = [...new Set(e)].filter((e) => e && e !== "line").sort();
-	return new Map(t.map((e, t) => [e, Object.hasOwn(qa, e) ? qa[e] : Qe(t)]));
+	return new Map(t.map((e, t) => [e, Object.hasOwn(Qa, e) ? Qa[e] : rt(t)]));
 }
-function Ya(n) {
-	let r = [...Ja(n)].map(([n, r]) => e("li", {}, t("svg", {
+function eo(n) {
+	let r = [...$a(n)].map(([n, r]) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
 		"aria-hidden": "true"
@@ -3134,17 +3152,17 @@ function Ya(n) {
 	return e("ul", { class: "chart-legend" }, ...r, i);
 }
 // src/flame-painting.ts
-var $ = 20, Xa = 80, Za = .7, Qa = "12px ui-monospace, monospace", $a = class {
+var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 	branches;
 	visible = [];
 	root = 0;
-	surface = new L(() => this.draw());
+	surface = new I(() => this.draw());
 	colours;
 	names = null;
 	marked = null;
 	width = 0;
 	constructor(e, t) {
-		this.branches = e, this.colours = Ja(t);
+		this.branches = e, this.colours = $a(t);
 	}
 	get element() {
 		return this.surface.element;
@@ -3155,9 +3173,9 @@ var $ = 20, Xa = 80, Za = .7, Qa = "12px ui-monospace, monospace", $a = class {
 			e,
 			t,
 			null
-		], this.visible = n.wide(e, Za * n.ns[e] / Math.max(1, t));
+		], this.visible = n.wide(e, no * n.ns[e] / Math.max(1, t));
 		let r = this.visible.reduce((t, r) => Math.max(t, n.level[r] - n.level[e]), 0);
-		return this.surface.resize(t, $ * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - Xa);
+		return this.surface.resize(t, Q * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - to);
 	}
 	highlight(e) {
 		this.names = e, this.draw();
@@ -3166,23 +3184,23 @@ var $ = 20, Xa = 80, Za = .7, Qa = "12px ui-monospace, monospace", $a = class {
 		let { pen: t } = this.surface;
 		if (this.marked = e, this.surface.restore(), e === null) return;
 		let [n, r, i] = this.box(e);
-		t.strokeStyle = F("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
+		t.strokeStyle = P("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
 	}
 	at(e) {
 		let t = this.element.getBoundingClientRect(), [n, r] = [e.clientX - t.left, e.clientY - t.top];
 		for (let e of this.visible) {
 			let [t, i, a] = this.box(e);
-			if (t <= n && n < t + a && i <= r && r < i + $) return e;
+			if (t <= n && n < t + a && i <= r && r < i + Q) return e;
 		}
 		return null;
 	}
 	pointOf(e) {
 		let [t, n, r] = this.box(e);
-		return [t + Math.min(r / 2, 120), n + $ / 2];
+		return [t + Math.min(r / 2, 120), n + Q / 2];
 	}
 	draw() {
 		let { pen: e } = this.surface;
-		e.clearRect(0, 0, this.width, this.element.height), e.font = Qa, e.textBaseline = "middle";
+		e.clearRect(0, 0, this.width, this.element.height), e.font = ro, e.textBaseline = "middle";
 		let t = e.measureText("n").width, n = 0;
 		for (let e of this.visible) n += Number(this.bar(e, t));
 		this.element.dataset.drawn = String(n), this.surface.keep(), this.mark(this.marked);
@@ -3195,36 +3213,36 @@ var $ = 20, Xa = 80, Za = .7, Qa = "12px ui-monospace, monospace", $a = class {
 		let s = Math.floor((a - 8) / t);
 		if (s >= 3) {
 			let t = this.branches.name(e);
-			n.fillStyle = n.globalAlpha < 1 ? F("--text") : et(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + $ / 2);
+			n.fillStyle = n.globalAlpha < 1 ? P("--text") : at(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + Q / 2);
 		}
 		return n.globalAlpha = 1, !0;
 	}
 	colour(e) {
 		let t = this.branches.kind(e);
-		if (!e) return F("--idle");
-		if (t === "line") return Ge(this.branches.name(e));
+		if (!e) return P("--idle");
+		if (t === "line") return Xe(this.branches.name(e));
 		let n = this.colours.get(t) ?? "--idle";
-		return n.startsWith("--") ? F(n) : n;
+		return n.startsWith("--") ? P(n) : n;
 	}
 	box(e) {
 		let { branches: t, root: n } = this, r = this.width / t.ns[n];
 		return [
 			(t.first[e] - t.first[n]) * r,
-			$ * (t.level[e] - t.level[n]),
+			Q * (t.level[e] - t.level[n]),
 			t.ns[e] * r
 		];
 	}
 };
 // src/blocks/stacks.ts
-function eo(t, n) {
-	let r = new Ka(t, n.source);
+function ao(t, n) {
+	let r = new Za(t, n.source);
 	if (!r.ns[0]) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new to(t, r), a = I("chart", (e) => i.resize(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, Ya(t.kinds));
+	let i = new oo(t, r), a = F("chart", (e) => i.resize(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, eo(t.kinds));
 }
-var to = class {
+var oo = class {
 	branches;
-	told = M();
+	told = j();
 	crumbs = e("div", {
 		class: "crumbs",
 		role: "navigation",
@@ -3240,9 +3258,9 @@ var to = class {
 	names = null;
 	selected = null;
 	constructor(t, n) {
-		this.branches = n, this.painting = new $a(n, t.kinds);
+		this.branches = n, this.painting = new io(n, t.kinds);
 		let r = this.painting.element;
-		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", N(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
+		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", M(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
 		let i = e("input", {
 			type: "search",
 			placeholder: "Search frames",
@@ -3265,12 +3283,12 @@ var to = class {
 		if (e === this.selected) return;
 		if (this.selected = e, this.painting.mark(e), e === null) return this.told.hide();
 		let { branches: t } = this, n = t.kind(e), r = [
-			["time", T(t.ns[e])],
-			["share of all", D(t.ns[e] / t.ns[0])],
+			["time", w(t.ns[e])],
+			["share of all", E(t.ns[e] / t.ns[0])],
 			["samples", t.samples[e].toLocaleString("en-US")],
-			["itself", T(t.own(e))]
+			["itself", w(t.own(e))]
 		];
-		this.root && r.splice(2, 0, ["share of shown", D(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
+		this.root && r.splice(2, 0, ["share of shown", E(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
 	}
 	zoom(e) {
 		e !== null && e !== this.root && this.shown(this.painting.lay(e));
@@ -3297,8 +3315,8 @@ var to = class {
 		this.names = e.trim() ? this.branches.search(e.trim()) : null, this.said(), this.painting.highlight(this.names);
 	}
 	said() {
-		let e = this.names && this.branches.matched(this.names, this.root), t = e ? D(e.ns / this.branches.ns[this.root]) : "";
-		this.matches.textContent = e ? `${t} of the time shown is under ${no(e.branches)}` : "";
+		let e = this.names && this.branches.matched(this.names, this.root), t = e ? E(e.ns / this.branches.ns[this.root]) : "";
+		this.matches.textContent = e ? `${t} of the time shown is under ${so(e.branches)}` : "";
 	}
 	trail() {
 		let t = this.branches.path(this.root);
@@ -3316,29 +3334,29 @@ var to = class {
 		});
 	}
 };
-function no(e) {
+function so(e) {
 	return `${e.toLocaleString("en-US")} ${e === 1 ? "frame that matches" : "frames that match"}`;
 }
 // src/blocks/strips.ts
-function ro(t, n) {
+function co(t, n) {
 	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "There is nothing to show.");
-	let r = new za(bi(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
-	return document.addEventListener(Se, (e) => {
+	let r = new Wa(Ti(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
+	return document.addEventListener(Ce, (e) => {
 		r.showRank(e.detail) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
 	}), r.element;
 }
 // src/blocks/timeline.ts
-var io = 22;
-function ao(n) {
+var lo = 22;
+function uo(n) {
 	let r = n.total.length, i = n.rows.flatMap(([e, t]) => t.some(Boolean) ? [{
 		name: e,
 		held: t,
-		colour: P(e)
+		colour: N(e)
 	}] : []);
 	if (!r) return e("p", { class: "muted" }, "Nothing to draw.");
-	let a = H("ns", `time since ${n.began}`, n.span), o = H("bytes", "memory", 1.08 * Math.max(...n.total)), s = M(), c = I("chart", (e, t) => {
-		let r = Rr(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
-		t.replaceChildren(new oo(n, i, r, s).element, s.element);
+	let a = V("ns", `time since ${n.began}`, n.span), o = V("bytes", "memory", 1.08 * Math.max(...n.total)), s = j(), c = F("chart", (e, t) => {
+		let r = Ur(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
+		t.replaceChildren(new fo(n, i, r, s).element, s.element);
 	}), l = i.map((n) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
@@ -3349,7 +3367,7 @@ function ao(n) {
 	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more with nothing`) : null;
 	return e("div", { class: "over-time" }, c, e("ul", { class: "chart-legend" }, ...l, d));
 }
-var oo = class {
+var fo = class {
 	block;
 	rows;
 	frame;
@@ -3359,20 +3377,20 @@ var oo = class {
 	column = null;
 	constructor(e, n, r, i) {
 		this.block = e, this.rows = n, this.frame = r, this.told = i, this.element = t("svg", {
-			...zr(r),
+			...Wr(r),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${e.title || e.name}: bytes by owner over time. Arrow keys move through time.`,
 			pointermove: (e) => this.pointed(e),
 			pointerdown: (e) => this.pointed(e),
-			pointerleave: N(() => this.tell(null)),
+			pointerleave: M(() => this.tell(null)),
 			focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, Vr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
+		}, Kr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
 	}
 	edge(e) {
-		return q(this.frame, e * this.block.span / this.block.total.length);
+		return K(this.frame, e * this.block.span / this.block.total.length);
 	}
 	areas() {
 		let e = this.block.total.map(() => 0);
@@ -3389,13 +3407,13 @@ var oo = class {
 		return this.edge(e).toFixed(1);
 	}
 	y(e) {
-		return J(this.frame, e).toFixed(1);
+		return q(this.frame, e).toFixed(1);
 	}
 	marks() {
 		let e = -Infinity;
 		return this.block.marks.flatMap(([n, r], i) => {
-			let a = q(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
-			return s && (e = a + 7 * o.length + io), [t("path", {
+			let a = K(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
+			return s && (e = a + 7 * o.length + lo), [t("path", {
 				class: "mark",
 				d: `M${a} ${this.frame.top}v${this.frame.height}`
 			}), s ? t("text", {
@@ -3407,12 +3425,12 @@ var oo = class {
 	}
 	top() {
 		if (this.block.top === null) return t("g");
-		let e = Math.max(...this.block.total), [n, r] = [q(this.frame, this.block.top), J(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
+		let e = Math.max(...this.block.total), [n, r] = [K(this.frame, this.block.top), q(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
 		return t("g", { class: "top" }, t("path", { d: `M${n} ${r}l-5 -8h10z` }), t("text", {
 			x: i ? n - 8 : n + 8,
 			y: r - 1,
 			"text-anchor": i ? "end" : "start"
-		}, `peak ${E(e)}`));
+		}, `peak ${T(e)}`));
 	}
 	fullest() {
 		return this.block.total.indexOf(Math.max(...this.block.total));
@@ -3433,38 +3451,38 @@ var oo = class {
 	}
 	tell(e) {
 		if (this.column = e, e === null) return this.cursor.setAttribute("d", ""), this.told.hide();
-		let t = this.block.at[e], n = q(this.frame, t);
+		let t = this.block.at[e], n = K(this.frame, t);
 		this.cursor.setAttribute("d", `M${n} ${this.frame.top}v${this.frame.height}`);
 		let r = this.rows.filter((t) => t.held[e]).reverse(), i = this.block.marks.filter(([, e]) => e <= t).pop();
-		this.told.show(n, this.frame.top, `${T(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, E(t.held[e])]), ["total", E(this.block.total[e])]]);
+		this.told.show(n, this.frame.top, `${w(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, T(t.held[e])]), ["total", T(this.block.total[e])]]);
 	}
-}, so = "https://ui.perfetto.dev", co = 50, lo = 3e4, uo = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
-async function fo(e, t) {
-	let n = window.open(so);
+}, $ = "https://ui.perfetto.dev", po = 50, mo = 3e4, ho = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+async function go(e, t) {
+	let n = window.open($);
 	if (!n) throw Error("The browser did not let this page open a tab.");
-	let [r] = await Promise.all([e, po(n)]).catch((e) => {
+	let [r] = await Promise.all([e, _o(n)]).catch((e) => {
 		throw n.close(), e;
 	});
 	n.postMessage({ perfetto: {
 		buffer: r,
 		title: t,
 		fileName: `${t}.pftrace`
-	} }, so);
+	} }, $);
 }
-function po(e) {
+function _o(e) {
 	return new Promise((t, n) => {
 		let r = () => {
 			clearInterval(a), clearTimeout(o), window.removeEventListener("message", i);
 		}, i = (n) => {
-			n.source === e && n.origin === so && n.data === "PONG" && (r(), t());
-		}, a = setInterval(() => e.postMessage("PING", so), co), o = setTimeout(() => {
+			n.source === e && n.origin === $ && n.data === "PONG" && (r(), t());
+		}, a = setInterval(() => e.postMessage("PING", $), po), o = setTimeout(() => {
 			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
-		}, lo);
+		}, mo);
 		window.addEventListener("message", i);
 	});
 }
 // src/blocks/trace.ts
-function mo(t, n) {
+function vo(t, n) {
 	let { live: r, page: i } = n.source;
 	if (!r) return e("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
 	let a = e("p", {
@@ -3481,13 +3499,13 @@ function mo(t, n) {
 	}
 	return e("div", { class: "trace" }, e("p", {}, e("button", {
 		type: "button",
-		click: () => void s(r.perfetto().then((e) => ho(e, o)))
+		click: () => void s(r.perfetto().then((e) => yo(e, o)))
 	}, "Download"), " ", e("button", {
 		type: "button",
-		click: () => void s(fo(r.perfetto(), i.title))
-	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, uo), a);
+		click: () => void s(go(r.perfetto(), i.title))
+	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, ho), a);
 }
-function ho(t, n) {
+function yo(t, n) {
 	let r = URL.createObjectURL(new Blob([t]));
 	e("a", {
 		href: r,
@@ -3495,22 +3513,22 @@ function ho(t, n) {
 	}).click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
 // src/blocks/waterfall.ts
-function go(t) {
-	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = Pn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
+function bo(t) {
+	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = zn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
 		a -= e.points;
-		let o = yo(e, a, n, t);
-		return i.tells(o, e.name, vo(e, r)), o;
+		let o = Co(e, a, n, t);
+		return i.tells(o, e.name, So(e, r)), o;
 	});
-	return e("div", { class: "waterfall" }, _o(t), ...o, xo(o.length > 0, r), i.element);
+	return e("div", { class: "waterfall" }, xo(t), ...o, To(o.length > 0, r), i.element);
 }
-function _o(t) {
-	return t.value === null ? e("p", { class: "reached" }, ...h(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, D(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
+function xo(t) {
+	return t.value === null ? e("p", { class: "reached" }, ...m(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, E(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
 }
-function vo(e, t) {
+function So(e, t) {
 	let n = u(e.name) ?? u(e.name.toUpperCase());
-	return `${D(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
+	return `${E(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
 }
-function yo(n, r, i, a) {
+function Co(n, r, i, a) {
 	let o = Math.max(r, 0) / 100, [s, c, l] = [
 		n.points / 100,
 		`${100 * o}%`,
@@ -3530,53 +3548,53 @@ function yo(n, r, i, a) {
 	})], f = t("svg", {
 		y: "20%",
 		height: "60%"
-	}, ...Wn(o, s, bo(n.name, u, a)));
+	}, ...Yn(o, s, wo(n.name, u, a)));
 	return e("div", {
 		class: "fall",
 		"data-bar": n.name
-	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, D(s)), t("svg", { class: "track" }, ...d, f));
+	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, E(s)), t("svg", { class: "track" }, ...d, f));
 }
-function bo(e, t, n) {
-	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : P(e);
+function wo(e, t, n) {
+	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : N(e);
 }
-function xo(t, n) {
-	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Fn(n)) : null;
+function To(t, n) {
+	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Bn(n)) : null;
 }
 // src/blocks/index.ts
-var So = {
-	Findings: Ae,
-	HeatMap: Yt,
-	Knobs: Dn,
-	Lines: Kn,
-	Pairs: yr,
-	Plot: Zr,
-	Portions: ui,
-	Section: br,
-	Spans: Ha,
-	Sql: Wa,
-	Stacks: eo,
-	Strips: ro,
-	Table: gr,
-	Timeline: ao,
-	Trace: mo,
-	Waterfall: go
+var Eo = {
+	Findings: je,
+	HeatMap: en,
+	Knobs: Mn,
+	Lines: Zn,
+	Pairs: wr,
+	Plot: ni,
+	Portions: hi,
+	Section: Tr,
+	Spans: qa,
+	Sql: Ya,
+	Stacks: ao,
+	Strips: co,
+	Table: xr,
+	Timeline: uo,
+	Trace: vo,
+	Waterfall: bo
 };
-function Co(t, n) {
+function Do(t, n) {
 	let r = t.title ? e("h3", {}, ...p(t.title)) : null;
 	return e("section", {
 		class: `block ${t.kind}`,
 		"data-block": t.name
-	}, r, wo(t, n));
+	}, r, Oo(t, n));
 }
-function wo(t, n) {
+function Oo(t, n) {
 	try {
-		return So[t.kind](t, n);
+		return Eo[t.kind](t, n);
 	} catch (t) {
 		return console.error(t), e("p", { class: "undrawn" }, `This could not be drawn: ${String(t)}`);
 	}
 }
 // src/article.ts
-var To = class {
+var ko = class {
 	result;
 	context;
 	element;
@@ -3584,7 +3602,7 @@ var To = class {
 	blocks;
 	drawn = !1;
 	constructor(t, n) {
-		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...h(t.verdict)), this.blocks, ...t.notes.length ? [Eo(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", Zt(t.next_command)) : null);
+		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...m(t.verdict)), this.blocks, ...t.notes.length ? [Ao(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", nn(t.next_command)) : null);
 	}
 	get name() {
 		return this.result.name;
@@ -3592,25 +3610,25 @@ var To = class {
 	draw() {
 		if (!this.drawn) {
 			this.drawn = !0, this.blocks.classList.remove("waiting");
-			for (let e of this.result.blocks) this.blocks.append(Co(e, this.context));
+			for (let e of this.result.blocks) this.blocks.append(Do(e, this.context));
 		}
 	}
 };
-function Eo(t) {
+function Ao(t) {
 	return e("ul", {
 		class: "notes",
 		"aria-label": "Notes"
-	}, ...t.map((t) => e("li", {}, ...h(t))));
+	}, ...t.map((t) => e("li", {}, ...m(t))));
 }
 // src/keys.ts
-var Do = [
+var jo = [
 	["j", "next result"],
 	["k", "previous result"],
 	["/", "search in the table or the timeline in sight"],
 	["?", "this help"],
 	["Esc", "leave a box, a dialog or a zoom"]
 ];
-function Oo(e) {
+function Mo(e) {
 	document.addEventListener("keydown", (t) => {
 		if (t.ctrlKey || t.metaKey || t.altKey || t.defaultPrevented) return;
 		let n = t.target;
@@ -3618,13 +3636,13 @@ function Oo(e) {
 			if (t.key === "j") e.jump(1);
 			else if (t.key === "k") e.jump(-1);
 			else if (t.key === "?") e.help.showModal();
-			else if (t.key === "/") ko(e.current());
+			else if (t.key === "/") No(e.current());
 			else return;
 			t.preventDefault();
 		}
 	});
 }
-function ko(e) {
+function No(e) {
 	let t = [...document.querySelectorAll("main input[type=search]")], n = t.find((e) => {
 		let { top: t, bottom: n } = e.getBoundingClientRect();
 		return n > 0 && t < innerHeight;
@@ -3632,7 +3650,7 @@ function ko(e) {
 	(n ?? t.find((t) => e.contains(t)) ?? r)?.focus();
 }
 // src/help.ts
-function Ao() {
+function Po() {
 	let t = e("dialog", {
 		class: "help-dialog",
 		"aria-label": "Keys and words"
@@ -3640,43 +3658,43 @@ function Ao() {
 		type: "button",
 		class: "close",
 		click: () => t.close()
-	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...Do.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
+	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...jo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
 	return t.addEventListener("click", (e) => {
 		e.target === t && t.close();
 	}), t;
 }
 // src/theme.ts
-var jo = [
+var Fo = [
 	"auto",
 	"light",
 	"dark"
-], Mo = "lostflops.theme";
-function No() {
+], Io = "lostflops.theme";
+function Lo() {
 	let t = e("select", {
 		"aria-label": "Theme",
 		class: "theme",
-		change: () => Fo(n())
+		change: () => zo(n())
 	}), n = () => t.value;
-	return t.append(...jo.map((t) => e("option", { value: t }, t))), t.value = Io(), Fo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", qe), addEventListener("beforeprint", () => Po("light")), addEventListener("afterprint", () => Po(n())), t;
+	return t.append(...Fo.map((t) => e("option", { value: t }, t))), t.value = Bo(), zo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Qe), addEventListener("beforeprint", () => Ro("light")), addEventListener("afterprint", () => Ro(n())), t;
 }
-function Po(e) {
-	document.documentElement.dataset.theme = e, qe();
+function Ro(e) {
+	document.documentElement.dataset.theme = e, Qe();
 }
-function Fo(e) {
+function zo(e) {
 	try {
-		localStorage.setItem(Mo, e);
+		localStorage.setItem(Io, e);
 	} catch {}
-	Po(e);
+	Ro(e);
 }
-function Io() {
+function Bo() {
 	try {
-		return jo.find((e) => e === localStorage.getItem(Mo)) ?? "auto";
+		return Fo.find((e) => e === localStorage.getItem(Io)) ?? "auto";
 	} catch {
 		return "auto";
 	}
 }
 // src/shell.ts
-var Lo = "800px", Ro = 1e3, zo = class {
+var Vo = "800px", Ho = 1e3, Uo = class {
 	context;
 	articles = [];
 	standing = e("a", {
@@ -3694,25 +3712,25 @@ var Lo = "800px", Ro = 1e3, zo = class {
 	seen;
 	constructor(t, n) {
 		this.context = { source: n }, l(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
-		let r = Ao();
+		let r = Po();
 		t.append(e("a", {
 			class: "skip",
 			href: "#results"
-		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, No(), e("button", {
+		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Lo(), e("button", {
 			type: "button",
 			class: "help",
 			"aria-label": "Keys and words",
 			click: () => r.showModal()
-		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), v();
+		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), _();
 		for (let [e, t] of n.page.missing) this.miss(e, t);
-		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Lo }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), Oo({
+		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Vo }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), Mo({
 			help: r,
 			jump: (e) => this.jump(e),
 			current: () => this.current().element
 		}), addEventListener("hashchange", () => this.land()), addEventListener("beforeprint", () => this.articles.forEach((e) => e.draw()));
 	}
 	add(t) {
-		let n = new To(t, this.context);
+		let n = new ko(t, this.context);
 		this.articles.push(n), this.main.insertBefore(n.element, this.main.querySelector(".missing"));
 		let r = t.blocks.length ? {} : {
 			class: "bare",
@@ -3767,7 +3785,7 @@ var Lo = "800px", Ro = 1e3, zo = class {
 			once: !0,
 			passive: !0
 		});
-		setTimeout(n, Ro);
+		setTimeout(n, Ho);
 	}
 	jump(e) {
 		let t = this.articles.indexOf(this.current()) + e, n = this.articles[Math.max(0, Math.min(t, this.articles.length - 1))];
@@ -3784,45 +3802,45 @@ var Lo = "800px", Ro = 1e3, zo = class {
 	}
 };
 // src/source.ts
-function Bo() {
+function Wo() {
 	return document.querySelector("script.data") !== null;
 }
-async function Vo() {
-	return Ho([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+async function Go() {
+	return Ko([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
 }
-async function Ho(e) {
-	let { data: t, numbers: n } = await Uo(e);
+async function Ko(e) {
+	let { data: t, numbers: n } = await qo(e);
 	return {
 		page: t,
 		numbers: n
 	};
 }
-async function Uo(e) {
-	let [t, ...n] = await Promise.all(e.map(Wo));
+async function qo(e) {
+	let [t, ...n] = await Promise.all(e.map(Jo));
 	return {
 		data: JSON.parse(new TextDecoder().decode(t)),
 		blobs: n.length,
-		numbers: (e) => Go(n[e.blob], e.type)
+		numbers: (e) => Yo(n[e.blob], e.type)
 	};
 }
-async function Wo(e) {
+async function Jo(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < n.length; e++) n[e] = t.charCodeAt(e);
 	let r = new Blob([n]).stream().pipeThrough(new DecompressionStream("deflate"));
 	return new Uint8Array(await new Response(r).arrayBuffer());
 }
-function Go(e, t) {
+function Yo(e, t) {
 	if (t === "u1") return e;
 	let n = e.buffer;
 	return t === "u4" ? new Uint32Array(n) : new Float64Array(n);
 }
 // src/server.ts
-var Ko = "lostflops-token", qo = class extends Error {}, Jo = class extends Error {};
-function Yo() {
+var Xo = "lostflops-token", Zo = class extends Error {}, Qo = class extends Error {};
+function $o() {
 	let e = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
-	return e && (sessionStorage.setItem(Ko, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Ko) ?? "";
+	return e && (sessionStorage.setItem(Xo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Xo) ?? "";
 }
-var Xo = class {
+var es = class {
 	token;
 	changed;
 	run = "";
@@ -3830,7 +3848,7 @@ var Xo = class {
 		this.token = e, this.changed = t;
 	}
 	async packed(e, t = {}) {
-		return Uo(await (await this.ask(e, t)).json());
+		return qo(await (await this.ask(e, t)).json());
 	}
 	async json(e, t = {}) {
 		return await (await this.ask(e, t)).json();
@@ -3847,21 +3865,21 @@ var Xo = class {
 			body: n ? JSON.stringify(n) : null,
 			signal: r ?? null
 		}).catch((e) => {
-			throw r?.aborted ? e : new Jo("The server does not answer.");
+			throw r?.aborted ? e : new Qo("The server does not answer.");
 		});
-		if (!o.ok) throw new qo(await Zo(o));
+		if (!o.ok) throw new Zo(await ts(o));
 		return this.notice(o.headers.get("Lostflops-Run") ?? ""), o;
 	}
 	notice(e) {
 		this.run && e && e !== this.run && this.changed(), this.run = e || this.run;
 	}
 };
-async function Zo(e) {
+async function ts(e) {
 	return (await e.json().catch(() => ({}))).error ?? `The server says ${e.status}.`;
 }
 // src/live.ts
-var Qo = 2, $o = 5e3, es = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", ts = "The run was written anew since this page was opened: reload to see it.";
-async function ns(t) {
+var ns = 2, rs = 5e3, is = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", as = "The run was written anew since this page was opened: reload to see it.";
+async function os(t) {
 	let n = e("p", {
 		class: "live-status",
 		role: "status"
@@ -3869,22 +3887,22 @@ async function ns(t) {
 	document.body.append(n);
 	let r = (e, t = !1) => {
 		n.textContent = e, n.hidden = !e, n.classList.toggle("bad", t);
-	}, i = new Xo(Yo(), () => r(ts, !0));
+	}, i = new es($o(), () => r(as, !0));
 	try {
-		await rs(t, i, r);
+		await ss(t, i, r);
 	} catch (e) {
-		r(e instanceof Jo ? es : String(e.message), !0), document.documentElement.dataset.ready = "yes";
+		r(e instanceof Qo ? is : String(e.message), !0), document.documentElement.dataset.ready = "yes";
 	}
 }
-async function rs(e, t, n) {
+async function ss(e, t, n) {
 	let { page: r, questions: i, tables: a } = await t.json("/api/questions");
 	document.title = `${r.title} · lostflops`;
-	let o = new as(r, t), s = new zo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
+	let o = new ls(r, t), s = new Uo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
 		let t = i[e];
 		t && !l[e] && (l[e] = o.result(t), l[e].catch(() => void 0));
 	};
 	for (let [e, t] of i.entries()) {
-		for (let t = e; t < e + Qo; t++) u(t);
+		for (let t = e; t < e + ns; t++) u(t);
 		n(`Asking the run: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
 		try {
 			let t = await l[e];
@@ -3892,23 +3910,23 @@ async function rs(e, t, n) {
 			for (let e of t.results) s.add(e);
 			(e === 0 || t.results.some((e) => e.name === c)) && s.ready();
 		} catch (e) {
-			if (e instanceof Jo) throw e;
+			if (e instanceof Qo) throw e;
 			s.miss(t, e.message);
 		}
 	}
-	s.add(cs(a)), s.add(ss), s.ready(), n(""), document.documentElement.dataset.complete = "yes", is(t, n);
+	s.add(fs(a)), s.add(ds), s.ready(), n(""), document.documentElement.dataset.complete = "yes", cs(t, n);
 }
-function is(e, t) {
+function cs(e, t) {
 	let n = !1;
 	setInterval(() => {
 		document.hidden || e.json("/api/alive").then(() => {
 			n && t(""), n = !1;
 		}, (e) => {
-			n = !0, t(e instanceof Jo ? es : e.message, !0);
+			n = !0, t(e instanceof Qo ? is : e.message, !0);
 		});
-	}, $o);
+	}, rs);
 }
-var as = class {
+var ls = class {
 	page;
 	server;
 	live;
@@ -3935,19 +3953,19 @@ var as = class {
 			blob: e,
 			type: n
 		}));
-		return os(t.data, n);
+		return us(t.data, n);
 	}
 	numbers(e) {
 		return this.blobs[e.blob](e.type);
 	}
 };
-function os(e, t) {
-	if (Array.isArray(e)) return e.map((e) => os(e, t));
+function us(e, t) {
+	if (Array.isArray(e)) return e.map((e) => us(e, t));
 	if (typeof e != "object" || !e) return e;
-	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : os(n, t)]);
+	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : us(n, t)]);
 	return Object.fromEntries(n);
 }
-var ss = {
+var ds = {
 	name: "perfetto",
 	title: "Perfetto",
 	verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
@@ -3959,7 +3977,7 @@ var ss = {
 		title: ""
 	}]
 };
-function cs(e) {
+function fs(e) {
 	return {
 		name: "sql",
 		title: "SQL",
@@ -3975,11 +3993,11 @@ function cs(e) {
 	};
 }
 // src/main.ts
-async function ls() {
+async function ps() {
 	let e = document.getElementById("app");
-	if (!Bo()) return ns(e);
-	let t = await Vo(), n = new zo(e, t);
+	if (!Wo()) return os(e);
+	let t = await Go(), n = new Uo(e, t);
 	for (let e of t.page.results) n.add(e);
 	n.ready();
 }
-ls();
+ps();
