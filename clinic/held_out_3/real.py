@@ -47,7 +47,7 @@ def growing(one: Job) -> Job:
 
 TRANSFORMER: Final = "--layers 4 --width 96 --length 64 --batch 8"
 """A transformer that both cores compute."""
-CONVOLUTIONS: Final = "--layers 4 --width 32 --side 48 --batch 8"
+CONVOLUTIONS: Final = "--layers 5 --width 32 --side 64 --batch 10"
 AWAY: Final = "--device-ms 3 --batch 8"
 """An accelerator that takes 24 ms forward and 48 backward."""
 LARGE: Final = "--layers 6 --width 256 --length 8 --batch 4"
@@ -64,7 +64,7 @@ _CHECKPOINTS: Final = (
     sick(
         "shards_saved_often",
         "checkpoint",
-        job("sharded", "--layers 4 --width 256 --length 16 --batch 8 --device-ms 2 --shards-every 2"),
+        job("sharded", "--layers 2 --width 256 --length 8 --batch 8 --device-ms 2 --shards-every 2"),
         "--shards-every 1000",
     ),
     sick(
@@ -86,7 +86,7 @@ _MACHINE: Final = (
     sick(
         "thread_counts_words",
         "background_thread",
-        language("--layers 4 --width 64 --length 48 --batch 8 --monitor-pause 0.02"),
+        language("--layers 6 --width 80 --length 48 --batch 8 --monitor-pause 0.004"),
         "--monitor-pause 1000",
     ),
     real.linked(
@@ -115,11 +115,14 @@ _SHARDED: Final = (
     sick(
         "shards_reduce_each_pass",
         "fsdp_accumulation|missing_no_sync",
-        job("sharded", "--layers 4 --width 256 --length 12 --batch 2 --passes 4 --sync every"),
+        job("sharded", "--layers 2 --width 224 --length 12 --batch 2 --passes 4 --sync every"),
         "--sync last",
     ),
     sick(
-        "units_of_single_layers", "fsdp_units", job("sharded", f"{SHARDED} --layers 6 --units layers"), "--units blocks"
+        "units_of_single_layers",
+        "fsdp_units",
+        job("sharded", f"{SHARDED} --layers 2 --device-ms 2 --units layers"),
+        "--units blocks",
     ),
 )
 _SETTINGS: Final = (
@@ -132,20 +135,20 @@ _SETTINGS: Final = (
     sick(
         "looks_for_unused_parameters",
         "ddp_settings",
-        adapters("--layers 600 --width 24 --batch 8 --device-ms 2 --find-unused yes"),
+        adapters("--layers 64 --width 256 --batch 8 --device-ms 6 --optimizer sgd --bucket-mb 2 --find-unused yes"),
         "--find-unused no",
     ),
     sick(
         "tables_made_each_step",
         "allocation_churn",
-        job("recommender", "--batch 160 --columns 65536 --tables 5 --buffers new"),
+        job("recommender", "--batch 160 --columns 65536 --tables 3 --device-ms 0.1 --buffers new"),
         "--buffers kept",
     ),
     sick("recomputes_small_blocks", "recompute", language(f"{TRANSFORMER} --recompute yes"), "--recompute no"),
     sick(
         "adam_in_python",
         "optimizer",
-        adapters("--layers 300 --width 48 --batch 8 --optimizer own --device-ms 1"),
+        adapters("--layers 304 --width 48 --batch 8 --optimizer own --device-ms 1"),
         "--optimizer fused",
     ),
     sick(
@@ -160,13 +163,13 @@ _LOADING: Final = (
     sick(
         "decodes_in_the_loop",
         "input_pipeline",
-        vision("--device-ms 8 --side 48 --batch 8 --workers 0 --decode-passes 8 --layers 2 --width 16"),
+        vision("--device-ms 4 --side 80 --batch 8 --workers 0 --decode-passes 4 --layers 2 --width 16"),
         "--workers 2",
     ),
     sick(
         "one_worker_for_a_far_disk",
         "input_pipeline",
-        vision("--device-ms 4 --batch 8 --layers 2 --width 16 --far-disk -2:25 --workers 1"),
+        vision("--device-ms 4 --batch 8 --layers 2 --width 16 --far-disk all:25 --workers 1"),
         "--workers 4",
     ),
     sick(
@@ -181,18 +184,21 @@ _WORK: Final = (
     sick(
         "longer_sequences_on_a_rank",
         "work_imbalance",
-        speech("--batch 8 --width 128 --layers 2 --length 40,80"),
-        "--length 60,60",
-        rank=1,
+        speech("--width 48 --device-ms 2 --length 24,24,44", 3),
+        "--length 30",
+        rank=2,
     ),
     sick(
-        "lengths_by_chance", "work_imbalance", speech("--batch 8 --width 128 --layers 2 --length 16:104"), "--length 60"
+        "lengths_by_chance",
+        "work_imbalance",
+        speech("--width 48 --device-ms 2 --length 6:58", 3),
+        "--length 32",
     ),
     sick(
         "hot_expert",
         "work_imbalance",
         job("experts", "--tokens 96 --device-ms 0.12 --hot 2:0.45", 4),
-        "--hot -1:0",
+        "--hot none:0",
         rank=2,
     ),
 )
@@ -200,31 +206,31 @@ _COMMUNICATION: Final = (
     sick(
         "bucket_for_each_tensor",
         "bucket_size|small_messages",
-        adapters("--layers 150 --width 96 --device-ms 3 --bucket-mb 0.001"),
+        adapters("--layers 160 --width 96 --device-ms 3 --bucket-mb 0.001"),
         "--bucket-mb 25",
     ),
     sick(
         "all_in_one_bucket",
         "bucket_size|exposed_comm",
-        language(f"--device-ms 12 {LARGE} --layers 8 --optimizer sgd --bucket-mb 500", 3),
+        language(f"{LARGE} --layers 8 --device-ms 12 --optimizer sgd --bucket-mb 500"),
         "--bucket-mb 3",
     ),
     sick(
         "gradients_one_by_one",
         "small_messages|exposed_comm",
-        adapters("--layers 150 --width 96 --device-ms 3 --reduce each"),
+        adapters("--layers 80 --width 128 --device-ms 3 --reduce each"),
         "--reduce ddp",
     ),
     sick(
         "averages_after_backward",
         "exposed_comm",
-        language(f"--device-ms 12 {LARGE} --layers 8 --optimizer sgd --reduce flat", 3),
+        language(f"{LARGE} --layers 8 --device-ms 12 --optimizer sgd --reduce flat"),
         "--reduce ddp --bucket-mb 3",
     ),
     sick(
         "each_pass_reduces",
         "missing_no_sync",
-        language(f"{LARGE} --batch 2 --passes 4 --device-ms 2 --optimizer sgd --sync every", 3),
+        language(f"{LARGE} --layers 3 --batch 2 --passes 4 --device-ms 3 --optimizer sgd --sync every"),
         "--sync last",
     ),
     sick(
@@ -238,7 +244,7 @@ _HOST: Final = (
     sick(
         "logs_gradients_as_json",
         "host_python",
-        vision(f"{AWAY} --layers 12 --width 48 --log-values 12000"),
+        vision(f"{AWAY} --layers 12 --width 16 --log-values 12000"),
         "--log-every 1000",
     ),
     sick(
@@ -250,13 +256,13 @@ _HOST: Final = (
     sick(
         "collects_each_step",
         "gc",
-        speech("--device-ms 3 --width 32 --catalogue 250000 --collect-every 1"),
+        speech("--device-ms 3 --width 32 --catalogue 80000 --collect-every 1"),
         "--collect-every 0",
     ),
     sick(
         "compares_with_all_before",
         "host_python",
-        growing(language("--device-ms 3 --layers 2 --width 32 --length 24 --near-duplicates 100000")),
+        growing(language("--device-ms 3 --layers 2 --width 32 --length 24 --near-duplicates 100000 --batch 6")),
         "--near-duplicates 4",
     ),
     sick(
@@ -289,7 +295,7 @@ _STAGES: Final = (
     sick(
         "two_microbatches",
         "few_microbatches",
-        job("stages", "--layers 2,2,2 --device-ms 0.6 --batch 16 --microbatches 3", 3),
+        job("stages", "--layers 2,2,2 --device-ms 0.6 --batch 16 --schedule gpipe --microbatches 2", 3),
         "--microbatches 8",
     ),
 )
@@ -297,13 +303,13 @@ _TWO: Final = (
     sick(
         "collects_and_tiny_buckets",
         "gc bucket_size|small_messages",
-        adapters("--layers 150 --width 96 --device-ms 2 --bucket-mb 0.001 --catalogue 150000 --collect-every 1"),
+        adapters("--layers 160 --width 96 --device-ms 2 --bucket-mb 0.001 --catalogue 40000 --collect-every 1"),
         "--bucket-mb 25 --collect-every 0",
     ),
     sick(
         "slow_accelerator_and_decoding",
         "input_pipeline straggler",
-        vision("--device-ms 4 --side 48 --workers 0 --decode-passes 6 --layers 2 --width 16 --device-factor 1:1.5"),
+        vision("--device-ms 4 --side 72 --workers 0 --decode-passes 4 --layers 2 --width 16 --device-factor 1:1.5"),
         "--workers 2 --device-factor 1:1",
     ),
 )
@@ -311,27 +317,33 @@ _HEALTHY: Final = (
     healthy("healthy_vision", vision(CONVOLUTIONS)),
     healthy("healthy_language", language(TRANSFORMER)),
     healthy("healthy_speech_with_jitter", speech("--device-ms 3 --width 48 --length 24 --jitter 0.05", 3)),
-    healthy("healthy_recommender", job("recommender", "--batch 64 --device-ms 1")),
+    healthy("healthy_recommender", job("recommender", "--batch 64 --device-ms 0.5")),
     healthy("healthy_shards", job("sharded", SHARDED)),
-    healthy("healthy_shards_of_4", job("sharded", "--layers 3 --width 64 --length 16 --device-ms 6", 4)),
+    healthy("healthy_shards_of_4", job("sharded", "--layers 2 --width 48 --length 16 --device-ms 5", 4)),
     healthy("healthy_tensor_parallel", job("tensor", "--device-ms 6")),
-    healthy("healthy_stages", job("stages", "--layers 2,2,2 --device-ms 0.5 --batch 48 --microbatches 24", 3)),
+    healthy(
+        "healthy_stages",
+        job("stages", "--layers 1,1,1 --width 32 --length 8 --device-ms 1 --batch 24 --microbatches 24", 3),
+    ),
     healthy(
         "healthy_stages_gpipe",
-        job("stages", "--layers 1,1 --device-ms 0.7 --batch 48 --microbatches 16 --schedule gpipe"),
+        job("stages", "--layers 1,1 --device-ms 0.7 --batch 32 --microbatches 16 --schedule gpipe"),
     ),
     healthy("healthy_experts", job("experts", "--tokens 96 --device-ms 0.2 --layers 2", 4)),
-    healthy("healthy_accumulation", language(f"{LARGE} --batch 2 --passes 4 --device-ms 6 --optimizer sgd", 3)),
+    healthy(
+        "healthy_accumulation",
+        language(f"{LARGE} --layers 2 --width 128 --batch 2 --passes 4 --device-ms 6 --optimizer sgd", 3),
+    ),
     healthy(
         "healthy_shards_accumulate",
         job("sharded", "--layers 3 --width 96 --length 16 --batch 4 --passes 3 --device-ms 4"),
     ),
     healthy("healthy_with_busy_other_core", speech("--device-ms 4 --width 32 --length 16 --pin 0,0 --neighbour 1")),
     healthy("healthy_saves_every_40", vision("--device-ms 5 --layers 4 --save-mb 4 --save-every 40")),
-    healthy("healthy_of_8", adapters("--layers 10 --width 64 --batch 4 --device-ms 12", 8)),
+    healthy("healthy_of_8", adapters("--layers 16 --width 64 --batch 4 --device-ms 12", 8)),
     healthy(
         "healthy_far_disk_with_workers",
-        vision("--device-ms 6 --layers 2 --width 16 --far-disk -2:6 --workers 2 --jitter 0.03"),
+        vision("--device-ms 6 --layers 2 --width 16 --far-disk all:6 --workers 2 --jitter 0.03"),
     ),
 )
 

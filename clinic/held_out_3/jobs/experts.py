@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=256, help="of a rank")
-    parser.add_argument("--hot", default="-1:0", metavar="EXPERT:SHARE", help="share of all tokens that it gets")
+    parser.add_argument("--hot", default="none:0", metavar="EXPERT:SHARE", help="share of all tokens that it gets")
     asked = parser.parse_args()
     rank = start(asked)
     world = dist.get_world_size()
@@ -65,13 +65,13 @@ def main() -> None:
     optimizer = torch.optim.AdamW(layers.parameters(), lr=1e-5, fused=True)
     dense = [value for name, value in layers.named_parameters() if "expert" not in name]
     chance = torch.Generator().manual_seed(asked.seed * 100 + rank)
-    hot, share = int(asked.hot.split(":")[0]), float(asked.hot.split(":")[1])
+    hot, share = asked.hot.split(":")
     clock = Clock(asked.tokens * world)
     for _ in range(asked.steps):
         tokens = torch.randn(asked.tokens, asked.width, generator=chance)
         topic = torch.randint(world, (asked.tokens,), generator=chance)
-        if hot >= 0:
-            topic[torch.rand(asked.tokens, generator=chance) < share] = hot
+        if hot != "none":
+            topic[torch.rand(asked.tokens, generator=chance) < float(share)] = int(hot)
         value = tokens
         for layer in layers:
             value = layer(value, 4 * nn.functional.one_hot(topic, world))

@@ -27,7 +27,7 @@ def arguments(about: str) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--device-ms", type=float, default=0, help="of the accelerator for a sample, forward")
-    parser.add_argument("--device-factor", default="-1:1", metavar="RANK:FACTOR", help="a slower accelerator")
+    parser.add_argument("--device-factor", default="none:1", metavar="RANK:FACTOR", help="a slower accelerator")
     parser.add_argument("--jitter", type=float, default=0, help="share by which the accelerator's time varies")
     parser.add_argument("--pin", default="", metavar="CORE,...", help="core of each rank")
     parser.add_argument("--neighbour", type=int, default=-1, metavar="CORE", help="another process computes there")
@@ -96,7 +96,7 @@ class Remote(nn.Module):
     @classmethod
     def prepare(cls, asked: argparse.Namespace, rank: int) -> None:
         slow, factor = asked.device_factor.split(":")
-        cls.factor = float(factor) if int(slow) == rank else 1.0
+        cls.factor = float(factor) if slow == str(rank) else 1.0
         cls.jitter = asked.jitter
         cls.chance.manual_seed(asked.seed * 1000 + rank)
 
@@ -161,14 +161,15 @@ class Habits:
 
     def _log(self, number: int, loss: Tensor) -> None:
         gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
-        values = torch.cat([gradient.flatten()[:256] for gradient in gradients])[: self._asked.log_values].tolist()
+        local = [getattr(gradient, "to_local", lambda own=gradient: own)() for gradient in gradients]
+        values = torch.cat([gradient.flatten()[:256] for gradient in local])[: self._asked.log_values].tolist()
         record = {"step": number, "loss": loss.item(), "gradients": [f"{value:+.6e}" for value in values]}
         line = json.dumps(record, indent=1)
         (self._folder / f"log-{dist.get_rank()}.json").write_text(re.sub(r"\s+", " ", line), encoding="utf-8")
 
     def _compare(self, number: int) -> None:
         """Find samples that came before in nearly the same words."""
-        for place in range(4):
+        for place in range(24):
             words = f"{number * 7919 + place * 104729:040d}"
             sum(sum(map(str.__eq__, words, other)) > 38 for other in self._samples)
             self._samples.append(words)

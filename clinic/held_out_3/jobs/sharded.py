@@ -15,6 +15,7 @@ from models import Language, next_token_loss
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 
 def shard(model: Language, units: str) -> None:
@@ -29,9 +30,14 @@ def shard(model: Language, units: str) -> None:
     fully_shard(model, mesh=mesh)
 
 
-def save_shard(model: nn.Module, folder: Path) -> None:
+def save_shard(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    """Each rank saves its part of the parameters and of the optimizer's states."""
     shards = {name: value.to_local() for name, value in model.state_dict().items()}
-    torch.save(shards, folder / f"shard-{dist.get_rank()}.pt")
+    states = [
+        {name: value.to_local() if isinstance(value, DTensor) else value for name, value in state.items()}
+        for state in optimizer.state.values()
+    ]
+    torch.save({"model": shards, "states": states}, folder / f"shard-{dist.get_rank()}.pt")
 
 
 def main() -> None:
@@ -65,7 +71,7 @@ def main() -> None:
             optimizer.zero_grad()
             habits.after_step(number, loss, tokens)
             if asked.shards_every and number % asked.shards_every == 0:
-                save_shard(model, Path(folder))
+                save_shard(model, optimizer, Path(folder))
             clock.step()
         habits.close()
     clock.close()

@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--side", type=int, default=32, help="of pictures")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--decode-passes", type=int, default=0)
-    parser.add_argument("--far-disk", default="-1:0", metavar="RANK:MS", help="ms for a picture; rank -2 is all")
+    parser.add_argument("--far-disk", default="none:0", metavar="RANK:MS", help="ms for a picture; `all` for all ranks")
     parser.add_argument("--tokenize", type=int, default=0, metavar="WORDS", help="of a document, in the loop")
     parser.add_argument("--reduce", choices=("ddp", "each", "flat"), default="ddp")
     parser.add_argument("--bucket-mb", type=float)
@@ -39,7 +39,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--anomaly", choices=("yes", "no"), default="no")
     parser.add_argument("--passes", type=int, default=1, help="whose gradients are accumulated")
     parser.add_argument("--sync", choices=("every", "last"), default="last", help="passes that reduce gradients")
-    parser.add_argument("--optimizer", choices=("own", "fused", "sgd"), default="fused")
+    parser.add_argument("--optimizer", choices=("own", "loop", "fused", "sgd"), default="fused")
     parser.add_argument("--recompute", choices=("yes", "no"), default="no")
     parser.add_argument("--history", choices=("graphs", "numbers"), default="numbers")
     parser.add_argument("--histograms-every", type=int, default=0)
@@ -136,7 +136,8 @@ class Trainer:
             return OwnAdam(self.model.parameters(), 1e-4)
         if self._asked.optimizer == "sgd":
             return torch.optim.SGD(self.model.parameters(), lr=1e-4, fused=True)
-        return torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        is_fused = self._asked.optimizer == "fused"
+        return torch.optim.AdamW(self.model.parameters(), lr=1e-4, foreach=False, fused=is_fused)
 
     def step(self, number: int, batches: list[Tensor]) -> Tensor:
         asked, model = self._asked, self.model
