@@ -64,7 +64,7 @@ _CHECKPOINTS: Final = (
     sick(
         "shards_saved_often",
         "checkpoint",
-        job("sharded", "--layers 2 --width 256 --length 8 --batch 8 --device-ms 2 --shards-every 2"),
+        job("sharded", "--layers 2 --width 256 --length 8 --batch 8 --device-ms 2 --shards-every 1"),
         "--shards-every 1000",
     ),
     sick(
@@ -91,8 +91,8 @@ _MACHINE: Final = (
     ),
     real.linked(
         "one_host_sends_slowly",
-        vision("--layers 8 --width 192 --side 8 --batch 4 --device-ms 8 --bucket-mb 1", 3),
-        Rates(4000, 150),
+        vision("--layers 6 --width 128 --side 8 --batch 4 --device-ms 8 --bucket-mb 1", 3),
+        Rates(4000, 300),
         Rates(4000),
         is_timed=True,
     ),
@@ -135,7 +135,7 @@ _SETTINGS: Final = (
     sick(
         "looks_for_unused_parameters",
         "ddp_settings",
-        adapters("--layers 64 --width 256 --batch 8 --device-ms 6 --optimizer sgd --bucket-mb 2 --find-unused yes"),
+        adapters("--layers 64 --width 448 --batch 8 --device-ms 5 --optimizer sgd --bucket-mb 2 --find-unused yes"),
         "--find-unused no",
     ),
     sick(
@@ -163,7 +163,7 @@ _LOADING: Final = (
     sick(
         "decodes_in_the_loop",
         "input_pipeline",
-        vision("--device-ms 4 --side 80 --batch 8 --workers 0 --decode-passes 4 --layers 2 --width 16"),
+        vision("--device-ms 4 --side 96 --batch 8 --workers 0 --decode-passes 4 --layers 2 --width 16"),
         "--workers 2",
     ),
     sick(
@@ -250,13 +250,13 @@ _HOST: Final = (
     sick(
         "tensor_parallel_logs",
         "host_python",
-        job("tensor", "--device-ms 2 --log-values 14000 --layers 12"),
+        job("tensor", "--device-ms 4 --log-values 12000 --layers 3"),
         "--log-every 1000",
     ),
     sick(
         "collects_each_step",
         "gc",
-        speech("--device-ms 3 --width 32 --catalogue 80000 --collect-every 1"),
+        speech("--device-ms 3 --width 32 --length 20 --catalogue 80000 --collect-every 1"),
         "--collect-every 0",
     ),
     sick(
@@ -295,7 +295,7 @@ _STAGES: Final = (
     sick(
         "two_microbatches",
         "few_microbatches",
-        job("stages", "--layers 2,2,2 --device-ms 0.6 --batch 16 --schedule gpipe --microbatches 2", 3),
+        job("stages", "--layers 1,1,1 --width 32 --device-ms 2.5 --batch 16 --schedule gpipe --microbatches 2", 3),
         "--microbatches 8",
     ),
 )

@@ -162,7 +162,7 @@ class Habits:
     def _log(self, number: int, loss: Tensor) -> None:
         gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
         local = [getattr(gradient, "to_local", lambda own=gradient: own)() for gradient in gradients]
-        values = torch.cat([gradient.flatten()[:256] for gradient in local])[: self._asked.log_values].tolist()
+        values = torch.cat([gradient.flatten()[:1024] for gradient in local])[: self._asked.log_values].tolist()
         record = {"step": number, "loss": loss.item(), "gradients": [f"{value:+.6e}" for value in values]}
         line = json.dumps(record, indent=1)
         (self._folder / f"log-{dist.get_rank()}.json").write_text(re.sub(r"\s+", " ", line), encoding="utf-8")

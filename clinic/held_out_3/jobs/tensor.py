@@ -52,7 +52,7 @@ def main() -> None:
             loss = mse_loss(model(batch), batch.flip(1))
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=False)
             habits.after_step(number, loss, batch)
             clock.step()
         habits.close()
