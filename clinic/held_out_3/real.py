@@ -148,7 +148,7 @@ _SETTINGS: Final = (
     sick(
         "adam_in_python",
         "optimizer",
-        adapters("--layers 304 --width 48 --batch 8 --optimizer own --device-ms 1"),
+        adapters("--layers 200 --width 48 --batch 8 --optimizer own --device-ms 1"),
         "--optimizer fused",
     ),
     sick(
@@ -206,7 +206,7 @@ _COMMUNICATION: Final = (
     sick(
         "bucket_for_each_tensor",
         "bucket_size|small_messages",
-        adapters("--layers 160 --width 96 --device-ms 3 --bucket-mb 0.001"),
+        adapters("--layers 80 --width 96 --device-ms 3 --bucket-mb 0.001"),
         "--bucket-mb 25",
     ),
     sick(
@@ -293,17 +293,17 @@ _STAGES: Final = (
         rank=1,
     ),
     sick(
-        "two_microbatches",
+        "one_microbatch",
         "few_microbatches",
-        job("stages", "--layers 1,1,1 --width 32 --device-ms 2.5 --batch 16 --schedule gpipe --microbatches 2", 3),
-        "--microbatches 8",
+        job("stages", "--layers 1,1,1 --width 32 --device-ms 1.6 --batch 16 --schedule gpipe --microbatches 1", 3),
+        "--microbatches 4",
     ),
 )
 _TWO: Final = (
     sick(
         "collects_and_tiny_buckets",
         "gc bucket_size|small_messages",
-        adapters("--layers 160 --width 96 --device-ms 2 --bucket-mb 0.001 --catalogue 40000 --collect-every 1"),
+        adapters("--layers 80 --width 96 --device-ms 2 --bucket-mb 0.001 --catalogue 40000 --collect-every 1"),
         "--bucket-mb 25 --collect-every 0",
     ),
     sick(
