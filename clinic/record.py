@@ -16,7 +16,7 @@ from statistics import mean, median
 JOBS = Path(__file__).with_name("jobs")
 STEPS = 64
 """Steps of a recorded job: enough for the windows that `lostflops run` chooses by itself."""
-PLAIN_STEPS = 34
+PLAIN_STEPS = 24
 """Steps of a job that is only timed."""
 WARM_UP, BLOCK = 4, 10
 """Steps that a timing leaves out, and those that it averages: a block contains what happens every 2, 5 or 10 steps."""

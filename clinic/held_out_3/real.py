@@ -260,6 +260,12 @@ _HOST: Final = (
         "--collect-every 0",
     ),
     sick(
+        "tokenizes_in_each_step",
+        "host_python|input_pipeline",
+        language("--device-ms 2 --width 48 --tokenize 64"),
+        "--tokenize-when start",
+    ),
+    sick(
         "compares_with_all_before",
         "host_python",
         growing(language("--device-ms 3 --layers 2 --width 32 --length 24 --near-duplicates 100000 --batch 6")),

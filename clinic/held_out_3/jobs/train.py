@@ -32,7 +32,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--decode-passes", type=int, default=0)
     parser.add_argument("--far-disk", default="none:0", metavar="RANK:MS", help="ms for a picture; `all` for all ranks")
-    parser.add_argument("--tokenize", type=int, default=0, metavar="WORDS", help="of a document, in the loop")
+    parser.add_argument("--tokenize", type=int, default=0, metavar="WORDS", help="of a document")
+    parser.add_argument("--tokenize-when", choices=("step", "start"), default="step")
     parser.add_argument("--reduce", choices=("ddp", "each", "flat"), default="ddp")
     parser.add_argument("--bucket-mb", type=float)
     parser.add_argument("--find-unused", choices=("yes", "no"), default="no")
@@ -90,6 +91,8 @@ class Batches:
         self._asked, self._rank, self._number = asked, rank, 0
         self._chance = torch.Generator().manual_seed(asked.seed * 100 + rank)
         self._texts = Texts(asked.vocabulary, asked.tokenize)
+        ahead = 8 if asked.tokenize and asked.tokenize_when == "start" else 0
+        self._tokens = [self._texts.tokenize(number, asked.batch) for number in range(ahead)]
         if asked.model == "vision":
             pictures = Pictures(folder, asked, rank)
             self._pictures = iter(DataLoader(pictures, asked.batch, num_workers=asked.workers))
@@ -101,6 +104,8 @@ class Batches:
             return next(self._pictures)
         if asked.model == "adapters":
             return torch.randn(asked.batch, asked.width, generator=chance)
+        if self._tokens:
+            return self._tokens[self._number % len(self._tokens)]
         if asked.tokenize:
             return self._texts.tokenize(self._number, asked.batch)
         length = self._length()
