@@ -5,28 +5,49 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from clinic.linked import record_linked
+from clinic.linked import Rates, record_linked, time_linked
 from clinic.patients import Patient
-from clinic.record import Job, record
+from clinic.record import Job, record, time_job
 
 
-def sick(name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = False) -> Patient:
-    """`cure` are flags behind those of the job; the last of a kind holds."""
-    cured = Job(job.script, f"{job.flags} {cure}", job.ranks)
+def sick(
+    name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = False, is_timed: bool = False, rank: int = -1
+) -> Patient:
+    """`causes` are words, each an id or the ids that name the cause (`bucket_size|small_messages`). `cure` are flags
+    after those of the job; the last of a kind holds. An `is_timed` job writes its own step times."""
+    cured = job.with_flags(cure)
 
     def make(folder: Path, is_cured: bool) -> Path:
         return record(cured if is_cured else job, folder)
 
-    return Patient(name, tuple(causes.split()), is_real=True, make=make, is_per_sample=is_per_sample, job=job)
+    def time(is_cured: bool) -> float:
+        return time_job(cured if is_cured else job, per_sample=is_per_sample)
+
+    accepted = tuple(tuple(cause.split("|")) for cause in causes.split())
+    return Patient(
+        name,
+        tuple(ids[0] for ids in accepted),
+        is_real=True,
+        make=make,
+        is_per_sample=is_per_sample,
+        job=job,
+        accepted=accepted,
+        rank=None if rank < 0 else rank,
+        time=time if is_timed else None,
+    )
 
 
-def linked(name: str, job: Job, sick: tuple[float, float | None], cured: float) -> Patient:
-    """Hosts whose links have so many Mbit/s: all, and the last one's where it is another."""
+def linked(name: str, job: Job, sick: Rates, cured: Rates, *, is_timed: bool = False) -> Patient:
+    """Hosts whose links are slow: all of them, or the last one's."""
 
     def make(folder: Path, is_cured: bool) -> Path:
-        return record_linked(job, folder, *((cured, None) if is_cured else sick))
+        return record_linked(job, folder, cured if is_cured else sick)
 
-    return Patient(name, ("slow_link",), is_real=True, make=make)
+    def time(is_cured: bool) -> float:
+        return time_linked(job, cured if is_cured else sick)
+
+    rank = None if sick.last is None else job.ranks - 1
+    return Patient(name, ("slow_link",), is_real=True, make=make, rank=rank, time=time if is_timed else None)
 
 
 def healthy(name: str, job: Job) -> Patient:
@@ -63,7 +84,7 @@ _LATE: Final = (
     sick("slow_device", "straggler", train("--slow 1:1.6", 3), "--slow 1:1"),
     sick("slow_disk_of_a_rank", "straggler", train("--far-disk 1:7 --workers 0", 3), "--far-disk 1:0.2"),
     sick("host_stall_of_a_rank", "straggler", train("--preview 1:2500", 3), "--preview 1:0"),
-    sick("thermal", "straggler", train("--slow 1:1:1.025", 3), "--slow 1:1"),
+    sick("thermal", "straggler", train("--slow 1:1:1.012", 3), "--slow 1:1"),
 )
 _UNEVEN: Final = (
     sick(
@@ -85,8 +106,8 @@ _COMMUNICATION: Final = (
         DDP,
     ),
     sick("reduced_by_hand_flat", "exposed_comm", Job("by_hand.py", f"--reduce flat {LARGE}"), DDP),
-    linked("slow_links", train(OVERLAPPED), (250, None), 4000),
-    linked("slow_link_of_a_host", train(OVERLAPPED, 3), (4000, 250), 4000),
+    linked("slow_links", train(OVERLAPPED), Rates(250), Rates(4000)),
+    linked("slow_link_of_a_host", train(OVERLAPPED, 3), Rates(4000, 250), Rates(4000)),
     sick("sync_each_step", "sync", train("--metrics 60 --barrier"), "--metrics-every 20"),
     sick("accumulation_without_no_sync", "missing_no_sync", train(MANY), "--no-sync"),
 )

@@ -7,16 +7,18 @@ from typing import Final
 
 from clinic.held_out import HELD_OUT
 from clinic.held_out_2 import HELD_OUT_2
+from clinic.held_out_3 import HELD_OUT_3
 from clinic.patients import Patient
 from clinic.real import REAL
 from clinic.synthetic import SYNTHETIC
 
 PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *SYNTHETIC)
+HELD_OUT_SETS: Final = {1: HELD_OUT, 2: HELD_OUT_2, 3: HELD_OUT_3}
 
 
-def chosen(only: Collection[str] = (), *, held_out: bool = False) -> list[Patient]:
-    """Those of these names, or all; `held_out` ones are a clinic of their own."""
-    there = (*HELD_OUT, *HELD_OUT_2) if held_out else PATIENTS
+def chosen(only: Collection[str] = (), *, held_out: int | None = None) -> list[Patient]:
+    """Return those of these names, or all; each `held_out` set is a clinic of its own."""
+    there = PATIENTS if held_out is None else HELD_OUT_SETS[held_out]
     known = {patient.name for patient in there}
     if unknown := [name for name in only if name not in known]:
         raise ValueError(f"no patient {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}")

@@ -3,80 +3,167 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from math import prod
+from statistics import median
 from typing import Any, Final
 
 NOTHING: Final = "nothing"
 HEALTHY: Final = "healthy"
 NEAR: Final = 0.10
-"""A predicted gain is right when it is within so much of the step of the measured one."""
+"""A predicted saving is right when it is within so much of the step of the measured one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause that a diagnosis names, with the saving that it predicts, in parts of the step."""
+
+    cause: str
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    ranks: tuple[int, ...] = ()
+    is_suspected: bool = False
+
+    @classmethod
+    def from_diagnosis(cls, told: dict[str, Any]) -> Finding:
+        """Read a finding of `lostflops diagnose --json`."""
+        prediction = told.get("prediction") or {}
+        gain, low, high = (prediction.get(key) for key in ("gain", "gain_low", "gain_high"))
+        return cls(told["cause"], gain, low, high, tuple(told.get("ranks") or ()), told.get("level") == "suspected")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "ranks": list(self.ranks)}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Finding:
+        return cls(**{**told, "ranks": tuple(told.get("ranks", ()))})
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def is_about_zero(self) -> bool:
+        """The interval contains zero: the fix may save nothing."""
+        return self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is true of a patient beside what was found: causes with their predicted gains, the first finding first.
-
-    `measured` is what the cure gained, where it was run; `skipped` says why the patient was not seen at all, and
-    `failed` why there was no diagnosis, which counts as a wrong one.
-    """
+    """The truth about a patient, and its findings in their order."""
 
     name: str
     causes: tuple[str, ...]
     is_real: bool
-    found: tuple[tuple[str, float | None], ...] = ()
+    findings: tuple[Finding, ...] = ()
     measured: float | None = None
+    """What the cure saved, where it was run."""
     skipped: str = ""
+    """Why the patient was not seen at all."""
     failed: str = ""
+    """Why there was no diagnosis, which counts as a wrong one."""
+    accepted: tuple[tuple[str, ...], ...] = ()
+    """For each cause, the ids that name it; empty where each has one name only."""
+    rank: int | None = None
+    """The rank that a right finding names."""
+    rounds: tuple[float, ...] = ()
+    """The saving in each round of sick and cured runs, where they were run in turn without a recorder."""
+    load: float | None = None
+    """The load average of the machine when the patient came."""
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if not one.is_suspected)
+
+    @property
+    def suspected(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if one.is_suspected)
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The ids that name each cause."""
+        return self.accepted or tuple((cause,) for cause in self.causes)
 
     @property
     def is_top_1(self) -> bool:
         """The first finding is the cause, or one of the causes."""
-        return bool(self.found) and self.found[0][0] in self.causes
+        return bool(self.found) and any(self.found[0].cause in ids for ids in self.names)
 
     @property
     def is_top_3(self) -> bool:
         """All causes are within the first three findings."""
-        return bool(self.causes) and {*self.causes} <= {cause for cause, _ in self.found[:3]}
+        said = {one.cause for one in self.found[:3]}
+        return bool(self.causes) and all(said.intersection(ids) for ids in self.names)
+
+    @property
+    def names_rank(self) -> bool:
+        """The first finding is right, and about the rank at fault alone."""
+        return self.is_top_1 and self.rank is not None and self.found[0].ranks == (self.rank,)
 
     @property
     def is_false_alarm(self) -> bool:
         return not self.causes and bool(self.found or self.failed)
 
     @property
+    def named(self) -> list[Finding | None]:
+        """For each cause, the first finding that names it."""
+        return [next((one for one in self.found if one.cause in ids), None) for ids in self.names]
+
+    @property
     def predicted(self) -> float | None:
-        """What the fixes of the true causes gain together, each of what the others leave; the cure fixes all. None
+        """What the fixes of the true causes save together, each of what the others leave; the cure fixes all. None
         where a cause was not found or has no price."""
-        gains = dict(reversed(self.found))
-        own = [gains.get(cause) for cause in self.causes]
-        told = [gain for gain in own if gain is not None]
-        return 1 - prod(1 - gain for gain in told) if told and len(told) == len(own) else None
+        return _together([None if one is None else one.gain for one in self.named])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The predicted saving's; of several causes, from all lows to all highs."""
+        low = _together([None if one is None else one.low for one in self.named])
+        high = _together([None if one is None else one.high for one in self.named])
+        return None if low is None or high is None else (low, high)
 
     @property
     def error(self) -> float | None:
-        """Predicted less measured gain, in parts of the step."""
+        """Predicted less measured saving, in parts of the step."""
         return None if self.predicted is None or self.measured is None else self.predicted - self.measured
 
     @property
+    def is_near(self) -> bool:
+        return self.error is not None and abs(self.error) <= NEAR
+
+    @property
+    def is_inside(self) -> bool:
+        """The measured saving is within the interval that was shown."""
+        if self.interval is None or self.measured is None:
+            return False
+        return self.interval[0] <= self.measured <= self.interval[1]
+
+    @property
     def row(self) -> str:
-        """Of the confusion matrix: which of several causes it stands for is the one that was found."""
+        """The row of the confusion matrix: of several causes, the one that was found."""
         if not self.causes:
             return HEALTHY
-        return self.column if self.is_top_1 else self.causes[0]
+        right = (cause for cause, ids in zip(self.causes, self.names, strict=True) if self.column in ids)
+        return next(right, self.causes[0])
 
     @property
     def column(self) -> str:
-        return self.found[0][0] if self.found else NOTHING
+        return self.found[0].cause if self.found else NOTHING
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "causes": list(self.causes),
+            "accepted": [list(ids) for ids in self.accepted],
+            "rank": self.rank,
             "is_real": self.is_real,
-            "found": [{"cause": cause, "gain": gain} for cause, gain in self.found],
+            "found": [one.to_json() for one in self.findings],
             "predicted_gain": self.predicted,
             "measured_gain": self.measured,
+            "rounds": list(self.rounds),
+            "load": self.load,
             "skipped": self.skipped,
             "failed": self.failed,
         }
@@ -87,11 +174,21 @@ class Outcome:
             name=told["name"],
             causes=tuple(told["causes"]),
             is_real=told["is_real"],
-            found=tuple((one["cause"], one["gain"]) for one in told["found"]),
+            findings=tuple(Finding.from_json(one) for one in told["found"]),
             measured=told["measured_gain"],
             skipped=told["skipped"],
             failed=told["failed"],
+            accepted=tuple(tuple(ids) for ids in told.get("accepted", ())),
+            rank=told.get("rank"),
+            rounds=tuple(told.get("rounds", ())),
+            load=told.get("load"),
         )
+
+
+def _together(shares: Sequence[float | None]) -> float | None:
+    """Return what is saved where each saves its share of what the others leave; None where one is unknown."""
+    known = [share for share in shares if share is not None]
+    return 1 - prod(1 - share for share in known) if known and len(known) == len(shares) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +208,58 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`near` counts cured jobs whose predicted gain was right, of all whose gain was measured: a cause that was not
-    found has no prediction, and is not near."""
+    """`near` and `inside` count jobs whose first finding is right and whose saving was measured; `inside` only those
+    with an interval. `width` is the median over intervals of findings in sick jobs, and `about_zero` counts those that
+    contain zero."""
 
     top_1: Count
     top_3: Count
     false_alarms: Count
     near: Count
     skipped: int
+    inside: Count = Count(0, 0)
+    width: float | None = None
+    about_zero: Count = Count(0, 0)
+    rank: Count = Count(0, 0)
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Score:
         seen = [one for one in outcomes if not one.skipped]
         sick = [one for one in seen if one.causes]
         healthy = [one for one in seen if not one.causes]
-        cured = [one for one in sick if one.measured is not None]
+        cured = [one for one in sick if one.is_top_1 and one.measured is not None]
+        of_a_rank = [one for one in sick if one.rank is not None]
+        shown = [finding for one in sick for finding in one.found if finding.interval is not None]
+        widths = [high - low for low, high in (finding.interval or (0.0, 0.0) for finding in shown)]
         return cls(
-            Count(sum(one.is_top_1 for one in sick), len(sick)),
-            Count(sum(one.is_top_3 for one in sick), len(sick)),
-            Count(sum(one.is_false_alarm for one in healthy), len(healthy)),
-            Count(sum(one.error is not None and abs(one.error) <= NEAR for one in cured), len(cured)),
+            count(one.is_top_1 for one in sick),
+            count(one.is_top_3 for one in sick),
+            count(one.is_false_alarm for one in healthy),
+            count(one.is_near for one in cured),
             len(outcomes) - len(seen),
+            count(one.is_inside for one in cured if one.interval is not None),
+            median(widths) if widths else None,
+            count(finding.is_about_zero for finding in shown),
+            count(one.names_rank for one in of_a_rank),
         )
 
     def to_json(self) -> dict[str, Any]:
-        counts = {"top_1": self.top_1, "top_3": self.top_3, "false_alarms": self.false_alarms, "near": self.near}
-        told = {name: {"count": count.right, "of": count.of, "share": count.share} for name, count in counts.items()}
-        return {**told, "skipped": self.skipped}
+        counts = {
+            "top_1": self.top_1,
+            "top_3": self.top_3,
+            "rank": self.rank,
+            "false_alarms": self.false_alarms,
+            "near": self.near,
+            "inside": self.inside,
+            "about_zero": self.about_zero,
+        }
+        told = {name: {"count": one.right, "of": one.of, "share": one.share} for name, one in counts.items()}
+        return {**told, "interval_width": self.width, "skipped": self.skipped}
+
+
+def count(verdicts: Iterable[bool]) -> Count:
+    every = list(verdicts)
+    return Count(sum(every), len(every))
 
 
 def confusion(outcomes: Sequence[Outcome]) -> dict[str, Counter[str]]:

@@ -27,29 +27,39 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     rows = (
         ("first finding is the cause", str(score.top_1)),
         ("all causes in the first three", str(score.top_3)),
+        ("first finding names the rank at fault", str(score.rank)),
         ("false alarms in healthy jobs", str(score.false_alarms)),
-        (f"predicted gain within {100 * NEAR:.0f} points of the measured", str(score.near)),
+        (f"of right ones, saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
+        ("of right ones, measured saving inside the interval", str(score.inside)),
+        ("median width of an interval, points of the step", "" if score.width is None else f"{100 * score.width:.0f}"),
+        ("intervals that contain zero", str(score.about_zero)),
         ("not run here", str(score.skipped)),
     )
     return table(("", ""), rows, right=(1,))
 
 
 def patients(outcomes: Sequence[Outcome]) -> str:
-    heads = ("patient", "causes", "found", "right", "predicted", "measured")
-    return table(heads, [_patient(one) for one in outcomes], right=(4, 5))
+    heads = ("patient", "causes", "found", "right", "predicted", "interval", "measured", "load")
+    return table(heads, [_patient(one) for one in outcomes], right=(4, 5, 6, 7))
 
 
 def _patient(one: Outcome) -> tuple[str, ...]:
+    first = (one.name, _named(["|".join(ids) for ids in one.names], HEALTHY))
     if one.skipped or one.failed:
-        return (one.name, _named(one.causes, HEALTHY), one.skipped or f"failed: {one.failed}", "", "", "")
-    found = _named([cause for cause, _ in one.found[:3]], NOTHING)
-    return (one.name, _named(one.causes, HEALTHY), found, _verdict(one), _share(one.predicted), _share(one.measured))
+        return (*first, one.skipped or f"failed: {one.failed}", "", "", "", "", "")
+    found = _named([finding.cause for finding in one.found[:3]], NOTHING)
+    if one.suspected:
+        found += f" (suspected: {', '.join(finding.cause for finding in one.suspected)})"
+    low_high = "" if one.interval is None else " to ".join(map(_share, one.interval))
+    load = "" if one.load is None else f"{one.load:.1f}"
+    return (*first, found, _verdict(one), _share(one.predicted), low_high, _share(one.measured), load)
 
 
 def _verdict(one: Outcome) -> str:
     if not one.causes:
         return "false alarm" if one.is_false_alarm else "yes"
-    return "yes" if one.is_top_1 and one.is_top_3 else "first" if one.is_top_1 else "in three" if one.is_top_3 else "NO"
+    said = "yes" if one.is_top_1 and one.is_top_3 else "first" if one.is_top_1 else "in three" if one.is_top_3 else "NO"
+    return f"{said}, not the rank" if one.is_top_1 and one.rank is not None and not one.names_rank else said
 
 
 def matrix(outcomes: Sequence[Outcome]) -> str:

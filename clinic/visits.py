@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final
 
 from clinic.measure import step_ns
 from clinic.patients import NotHere, Patient
-from clinic.scoring import Outcome
+from clinic.scoring import Finding, Outcome
 from lostflops.store.run import Run
 
+ROUNDS: Final = 2
+"""Rounds of sick and cured runs, in turn, that a saving is measured from."""
 Diagnose = Callable[[Run], list[dict[str, Any]]]
 
 
@@ -26,43 +32,66 @@ def place(folder: Path, patient: Patient, *, cured: bool) -> Path:
     return folder / patient.name / ("cured" if cured else "sick")
 
 
-def make(patient: Patient, folder: Path) -> None:
-    """Runs the patient, and its cured variant where it has one."""
-    for cured in (False,) if patient.is_healthy else (False, True):
-        patient.make(place(folder, patient, cured=cured), cured)
+def make(patient: Patient, folder: Path, rounds: int = ROUNDS) -> None:
+    """Record the patient. Its cured variant is recorded too, or both are timed in turn where they time themselves."""
+    patient.make(place(folder, patient, cured=False), False)
+    if patient.is_healthy:
+        return
+    if patient.time is None:
+        patient.make(place(folder, patient, cured=True), True)
+        return
+    seconds = [[patient.time(False), patient.time(True)] for _ in range(rounds)]
+    _times(folder, patient).write_text(json.dumps(seconds), encoding="utf-8")
 
 
-def visit(patient: Patient, folder: Path, *, runs: bool = True, diagnose: Diagnose = diagnosed) -> Outcome:
+def visit(
+    patient: Patient, folder: Path, *, runs: bool = True, rounds: int = ROUNDS, diagnose: Diagnose = diagnosed
+) -> Outcome:
     """`runs` says to run the job; else its runs are taken as they are in the folder."""
-    told: dict[str, Any] = {"name": patient.name, "causes": patient.causes, "is_real": patient.is_real}
+    outcome = Outcome(
+        patient.name,
+        patient.causes,
+        patient.is_real,
+        accepted=patient.accepted,
+        rank=patient.rank,
+        load=os.getloadavg()[0] if runs else None,
+    )
     try:
         if runs:
-            make(patient, folder)
+            make(patient, folder, rounds)
     except NotHere as error:
-        return Outcome(**told, skipped=str(error))
+        return replace(outcome, skipped=str(error))
     except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as error:
-        return Outcome(**told, failed=f"did not run: {str(error).splitlines()[0]}")
+        return replace(outcome, failed=f"did not run: {str(error).splitlines()[0]}")
     sick = place(folder, patient, cured=False)
     if not (sick / "run.json").exists():
-        return Outcome(**told, skipped="no run of it is there")
-    measured = gain(patient, folder)
+        return replace(outcome, skipped="no run of it is there")
+    outcome = replace(outcome, measured=gain(patient, folder), rounds=gains(patient, folder))
     try:
         with Run.open(sick) as run:
-            found = tuple((one["cause"], _gain_of(one)) for one in diagnose(run))
+            return replace(outcome, findings=tuple(map(Finding.from_diagnosis, diagnose(run))))
     except Exception as error:  # noqa: BLE001 (whatever ends a diagnosis, it is a wrong one)
-        return Outcome(**told, measured=measured, failed=f"{type(error).__name__}: {error}")
-    return Outcome(**told, found=found, measured=measured)
-
-
-def _gain_of(finding: dict[str, Any]) -> float | None:
-    prediction = finding["prediction"]
-    return None if prediction is None else float(prediction["gain"])
+        return replace(outcome, failed=f"{type(error).__name__}: {error}")
 
 
 def gain(patient: Patient, folder: Path) -> float | None:
-    """What part of the sick step the cure saves; None where there is no cured run."""
+    """Return what part of the sick step the cure saves; None where there is no cured run."""
+    if rounds := gains(patient, folder):
+        return median(rounds)
     cured = place(folder, patient, cured=True)
     if patient.is_healthy or not (cured / "run.json").exists():
         return None
     with Run.open(place(folder, patient, cured=False)) as before, Run.open(cured) as after:
         return 1 - step_ns(after, per_sample=patient.is_per_sample) / step_ns(before, per_sample=patient.is_per_sample)
+
+
+def gains(patient: Patient, folder: Path) -> tuple[float, ...]:
+    """Return the saving of each round of sick and cured runs without a recorder."""
+    times = _times(folder, patient)
+    if not times.exists():
+        return ()
+    return tuple(1 - cured / sick for sick, cured in json.loads(times.read_text(encoding="utf-8")))
+
+
+def _times(folder: Path, patient: Patient) -> Path:
+    return folder / patient.name / "times.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from clinic.linked import Rates
 from clinic.patients import Patient
 from clinic.real import healthy, linked, sick
 from clinic.record import Job
@@ -50,7 +51,7 @@ _COMMUNICATION: Final = (
     sick("bucket_of_each_tensor", "bucket_size", convnet("--blocks 48 --bucket-mb 0.0001", 3), "--bucket-mb 25"),
     sick("hook_of_each_tensor", "small_messages", convnet("--blocks 32 --reduce hooks", 3), "--reduce ddp"),
     sick("syncs_every_pass", "missing_no_sync", ranking(f"{CATALOGUE} --passes 3 --batch 6"), "--sync last"),
-    linked("slow_uplink", convnet("--blocks 20 --channels 96 --bucket-mb 1"), (400, None), 4000),
+    linked("slow_uplink", convnet("--blocks 20 --channels 96 --bucket-mb 1"), Rates(400), Rates(4000)),
 )
 _RANKS: Final = (
     sick("raw_log_of_a_rank", "straggler", ranking("--raw 2 --events 200", 4), "--raw none"),

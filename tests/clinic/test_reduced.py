@@ -39,7 +39,7 @@ def test_a_synthetic_patient_gets_its_cause(cause: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpu_shards_reduced_late", "gpu_healthy_sharded_hosts"])
 def test_what_unseen_patients_taught(name: str, tmp_path: Path) -> None:
-    (patient,) = chosen((name,), held_out=True)
+    (patient,) = chosen((name,), held_out=1)
     assert first_finding(patient, tmp_path) == (patient.causes[0] if patient.causes else "nothing")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from clinic.render import main, page
-from clinic.scoring import Outcome
+from clinic.scoring import Finding, Outcome
 
 
 def results(*outcomes: Outcome) -> dict[str, Any]:
@@ -11,8 +11,8 @@ def results(*outcomes: Outcome) -> dict[str, Any]:
 
 
 def test_held_out_patients_stand_apart_and_first() -> None:
-    seen = results(Outcome("a_real", ("gc",), True, (("gc", 0.2),), 0.25), Outcome("a_made", (), False))
-    unseen = results(Outcome("b_real", ("gc",), True, (("sync", 0.2),), 0.25))
+    seen = results(Outcome("a_real", ("gc",), True, (Finding("gc", 0.2),), 0.25), Outcome("a_made", (), False))
+    unseen = results(Outcome("b_real", ("gc",), True, (Finding("sync", 0.2),), 0.25))
     text = page({"patients": seen, "held-out": unseen})
     first, second = text.split("## Patients that rules were written with")
     assert "b_real" in first

@@ -1,14 +1,20 @@
 """What the clinic counts as right, on outcomes made up."""
 
 from collections import Counter
+from dataclasses import replace
+from itertools import starmap
 
 import pytest
-from clinic.scoring import Count, Outcome, Score, confusion
+from clinic.scoring import Count, Finding, Outcome, Score, confusion
 from clinic.tables import matrix, patients, summary
 
 
 def outcome(causes: str, found: dict[str, float | None], measured: float | None = None, **more: str) -> Outcome:
-    return Outcome("one", tuple(causes.split()), True, tuple(found.items()), measured, **more)
+    return Outcome("one", tuple(causes.split()), True, tuple(starmap(Finding, found.items())), measured, **more)
+
+
+def interval(cause: str, gain: float, low: float, high: float, *ranks: int) -> Finding:
+    return Finding(cause, gain, low, high, ranks)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ def test_a_gain_is_that_of_the_true_cause_wherever_it_stands() -> None:
 
 
 def test_the_first_finding_of_a_cause_counts() -> None:
-    one = Outcome("one", ("straggler",), True, (("straggler", 0.3), ("straggler", 0.1)))
+    one = Outcome("one", ("straggler",), True, (Finding("straggler", 0.3), Finding("straggler", 0.1)))
     assert one.predicted == pytest.approx(0.3)
 
 
@@ -65,7 +71,56 @@ def test_a_score_counts_what_was_seen() -> None:
             outcome("", {"gc": 0.1}),
         ]
     )
-    assert score == Score(top_1=Count(2, 5), top_3=Count(3, 5), false_alarms=Count(1, 2), near=Count(1, 3), skipped=1)
+    assert score == Score(top_1=Count(2, 5), top_3=Count(3, 5), false_alarms=Count(1, 2), near=Count(1, 2), skipped=1)
+
+
+def test_any_accepted_name_of_a_cause_is_right() -> None:
+    names = (("bucket_size", "small_messages"), ("gc",))
+    one = Outcome(
+        "one", ("bucket_size", "gc"), True, (Finding("small_messages", 0.5), Finding("gc", 0.2)), accepted=names
+    )
+    assert one.is_top_1
+    assert one.is_top_3
+    assert one.predicted == pytest.approx(0.6)
+    assert (one.row, one.column) == ("bucket_size", "small_messages")
+    assert not replace(one, findings=(Finding("sync"), *one.findings)).is_top_1
+
+
+def test_a_suspicion_is_no_finding() -> None:
+    suspicion = Finding("gc", 0.2, is_suspected=True)
+    assert not Outcome("one", (), True, (suspicion,)).is_false_alarm
+    assert not Outcome("one", ("gc",), True, (suspicion,)).is_top_1
+    behind = Outcome("one", ("sync",), True, (suspicion, Finding("sync", 0.1)))
+    assert behind.is_top_1
+    assert "sync (suspected: gc)" in patients([behind])
+
+
+@pytest.mark.parametrize(("ranks", "is_named"), [((1,), True), ((0,), False), ((0, 1), False), ((), False)])
+def test_the_first_finding_names_the_rank_at_fault_alone(ranks: tuple[int, ...], is_named: bool) -> None:
+    one = Outcome("one", ("straggler",), True, (interval("straggler", 0.2, 0.1, 0.3, *ranks),), rank=1)
+    assert one.names_rank == is_named
+    assert Score.of([one]).rank == Count(int(is_named), 1)
+    assert ("not the rank" in patients([one])) != is_named
+
+
+def test_intervals_are_scored_where_the_first_finding_is_right() -> None:
+    inside = Outcome("one", ("gc",), True, (interval("gc", 0.2, 0.1, 0.3),), 0.29)
+    outside = Outcome("two", ("gc",), True, (interval("gc", 0.2, -0.1, 0.3), interval("sync", 0.1, 0.05, 0.1)), 0.31)
+    wrong = Outcome("three", ("gc",), True, (interval("sync", 0.2, 0.1, 0.3),), 0.2)
+    healthy = Outcome("four", (), True, (interval("sync", 0.2, -0.1, 0.9),))
+    score = Score.of([inside, outside, wrong, healthy])
+    assert (score.near, score.inside) == (Count(1, 2), Count(1, 2))
+    assert score.about_zero == Count(1, 4)
+    assert score.width == pytest.approx(0.2)
+
+
+def test_a_finding_is_read_from_a_diagnosis() -> None:
+    prediction = {"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3, "change": None}
+    told = {"cause": "gc", "ranks": [1], "prediction": prediction}
+    assert Finding.from_diagnosis(told) == interval("gc", 0.2, 0.1, 0.3, 1)
+    assert Finding.from_diagnosis({**told, "level": "suspected"}).is_suspected
+    assert not Finding.from_diagnosis({**told, "level": "found"}).is_suspected
+    assert Finding.from_diagnosis({"cause": "gc", "ranks": (), "prediction": None}) == Finding("gc")
 
 
 def test_nobody_seen_is_no_share() -> None:
@@ -99,7 +154,17 @@ def test_the_confusion_is_of_first_findings() -> None:
 
 
 def test_outcomes_survive_json() -> None:
-    for one in (outcome("gc sync", {"gc": 0.5, "sync": None}, 0.4), outcome("", {}, skipped="needs root")):
+    of_a_rank = Outcome(
+        "one",
+        ("gc",),
+        True,
+        (interval("gc", 0.2, 0.1, 0.3, 1), Finding("sync", is_suspected=True)),
+        accepted=(("gc", "host_python"),),
+        rank=1,
+        rounds=(0.2, 0.3),
+        load=1.5,
+    )
+    for one in (outcome("gc sync", {"gc": 0.5, "sync": None}, 0.4), outcome("", {}, skipped="needs root"), of_a_rank):
         assert Outcome.from_json(one.to_json()) == one
 
 
@@ -118,13 +183,13 @@ def test_the_list_of_patients_says_how_each_went() -> None:
     )
     cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows.splitlines()[2:]]
     assert cells == [
-        ["gc", "gc", "yes", "21%", "30%"],
-        ["gc, sync", "gc", "first", "", ""],
-        ["gc", "sync, gc", "in three", "30%", ""],
-        ["gc", "sync", "NO", "", ""],
-        ["healthy", "nothing", "yes", "", ""],
-        ["healthy", "sync", "false alarm", "", ""],
-        ["gc", "needs root", "", "", ""],
-        ["gc", "failed: torn", "", "", ""],
+        ["gc", "gc", "yes", "21%", "", "30%", ""],
+        ["gc, sync", "gc", "first", "", "", "", ""],
+        ["gc", "sync, gc", "in three", "30%", "", "", ""],
+        ["gc", "sync", "NO", "", "", "", ""],
+        ["healthy", "nothing", "yes", "", "", "", ""],
+        ["healthy", "sync", "false alarm", "", "", "", ""],
+        ["gc", "needs root", "", "", "", "", ""],
+        ["gc", "failed: torn", "", "", "", "", ""],
     ]
     assert "| 1 of 2 (50%) |" in summary([outcome("gc", {"gc": 0.1}), outcome("gc", {})])

@@ -2,13 +2,17 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from clinic.kinds import KINDS, summarize_kinds
 from clinic.measure import step_ns
 from clinic.patients import NotHere, Patient
+from clinic.record import usual
 from clinic.registry import PATIENTS, chosen
+from clinic.scoring import Finding, Outcome
 from clinic.visits import visit
 
 from lostflops.errors import LostflopsError
@@ -60,9 +64,52 @@ def test_settled_steps_are_measured(tmp_path: Path) -> None:
 
 def test_the_cure_is_measured_and_the_sick_run_diagnosed(tmp_path: Path) -> None:
     one = visit(patient("gc"), tmp_path, diagnose=found("gc", "sync"))
-    assert one.found == (("gc", 0.2), ("sync", 0.2))
+    assert one.found == (Finding("gc", 0.2), Finding("sync", 0.2))
     assert one.measured == pytest.approx(0.25)
     assert {path.name for path in (tmp_path / "made_up").iterdir()} == {"sick", "cured"}
+
+
+def test_sick_and_cured_are_timed_in_turn_without_a_recorder(tmp_path: Path) -> None:
+    asked: list[bool] = []
+
+    def time(cured: bool) -> float:
+        asked.append(cured)
+        return 0.3 if cured else {1: 0.5, 3: 0.4, 5: 0.6}[len(asked)]
+
+    one = visit(replace(patient("gc"), time=time), tmp_path, rounds=3, diagnose=found("gc"))
+    assert asked == [False, True] * 3
+    assert one.rounds == pytest.approx((0.4, 0.25, 0.5))
+    assert one.measured == pytest.approx(0.4)
+    assert one.load is not None
+    assert not (tmp_path / "made_up" / "cured").exists()
+    again = visit(patient("gc"), tmp_path, runs=False, diagnose=found("gc"))
+    assert again.measured == pytest.approx(0.4)
+
+
+def test_a_usual_step_has_its_share_of_what_happens_now_and_then() -> None:
+    calm = [1.0, 1.0, 1.0, 1.0, 2.0]
+    assert usual([9.0] * 4 + calm * 6) == pytest.approx(1.2)
+    assert usual([9.0] * 4 + calm * 4 + [50.0] * 10) == pytest.approx(1.2)
+    assert usual([9.0] * 4 + [1.0, 3.0]) == pytest.approx(2.0)
+
+
+def test_kinds_are_patients_of_the_third_set() -> None:
+    known = {patient.name: patient for patient in chosen(held_out=3)}
+    assert len(KINDS) == 11
+    assert all(not known[name].is_healthy for name in KINDS)
+    one = Outcome("hot_expert", ("work_imbalance",), True, (Finding("work_imbalance", ranks=(2,)),), rank=2)
+    other = replace(one, findings=(Finding("straggler", ranks=(2,)),))
+    row = summarize_kinds({"hot_expert": [one, other]}).splitlines()[2]
+    assert [cell.strip() for cell in row.split("|")[1:-1]] == ["hot expert", "1 of 2", "1 of 2", "straggler"]
+
+
+def test_the_third_set_is_large_enough() -> None:
+    third = chosen(held_out=3)
+    assert sum(not patient.is_healthy for patient in third) >= 32
+    assert sum(patient.is_healthy for patient in third) >= 16
+    assert sum(len(patient.causes) > 1 for patient in third) >= 2
+    assert all(patient.time is not None for patient in third if not patient.is_healthy)
+    assert len({patient.name for patient in third}) == len(third)
 
 
 def test_where_the_batch_grows_the_gain_is_per_sample(tmp_path: Path) -> None:
