@@ -22,6 +22,8 @@ def figures() -> Iterator[str]:
     for name, (how, flag) in _REAL.items():
         if (path := RESULTS / name).exists():
             yield from _real(json.loads(path.read_text(encoding="utf-8")), how, flag)
+    if (path := RESULTS / "one-run.json").exists():
+        yield from _one_run(json.loads(path.read_text(encoding="utf-8")))
     if (path := RESULTS / "synthetic.json").exists():
         yield from _synthetic(json.loads(path.read_text(encoding="utf-8")))
 
@@ -46,7 +48,7 @@ def _real(told: dict[str, Any], how: str, flag: str) -> Iterator[str]:
         "python -m benchmarks.diff.render\n```\n"
     )
     yield "| | same job | a tenth more work |\n|---|--:|--:|"
-    for answer in ("faster", "slower", "no difference", "cannot tell"):
+    for answer in ("faster", "slower", "no difference", "inconclusive"):
         counts = [sum(pair[side]["answer"] == answer for pair in pairs) for side in ("same", "slow")]
         yield f"| {answer} | {counts[0]} | {counts[1]} |"
     for what, name in (("change", "difference, median"), ("between_runs", "a run is off by, median")):
@@ -55,6 +57,32 @@ def _real(told: dict[str, Any], how: str, flag: str) -> Iterator[str]:
     width = [median((pair[side]["high"] - pair[side]["low"]) / 2 for pair in pairs) for side in ("same", "slow")]
     yield f"| half the interval, median | {width[0]:.1%} | {width[1]:.1%} |\n"
     yield _called(pairs)
+
+
+def _one_run(results: dict[str, Any]) -> Iterator[str]:
+    pairs, sides = results["pairs"], ("same", "third", "double")
+    yield (
+        f"### One real run on each side\n\n{len(pairs)} pairs on {results['machine']}, torch {results['torch']}, "
+        f"{results['date']}: one run of {results['ranks']} ranks and {results['steps']} steps over gloo against one of "
+        "the same job, and against one with 30% and with 100% more work, one after the other. Other jobs overloaded "
+        "the machine, with a load average of up to 26: the same work took up to three times as long from run to run, "
+        "so that 30% cannot be found.\n"
+    )
+    yield (
+        f"```sh\npython -m benchmarks.diff.one_run --pairs {len(pairs)} --keep FOLDER && "
+        "python -m benchmarks.diff.render\n```\n"
+    )
+    yield "| | same job | 30% more work | 100% more work |\n|---|--:|--:|--:|"
+    for answer in ("faster", "slower", "no difference", "inconclusive"):
+        counts = [sum(pair[side]["answer"] == answer for pair in pairs) for side in sides]
+        yield f"| {answer} | {' | '.join(map(str, counts))} |"
+    medians = [f"{median(pair[side]['change'] for pair in pairs):+.1%}" for side in sides]
+    yield f"| difference, median | {' | '.join(medians)} |"
+    apart = [max(abs(pair[side]["change"]) for pair in pairs) for side in sides]
+    yield f"| largest difference | {' | '.join(f'{value:.0%}' for value in apart)} |"
+    plain = [[pair[side]["sign_without_drift"] for pair in pairs] for side in sides]
+    signs = [f"{found.count(1)} slower, {found.count(-1)} faster" for found in plain]
+    yield f"| called without the spread of parts | {' | '.join(signs)} |\n"
 
 
 def _called(pairs: list[dict[str, Any]]) -> str:

@@ -23,7 +23,7 @@ def made(tmp_path_factory):
 
 def test_lines_and_kernels_are_per_second_of_recording(made, lostflops):
     told = json.loads(lostflops("diff", made / "old", made / "new", "--json").out)
-    assert (told["answer"], told["steps_from"]) == ("cannot tell", "none")
+    assert (told["answer"], told["steps_from"]) == ("inconclusive", "none")
     compute = next(row for row in told["lines"] if row["line"] == "compute")
     assert compute["before_ns"] == round(1e9 * 10 * 300 / 9_300)
     assert compute["after_ns"] == round(1e9 * 10 * 500 / 9_500)
@@ -34,7 +34,8 @@ def test_people_read_why_there_is_no_verdict(made, lostflops):
     done = lostflops("diff", made / "old", made / "new")
     text = " ".join(done.out.split())
     assert done.code == 0
-    assert "Cannot tell which is faster: neither side marks steps. Ranks compute for 52.6% of the recorded time" in text
+    verdict = "Inconclusive: neither side marks steps, so there is no step time to compare. Ranks compute for 52.6%"
+    assert f"{verdict} of the recorded time" in text
     assert "an NVTX range such as `step 12`" in text
 
 

@@ -11,7 +11,7 @@ PHASES = (1 * MS, 2 * MS, 4 * MS, 1 * MS, 2 * MS)
 STEPS = 40
 
 
-def recorded(folder, windows=()):
+def recorded(folder, windows=(), profiled_us=10_000):
     """Two ranks, the second 2 ms late in each of 40 steps of 10 ms; steps 20 and 21 have a deep window."""
     capture = folder / "run" / "capture"
     for rank in range(2):
@@ -21,17 +21,17 @@ def recorded(folder, windows=()):
             capture, rank, frames(rank, f"s{rank}", [session(rank), *steps, ring, end(STEPS * 10 * MS)], dropped=rank)
         )
         for window in windows:
-            write_window(capture, rank, window, profiled(20, 21))
+            write_window(capture, rank, window, profiled(20, 21, length=profiled_us))
     ingest([capture], folder / "run", workers=1)
     return folder / "run"
 
 
-def profiled(*numbers):
+def profiled(*numbers, length=10_000):
     events = []
     for place, number in enumerate(numbers):
-        start = place * 10_000
+        start = place * length
         name = f"ProfilerStep#{number}"
-        events.append(event("user_annotation", name, start, 10_000))
+        events.append(event("user_annotation", name, start, length))
         events.append(event("cpu_op", "aten::mm", start + 100, 8_000))
     return events
 
@@ -84,6 +84,14 @@ def test_report_with_a_deep_window(tmp_path, ask):
     assert (told["window_first_step"], told["window_last_step"], told["window"]) == (20, 21, "20 to 21")
     assert found["throughput"]["samples_per_second"] == pytest.approx(800)
     assert found["throughput"]["tokens_per_second"] is None
+
+
+def test_rates_are_of_normal_steps(tmp_path, ask):
+    """Profiled steps take twice as long: they are what the ledger shows, not how fast the job is."""
+    found = ask("report", recorded(tmp_path, windows=[1], profiled_us=20_000), "--tokens-per-step", "50")["throughput"]
+    assert found["step_ns"] == 20 * MS
+    assert found["steps_per_second"] == pytest.approx(100)
+    assert found["tokens_per_second"] == pytest.approx(5_000)
 
 
 def test_what_the_user_says_goes_before_what_was_recorded(tmp_path, ask):

@@ -48,17 +48,44 @@ def test_a_tenth_is_found_with_three_runs_of_each():
 
 
 def test_one_run_of_each_never_calls_what_runs_differ_by():
-    assert judged(located(100), located(105)) is Verdict.UNKNOWN
-    assert judged(located(100), located(98.1), between=0.02) is Verdict.UNKNOWN
+    assert judged(located(100), located(105)) is Verdict.INCONCLUSIVE
+    assert judged(located(100), located(98.1), between=0.02) is Verdict.INCONCLUSIVE
     assert judged(located(100), located(110)) is Verdict.SLOWER
-    assert judged(located(100), located(100.0)) is Verdict.UNKNOWN  # no difference is a claim too
+    assert judged(located(100), located(100.0)) is Verdict.INCONCLUSIVE  # no difference is a claim too
+
+
+def series(chance, lasting, spread, steps=60):
+    """Steps of a machine whose speed wanders slowly: an autoregressive level, and noise of each step on top of it."""
+    level = np.zeros(steps + 1)
+    level[0] = chance.normal()
+    for step in range(steps):
+        level[step + 1] = lasting * level[step] + np.sqrt(1 - lasting**2) * chance.normal()
+    return np.exp(spread * level[1:] + 0.1 * chance.normal(size=steps))
+
+
+@pytest.mark.parametrize(
+    ("lasting", "spread", "most"), [(0.5, 0.3, 0.05), (0.9, 0.3, 0.05), (0.97, 0.3, 0.1), (0.9, 0.05, 0.05)]
+)
+def test_one_run_of_each_on_a_drifting_machine_is_seldom_called_different(lasting, spread, most):
+    """A run shows only a part of a drift that lasts as long as itself (0.97: 33 of 60 steps)."""
+    chance, trials = np.random.default_rng(8), 150
+    pairs = [[typical(series(chance, lasting, spread)) for _ in range(2)] for _ in range(trials)]
+    called = sum(judged([a], [b]) is not Verdict.INCONCLUSIVE for a, b in pairs)
+    assert called / trials <= most
+
+
+def test_one_run_of_each_on_a_calm_machine_finds_thirty_percent():
+    chance, trials = np.random.default_rng(9), 50
+    pairs = [[series(chance, 0.9, 0.05) for _ in range(2)] for _ in range(trials)]
+    found = [judged([typical(a)], [typical(1.3 * b)]) for a, b in pairs]
+    assert found.count(Verdict.SLOWER) >= 0.9 * trials
 
 
 def test_no_difference_needs_an_interval_within_the_margin():
     near = located(100.1, 99.9, 100.0, 100.05)
     assert judged(near, located(100.2, 100.0, 100.1, 100.1)) is Verdict.SAME
-    assert judged(near, located(100.2, 100.0, 100.1, 100.1), margin=0.001) is Verdict.UNKNOWN
-    assert judged(located(100, 103, 98), located(101, 97, 104)) is Verdict.UNKNOWN
+    assert judged(near, located(100.2, 100.0, 100.1, 100.1), margin=0.001) is Verdict.INCONCLUSIVE
+    assert judged(located(100, 103, 98), located(101, 97, 104)) is Verdict.INCONCLUSIVE
 
 
 def test_a_certain_difference_below_one_percent_is_not_called():
@@ -103,7 +130,7 @@ def test_blocks_follow_the_autocorrelation():
 
 def test_one_step_tells_nothing():
     assert typical(np.array([5.0])).error == np.inf
-    assert judged([typical(np.array([5.0]))], [typical(np.array([50.0]))]) is Verdict.UNKNOWN
+    assert judged([typical(np.array([5.0]))], [typical(np.array([50.0]))]) is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("runs", [2, 4])

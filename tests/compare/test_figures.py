@@ -23,3 +23,13 @@ def test_real_runs_keep_what_is_promised() -> None:
     assert all(pair["runs"] >= 2 for pair in pairs)
     assert sum(pair["same"]["answer"] in ("faster", "slower") for pair in pairs) <= 0.05 * len(pairs)
     assert sum(pair["slow"]["answer"] == "slower" for pair in pairs) >= 0.9 * len(pairs)
+
+
+def test_one_run_a_side_on_a_busy_machine_is_never_called_wrongly() -> None:
+    pairs = json.loads((RESULTS / "one-run.json").read_text())["pairs"]
+    assert len(pairs) >= 8
+    assert sum(pair["same"]["answer"] in ("faster", "slower") for pair in pairs) <= 0.05 * len(pairs)
+    assert not any(pair[side]["answer"] == "faster" for pair in pairs for side in ("third", "double"))
+    assert sum(pair["double"]["answer"] == "slower" for pair in pairs) >= 0.5 * len(pairs)
+    without = [pair["same"]["sign_without_drift"] for pair in pairs]
+    assert sum(map(abs, without)) > 0.5 * len(pairs), "why a constant spread between runs is not enough"

@@ -249,8 +249,9 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
 
 def _throughput(total: RunLedger, said: Claims, told: Told | None) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
-    tokens, samples = _per_second(said.tokens, mean), _per_second(said.samples, mean)
-    if told is not None:  # of steps that were not profiled
+    normal = told.pace.p50 if told is not None and told.pace.settled else mean  # profiled steps are slower
+    tokens, samples = _per_second(said.tokens, normal), _per_second(said.samples, normal)
+    if told is not None:
         tokens = told.pace.tokens_per_second if tokens is None else tokens
         samples = told.pace.samples_per_second if samples is None else samples
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
@@ -261,7 +262,7 @@ def _throughput(total: RunLedger, said: Claims, told: Told | None) -> Pairs:
         (
             Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
             Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
-            Pair("steps_per_second", _per_second(1, mean), "rate", "steps per second"),
+            Pair("steps_per_second", _per_second(1, normal), "rate", "steps per second"),
             Pair("tokens_per_second", tokens, "rate", "tokens per second", tokens is not None),
             Pair("samples_per_second", samples, "rate", "samples per second", samples is not None),
             Pair("busy", busy, "share", "device busy"),

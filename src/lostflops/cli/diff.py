@@ -19,23 +19,23 @@ def diff(
         str,
         typer.Argument(
             metavar="A",
-            help="Run, or several with commas between them; patterns and folders of runs do.",
+            help="Run, or several separated by commas; patterns and folders of runs work too.",
             show_default=False,
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same, of what is compared with A.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same for what is compared with A.", show_default=False)],
     *,
     margin: Annotated[
-        str, typer.Option("--margin", metavar="PART", help="A difference within this is none, such as 2%.")
+        str, typer.Option("--margin", metavar="PART", help="Smaller differences count as none, such as 2%.")
     ] = "2%",
     anyway: AnywayOption = False,
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell whether B is faster than A, by how much, and where.
+    """Show whether B is faster than A, by how much, and where.
 
-    The answer is one of faster, slower, no difference and cannot tell. Give several runs of each, recorded in turns:
-    runs of one job differ by more than their steps show.
+    The answer is faster, slower, no difference or inconclusive; the exit code is 0 for all four, gate has one for each.
+    One run of each decides large differences; several, recorded in turns, decide small ones.
     """
     from lostflops.compare import recorded
     from lostflops.compare.diff import diff as compared

@@ -18,7 +18,7 @@ from lostflops.cli.scope import bar_of
 from lostflops.errors import LostflopsError
 
 FAILED: Final = 70
-"""Exit code of what would be 1 in other verbs: here that says that the candidate regressed."""
+"""Exit code of failures that other verbs end with 1: for gate 1 means that the candidate regressed."""
 EXAMPLE = "lostflops gate --baseline 'main-*' --candidate 'branch-*' --max-regress 3%"
 
 
@@ -29,12 +29,12 @@ def gate(
         typer.Option(
             "--baseline",
             metavar="RUNS",
-            help="Run, or several with commas between them; patterns and folders of runs do.",
+            help="Run, or several separated by commas; patterns and folders of runs work too.",
             show_default=False,
         ),
     ],
     candidate: Annotated[
-        str, typer.Option("--candidate", metavar="RUNS", help="The same, of what is to go in.", show_default=False)
+        str, typer.Option("--candidate", metavar="RUNS", help="The same for the change under test.", show_default=False)
     ],
     max_regress: Annotated[
         str, typer.Option("--max-regress", metavar="PART", help="How much slower a step may be, such as 3%.")
@@ -43,10 +43,10 @@ def gate(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Exit with 0 if the candidate is shown to be within the limit, with 1 if it regressed, else with 3.
+    """Exit with 0 if the candidate is within the limit, with 1 if it regressed, with 3 if the runs do not decide.
 
-    Inconclusive, 3, says how many runs or steps would be needed: a limit below the noise of the runs is refused, unless
-    even so the candidate is plainly within it, or slower by more than both. 2 and above 3 are errors.
+    With 3 the answer says how many runs or steps are needed. A limit below the noise of the runs gives 3, unless the
+    candidate is clearly within the limit, or slower by more than limit and noise. 2 and all codes above 3 are errors.
     """
     from lostflops.compare.gate import gate as judged
     from lostflops.compare.sides import read

@@ -90,13 +90,15 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
 
 EXIT_CODES = (
     (0, "success"),
-    (1, "any other failure; of gate: regressed"),
+    (1, "any other failure; gate: regressed"),
     (2, "the request cannot be carried out"),
-    (3, "cannot tell: something to tell it from is missing; gate: inconclusive"),
+    (3, "inconclusive: required data is missing; gate: the runs do not decide"),
     (4, "a source cannot be used"),
     (5, "a run cannot be used"),
     (6, "the query was refused"),
     (70, "any other failure of gate"),
+    (126, "run: the command cannot be executed"),
+    (127, "run: the command was not found"),
     (130, "interrupted"),
 )
 

@@ -4,7 +4,10 @@ A block is as long as the series' own autocorrelation asks for (Politis and Whit
 the correction of Patton, Politis and White, 28, 2009, for circular blocks), and at least the cube root of their
 number, because few steps show too little of it. The location is that of the middle of the
 steps: the mean without the fastest and the slowest fifth. A median jumps where steps take turns, and a mean follows a
-few steps that something else held up; but the mean is what is paid for, so it is told beside.
+few steps that something else held up; but the mean is what is paid for, so it is shown too.
+
+A run also drifts: its neighbours on the host, clocks and temperatures change over minutes. Such noise has no shortest
+averaging time (flicker noise), so two runs differ about as much as two parts of one run do. `drift` measures that.
 """
 
 from __future__ import annotations
@@ -25,16 +28,26 @@ _MOST_DRAWN: Final = 4_000_000
 """Values that are drawn at once."""
 _FEWEST: Final = 8
 """Steps below which no autocorrelation can be seen."""
+PARTS: Final = 8
+"""Parts of a run that are compared with each other, of at least two steps each."""
+_USUAL_SPREAD: Final = 0.1
+_USUAL_FREEDOM: Final = 2.0
+"""Prior for runs of fewer steps than `_FEWEST`: steps deviate by a tenth, known as well as from three steps. Without it
+two steps would leave an interval of a factor of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`error` is the standard error as a part of `value`, by how steps differ within the run; `freedom` says how well
-    it is known. It is infinite where one step tells nothing about others."""
+    """Where the steps of one run are, and how uncertain that is."""
 
     value: float
     error: float
+    """Standard error as a part of `value`, by how steps differ within the run; infinite for a single step."""
     freedom: float
+    """Degrees of freedom of `error`."""
+    drift: float = 0.0
+    """Standard deviation of the locations of the run's parts, as a part of `value`; 0 where the run is too short."""
+    drift_freedom: float = 0.0
 
 
 def typical(times: Times) -> Location:
@@ -54,12 +67,27 @@ def _located(times: Times, trimmed: float) -> Location:
     if not np.ptp(times):
         return Location(value, 0.0, count - 1.0)
     if count < _FEWEST:
-        return Location(value, float(times.std(ddof=1)) / sqrt(count) / value, count - 1.0)
+        return _located_by_few(times, value)
     asked = block_length(np.clip(times, *np.quantile(times, (trimmed, 1 - trimmed))))
     length = max(asked, ceil(count ** (1 / 3)))
     blocks = count / length
     spread = float(_redrawn(times, length, trimmed).std())
-    return Location(value, spread * sqrt(blocks / (blocks - 1)) / value, blocks - 1)
+    return Location(value, spread * sqrt(blocks / (blocks - 1)) / value, blocks - 1, *_drift(times, trimmed))
+
+
+def _located_by_few(times: Times, value: float) -> Location:
+    """Weigh the spread of a few steps with the usual one, each by its degrees of freedom."""
+    own = times.size - 1.0
+    spread = float(times.std(ddof=1)) / value
+    variance = (_USUAL_FREEDOM * _USUAL_SPREAD**2 + own * spread**2) / (_USUAL_FREEDOM + own)
+    return Location(value, sqrt(variance / times.size), _USUAL_FREEDOM + own)
+
+
+def _drift(times: Times, trimmed: float) -> tuple[float, float]:
+    """Return the standard deviation of the logarithms of the parts' locations, and its degrees of freedom."""
+    parts = np.array_split(times, min(PARTS, times.size // 2))
+    located = np.log([_middle(part[np.newaxis], trimmed)[0] for part in parts])
+    return float(located.std(ddof=1)), len(parts) - 1.0
 
 
 def _middle(times: Times, trimmed: float) -> Times:

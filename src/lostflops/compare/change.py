@@ -4,7 +4,8 @@ Runs of one job differ by more than their steps tell: other neighbours, other cl
 a side has several runs, each counts once, by its location, and the difference is judged by Welch's t on their
 logarithms: with two runs or three a bootstrap of runs is far too narrow. It is never sharper than if both sides varied
 alike, because few runs beside many make Welch's too sharp. A side of one run is taken to vary as the
-other does. With one run on either side nothing measures it, and what is known of other jobs takes its place.
+other does. With one run on each side, runs are taken to differ as much as parts of these runs do (`blocks`), and by
+what runs of calm machines differ by at least.
 
 Two locations are judged, and together they call a difference in at most one of 25 pairs that have none: the typical
 step at 97%, and the mean, which shows long steps that are few, at 99%.
@@ -37,13 +38,13 @@ class Verdict(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     SAME = "no difference"
-    UNKNOWN = "cannot tell"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Of one run's location, as parts of it: `runs` is how far it lies off that of all runs, `steps` what of that its
-    own steps tell. `freedom` is infinite where `runs` is not measured but known from other jobs."""
+    """Uncertainty of one run's location, as parts of it: `runs` is its standard deviation over runs, `steps` the part
+    of it that its own steps explain. `freedom` is infinite where no side has several runs that would measure `runs`."""
 
     runs: float
     steps: float
@@ -84,7 +85,7 @@ class Change:
 
 
 def change(before: Sequence[Location], after: Sequence[Location], *, confidence: float, between: float) -> Change:
-    """`between` is by what part two runs of a job differ in nine of ten cases; it counts where each side has one.
+    """`between` is by what part two runs of a job differ at least in nine of ten cases; used where each side has one.
 
     >>> runs = [Location(value, 0.001, 50) for value in (99.0, 100.0, 101.0)]
     >>> slow = [Location(value, 0.001, 50) for value in (109.0, 110.0, 111.0)]
@@ -108,10 +109,11 @@ def change(before: Sequence[Location], after: Sequence[Location], *, confidence:
         parts, freedom = [run / count for count in counts], len(many) - 1
         noise = Noise(sqrt(run), sqrt(mean(steps)), freedom)
     else:
-        prior = (between / _NINE_OF_TEN) ** 2
-        parts = [*steps, prior]
-        freedom = _satterthwaite(parts, [before[0].freedom, after[0].freedom, inf])
-        noise = Noise(sqrt(prior / 2 + mean(steps)), sqrt(mean(steps)), inf)
+        runs = [(between / _NINE_OF_TEN) ** 2, *(side[0].drift ** 2 for side in (before, after))]
+        parts = [*steps, *runs]
+        known = [inf, before[0].drift_freedom, after[0].drift_freedom]
+        freedom = _satterthwaite(parts, [before[0].freedom, after[0].freedom, *known])
+        noise = Noise(sqrt(sum(runs) / 2 + mean(steps)), sqrt(mean(steps)), inf)
     reach = t_quantile(confidence, freedom) * sqrt(sum(parts)) if sum(parts) else 0.0
     return Change(expm1(off), expm1(off - reach), _up(off + reach), noise)
 
@@ -137,11 +139,11 @@ def _satterthwaite(parts: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def verdict(typical: Change, average: Change, margin: float = MARGIN) -> Verdict:
-    """Of the typical step, else of the mean; nothing where they contradict each other. With one run on either side the
-    mean tells nothing: nobody knows how often steps as long as its longest come."""
+    """Judge by the typical step, else by the mean; inconclusive where they contradict each other. With one run on each
+    side the mean is not used: one run does not show how often its longest steps occur."""
     signs = {typical.sign, average.sign if average.noise.is_measured else 0} - {0}
     if signs == {1}:
         return Verdict.SLOWER
     if signs == {-1}:
         return Verdict.FASTER
-    return Verdict.SAME if not signs and typical.within(margin) else Verdict.UNKNOWN
+    return Verdict.SAME if not signs and typical.within(margin) else Verdict.INCONCLUSIVE

@@ -38,7 +38,7 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
         agrees = profiled > 0 if found is Verdict.SLOWER else profiled < 0
         sentences += [where.mostly(*accounts)] if found in _WORDS and agrees and pair.unit == "step" else []
     else:
-        told.append("Where the difference is cannot be told: a side has no trace of whole steps.")
+        told.append("Where the difference is, is unknown: a side has no trace of whole steps.")
     return Result(
         name="diff",
         title="B against A",
@@ -56,7 +56,7 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
 
 
 def figures(pair: Pair) -> Pairs:
-    """What both sides take, and how they differ."""
+    """Return the step times of both sides, and how they differ."""
     middle, average, noise = pair.typical, pair.average, pair.typical.noise
     return Pairs(
         "step",
@@ -77,9 +77,9 @@ def figures(pair: Pair) -> Pairs:
             Item("mean_confidence", MEAN, "share", shown=False),
             Item("runs", (len(pair.before), len(pair.after)), "count", "runs of A, of B"),
             Item("steps", _steps(pair), "count", "steps of A, of B"),
-            Item("between_runs", _finite(noise.runs), "share", "a run is off by"),
+            Item("between_runs", _finite(noise.runs), "share", "spread of runs"),
             Item("between_runs_is_measured", noise.is_measured, shown=False),
-            Item("between_steps", _finite(noise.steps), "share", "of that by its steps"),
+            Item("between_steps", _finite(noise.steps), "share", "of that from its steps"),
         ),
     )
 
@@ -98,7 +98,7 @@ def sources(pair: Pair) -> Iterator[Figure]:
 
 
 def _finite(part: float) -> float | None:
-    """None where one step tells nothing about others; JSON has no infinity."""
+    """None where a single step leaves it unknown; JSON has no infinity."""
     return part if isfinite(part) else None
 
 
@@ -119,24 +119,24 @@ def _sentences(pair: Pair, found: Verdict, margin: float) -> Iterator[str]:
         yield f"B is {_WORDS[found]}: {took}, {signed(middle.value)} ({interval(middle)})."
     elif found in _WORDS:
         yield (
-            f"B is {_WORDS[found]} by its long steps: the mean differs by {signed(average.value)} "
-            f"({interval(average)}), a typical {pair.unit} by {signed(middle.value)} ({interval(middle)})."
+            f"B is {_WORDS[found]} because of its long steps: the mean differs by {signed(average.value)} "
+            f"({interval(average, MEAN)}), a typical {pair.unit} by {signed(middle.value)} ({interval(middle)})."
         )
     elif found is Verdict.SAME:
         yield (
-            f"No difference: {took}, {signed(middle.value)} ({interval(middle)}), and up to ±{format_share(margin)} "
-            "counts as none."
+            f"No difference: {took}, {signed(middle.value)} ({interval(middle)}). Differences up to "
+            f"±{format_share(margin)} count as none."
         )
     elif middle.sign:
         yield (
-            f"Cannot tell: a typical {pair.unit} differs by {signed(middle.value)} ({interval(middle)}), the mean by "
-            f"{signed(average.value)} ({interval(average)})."
+            f"Inconclusive: the typical {pair.unit} and the mean contradict each other: {signed(middle.value)} "
+            f"({interval(middle)}) and {signed(average.value)} ({interval(average, MEAN)})."
         )
     else:
         more = advice(pair, _sought(pair, margin))
-        yield f"Cannot tell: {took}, {signed(middle.value)}, but that may be {interval(middle)}. {more}"
+        yield f"Inconclusive: {took}, {signed(middle.value)} ({interval(middle)}). {more}"
 
 
 def _sought(pair: Pair, margin: float) -> float:
-    """What more runs should tell: a difference as large as it seems to be, at least the margin."""
+    """Return the difference that more runs should show: as large as it seems to be, at least the margin."""
     return max(margin, abs(pair.typical.value))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import isfinite
 
 from lostflops.compare import comparable
-from lostflops.compare.change import Change
+from lostflops.compare.change import MEAN, Change
 from lostflops.compare.diff import figures, needs, sources
 from lostflops.compare.sides import Pair
 from lostflops.compare.wording import advice, interval, long_steps, notes, shown, signed
@@ -76,25 +76,25 @@ def _sentences(pair: Pair, found: Outcome, limit: float) -> Iterator[str]:
     times = f"{shown(pair.typical_ns[1])} instead of {shown(pair.typical_ns[0])}"
     took = f"a typical {pair.unit} takes {times}, {signed(middle.value)} ({interval(middle)})"
     if found is Outcome.REGRESSED and _exceeds(middle, limit):
-        yield f"REGRESSED: {took}, more than the {format_share(limit)} that are allowed."
+        yield f"REGRESSED: {took}; at most {format_share(limit)} is allowed."
     elif found is Outcome.REGRESSED:
         yield (
-            f"REGRESSED by long steps: the mean differs by {signed(average.value)} ({interval(average)}), more than "
-            f"the {format_share(limit)} that are allowed; {took}."
+            f"REGRESSED because of long steps: the mean differs by {signed(average.value)} "
+            f"({interval(average, MEAN)}), and at most {format_share(limit)} is allowed; {took}."
         )
     elif found is Outcome.PASSED:
-        yield f"PASSED: {took}, within the {format_share(limit)} that are allowed."
+        yield f"PASSED: {took}; up to {format_share(limit)} is allowed."
     elif middle.half_width > limit:
-        noise = f"±{format_share(middle.half_width)}" if isfinite(middle.half_width) else "which one step does not tell"
+        noise = f"±{format_share(middle.half_width)}" if isfinite(middle.half_width) else "unknown from a single step"
         yield (
             f"INCONCLUSIVE: the limit of {format_share(limit)} is below the noise of these runs, {noise}: {took}. "
             f"{advice(pair, limit)}"
         )
     else:
-        yield f"INCONCLUSIVE: {took}, and {format_share(limit)} are allowed. {_closer(pair, limit)}"
+        yield f"INCONCLUSIVE: {took}; up to {format_share(limit)} is allowed. {_closer(pair, limit)}"
 
 
 def _closer(pair: Pair, limit: float) -> str:
-    """The candidate is near the limit: what would tell on which side."""
+    """Say how many runs would decide on which side of the limit the candidate is."""
     off = abs(limit - pair.typical.value)
     return f"It is near the limit. {advice(pair, max(off, limit / 2))}"

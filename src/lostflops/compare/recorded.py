@@ -68,7 +68,7 @@ def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False)
         notes=(_MEANT, _ADVICE),
         more=(
             comparable.same(comparison),
-            Figure("answer", str(Verdict.UNKNOWN)),
+            Figure("answer", str(Verdict.INCONCLUSIVE)),
             Figure("before", tuple(map(str, before))),
             Figure("after", tuple(map(str, after))),
             Figure("steps_from", "none"),
@@ -105,7 +105,7 @@ def _verdict(before: Account, after: Account) -> str:
     old, new = (side.lines["compute"] / side.step_ns for side in (before, after))
     line = max(LINES, key=lambda line: abs(after.lines[line] - before.lines[line]))
     moved = (after.lines[line] - before.lines[line]) / _SECOND
-    unknown = "Cannot tell which is faster: neither side marks steps."
+    unknown = "Inconclusive: neither side marks steps, so there is no step time to compare."
     if not moved:
         return f"{unknown} Ranks compute for {format_share(new)} of the recorded time on both, and no line moved."
     word = "more" if moved > 0 else "less"

@@ -1,4 +1,4 @@
-"""Differences, noise and what would be needed, in words."""
+"""Differences, noise and the number of runs that are needed, in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Final
 
-from lostflops.compare.change import Change
+from lostflops.compare.change import MEAN, TYPICAL, Change
 from lostflops.compare.power import Needed, needed
 from lostflops.compare.sides import Pair
 from lostflops.units import counted, format_ns, format_share
@@ -22,13 +22,15 @@ def signed(part: float) -> str:
     return f"{100 * part:+.1f}%" if part else "0.0%"
 
 
-def interval(found: Change) -> str:
+def interval(found: Change, confidence: float = TYPICAL) -> str:
     """
     >>> from lostflops.compare.change import Noise
     >>> interval(Change(0.1, 0.08, 0.12, Noise(0, 0, 1)))
-    '+8.0% to +12.0%'
+    '97% interval +8.0% to +12.0%'
     """
-    return f"{signed(found.low)} to {signed(found.high)}" if isfinite(found.high) else "anything"
+    if not isfinite(found.high):
+        return "interval unknown: too few steps"
+    return f"{confidence:.0%} interval {signed(found.low)} to {signed(found.high)}"
 
 
 def shown(ns: float) -> str:
@@ -40,40 +42,40 @@ def asked(pair: Pair, effect: float) -> Needed:
 
 
 def advice(pair: Pair, effect: float) -> str:
-    """What would tell a difference of that size."""
+    """Say how many runs, or steps, would show a difference of that size."""
     found = asked(pair, effect)
-    size = f"To tell a difference of {format_share(effect)}"
+    size = f"To find a difference of {format_share(effect)}"
     if found.runs is None:
-        return f"{size} more runs would be needed than can be made: record longer or calmer ones."
-    much = "" if pair.typical.noise.is_measured else ", if they differ as those of other jobs do"
+        return f"{size}, no practical number of runs is enough: record longer runs, or use a calmer machine."
+    much = "" if pair.typical.noise.is_measured else " (an estimate from one run a side)"
     steps = counted(pair.steps_per_run, "step")
     runs = counted(max(found.runs, pair.runs_per_side + 1), "run")
-    told = f"{size} in nine of ten cases, record {runs} of each, {steps} long{much}"
+    told = f"{size} with 90% power, record {runs} of each, {steps} long{much}"
     if found.steps is not None and found.steps > pair.steps_per_run and found.runs > pair.runs_per_side:
         told += f"; or as many runs, of {counted(found.steps, 'step')} each"
     return f"{told}."
 
 
 def notes(pair: Pair) -> Iterator[str]:
-    """What makes the comparison doubtful."""
+    """Say what makes the comparison less reliable."""
     compared = pair.comparison
     if pair.unit != "step":
-        yield f"Times are per {pair.unit}, because the batches differ: a larger one may train otherwise."
+        yield f"Times are per {pair.unit}, because the batches differ: a larger batch may train differently."
     if compared.mixed:
         yield f"Runs of one side differ among themselves: {', '.join(compared.mixed)}."
     if compared.unknown:
-        yield f"Not all runs tell, or not the same at all steps, so that it may differ: {', '.join(compared.unknown)}."
+        yield f"Unknown for some runs or steps, so it may differ: {', '.join(compared.unknown)}."
     yield from _about_runs(pair)
     if not pair.is_timed:
-        yield "Steps are those of the traces, which the profiler makes slower: not every run timed steps without it."
+        yield "Times are of profiled steps, which are slower than normal ones: a run has no timings of normal steps."
 
 
 def long_steps(pair: Pair, limit: float, is_fine: bool) -> Iterator[str]:
-    """Where typical steps are fine, and the mean may not be: it is what is paid for."""
+    """Note that the mean may differ where typical steps do not: the mean is what is paid for."""
     if is_fine and pair.average.high > limit:
         yield (
-            f"The mean differs by {signed(pair.average.value)} ({interval(pair.average)}): whether B has more of the "
-            "long steps that are few cannot be told."
+            f"The mean differs by {signed(pair.average.value)} ({interval(pair.average, MEAN)}): B may have more rare "
+            "long steps."
         )
 
 
@@ -82,25 +84,26 @@ def _about_runs(pair: Pair) -> Iterator[str]:
     noise = pair.typical.noise
     if max(counts) == 1:
         yield (
-            "With one run on each side nothing tells how much runs of the same job differ: what is known of others, "
-            f"{format_share(noise.between)} in nine of ten cases, makes the interval wider. Record two or more of each."
+            "With one run a side, the spread between runs is estimated from how much parts of each run differ: two "
+            f"runs of the same job may differ by {format_share(noise.between)} (90% interval). Record two or more runs "
+            "of each to measure it."
         )
     elif min(counts) == 1:
-        yield "A side has one run: it is taken to vary from run to run as the other side does."
+        yield "One side has a single run: its spread between runs is taken from the other side."
     starts = [[run.began for run in side] for side in (pair.before, pair.after)]
     if min(counts) > 1 and (max(starts[0]) < min(starts[1]) or max(starts[1]) < min(starts[0])):
         yield (
-            "All runs of one side were recorded before those of the other: what changed on the machine meanwhile "
-            "counts as a difference. Record them in turns."
+            "All runs of one side were recorded before those of the other, so a change of the machine in between "
+            "looks like a difference. Record them in turns."
         )
 
 
 def profiled_apart(pair: Pair, profiled: float) -> str | None:
-    """Where the traced steps, which lines and kernels are of, differ by something else than all others."""
+    """Note that profiled steps, from which lines and kernels come, differ by something else than normal steps."""
     found = pair.typical
     if pair.unit != "step" or not pair.is_timed or abs(profiled - found.value) <= max(_APART, found.half_width):
         return None
     return (
-        f"Profiled steps differ by {signed(profiled)}, all others by {signed(found.value)}: lines and kernels tell of "
-        "the profiled ones, which are few and which the profiler makes slower."
+        f"Profiled steps differ by {signed(profiled)}, normal steps by {signed(found.value)}: lines and kernels are "
+        "those of the profiled steps."
     )

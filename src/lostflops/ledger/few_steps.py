@@ -28,6 +28,9 @@ MOST_EVENTS: Final = 750_000
 """As many are replayed within a second."""
 AFFORDED: Final = 3_000_000
 """Of more nobody who waits for a page waits for a replay."""
+WARM_UP: Final = 2.0
+"""A first step of more than so many times the median of the others is warm-up: compilation, allocation, connections."""
+_FEWEST_OTHERS: Final = 3
 _ALIKE: Final = 0.05
 """By what part their mean may differ from that of all."""
 
@@ -55,6 +58,27 @@ def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
         return few
     few.close()
     return run
+
+
+def warm_up(number: Numbers, took: Numbers) -> int | None:
+    """Return the number of the first step where it is warm-up, which happens once and not in every step.
+
+    >>> steps = np.array([1, 2, 3, 4])
+    >>> warm_up(steps, np.array([90, 30, 31, 32])), warm_up(steps, np.array([9, 8, 7, 8]))
+    (1, None)
+    """
+    steps, place, count = np.unique(number, return_inverse=True, return_counts=True)
+    means = np.bincount(place, took) / count
+    if steps.size <= _FEWEST_OTHERS or means[0] <= WARM_UP * np.median(means[1:]):
+        return None
+    return int(steps[0])
+
+
+def without_warm_up(run: Run) -> Run:
+    """Return the run without a first step that is warm-up; the run itself where there is none."""
+    number, took = step_times(run)
+    first = warm_up(number, took)
+    return run if first is None else run.of_steps([step for step in np.unique(number).tolist() if step != first])
 
 
 def is_large(run: Run) -> bool:

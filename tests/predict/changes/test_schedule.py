@@ -12,10 +12,13 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind, LaneKind
 from lostflops.ingest import ingest
+from lostflops.predict.answers.answer import answer
+from lostflops.predict.answers.baseline import baseline
+from lostflops.predict.answers.score import step_times
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.changes.schedule import CHANGE
 from lostflops.predict.edits.orders import Shape
-from lostflops.predict.edits.pipeline import pipeline
+from lostflops.predict.edits.pipeline import cut_stages, pipeline
 from lostflops.predict.edits.relaid import relaid
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
@@ -102,10 +105,37 @@ def usual(times, made):
     return float(np.median(times[made.steps.number > 2]))
 
 
+def test_embedding_and_output_layer_are_not_cut():
+    """Stages of 8 ms, the first with 1 ms of embedding in its forward pass, the last with 3 ms of output layer."""
+    time = np.full((1, 1, 4, 1, 2, 2), 8.0)
+    time[:, :, 0, :, 0] += 1
+    time[:, :, 3] += 3
+    parts = cut_stages(time, 2)[0, 0, :, :, :, 0]
+    assert parts[0, :, 0].tolist() == [5.0, 4.0]
+    assert parts[0, :, 1].tolist() == [4.0, 4.0]
+    assert parts[1].tolist() == parts[2].tolist() == [[4.0, 4.0], [4.0, 4.0]]
+    assert parts[3].tolist() == [[4.0, 4.0], [7.0, 7.0]]
+
+
+@needs_traces
+def test_a_prediction_leaves_warm_up_out(tmp_path):
+    """The first steps took 7.6 s and 11.7 s. All others took 10.4% less when interleaved, which the interval holds;
+    with the first ones it looked like 3%."""
+    for name in ("pp8", "pp8_vpp2"):
+        ingest([PRIMUS / name], tmp_path / name, workers=1)
+    with Run.open(tmp_path / "pp8") as run:
+        found = answer(baseline(run), [("schedule", "interleaved")])
+    with Run.open(tmp_path / "pp8_vpp2") as run:
+        times = step_times(run)
+    assert len(times) == 8 * 19
+    assert 1 - np.mean(times) / found.baseline.measured == pytest.approx(0.104, abs=0.002)
+    assert found.low < np.mean(times) < found.high < found.baseline.measured
+
+
 @needs_traces
 def test_a_job_recorded_both_ways(tmp_path):
-    """Off by -3.0% and +2.2%: halves of stages took more than half, which only a recording of them tells. That is 19%
-    and 16% of the predicted change, which its doubt has to hold."""
+    """Off by -2.4% and +2.2%, 16% of the predicted change both ways, which its doubt has to hold: halves of the first
+    and of the last stage took more than half, beyond embedding and output layer."""
     made = {}
     for name in ("pp8", "pp8_vpp2"):
         ingest([PRIMUS / name], tmp_path / name, workers=1)
@@ -123,5 +153,5 @@ def test_a_job_recorded_both_ways(tmp_path):
         edited = CHANGE.apply(made[name], schedule, NOTHING)
         will, was = (usual(replay(one).step_times, made[name]) for one in (edited.graph, made[name]))
         predicted = took[name] * will / was
-        assert predicted == pytest.approx(took[other], rel=0.035)
+        assert predicted == pytest.approx(took[other], rel=0.025)
         assert abs(predicted - took[other]) < edited.doubt * abs(predicted - took[name])

@@ -14,7 +14,7 @@ from lostflops.errors import UnknownCost
 from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import LaneKind
-from lostflops.ledger.few_steps import few_steps, step_times, told
+from lostflops.ledger.few_steps import Numbers, few_steps, step_times, told, warm_up, without_warm_up
 from lostflops.predict.answers.facts_of import Told, facts_of
 from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS, noise
 from lostflops.units import format_share
@@ -97,17 +97,34 @@ def baseline(
     return kept[id(run)][1]
 
 
-def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
+def _steps_to_replay(whole: Run) -> tuple[Run, str]:
+    """Return the run with the steps that are replayed, and a note on the others; empty where all are replayed."""
     run = few_steps(whole)
+    if run is not whole or whole.steps:
+        return run, told(run) if run is not whole else ""
+    run = without_warm_up(whole)
+    first = "" if run is whole else f"Step {warm_up(*step_times(whole))} is warm-up and is left out."
+    return run, first
+
+
+def _normal_times(run: Run) -> tuple[Numbers, Numbers]:
+    """Return number and time of each step of the whole run, without a first step that is warm-up."""
+    number, took = step_times(run.whole)
+    keep = number != warm_up(number, took)
+    return number[keep], took[keep]
+
+
+def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: Build) -> Baseline:
+    run, note = _steps_to_replay(whole)
     graph = build(run, progress)
-    if run is not whole:
-        graph = replace(graph, notes=(told(run), *graph.notes))
+    if note:
+        graph = replace(graph, notes=(note, *graph.notes))
     schedule = replay(graph)
     steps = graph.steps
     measured, replayed = float(steps.measured.mean()) if len(steps) else 0.0, schedule.mean_step
     if not (measured > 0 and replayed > 0):
         raise UnknownCost("cannot tell: no step of this run took any time")
-    known = step_times(run.whole) if run.steps else (steps.number, steps.measured)
+    known = _normal_times(run) if run.steps else (steps.number, steps.measured)
     recorded = np.unique(known[0]).size
     found = Baseline(schedule, facts_of(run, graph, times), measured, replayed, noise(*known), recorded)
     if abs(found.error) > REFUSED:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lostflops.errors import UsageError
+from lostflops.ledger.few_steps import warm_up
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
 from lostflops.predict.answers import predictions
@@ -47,10 +50,14 @@ def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
 
 
 def step_times(run: Run) -> list[int]:
-    """Of all whole steps of all ranks, as a graph has them."""
+    """Return the times of all whole steps of all ranks in ns, without a first step that is warm-up: a prediction leaves
+    it out too."""
     chosen = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
-    edges = (window(record, WindowKind.STEPS) for record in records(run, chosen))
-    return [took for one in edges for took in (one.stop - one.start).tolist()]
+    edges = [window(record, WindowKind.STEPS) for record in records(run, chosen)]
+    number = np.array([step for one in edges for step in one.number], np.int64)
+    took = np.array([time for one in edges for time in (one.stop - one.start).tolist()], np.int64)
+    times: list[int] = took[number != warm_up(number, took)].tolist() if took.size else []
+    return times
 
 
 def _scored(prediction: StoredPrediction, run: Run) -> Score:

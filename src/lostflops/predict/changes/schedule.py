@@ -13,7 +13,7 @@ from lostflops.units import counted
 
 _DOUBT: Final = 0.1
 _CUT_DOUBT: Final = 0.25
-"""Of a job recorded as 1F1B and interleaved each was told from the other: 19% and 16% of the change off."""
+"""A job recorded as 1F1B and as interleaved, each predicted from the other: 16% of the change off, both ways."""
 _CHUNKS: Final = 2
 
 
@@ -38,11 +38,14 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
             f"not a multiple of {old.stages}"
         )
     changed = relaid(base, made, value, Shape(old.stages, chunks, old.microbatches))
-    notes = ["Passes take what they took, and transfers the median of their direction; no send holds up a pass."]
+    notes = ["Passes keep their time, transfers take the median of their direction, and sends do not delay passes."]
     if chunks != old.chunks:
-        notes.append(f"Each rank holds {counted(chunks, 'chunk')} of the model instead of {old.chunks}, of equal time.")
+        notes.append(
+            f"Each rank holds {counted(chunks, 'chunk')} of the model instead of {old.chunks}, of equal layers; "
+            "embedding and output layer stay in the first and the last chunk."
+        )
     if value == "gpipe":
-        notes.append("Activations of all microbatches are held at once: whether they fit is not asked.")
+        notes.append("Activations of all microbatches are held at once; whether they fit is not checked.")
     return Edited(changed, _DOUBT if chunks == old.chunks else _CUT_DOUBT, tuple(notes))
 
 

@@ -18,6 +18,8 @@ from lostflops.predict.edits.orders import Pass, Shape, recognised
 Codes = npt.NDArray[np.int64]
 _PLACE: Final = re.compile(r"stage (\d+) chunk (\d+)")
 _MOST: Final = 0.5
+_FEWEST_STAGES: Final = 4
+"""Stages from which two inner ones show how long a stage without embedding and output layer is."""
 _ENDS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 
 
@@ -120,6 +122,26 @@ def _pauses(graph: TaskGraph, rows: Ns, ranks: Codes) -> npt.NDArray[np.float64]
     inner = rows[:-1][np.diff(graph.tasks.step[rows]) == 0]
     gap, rank = np.maximum(graph.tasks.gap[inner], 0), graph.rank[inner]
     return np.array([[np.median(gap[rank == own]) for own in replica] for replica in ranks.tolist()])
+
+
+def cut_stages(time: npt.NDArray[np.float64], chunks: int) -> npt.NDArray[np.float64]:
+    """Return the times of passes with stages cut into so many chunks of equal layers.
+
+    The embedding is part of the first chunk, output layer and loss are part of the last one. What the first and the
+    last stage take more than all inner stages is taken for these, and is not cut.
+    """
+    parts = spread(time, chunks, 3)
+    stages = time.shape[2]
+    if time.shape[3] != 1 or chunks == 1 or stages < _FEWEST_STAGES:
+        return parts
+    usual = np.median(time, axis=(0, 1, 3, 5))
+    inner = usual[1:-1]
+    for stage, chunk in ((0, 0), (stages - 1, chunks - 1)):
+        extra = np.where(usual[stage] > inner.max(axis=0), usual[stage] - np.median(inner, axis=0), 0.0)
+        kept = np.minimum(extra[:, np.newaxis], time[:, :, stage, 0])
+        parts[:, :, stage] -= kept[:, :, np.newaxis] / chunks
+        parts[:, :, stage, chunk] += kept
+    return parts
 
 
 def spread(time: npt.NDArray[np.float64], count: int, axis: int) -> npt.NDArray[np.float64]:

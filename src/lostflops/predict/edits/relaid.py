@@ -33,7 +33,7 @@ from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.device_passes import reduced
 from lostflops.predict.edits.orders import Shape, order
-from lostflops.predict.edits.pipeline import Pipeline, has_passes, pipeline, spread
+from lostflops.predict.edits.pipeline import Pipeline, cut_stages, has_passes, pipeline, spread
 from lostflops.predict.edits.places import Places, Rows
 
 _NAMES: Final = (
@@ -65,7 +65,7 @@ def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
 
 def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: Shape) -> TaskGraph:
     """The graph with its pipeline in this schedule and shape; transfers and pauses stay as long as they were."""
-    time = spread(spread(made.time, shape.microbatches, 5), shape.chunks, 3)
+    time = cut_stages(spread(made.time, shape.microbatches, 5), shape.chunks)
     parts = [
         _tiled(_stage(schedule, stage, shape, ahead=made.ahead), stage, made, time) for stage in range(shape.stages)
     ]
