@@ -13,6 +13,7 @@ from msgspec import structs
 
 from lostflops.capture import trace_of
 from lostflops.errors import BrokenSource, RunError, SourceError
+from lostflops.ingest.agreed_steps import drop_disagreed_steps
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
@@ -109,6 +110,7 @@ def _ingest(
             drop_known_groups(run, files)
             keep_one_history(run, files)
             number_by_ring(run, files, {source.rank for source in read})
+            drop_disagreed_steps(run, files)
             align_ranks(run, files, held)
             run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}
