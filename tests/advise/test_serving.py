@@ -1,11 +1,11 @@
 """Traces of servers, which mark no steps: communication that nothing hides is found all the same."""
 
 import pytest
-from shared_data import TRACES, needs_traces
 
 from lostflops.advise.diagnose import diagnose
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
+from shared_data import TRACES, needs_traces
 
 
 @needs_traces
