@@ -20,6 +20,7 @@ from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups,
 from lostflops.ingest.captures import belong_together, forms, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.found import Found
+from lostflops.ingest.jobs import refuse_several_jobs
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
@@ -88,6 +89,7 @@ def _ingest(
     with writer as run:
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
+        refuse_several_jobs(found, sources)
         old = _without_superseded(run.manifest, found)
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
