@@ -140,6 +140,7 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 def _report(folder: Path, as_json: bool) -> None:
     """The ledger, the steps, and who is the slowest; as JSON the report alone, which holds all three."""
+    from lostflops.advise.own_traces import own_traces
     from lostflops.advise.summary import with_findings
     from lostflops.analyze.ranks import ranks
     from lostflops.analyze.report import report
@@ -151,6 +152,8 @@ def _report(folder: Path, as_json: bool) -> None:
         ended = out_of_memory(opened)
         if ended is not None and not as_json:
             tell(f"{ended[0]} More: {command('memory', folder)}")
+        if own := own_traces(opened):
+            tell(own)
         ledger = with_findings(report(opened), opened)
         if as_json:
             show(ledger, True, sys.stderr)
