@@ -6,6 +6,7 @@
     │   ├── UnknownFormat              no reader recognises it
     │   ├── BrokenSource               recognised, but nothing in it can be read
     │   └── RankConflict               two files claim the same rank
+    │       └── SeveralJobs            files are of several jobs
     ├── RunError                   5   a run cannot be used
     │   ├── NotARun                    the folder holds no run
     │   ├── RunTooNew                  written by a newer Lostflops
@@ -43,6 +44,10 @@ class BrokenSource(SourceError):
 
 class RankConflict(SourceError):
     """Two files claim the same rank of one run."""
+
+
+class SeveralJobs(RankConflict):
+    """Files are of several jobs, each of which is a run of its own."""
 
 
 class RunError(LostflopsError):

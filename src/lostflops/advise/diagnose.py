@@ -20,6 +20,7 @@ from lostflops.advise.rules import RULES
 from lostflops.advise.sharing import shared
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger.few_steps import told
+from lostflops.ledger.windows import inferred_steps
 from lostflops.predict.answers import predictions
 from lostflops.results import Field, Figure, Finding, Findings, Result, Table
 from lostflops.units import counted, format_share
@@ -230,6 +231,8 @@ def _left(found: Diagnosis) -> str:
 def _notes(found: Diagnosis) -> Iterator[str]:
     if found.case.run.steps:
         yield told(found.case.run)
+    if note := inferred_steps(found.case.run):
+        yield note
     if found.case.why_unpriced:
         yield f"Savings are upper limits, because the run cannot be replayed: {found.case.why_unpriced}"
     if len(found.items) > 1:

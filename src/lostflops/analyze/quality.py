@@ -10,6 +10,7 @@ lost for a verdict). The judgement comes from table `stats`:
 | `bytes_unread` | 0 | 50% | the file's bytes; of a `.gz` unknown, and never poor |
 | `events_out_of_window` | 0 | | |
 | `truncated`, `rank_assigned`, `missing_steps`, `no_steps`, `repeated_steps`, `unreadable_header` | 0 | | |
+| `steps_from_marks`, `steps_from_optimizer`, `steps_from_kernels`, `steps_disagree` | 0 | | |
 | `kernels_without_launch` | 5% | | kernels, communication among them |
 | `collectives_without_metadata` | 5% | | collectives |
 | `overlapping_events` | 1% | | events |
@@ -29,6 +30,7 @@ lost for a verdict). The judgement comes from table `stats`:
 
 from typing import TYPE_CHECKING, Any
 
+from lostflops.facts.inferred_steps import INFERRED_FROM
 from lostflops.results import Field, Pair, Pairs, Result, Table
 from lostflops.units import counted, format_share
 
@@ -48,6 +50,8 @@ _BY_NAME = {
     "rank_assigned": _ANY,
     "missing_steps": _ANY,
     "no_steps": _ANY,
+    **dict.fromkeys(INFERRED_FROM, _ANY),
+    "steps_disagree": _ANY,
     "repeated_steps": _ANY,
     "unreadable_header": _ANY,
     "kernels_without_launch": (0.05, _NEVER),

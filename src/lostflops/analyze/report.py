@@ -17,7 +17,7 @@ from lostflops.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, 
 from lostflops.ledger.mfu import Claims, waterfall
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
-from lostflops.ledger.windows import WindowKind
+from lostflops.ledger.windows import WindowKind, inferred_steps
 from lostflops.memory.summary import summary
 from lostflops.pace.told import Told
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
@@ -77,6 +77,7 @@ def report(
         ),
         notes=(
             *([NO_MODULES] if by in ("module", "layer") and not shown.rows else []),
+            *filter(None, (inferred_steps(run, asked.ranks),)),
             *_notes(asked, total, accelerated, _records_launches(run, asked)),
             *(clock_notes(run, clock) if total.comm and len(total.ranks) > 1 else ()),
         ),

@@ -15,7 +15,7 @@ from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import GROUPS, LINES, grouped
 from lostflops.ledger.scope import scope
-from lostflops.ledger.windows import WindowKind
+from lostflops.ledger.windows import WindowKind, inferred_steps
 from lostflops.pace.strip import SLOW, Timed, largest, strip, timed_strip
 from lostflops.pace.told import Told
 from lostflops.results import Field, Pair, Pairs, Plot, Result, Table, Value
@@ -79,6 +79,7 @@ def _profiled(run: Run, ranks: Sequence[int], steps: Sequence[int], progress: Pr
         verdict=_verdict(means, middle),
         blocks=(_table(means, walls, lines, middle), _spread(means, walls, middle)),
         more=(_each(each),),
+        notes=tuple(filter(None, (inferred_steps(run, asked.ranks),))),
     )
     per_rank = {number: {line: ns / len(walls[number]) for line, ns in own.items()} for number, own in lines.items()}
     return _drawn(result, strip(_timed(means, per_rank, middle), middle))

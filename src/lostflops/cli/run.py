@@ -142,6 +142,7 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 def _report(folder: Path, as_json: bool) -> None:
     """Show the verdict, the first findings and the ledger; JSON is that of `lostflops report`."""
+    from lostflops.advise.own_traces import own_traces
     from lostflops.advise.summary import report_with_findings
     from lostflops.analyze.report import report
     from lostflops.memory.out_of_memory import out_of_memory
@@ -151,6 +152,8 @@ def _report(folder: Path, as_json: bool) -> None:
         ended = out_of_memory(opened)
         if ended is not None and not as_json:
             tell(f"{ended[0]} More: {command('memory', folder)}")
+        if own := own_traces(opened):
+            tell(own)
         answer = report_with_findings(report(opened), opened)
     if as_json:
         show(answer, True, sys.stderr)

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from torch.autograd import profiler as torch_profiler
+from torch.profiler import profiler as scheduled_profiler
 
 _Profile: Final = torch_profiler.profile
 ORIGINAL_PREPARE: Final[Callable[[Any], None]] = _Profile._prepare_trace  # noqa: SLF001 - where all profilers begin
 ORIGINAL_START: Final[Callable[[Any], None]] = _Profile._start_trace  # noqa: SLF001
 _PATIENCE: Final = 30.0
+_MOST_FOLDERS: Final = 8
 
 
 class OtherProfilers:
@@ -33,12 +38,20 @@ class OtherProfilers:
         """A profiler on another thread waits until ours has stopped."""
         self.is_lost = False
         """It waited too long and took our recording's place, which must not be stopped any more."""
+        self._begun = len(self._active)
+        self._folders: dict[str, None] = {}
         _wrap("_prepare_trace", before=self._begins)
         _wrap("__exit__", after=self._ended)
+        _watch_exports(self._exported)
 
     @property
     def are_active(self) -> bool:
         return len(self._active) > 0
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """Return how often the program's own profilers began, and the folders they wrote to; None where none began."""
+        return {"begun": self._begun, "folders": list(self._folders)} if self._begun else None
 
     def occupy(self, give_way: Callable[[], None]) -> None:
         """Ours begins on this thread; `give_way` stops it, on this thread too."""
@@ -62,7 +75,15 @@ class OtherProfilers:
         elif give_way is not None:
             self.is_waiting = True
             self.is_lost = not self._is_free.wait(_PATIENCE)
+        self._begun += 1
         self._active.add(profile)
+
+    def _exported(self, path: Any) -> None:
+        """Note the folder of a trace; a hidden file is one of `lostflops.trace_handler`, which writes into a run."""
+        with suppress(TypeError, ValueError, OSError):
+            target = Path(os.fsdecode(path)).absolute()
+            if not target.name.startswith(".") and len(self._folders) < _MOST_FOLDERS:
+                self._folders.setdefault(str(target.parent))
 
     def _ended(self, profile: Any) -> None:
         self._active.discard(profile)
@@ -78,6 +99,19 @@ def _running() -> list[Any]:
     """Profilers that were prepared before anybody watched."""
     found = [thing for thing in gc.get_objects() if type(thing) is _Profile]
     return [profile for profile in found if getattr(profile, "entered", False) and profile.kineto_results is None]
+
+
+def _watch_exports(exported: Callable[[Any], None]) -> None:
+    """Have every trace that a program writes noted; `tensorboard_trace_handler` writes this way too."""
+    kind = scheduled_profiler._KinetoProfile  # noqa: SLF001 - what `profile` and programs' own schedules share
+    original = kind.export_chrome_trace
+
+    @functools.wraps(original)
+    def wrapped(self: Any, path: Any, *arguments: Any, **named: Any) -> Any:
+        exported(path)
+        return original(self, path, *arguments, **named)
+
+    kind.export_chrome_trace = wrapped
 
 
 def _wrap(name: str, before: Callable[[Any], None] | None = None, after: Callable[[Any], None] | None = None) -> None:

@@ -215,13 +215,19 @@ class Recorder:
             return
         if ran_out is not None:
             self.put({"kind": "job", "key": "out_of_memory", "value": ran_out})
-        for last in (self.windows.close, self._last_words):
+        for last in (self.windows.close, self._describe_other_profilers, self._last_words):
             try:
                 last()
             except Exception as error:  # noqa: BLE001
                 self.failed(error)
         self.put({"kind": "end", "wall": self.wall(), "reason": "exit"})
         self.writer.close()
+
+    def _describe_other_profilers(self) -> None:
+        from lostflops.collect.other_profilers import others
+
+        if (record := others().record) is not None:
+            self.put({"kind": "job", "key": "own_profiler", "value": record})
 
     def _ran_out(self) -> dict[str, Any] | None:
         """The last state of a program that ends for want of memory. One that had not yet come to train is written of

@@ -19,6 +19,7 @@ from lostflops.compare.account import Account, Use, averaged
 from lostflops.compare.change import Verdict
 from lostflops.compare.comparable import Comparison
 from lostflops.errors import UsageError
+from lostflops.facts.inferred_steps import UNCOUNTED
 from lostflops.ledger.kernel_sums import kernel_sums
 from lostflops.ledger.lines import LINES
 from lostflops.ledger.partition import partition
@@ -42,12 +43,14 @@ _COLLECTIVES: Final = """
 
 
 def mark_no_steps(paths: Sequence[Path]) -> bool:
-    """Whether all runs have a timeline and none of them a step, traced or timed."""
+    """Return whether all runs have a timeline and none of them a step, traced or timed, of which each is alike."""
     counts = []
+    inferred = ", ".join(f"'{what}'" for what in UNCOUNTED)
     for path in paths:
         with Run.open(path) as run:
             counts += run.sql(
-                "select (select count(*) from steps) + (select count(*) from timings), (select sum(events) from ranks)"
+                "select (select count(*) from timings) + (select count(*) from steps where rank not in "
+                f"(select rank from stats where what in ({inferred}))), (select sum(events) from ranks)"
             ).fetchall()
     return all(not steps and events for steps, events in counts)
 

@@ -13,12 +13,14 @@ from msgspec import structs
 
 from lostflops.capture import trace_of
 from lostflops.errors import BrokenSource, RunError, SourceError
+from lostflops.ingest.agreed_steps import drop_disagreed_steps
 from lostflops.ingest.alignment import align_ranks
 from lostflops.ingest.byte_stream import file_hash
 from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
 from lostflops.ingest.captures import belong_together, forms, left_by_older_attempt, of_older_attempts, superseded
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.found import Found
+from lostflops.ingest.jobs import refuse_several_jobs
 from lostflops.ingest.readers import capture
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
@@ -87,6 +89,7 @@ def _ingest(
     with writer as run:
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
+        refuse_several_jobs(found, sources)
         old = _without_superseded(run.manifest, found)
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
@@ -109,6 +112,7 @@ def _ingest(
             drop_known_groups(run, files)
             keep_one_history(run, files)
             number_by_ring(run, files, {source.rank for source in read})
+            drop_disagreed_steps(run, files)
             align_ranks(run, files, held)
             run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}

@@ -2,6 +2,13 @@
 
 from typing import Final
 
+from lostflops.facts.inferred_steps import INFERRED_FROM
+
+_INFERRED: Final = {
+    what: ("guessed", f"steps that the trace does not mark, inferred from {source}")
+    for what, source in INFERRED_FROM.items()
+}
+
 KINETO_OBSERVATIONS: Final = {
     "kernels_without_launch": ("missing", "kernels whose launch is not in the trace, e.g. launched before it began"),
     "copies_without_launch": ("missing", "copies and fills whose launch is not in the trace"),
@@ -16,6 +23,8 @@ KINETO_OBSERVATIONS: Final = {
     "missing_steps": ("missing", "step numbers left out between the first and the last step"),
     "repeated_steps": ("dropped", "steps whose number had been seen before; the first one counts"),
     "no_steps": ("missing", "the trace marks no steps (no ProfilerStep annotation)"),
+    "steps_disagree": ("missing", "steps were inferred that ranks disagree on, and were dropped"),
+    **_INFERRED,
     "unreadable_events": ("dropped", "events that are not valid JSON or not events"),
     "repaired_events": (
         "repaired",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lostflops.facts.inferred_steps import INFERRED_FROM, inferred_note
 from lostflops.ledger.host_traits import Trait
 from lostflops.ledger.record import Codes, Ns, Record, Steps
 from lostflops.store.intervals import Intervals
@@ -47,12 +48,25 @@ class Window:
 
 
 def choose(run: Run, ranks: Sequence[int]) -> WindowKind:
-    """Steps when every rank that recorded any time has a whole one, else the trace."""
+    """Steps when every rank that recorded any time has a whole one, else the trace.
+
+    Inferred steps need not hold all that was recorded, so they do not change what the ledger accounts for.
+    """
     chosen = f"rank in ({', '.join(map(str, ranks))})"
+    if inferred_steps(run, ranks):
+        return WindowKind.TRACE
     without = run.sql(
         f"select count(*) from ranks where events > 0 and {chosen} and rank not in (select rank from steps)"
     ).fetchall()[0][0]
     return WindowKind.TRACE if without else WindowKind.STEPS
+
+
+def inferred_steps(run: Run, ranks: Sequence[int] = ()) -> str:
+    """Return the sentence that says what steps were inferred from; empty where they were recorded."""
+    chosen = f"rank in ({', '.join(map(str, ranks or run.ranks))})"
+    listed = ", ".join(f"'{what}'" for what in INFERRED_FROM)
+    rows = run.sql(f"select distinct what from stats where {chosen} and what in ({listed})").fetchall()
+    return inferred_note([what for (what,) in rows])
 
 
 def window(record: Record, kind: WindowKind, only: Sequence[int] = ()) -> Window:

@@ -10,6 +10,8 @@ import numpy as np
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets
 from lostflops.advise.signs.traffic import sources
+from lostflops.advise.signs.unhidden import has_backward, unhidden
+from lostflops.errors import UnknownCost
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.edits.selecting import POINT_TO_POINT, between_ranks
 from lostflops.predict.edits.whole_model import averaged
@@ -31,6 +33,16 @@ _SHARDED: Final = """
 
 
 def _find(case: Case) -> Iterator[Claim]:
+    claims = [] if case.baseline is None else list(_replayed(case))
+    if not claims and (case.baseline is None or not has_backward(case)):
+        claims = list(unhidden(case))
+    if not claims and case.baseline is None:
+        raise UnknownCost(case.why_unpriced)
+    yield from claims
+
+
+def _replayed(case: Case) -> Iterator[Claim]:
+    """Yield what the calls of replayed steps are for, and what of them nothing hides."""
     made = case.traffic
     if made.by_hand.any():
         if not are_small(case, made.by_hand):

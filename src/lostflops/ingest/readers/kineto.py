@@ -10,6 +10,7 @@ from typing import Any, Final
 from lostflops.errors import BrokenSource
 from lostflops.ingest import reduced
 from lostflops.ingest.byte_stream import ByteStream
+from lostflops.ingest.inferred_steps import infer_steps
 from lostflops.ingest.json_array import JsonArray
 from lostflops.ingest.kineto_rows import KinetoRows
 from lostflops.ingest.kineto_schema import decode_events
@@ -120,6 +121,7 @@ def read(
         recording.close()
         raise BrokenSource(f"{path}: {stream.problem or error}") from None
     rows.finish()
+    infer_steps(recording)
     recording.document = elements.document
     recording.losses.update(elements.losses)
     if elements.example:

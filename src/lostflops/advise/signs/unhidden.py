@@ -1,0 +1,76 @@
+"""Communication that nothing hides, by the ledger alone: for serving, and for runs that cannot be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim
+from lostflops.advise.signs.traffic import TRANSFER
+from lostflops.results import Evidence
+from lostflops.units import counted, format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_SMALLEST: Final = 0.02
+"""Part of all time that exposed transfers must be."""
+_MOST_LISTED: Final = 3
+_CALLS: Final = """
+    select coalesce(op, 'unknown'), count(*), count(distinct rank), sum(stop - start)::bigint,
+           coalesce(sum(greatest(bytes_in, bytes_out)), 0)::bigint
+    from collectives group by 1 order by 4 desc limit {most}"""
+_LONGEST: Final = "select rank, event from collectives order by stop - start desc, rank, event limit {most}"
+_SERVING: Final = (
+    "fewer ranks in each tensor-parallel group (more replicas instead); a custom or fused all-reduce (vLLM: leave out "
+    "--disable-custom-all-reduce; SGLang: --enable-flashinfer-allreduce-fusion); or two batches in turn, so that one "
+    "computes while the other communicates (SGLang: --enable-two-batch-overlap)"
+)
+_TRAINING: Final = (
+    "start each transfer as soon as its data is there, and wait for it as late as possible: DDP or FSDP2 on each block "
+    "reduce under the backward pass, prefetching gathers under compute, async_op=True does it by hand; lostflops comm "
+    "shows which calls are exposed"
+)
+
+
+def has_backward(case: Case) -> bool:
+    """Return whether any rank ran a backward pass."""
+    return bool(sum(case.total.phases.get("backward", {}).values()))
+
+
+def unhidden(case: Case) -> Iterator[Claim]:
+    """Yield the communication of the whole window that nothing hides, where it is enough to matter."""
+    taken = {(rank, TRANSFER): lines[TRANSFER] for rank, lines in case.lines.items() if lines[TRANSFER]}
+    share = sum(taken.values()) / (case.wall or 1)
+    if share < _SMALLEST:
+        return
+    is_alone = len(case.lines) == 1
+    yield Claim(
+        cause="exposed_comm",
+        what=f"Communication takes {format_share(share)} of the time while nothing computes.",
+        taken=taken,
+        evidence=tuple(_evidence(case)),
+        confidence=0.7 if is_alone else 0.85,
+        certain_if=(
+            "the other ranks of the job are recorded too: with one rank, waiting for the others counts as transfer"
+            if is_alone
+            else "lostflops comm shows that the same calls are exposed on every rank"
+        ),
+        fix=_TRAINING if has_backward(case) else _SERVING,
+        changes=("overlap=perfect",),
+    )
+
+
+def _evidence(case: Case) -> Iterator[Evidence]:
+    longest = tuple(case.run.sql(_LONGEST.format(most=_MOST_LISTED)).fetchall())
+    calls = [_told(*row) for row in case.run.sql(_CALLS.format(most=_MOST_LISTED)).fetchall()]
+    if not case.total.could_hide:
+        hidden = "no communication could have been hidden"
+    else:
+        hidden = f"compute hides {format_share(case.total.hidden / case.total.could_hide)} of the communication"
+    yield Evidence("; ".join([*calls, hidden]), events=longest, ranks=tuple(sorted(case.lines)))
+
+
+def _told(op: str, calls: int, ranks: int, ns: int, size: int) -> str:
+    of = f" of {format_bytes(size // calls)}" if size else ""
+    return f"{counted(round(calls / ranks), op)}{of} a rank, {format_ns(ns // ranks)} in all"
