@@ -35,6 +35,8 @@ class Gain:
     low: float
     high: float
     basis: str
+    doubt: float | None = None
+    """By how much it may be off in this very run, where that is less than the interval, which is about another run."""
 
     def __post_init__(self) -> None:
         assert self.low <= self.share <= self.high <= 1, f"gain of {self.share} is not from {self.low} to {self.high}"

@@ -53,7 +53,8 @@ class Priced:
 def priced(case: Case, claim: Claim) -> Priced:
     if claim.gain is not None:
         own = claim.gain
-        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis), (own.high - own.low) / 2)
+        doubt = (own.high - own.low) / 2 if own.doubt is None else own.doubt
+        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis), doubt)
     found = case.price(*claim.changes)
     if found is None:
         return _by_ledger(case, claim)

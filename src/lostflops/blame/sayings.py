@@ -17,7 +17,7 @@ CAUSE_WORDS: Final = {
     "late_data": "its data comes late",
     "host_stall": "its host keeps the device waiting",
     "allocation": "it allocates memory",
-    "device_queue": "its kernels are queued, and its device does not take them up",
+    "device_queue": "its kernels are queued, but its device does not start them",
     "copies": "it copies more",
 }
 _MOST_NAMED: Final = 3
