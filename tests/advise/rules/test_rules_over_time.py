@@ -71,8 +71,46 @@ def test_periodic_slow_steps() -> None:
     (found,) = timed(warmup.RULE, lambda rank, number: 10 * MS + outside(rank, number), outside=outside)
     assert found.gain is not None
     assert found.gain.share == pytest.approx(250 / (390 + 250))
-    assert found.what.startswith("Every 8 steps one is far slower (between the passes)")
+    assert found.what == "Every 8th step takes 50.0 ms longer (between the passes): 39.1% of all time."
     assert found.evidence[0].steps == (7, 15, 23, 31, 39)
+
+
+@pytest.mark.parametrize("period", [2, 5])
+def test_a_period_in_noise(period: int) -> None:
+    """Steps differ by 10%; one in `period` takes 5 ms more, and every step counts, the typical one too."""
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + (5 * MS if number % period == 1 else 0)
+
+    (found,) = timed(warmup.RULE, took)
+    assert found.gain is not None
+    lost = 5 * len(range(1, 40, period)) / 39
+    assert found.gain.share == pytest.approx(lost / (10.5 + lost), abs=0.02)
+    assert found.gain.low < found.gain.share < found.gain.high
+    assert found.gain.high - found.gain.low < 0.15
+    assert found.what.startswith(f"Every {warmup.ordinal(period)} step takes")
+
+
+def test_the_line_of_a_period_is_named(tmp_path: Path) -> None:
+    """Every 3rd step saves a checkpoint for 80 ms; the window of six steps samples it."""
+    stacks = ["main train.py:10;save train.py:33;write torch/serialization.py:5"] * 9
+
+    def python(rank: int, number: int) -> int:
+        return 80 if number % 3 == 1 else 0
+
+    with case_of(Loop(steps=36, profiled=30, python=python, stacks=stacks).write(tmp_path)) as case:
+        (found,) = claims(case, warmup.RULE)
+    assert found.what.startswith("Every 3rd step takes 80.0 ms longer in save train.py:33: ")
+    assert "save train.py:33" in found.fix
+
+
+def test_a_single_stall_is_suspected() -> None:
+    """30 s in one of 39 steps of 10 ms: nearly all of the time, but it may not come back."""
+    (found,) = timed(warmup.RULE, lambda rank, number: steadily(rank, number) + (30_000 * MS if number == 17 else 0))
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(30_000 / (30_000 + 39 * 10.5), abs=0.01)
+    assert (found.gain.low, found.suspected) == (0.0, "It happened once in 39 steps, so it may not come back.")
+    assert found.what.startswith("Step 17 stalled")
 
 
 @pytest.mark.parametrize("slow", [{7}, {1, 20}, {5, 6, 17, 33}])
