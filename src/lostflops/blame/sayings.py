@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from lostflops.blame.comparison import Comparison
-from lostflops.blame.stragglers import SMALLEST, Straggler, in_steps
+from lostflops.blame.habits import SMALLEST
+from lostflops.blame.stragglers import Straggler, in_steps
 from lostflops.units import counted, format_ns, format_share
 
 CAUSE_WORDS: Final = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.blame.habits import FEWEST, Habit
+from lostflops.blame.habits import FEWEST, SMALLEST, Habit
 from lostflops.blame.stragglers import Last, chance
 from lostflops.pace.blocks import Times
 from lostflops.pace.normal import traced_attempt
@@ -27,8 +27,6 @@ from lostflops.pace.timings import PACED, Pace, chosen, paces, within
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-SMALLEST: Final = 0.01
-"""Share of a step that the median lateness must reach."""
 SIGNIFICANT: Final = 0.01
 OFTEN: Final = 0.5
 """Share of its steps in which it must be the last,"""

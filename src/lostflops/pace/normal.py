@@ -73,7 +73,8 @@ def _without_rhythm(step: npt.NDArray[np.int64], times: Times) -> Times:
     rhythm = find_rhythm(step[-MOST_STEPS:], times[-MOST_STEPS:])
     if rhythm is None or rhythm.period < _FEW:
         return times
-    return times[step % rhythm.period != rhythm.phase]
+    normal: Times = times[step % rhythm.period != rhythm.phase]
+    return normal
 
 
 def traced_attempt(run: Run) -> int | None:

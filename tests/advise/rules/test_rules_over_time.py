@@ -12,7 +12,7 @@ from tests.advise.rules.made_loops import Loop, case_of, claims
 
 from lostflops.advise.case import Case
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.rules import compilation, memory_growth, profiler, throttling, warmup
+from lostflops.advise.rules import compilation, growing_steps, memory_growth, profiler, throttling, warmup
 from lostflops.errors import UnknownCost
 from lostflops.testing import Losses, SyntheticCluster, store
 from memory_run import MemoryRun
@@ -48,7 +48,9 @@ def test_no_timings() -> None:
             timed(rule, steadily, steps=0)
 
 
-@pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE])
+@pytest.mark.parametrize(
+    "rule", [warmup.RULE, throttling.RULE, growing_steps.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE]
+)
 def test_a_steady_job(rule: Rule) -> None:
     assert timed(rule, steadily) == []
 
@@ -139,6 +141,45 @@ def test_all_ranks_get_slower() -> None:
     assert found.gain is not None
     assert found.gain.share == pytest.approx(1 - 10.7 / 12.0)
     assert found.evidence[0].ranks == (0, 1, 2)
+    assert found.suspected, "on a host other work does the same"
+    assert "nvidia-smi" not in found.fix + found.certain_if
+    assert timed(growing_steps.RULE, lambda rank, number: 10 * MS + number * MS // 10, ranks=3) == []
+
+
+def test_one_part_of_the_step_that_grows() -> None:
+    """Between the passes 0.1 ms more in each step: the program, and no device that slows down."""
+
+    def outside(rank: int, number: int) -> int:
+        return number * MS // 10
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + outside(rank, number)
+
+    def half(rank: int, number: int) -> int:
+        return steadily(rank, number) // 2
+
+    phases = {"outside": outside, "forward": half, "backward": half}
+    (found,) = timed(growing_steps.RULE, took, ranks=3, **phases)
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(1 - (10.5 + 0.7) / (10.5 + 2.0), abs=0.03)
+    assert "because the time between the passes grows on all ranks" in found.what
+    assert timed(throttling.RULE, took, ranks=3, **phases) == []
+    more = {"tokens": lambda rank, number: 4096 + 41 * number}
+    assert timed(growing_steps.RULE, took, ranks=3, **phases, **more) == []
+
+
+@pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, growing_steps.RULE])
+def test_healthy_jobs_of_a_loaded_machine_are_silent(rule: Rule) -> None:
+    """Steps are slow together, and one in ten stalls."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        state = rng.normal(size=40)
+        for at in range(1, 40):
+            state[at] = 0.6 * state[at - 1] + 0.8 * state[at]
+        times = 1e7 * np.exp(0.08 * state) * (1 + (rng.random(40) < 0.1) * rng.uniform(0.2, 4, 40))
+        alarms += bool([one for one in timed(rule, lambda _, number: int(times[number])) if not one.suspected])  # noqa: B023
+    assert alarms == 0
 
 
 def test_sequences_that_get_longer_slow_no_device_down() -> None:
