@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.compare.blocks import mean, typical
 from lostflops.compare.change import MEAN, TYPICAL, Change, Verdict, change, verdict
 from lostflops.compare.power import needed
+from lostflops.pace.blocks import mean, typical
 
 RESULTS = Path(__file__).with_name("results") / "synthetic.json"
 PLANTED = 0.03

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lostflops.compare.blocks import Location, block_length, mean, typical
 from lostflops.compare.change import MEAN, TYPICAL, Noise, Verdict, change, verdict
 from lostflops.compare.power import needed
+from lostflops.pace.blocks import Location, block_length, mean, typical
 
 
 def located(*values, error=0.0):

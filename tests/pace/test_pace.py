@@ -6,7 +6,7 @@ import pytest
 
 from lostflops.ingest import ingest
 from lostflops.pace.answers import attempts, enqueues, listed, notes, phases, recorded, slowest, went
-from lostflops.pace.lateness import lateness
+from lostflops.pace.lateness import find_habits, lateness, leads
 from lostflops.pace.timings import chosen, paces
 from lostflops.store.run import Run
 from made_captures import BASE, MS, collectives, end, frames, session, step, write, write_window
@@ -162,10 +162,24 @@ def test_few_steps_prove_nothing(tmp_path):
     assert says.startswith("No rank is the slowest")
 
 
-def test_lateness_below_a_hundredth_of_a_step_names_nobody(tmp_path):
-    found, says, _ = lates(tmp_path, [never, always(MS // 20)])
+def test_a_habit_and_what_it_costs(opened):
+    """In all 8 settled steps of 10 ms rank 1 comes 2 ms after the other, which is what a step would be shorter by."""
+    run = opened(never, always(2 * MS))
+    habits = find_habits(run)
+    assert (habits[1].last, habits[1].steps, habits[1].last_in_halves) == (8, 8, (1.0, 1.0))
+    assert (habits[1].lateness, habits[1].is_certain, habits[0].is_late) == (pytest.approx(0.2), True, False)
+    assert leads(run, [1]).tolist() == [2 * MS] * 8
+    assert leads(run, [0]).tolist() == [0] * 8
+
+
+def test_hosts_of_accelerators_have_no_habits(opened):
+    assert find_habits(opened(never, always(2 * MS), device="cuda")) == {}
+
+
+def test_lateness_below_3_percent_of_a_step_names_nobody(tmp_path):
+    found, says, _ = lates(tmp_path, [never, always(MS // 4)])
     assert found.slowest is None
-    assert found.ranks[0].lateness == MS // 20
+    assert found.ranks[0].lateness == MS // 4
     assert says.startswith("No rank is the slowest")
 
 

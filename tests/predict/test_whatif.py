@@ -107,7 +107,7 @@ def test_a_replay_that_misses_makes_guesses_or_nothing(folder: Path) -> None:
         told = whatif(run, [("compute", "2x")], keep=False, build=of(made((110, 110))), known=CHANGES)
         assert told.verdict.startswith("A guess")
         with pytest.raises(
-            UnknownCost, match=r"cannot tell: replayed as it was, a step takes 50\.0% less than measured"
+            UnknownCost, match=r"inconclusive: replayed as it was, a step takes 50\.0% less than measured"
         ):
             whatif(run, [("compute", "2x")], keep=False, build=of(made((200, 200))), known=CHANGES)
 

@@ -18,7 +18,7 @@ from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.few_steps import few_steps
 from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
-from lostflops.pace.lateness import Lateness, lateness
+from lostflops.pace.lateness import find_habits
 from lostflops.pace.told import Told
 from lostflops.predict.answers.answer import answer, wanted
 from lostflops.predict.answers.baseline import Baseline, baseline
@@ -74,7 +74,7 @@ class Case:
     @cached_property
     def judgement(self) -> Judgement:
         """Who is late, compared with ranks that do the same work."""
-        return judged(self.run, self.asked, self.mesh, self.total.profiles)
+        return judged(self.run, self.asked, self.mesh, self.total.profiles, find_habits(self.run))
 
     @cached_property
     def done(self) -> list[Done]:
@@ -85,11 +85,6 @@ class Case:
     def late(self) -> list[LateRank]:
         """Ranks that are late by habit, most waited for first."""
         return late_ranks(self)
-
-    @cached_property
-    def lateness(self) -> Lateness | None:
-        """Who comes last to the collectives of all timed steps; None where the collector timed none."""
-        return None if self.told is None else lateness(self.run, self.told.pace)
 
     @cached_property
     def told(self) -> Told | None:

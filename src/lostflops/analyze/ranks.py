@@ -23,6 +23,7 @@ from lostflops.blame.stragglers import in_steps
 from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.lines import LINES, WAIT_LINES
 from lostflops.ledger.scope import scope
+from lostflops.pace.lateness import find_habits
 from lostflops.pace.told import Told
 from lostflops.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.units import counted
@@ -48,7 +49,7 @@ def ranks(
 ) -> Result:
     asked = scope(run, window, (), steps)
     order = recognise(run, mesh)
-    found = judge(run, asked, order, progress)
+    found = judge(run, asked, order, progress, habits=find_habits(run))
     clock = clock_of(run)
     lateness = by_rank(run, asked, clock)
     told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
@@ -57,14 +58,14 @@ def ranks(
         title="Who is late",
         verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
         blocks=(
-            *([_stragglers(found, told)] if found.stragglers else []),
+            *([_stragglers(found, told)] if found.late else []),
             *([_heat_map(order, lateness)] if lateness else []),
             _table(order, found, lateness, limit=limit, told=told),
         ),
         notes=tuple(_notes(run, order, found, clock, len(asked.ranks))),
         more=(
             clock,
-            *([] if found.stragglers else [_stragglers(found, told)]),
+            *([] if found.late else [_stragglers(found, told)]),
             *([] if lateness else [_heat_map(order, lateness)]),
             _evenness(found),
             _mesh(order),
@@ -82,10 +83,10 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
             if ranks_seen
             else "Cannot tell: no rank recorded any time."
         )
-    if found.stragglers:
+    if found.late:
         # Waits of ranks that were not compared are not charged: the report, which reads all, tells more.
         sampled = ranks_in_all > MOST_RANKS
-        return latecomers(found.stragglers, f"The {ranks_seen:,} ranks compared" if sampled else "Others")
+        return latecomers(found.late, f"The {ranks_seen:,} ranks compared" if sampled else "Others")
     return unevenness(found.comparison)
 
 
@@ -120,7 +121,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
             one.last.times if told else None,
             one.last.of if told else None,
         )
-        for one in found.stragglers
+        for one in found.late
     )
     bases = ": waits and excess of all steps" if in_steps(found.comparison) else ""
     return Table("stragglers", f"Stragglers{bases}", fields, rows)
@@ -170,7 +171,7 @@ def _arranged(order: Mesh) -> str:
 
 def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], *, limit: int, told: bool) -> Table:
     comparison = found.comparison
-    charged = charges(found.profiles, comparison, [one.rank for one in found.stragglers])
+    charged = charges(found.profiles, comparison, [one.rank for one in found.late])
     own, wall, excess = comparison.own, comparison.wall, comparison.excess
     waited = {one.rank: one.lines[:, _WAITING].sum() / max(one.steps.size, 1) for one in found.profiles}
     fields = (

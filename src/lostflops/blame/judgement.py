@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from lostflops.ledger.scope import Scope
 from lostflops.ledger.windows import WindowKind
 
 if TYPE_CHECKING:
+    from lostflops.blame.habits import Habit
     from lostflops.store.run import Run
 
 MOST_RANKS: Final = 512
@@ -56,19 +58,37 @@ class Judgement:
     stragglers: tuple[Straggler, ...]
     last: Mapping[int, Last]
 
+    @property
+    def late(self) -> tuple[Straggler, ...]:
+        """Return the ranks that are late, most waited for first; the other stragglers may be slow by chance."""
+        return tuple(one for one in self.stragglers if one.confidence)
 
-def judge(run: Run, asked: Scope, mesh: Mesh, progress: Callable[[int, int], None] | None = None) -> Judgement:
+
+def judge(
+    run: Run,
+    asked: Scope,
+    mesh: Mesh,
+    progress: Callable[[int, int], None] | None = None,
+    habits: Mapping[int, Habit] = MappingProxyType({}),
+) -> Judgement:
+    """Judge ranks by the window and by their `habits` in all timed steps (`pace.lateness.find_habits`)."""
     some = replace(asked, ranks=chosen(run, asked, mesh))
-    return judged(run, asked, mesh, tuple(profiles_of(run, some, progress)))
+    return judged(run, asked, mesh, tuple(profiles_of(run, some, progress)), habits)
 
 
-def judged(run: Run, asked: Scope, mesh: Mesh, found: Sequence[Profile]) -> Judgement:
-    """The same from profiles that are there already."""
+def judged(
+    run: Run,
+    asked: Scope,
+    mesh: Mesh,
+    found: Sequence[Profile],
+    habits: Mapping[int, Habit] = MappingProxyType({}),
+) -> Judgement:
+    """Judge ranks whose profiles are there already."""
     comparison, _ = compared(run, mesh, found)
     cohorts = _cohorts(mesh, found)
     last = {row[0]: Last(*row[1:]) for row in run.sql(_LAST.format(steps=within(asked))).fetchall()}
     evidence = _Evidence(run, asked, cohorts)
-    return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence)), last)
+    return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence, habits)), last)
 
 
 def compared(run: Run, mesh: Mesh, found: Sequence[Profile]) -> tuple[Comparison, frozenset[int]]:

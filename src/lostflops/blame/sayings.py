@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from lostflops.blame.comparison import Comparison
-from lostflops.blame.stragglers import SMALLEST, Straggler, in_steps
+from lostflops.blame.habits import SMALLEST
+from lostflops.blame.stragglers import Straggler, in_steps
 from lostflops.units import counted, format_ns, format_share
 
 CAUSE_WORDS: Final = {
@@ -17,7 +18,7 @@ CAUSE_WORDS: Final = {
     "late_data": "its data comes late",
     "host_stall": "its host keeps the device waiting",
     "allocation": "it allocates memory",
-    "device_queue": "its kernels are queued, and its device does not take them up",
+    "device_queue": "its kernels are queued, but its device does not start them",
     "copies": "it copies more",
 }
 _MOST_NAMED: Final = 3
@@ -26,19 +27,17 @@ _LONG: Final = 1.1
 
 
 def latecomers(found: Sequence[Straggler], others: str = "Others") -> str:
-    """Who is late, why, and what it costs. `others` are those whose waits are known."""
+    """Say who is late and why. `others` are those whose waits are known."""
     first = found[0]
-    often, each, whole = "", "", "what was recorded"
+    often, each = "", ""
     if first.in_steps:
-        often, each, whole = f" in {first.slow_steps} of {counted(first.steps, 'step')}", " per step", "a step"
+        often, each = f" in {first.slow_steps} of {counted(first.steps, 'step')}", " per step"
     says = (
         f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, "
-        f"{format_ns(round(first.line_excess / first.steps))}{each} beyond its cohort)."
+        f"{format_ns(round(first.line_excess / first.steps))}{each} more than its peers)."
     )
     if first.charged:
-        says += f" {others} waited {format_ns(first.charged)} for it"
-        share = format_share(first.cost / first.wall)
-        says += f"; without it {whole} would be at most {share} shorter." if first.cost else "."
+        says += f" {others} waited {format_ns(first.charged)} for it."
     if len(found) > 1:
         names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
         says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")

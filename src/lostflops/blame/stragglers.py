@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 
 from lostflops.blame.charges import charges
 from lostflops.blame.comparison import OWN_LINES, Comparison, Floats
+from lostflops.blame.habits import SMALLEST, Habit, confidence
 from lostflops.ledger.lines import COMM_LINES, LINES
 from lostflops.ledger.profile import Profile
 
-SMALLEST: Final = 0.03
-"""Share of the step that a rank's own time must exceed its cohort's by."""
 _ABOVE_OTHERS: Final = 3.0
 """Times the typical excess of the other ranks."""
 _TALKING: Final = [LINES.index(line) for line in COMM_LINES]
@@ -78,7 +78,11 @@ class Straggler:
     p_value: float
     wall: float
     in_steps: bool = True
-    """Whether steps were told apart, or all that was recorded is one."""
+    """Whether the window has steps, or all that was recorded is one."""
+    habit: Habit | None = None
+    """How it did in the timed steps of the whole job; None where these do not show it."""
+    confidence: float = 0.0
+    """How often a rank with this evidence is late; 0 where it may be chance, so that it must not be called late."""
 
 
 class Evidence(Protocol):
@@ -96,12 +100,18 @@ class Evidence(Protocol):
 
 
 def find(
-    comparison: Comparison, profiles: Sequence[Profile], last: Mapping[int, Last], evidence: Evidence
+    comparison: Comparison,
+    profiles: Sequence[Profile],
+    last: Mapping[int, Last],
+    evidence: Evidence,
+    habits: Mapping[int, Habit] = MappingProxyType({}),
 ) -> list[Straggler]:
-    """Largest charge first."""
+    """Return the ranks that the window shows to be slow, or that are late by habit; largest charge first. Those with a
+    confidence are late; the others may be slow by chance."""
     if not comparison.ranks.size:
         return []
-    named = [rank for rank in _named(comparison) if _works_with_others(profiles, rank)]
+    late = {rank for rank, habit in habits.items() if habit.is_certain and rank in comparison.ranks}
+    named = [rank for rank in sorted({*_named(comparison), *late}) if _works_with_others(profiles, rank)]
     charged = charges(profiles, comparison, named)
     found = [_straggler(comparison, rank, charged, last, evidence) for rank in named]
     ranks, most = comparison.ranks.size, max((one.charged for one in found), default=0)
@@ -109,12 +119,24 @@ def find(
     kept = [
         one
         for one in found
-        if (one.charged >= _WAITED_FOR * one.wall * one.steps or not waits_are_told)
-        and _counts(one, ranks, most, _noise(comparison, one.rank))
+        if one.rank in late
+        or (
+            (one.charged >= _WAITED_FOR * one.wall * one.steps or not waits_are_told)
+            and _counts(one, ranks, most, _noise(comparison, one.rank))
+        )
     ]
     # Who was named and does not count passes on what it inherited.
     due = charges(profiles, comparison, [one.rank for one in kept])
-    final = [replace(one, charged=round(float(due[comparison.place(one.rank)]))) for one in kept]
+    final = [
+        replace(
+            one,
+            charged=round(float(due[comparison.place(one.rank)])),
+            kind="persistent" if one.rank in late else one.kind,
+            habit=habits.get(one.rank),
+            confidence=confidence(comparison, one, habits.get(one.rank)),
+        )
+        for one in kept
+    ]
     return sorted(final, key=lambda one: (-one.charged, -one.excess))
 
 
@@ -182,7 +204,7 @@ def _straggler(
         cause=CAUSES.get(line) or _computing(comparison, place, evidence),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
-        cost=round(min(float(excess[place]), evidence.lead(rank) / max(steps, 1))),
+        cost=round(max(min(float(excess[place]), evidence.lead(rank) / max(steps, 1)), 0.0)),
         slow_steps=slow,
         steps=steps,
         last=arrived_last,

@@ -145,9 +145,9 @@ def _run(job: Job, capture: Path) -> str:
 
 def read(size: int, run: "Run") -> "Measured":
     """What a run at this size tells."""
-    from lostflops.compare.blocks import typical
     from lostflops.compare.series import timed
     from lostflops.memory.read import memories
+    from lostflops.pace.blocks import typical
     from lostflops.predict.fit.measured import Measured
     from lostflops.predict.fit.step_times import StepTime
 

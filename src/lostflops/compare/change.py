@@ -20,7 +20,7 @@ from math import expm1, inf, log, sqrt
 from statistics import mean, variance
 from typing import Final
 
-from lostflops.compare.blocks import Location
+from lostflops.pace.blocks import Location
 from lostflops.predict.costs.quantiles import t_quantile
 
 TYPICAL: Final = 0.97

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.compare.blocks import Times
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
+from lostflops.pace.blocks import Times
 from lostflops.pace.timings import PACED, chosen, paces, within
 
 if TYPE_CHECKING:

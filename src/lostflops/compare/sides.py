@@ -10,11 +10,11 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, Final
 
 from lostflops.compare.account import Account, account, averaged
-from lostflops.compare.blocks import Location, mean, typical
 from lostflops.compare.change import MEAN, TYPICAL, Change, change
 from lostflops.compare.comparable import Comparison, Facts, compare, facts
 from lostflops.compare.series import Steps, profiled, timed
 from lostflops.errors import UsageError
+from lostflops.pace.blocks import Location, mean, typical
 from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS
 from lostflops.predict.answers.predictions import data_of
 from lostflops.store.places import as_typed

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.pace.lateness import Lateness
+from lostflops.pace.normal import traced_attempt
 from lostflops.pace.strip import SLOW
 from lostflops.pace.timings import PACED, PHASES, Pace, within
 from lostflops.results import Field, Pair, Pairs, Table
@@ -37,12 +38,6 @@ _ATTEMPTS: Final = """
     from attempts group by attempt order by attempt"""
 
 
-_TRACED: Final = """
-    with begun as (select rank, min(start) as start from steps group by rank)
-    select max(attempt) from attempts join begun using (rank)
-    where begun.start between attempts.start and attempts.stop"""
-
-
 def recorded(run: Run, paces: Sequence[Pace], pace: Pace) -> Pairs:
     """What the collector recorded, how fast the job went, and what recording cost."""
     attempts, dropped, lost = run.sql(
@@ -64,7 +59,7 @@ def recorded(run: Run, paces: Sequence[Pace], pace: Pace) -> Pairs:
             *_rates(pace),
             Pair("collector_share", pace.own_share, "share", "collector, of a step"),
             Pair("profiled_steps", pace.profiled_steps, "count", "steps with a deep window", pace.profiled_steps > 0),
-            Pair("profiled_ratio", pace.profiled_ratio, "rate", "their time over a settled step's", bool(window)),
+            Pair("profiled_ratio", pace.profiled_ratio, "rate", "profiled step / normal step", bool(window)),
             Pair("window_first_step", window[0] if window else None, shown=False),
             Pair("window_last_step", window[-1] if window else None, shown=False),
             Pair("window", _stretch(window), label="steps of the trace", shown=bool(window)),
@@ -178,7 +173,7 @@ def slowest(found: Lateness, pace: Pace) -> str:
 def notes(run: Run, paces: Sequence[Pace], pace: Pace, found: Lateness | None = None) -> Iterator[str]:
     if len(paces) > 1:
         yield f"Of {len(paces)} attempts with steps attempt {pace.attempt} is shown, the newest with a settled step."
-        ((traced,),) = run.sql(_TRACED).fetchall()
+        traced = traced_attempt(run)
         if traced not in (None, pace.attempt):
             yield f"The trace is of attempt {traced}: its steps are not among those of attempt {pace.attempt}."
     if found is not None and found.accelerated and found.ranks:

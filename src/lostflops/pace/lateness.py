@@ -12,17 +12,21 @@ late host, and says nothing about waits.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from lostflops.blame.habits import FEWEST, SMALLEST, Habit
 from lostflops.blame.stragglers import Last, chance
-from lostflops.pace.timings import PACED, Pace, within
+from lostflops.pace.blocks import Times
+from lostflops.pace.normal import traced_attempt
+from lostflops.pace.timings import PACED, Pace, chosen, paces, within
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-SMALLEST: Final = 0.01
-"""Share of a step that the median lateness must reach."""
 SIGNIFICANT: Final = 0.01
 OFTEN: Final = 0.5
 """Share of its steps in which it must be the last,"""
@@ -42,7 +46,7 @@ _HOSTS: Final = """
            count(*) filter (method in ('reference', 'same host', 'collectives')),
            max(uncertainty), count(device)
     from taking join ranks using (rank) left join clocks using (rank)"""
-_LATE: Final = f"""
+_PLACED: Final = f"""
     with {PACED},
     begun as (
         select rank, min(start) as start from timings where attempt = {{attempt}} and step >= {{first}} group by rank
@@ -58,7 +62,8 @@ _LATE: Final = f"""
         from timed join paced on timed.step = paced.step and paced.settled left join clocks on timed.rank = clocks.rank
         where timed.created < timed.stop {{near}}
         group by all
-    ),
+    )"""
+_LATE: Final = f"""{_PLACED},
     met as (
         select group_id, seq, min(time) as first, max(time) as last, arg_max(rank, time) as late_rank
         from placed group by group_id, seq having count(distinct rank) > 1
@@ -73,15 +78,25 @@ _LATE: Final = f"""
     ),
     by_step as (
         select rank, count(*) as steps, count(*) filter (rank = late_rank and most > 0) as steps_last,
-               avg(1.0 / seen) as chance
+               avg(1.0 / seen) as chance,
+               avg((rank = late_rank and most > 0)::integer) filter (step <= (select median(step) from ended)) as early,
+               avg((rank = late_rank and most > 0)::integer) filter (step > (select median(step) from ended)) as later
         from stepped join ended using (step) where seen > 1 group by rank
     ),
     by_rank as (
         select rank, count(*) as collectives, count(*) filter (is_last) as times, median(ns) as ns
         from late group by rank
     )
-    select rank, collectives, times, steps, steps_last, chance, ns from by_rank join by_step using (rank)
+    select rank, collectives, times, steps, steps_last, chance, ns, coalesce(early, 0), coalesce(later, 0)
+    from by_rank join by_step using (rank)
     order by steps_last desc, ns desc, rank"""
+_LEADS: Final = f"""{_PLACED},
+    met as (
+        select min(step) as step,
+               max(time) filter (rank in ({{late}})) - max(time) filter (rank not in ({{late}})) as ns
+        from placed group by group_id, seq
+    )
+    select step, greatest(max(ns), 0) as ns from met where ns is not null group by step order by step"""
 _ON_COMMON_CLOCK: Final = "created + correction + (drift * 1e-6 * (created + correction - instant))::bigint"
 
 
@@ -96,6 +111,8 @@ class Late:
     steps_last: int
     lateness: int
     p_value: float
+    halves: tuple[float, float]
+    """Share of the first and of the second half of its steps in which it was the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +144,11 @@ def lateness(run: Run, pace: Pace) -> Lateness:
     if not one_host and tied < ranks:
         return Lateness((), None, "the ranks are on several hosts, and nothing ties their clocks to each other")
     unsure = 0.0 if one_host else float(uncertainty or 0) + _MOST_DRIFT * _NEAR
-    query = _LATE.format(
-        within=within((), pace.attempt),
-        attempt=pace.attempt,
-        first=_first_step(run, pace) if one_host else pace.first_step,
-        created="created" if one_host else _ON_COMMON_CLOCK,
-        near="" if one_host else f"and abs(created + correction - instant) < {_NEAR}",
-    )
+    query = _LATE.format(**_terms(run, pace, is_one_host=one_host))
     rows = run.sql(query).fetchall()
     found = [
-        Late(rank, collectives, times, steps, last, round(ns), chance(Last(last, steps, odds), ranks))
-        for rank, collectives, times, steps, last, odds, ns in rows
+        Late(rank, collectives, times, steps, last, round(ns), chance(Last(last, steps, odds), ranks), (early, later))
+        for rank, collectives, times, steps, last, odds, ns, early, later in rows
     ]
     resolution = round(max(SMALLEST * pace.p50, unsure))
     if not found:
@@ -146,3 +157,49 @@ def lateness(run: Run, pace: Pace) -> Lateness:
     is_often = first.steps_last >= max(OFTEN, ABOVE_CHANCE * odds) * first.steps
     stands_out = is_often and first.p_value <= SIGNIFICANT and first.lateness >= resolution
     return Lateness(tuple(found), first if stands_out else None, "", resolution, devices > 0)
+
+
+def _terms(run: Run, pace: Pace, *, is_one_host: bool) -> dict[str, object]:
+    """Return what the queries of an attempt are made of."""
+    return {
+        "within": within((), pace.attempt),
+        "attempt": pace.attempt,
+        "first": _first_step(run, pace) if is_one_host else pace.first_step,
+        "created": "created" if is_one_host else _ON_COMMON_CLOCK,
+        "near": "" if is_one_host else f"and abs(created + correction - instant) < {_NEAR}",
+    }
+
+
+def leads(run: Run, late: Collection[int]) -> Times:
+    """Return how much later than the last of the other ranks these came to a collective, in ns: of each normal step the
+    largest. Steps would be shorter by as much if they came with the others. Empty where ranks are on several hosts."""
+    pace = _traced_pace(run)
+    if pace is None or run.sql("select count(distinct host) from attempts").fetchall()[0][0] != 1:
+        return np.empty(0)
+    terms = _terms(run, pace, is_one_host=True)
+    rows = run.sql(_LEADS.format(**terms, late=", ".join(map(str, sorted(late))))).fetchnumpy()
+    return np.asarray(rows["ns"], np.float64)
+
+
+def _traced_pace(run: Run) -> Pace | None:
+    """Return the pace of the attempt that the deep window is of, else that of the newest."""
+    known, traced = paces(run), traced_attempt(run)
+    return next((one for one in known if one.attempt == traced), None) or chosen(known)
+
+
+def find_habits(run: Run) -> dict[int, Habit]:
+    """Return how each rank does in the timed steps of the attempt that the deep window is of; empty where these do not
+    show it, as on accelerators, whose hosts run ahead. `blame.judgement.judged` decides with it who is late."""
+    pace = _traced_pace(run)
+    if pace is None or not pace.p50:
+        return {}
+    found = lateness(run, pace)
+    if found.why_not or found.accelerated:
+        return {}
+    return {one.rank: _habit(one, found, pace.p50) for one in found.ranks if one.steps >= FEWEST}
+
+
+def _habit(one: Late, found: Lateness, step: float) -> Habit:
+    """Lateness below what the clocks resolve is not lateness."""
+    late = one.lateness / step if one.lateness >= found.resolution else 0.0
+    return Habit(one.steps, one.steps_last, one.halves, late, one.p_value)

@@ -68,7 +68,7 @@ class Loop:
 
     def _samples(self, start: int, idle: int) -> list[dict[str, Any]]:
         """One of each stack, at the end of its part: a sample stands for the time before it."""
-        if not self.stacks:
+        if not self.stacks or not idle:
             return []
         names = {str(number): stack for number, stack in enumerate(self.stacks)}
         times = [start + (at + 1) * idle // len(self.stacks) - 1 for at in range(len(self.stacks))]

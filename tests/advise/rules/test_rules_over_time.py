@@ -12,7 +12,7 @@ from tests.advise.rules.made_loops import Loop, case_of, claims
 
 from lostflops.advise.case import Case
 from lostflops.advise.claim import Claim, Rule
-from lostflops.advise.rules import compilation, memory_growth, profiler, throttling, warmup
+from lostflops.advise.rules import compilation, growing_steps, memory_growth, profiler, throttling, warmup
 from lostflops.errors import UnknownCost
 from lostflops.testing import Losses, SyntheticCluster, store
 from memory_run import MemoryRun
@@ -48,7 +48,9 @@ def test_no_timings() -> None:
             timed(rule, steadily, steps=0)
 
 
-@pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE])
+@pytest.mark.parametrize(
+    "rule", [warmup.RULE, throttling.RULE, growing_steps.RULE, memory_growth.RULE, profiler.RULE, compilation.RULE]
+)
 def test_a_steady_job(rule: Rule) -> None:
     assert timed(rule, steadily) == []
 
@@ -71,8 +73,46 @@ def test_periodic_slow_steps() -> None:
     (found,) = timed(warmup.RULE, lambda rank, number: 10 * MS + outside(rank, number), outside=outside)
     assert found.gain is not None
     assert found.gain.share == pytest.approx(250 / (390 + 250))
-    assert found.what.startswith("Every 8 steps one is far slower (between the passes)")
+    assert found.what == "Every 8th step takes 50.0 ms longer (between the passes): 39.1% of all time."
     assert found.evidence[0].steps == (7, 15, 23, 31, 39)
+
+
+@pytest.mark.parametrize("period", [2, 5])
+def test_a_period_in_noise(period: int) -> None:
+    """Steps differ by 10%; one in `period` takes 5 ms more, and every step counts, the typical one too."""
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + (5 * MS if number % period == 1 else 0)
+
+    (found,) = timed(warmup.RULE, took)
+    assert found.gain is not None
+    lost = 5 * len(range(1, 40, period)) / 39
+    assert found.gain.share == pytest.approx(lost / (10.5 + lost), abs=0.02)
+    assert found.gain.low < found.gain.share < found.gain.high
+    assert found.gain.high - found.gain.low < 0.15
+    assert found.what.startswith(f"Every {warmup.ordinal(period)} step takes")
+
+
+def test_the_line_of_a_period_is_named(tmp_path: Path) -> None:
+    """Every 3rd step saves a checkpoint for 80 ms; the window of six steps samples it."""
+    stacks = ["main train.py:10;save train.py:33;write torch/serialization.py:5"] * 9
+
+    def python(rank: int, number: int) -> int:
+        return 80 if number % 3 == 1 else 0
+
+    with case_of(Loop(steps=36, profiled=30, python=python, stacks=stacks).write(tmp_path)) as case:
+        (found,) = claims(case, warmup.RULE)
+    assert found.what.startswith("Every 3rd step takes 80.0 ms longer in save train.py:33: ")
+    assert "save train.py:33" in found.fix
+
+
+def test_a_single_stall_is_suspected() -> None:
+    """30 s in one of 39 steps of 10 ms: nearly all of the time, but it may not come back."""
+    (found,) = timed(warmup.RULE, lambda rank, number: steadily(rank, number) + (30_000 * MS if number == 17 else 0))
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(30_000 / (30_000 + 39 * 10.5), abs=0.01)
+    assert (found.gain.low, found.suspected) == (0.0, "It happened once in 39 steps, so it may not come back.")
+    assert found.what.startswith("Step 17 stalled")
 
 
 @pytest.mark.parametrize("slow", [{7}, {1, 20}, {5, 6, 17, 33}])
@@ -101,6 +141,45 @@ def test_all_ranks_get_slower() -> None:
     assert found.gain is not None
     assert found.gain.share == pytest.approx(1 - 10.7 / 12.0)
     assert found.evidence[0].ranks == (0, 1, 2)
+    assert found.suspected, "on a host other work does the same"
+    assert "nvidia-smi" not in found.fix + found.certain_if
+    assert timed(growing_steps.RULE, lambda rank, number: 10 * MS + number * MS // 10, ranks=3) == []
+
+
+def test_one_part_of_the_step_that_grows() -> None:
+    """Between the passes 0.1 ms more in each step: the program, and no device that slows down."""
+
+    def outside(rank: int, number: int) -> int:
+        return number * MS // 10
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + outside(rank, number)
+
+    def half(rank: int, number: int) -> int:
+        return steadily(rank, number) // 2
+
+    phases = {"outside": outside, "forward": half, "backward": half}
+    (found,) = timed(growing_steps.RULE, took, ranks=3, **phases)
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(1 - (10.5 + 0.7) / (10.5 + 2.0), abs=0.03)
+    assert "because the time between the passes grows on all ranks" in found.what
+    assert timed(throttling.RULE, took, ranks=3, **phases) == []
+    more = {"tokens": lambda rank, number: 4096 + 41 * number}
+    assert timed(growing_steps.RULE, took, ranks=3, **phases, **more) == []
+
+
+@pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, growing_steps.RULE])
+def test_healthy_jobs_of_a_loaded_machine_are_silent(rule: Rule) -> None:
+    """Steps are slow together, and one in ten stalls."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        state = rng.normal(size=40)
+        for at in range(1, 40):
+            state[at] = 0.6 * state[at - 1] + 0.8 * state[at]
+        times = 1e7 * np.exp(0.08 * state) * (1 + (rng.random(40) < 0.1) * rng.uniform(0.2, 4, 40))
+        alarms += bool([one for one in timed(rule, lambda _, number: int(times[number])) if not one.suspected])  # noqa: B023
+    assert alarms == 0
 
 
 def test_sequences_that_get_longer_slow_no_device_down() -> None:

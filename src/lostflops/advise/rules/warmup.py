@@ -1,10 +1,11 @@
-"""The first steps, or periodic ones, are far slower and make a large part of the run."""
+"""The first steps, periodic ones or a single stall are far slower and take a large part of the run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +14,12 @@ import numpy.typing as npt
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.signs.series import Series, Values, series
 from lostflops.advise.signs.traced import Traced, traced
+from lostflops.ledger.samples import FEWEST, places
+from lostflops.pace.blocks import typical
+from lostflops.pace.rhythm import MOST_STEPS, Rhythm, find_rhythm
 from lostflops.pace.timings import PHASES
+from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS, CONFIDENCE, noise_of
+from lostflops.predict.costs.quantiles import t_quantile
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 _SLOW: Final = 1.5
 """Times the median of settled steps from which a step is slow."""
@@ -40,10 +47,16 @@ _AT_FIRST_TRACED: Final = 2
 """and where only the steps of a trace are known: the first may be slow because the profiler begins."""
 _PERIODIC: Final = 0.03
 _TIMES: Final = 3
-"""Slow steps at the same distance of each other that make a period,"""
+"""Slow steps of a trace at the same distance of each other that make a period,"""
 _REGULAR: Final = 0.7
 """and the part of all slow steps that must be so."""
+_STALL: Final = 10.0
+"""Times a normal step that a single stall must take,"""
+_STALL_SHARE: Final = 0.1
+"""and the part of all time that it must take."""
 _MOST_STEPS: Final = 10
+_MOST_OF_EXCESS: Final = 0.3
+"""Part of the additional stack samples of slow steps that one line of the program must have to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,8 @@ class _Steps:
     ns: Values
     timed: Series | None
     shown: Traced | None
+    rows: Rows
+    """Rows of `timed` that the steps are."""
 
     @property
     def usual(self) -> float:
@@ -64,8 +79,30 @@ class _Steps:
     def beyond(self) -> Values:
         return np.maximum(self.ns - self.usual, 0)
 
-    def share(self, slow: npt.NDArray[np.bool_]) -> float:
+    def share(self, slow: Flags) -> float:
         return float(self.beyond[slow].sum() / self.ns.sum())
+
+
+_CONFIRM: Final = (
+    "record a window over several such steps with stack samples: lostflops run --steps 8:20 --with samples. "
+    "If the same code runs in each slow step, that is the cause"
+)
+_SAMPLED: Final = """
+    select t.rank, t.step, s.stack from timings t left join samples s
+    on s.rank = t.rank and s.time >= t.start and s.time < t.stop
+    where t.attempt = {attempt} and t.profiled and exists (from samples where rank = t.rank)"""
+"""Stacks of the profiled steps; null in steps without any."""
+_QUARTILES: Final = 1.349
+"""Standard deviations between the quartiles of normal values."""
+
+
+def ordinal(number: int) -> str:
+    """
+    >>> [ordinal(number) for number in (2, 3, 5, 11, 21)]
+    ['2nd', '3rd', '5th', '11th', '21st']
+    """
+    teen = number % 100 // 10 == 1
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -77,19 +114,25 @@ def _find(case: Case) -> Iterator[Claim]:
     if in_a_row <= first.sum() < slow.size / 2 and steps.share(first) >= _FIRST:
         yield _at_first(steps, first)
     slow &= ~np.cumprod(slow).astype(np.bool_)
-    period = _period(steps.step[slow])
-    if period and steps.share(slow) >= _PERIODIC:
-        yield _periodic(steps, slow, period)
+    if steps.timed is None:
+        period = _period(steps.step[slow])
+        if period and steps.share(slow) >= _PERIODIC:
+            yield _periodic_in_trace(steps, slow, period)
+        return
+    rhythm = find_rhythm(steps.step, np.where(first, steps.usual, steps.ns))
+    if rhythm is not None and rhythm.share >= _PERIODIC:
+        yield _periodic(case, steps, rhythm)
+    yield from _stall(steps, slow if rhythm is None else slow & ~rhythm.is_slow)
 
 
 def _steps(case: Case) -> tuple[_Steps | None, int, int, float]:
     """And how many there must be, in all and slow ones in a row, and by how many times slower."""
     if case.told is not None:
         timed = series(case)
-        rows = np.flatnonzero(timed.settled)
-        return _Steps(timed.ranks, timed.step[rows], timed.ns[rows], timed, None), _FEWEST, _AT_FIRST, _FAR_SLOWER
+        rows = np.flatnonzero(timed.settled)[-MOST_STEPS:]
+        return _Steps(timed.ranks, timed.step[rows], timed.ns[rows], timed, None, rows), _FEWEST, _AT_FIRST, _FAR_SLOWER
     shown = traced(case)
-    known = None if shown is None else _Steps(shown.ranks, shown.step, shown.ns, None, shown)
+    known = None if shown is None else _Steps(shown.ranks, shown.step, shown.ns, None, shown, np.empty(0, np.int64))
     return known, _FEWEST_TRACED, _AT_FIRST_TRACED, _FAR_SLOWER_TRACED
 
 
@@ -106,7 +149,7 @@ def _period(steps: Rows) -> int:
     return period if period > 1 and times >= max(_TIMES - 1, _REGULAR * (steps.size - 1)) else 0
 
 
-def _taken(steps: _Steps, slow: npt.NDArray[np.bool_]) -> Mapping[Place, int]:
+def _taken(steps: _Steps, slow: Flags) -> Mapping[Place, int]:
     """Where the trace shows them: what they have beyond the others, line by line."""
     if steps.shown is None:
         return {}
@@ -115,46 +158,132 @@ def _taken(steps: _Steps, slow: npt.NDArray[np.bool_]) -> Mapping[Place, int]:
     return kept.beyond(np.median(lines[:, ~slow], axis=1))
 
 
-def _at_first(steps: _Steps, slow: npt.NDArray[np.bool_]) -> Claim:
+def _at_first(steps: _Steps, slow: Flags) -> Claim:
     share, count = steps.share(slow), int(slow.sum())
     return Claim(
         cause="warmup",
-        what=f"The first {counted(count, 'step')} are far slower, which takes {format_share(share)} of the run.",
+        what=f"The first {counted(count, 'step')} are far slower: {format_share(share)} of the recorded time.",
         taken=_taken(steps, slow),
         evidence=(_evidence(steps, slow, "the first that were recorded"),),
         confidence=0.75,
-        certain_if="a longer run has as many slow steps and no more",
+        certain_if="record a longer run. If it has as many slow steps and no more, they are the warm-up",
         fix=(
-            "in a run that goes on much longer than what was recorded, nothing; else keep caches between runs "
+            "in a run that is much longer than the recorded one, nothing; else keep caches between runs "
             "(TORCHINDUCTOR_CACHE_DIR=...), choose kernels once (torch.backends.cudnn.benchmark = False), allocate at "
-            "the largest shape first, and time steps from behind the warm-up"
+            "the largest shape first, and time steps after the warm-up"
         ),
-        gain=Gain(share, 0.0, share, "what slow steps take beyond the usual, of all that were recorded"),
+        gain=Gain(share, 0.0, share, "the extra time of the slow steps, as a part of all recorded steps"),
     )
 
 
-def _periodic(steps: _Steps, slow: npt.NDArray[np.bool_], period: int) -> Claim:
+def _periodic_in_trace(steps: _Steps, slow: Flags, period: int) -> Claim:
     share = steps.share(slow)
     return Claim(
         cause="warmup",
-        what=f"Every {period} steps one is far slower{_phase(steps, slow)}: {format_share(share)} of the run.",
+        what=f"Every {ordinal(period)} step is far slower: {format_share(share)} of the recorded time.",
         taken=_taken(steps, slow),
         evidence=(_evidence(steps, slow, f"{period} apart"),),
         confidence=0.75,
-        certain_if=f"a window over such a step names what runs: lostflops run --steps {steps.step[slow][-1]}:2",
-        fix=(
-            f"look for what the program does every {period} steps (evaluation, checkpoint, logging, a new epoch's "
-            "loader: persistent_workers=True) and do it less often, or beside the training"
-        ),
-        gain=Gain(share, share * 0.5, share, "what slow steps take beyond the usual, of all settled steps"),
+        certain_if=_CONFIRM,
+        fix=_less_often(period, ""),
+        gain=Gain(share, share * 0.5, share, "the extra time of the slow steps, as a part of all recorded steps"),
     )
 
 
-def _phase(steps: _Steps, slow: npt.NDArray[np.bool_]) -> str:
+def _periodic(case: Case, steps: _Steps, rhythm: Rhythm) -> Claim:
+    source = _source(case, steps, rhythm)
+    doing = f" in {source}" if source else _phase(steps, rhythm.is_slow)
+    evidence = _evidence(steps, rhythm.is_slow, f"every {ordinal(rhythm.period)}")
+    if source:
+        evidence = replace(evidence, sources=(source,))
+    return Claim(
+        cause="warmup",
+        what=(
+            f"Every {ordinal(rhythm.period)} step takes {format_ns(round(rhythm.excess))} longer{doing}: "
+            f"{format_share(rhythm.share)} of all time."
+        ),
+        taken={},
+        evidence=(evidence, Evidence(f"The chance of such a period without a cause is {rhythm.p_value:.2g}.")),
+        confidence=0.9,
+        certain_if=_CONFIRM,
+        fix=_less_often(rhythm.period, source),
+        gain=_gain(case, steps, rhythm),
+    )
+
+
+def _gain(case: Case, steps: _Steps, rhythm: Rhythm) -> Gain:
+    """Return the mean excess of all steps; its interval comes from how the slow steps differ, and those of another
+    run."""
+    slow = np.sort(steps.ns[rhythm.is_slow])
+    spread = float(np.subtract(*np.quantile(slow, (0.75, 0.25)))) / _QUARTILES
+    share, freedom = rhythm.share, slow.size - 1.0
+    doubt = share * t_quantile(CONFIDENCE, freedom) * spread / sqrt(slow.size) / rhythm.excess
+    between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
+    off = hypot(doubt, hypot(noise_of(typical(steps.ns[~rhythm.is_slow])), between) * (1 - share))
+    basis = f"the mean extra time of {slow.size:,} slow steps, as a part of all {steps.step.size:,} timed steps"
+    return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
+
+
+def _less_often(period: int, source: str) -> str:
+    if source:
+        return f"run {source} less often than every {ordinal(period)} step, or in another thread or process"
+    return (
+        f"look for what the program does every {ordinal(period)} step (evaluation, checkpoint, logging, a new loader: "
+        "persistent_workers=True) and do it less often, or in another thread or process"
+    )
+
+
+def _source(case: Case, steps: _Steps, rhythm: Rhythm) -> str:
+    """Return the line of the program that stack samples show more often in slow steps; empty where none stands out.
+    Samples are taken while a window is open, so that the profiled steps of the same phase show it."""
+    timed = steps.timed
+    if timed is None:
+        return ""
+    query = _SAMPLED.format(attempt=timed.attempt)
+    seen: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    counted_steps: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
+    for rank, step, stack in case.run.sql(query).fetchall():
+        is_slow = step % rhythm.period == rhythm.phase
+        counted_steps[is_slow].add((rank, step))
+        if stack is not None:
+            seen[is_slow] += places(Counter({stack: 1}))
+    if not counted_steps[True] or seen[True].total() < FEWEST:
+        return ""
+    usual = max(len(counted_steps[False]), 1)
+    more = {frame: count / len(counted_steps[True]) - seen[False][frame] / usual for frame, count in seen[True].items()}
+    largest, whole = max(more, key=more.__getitem__), sum(value for value in more.values() if value > 0)
+    return largest if more[largest] > 0 and more[largest] >= _MOST_OF_EXCESS * whole else ""
+
+
+def _stall(steps: _Steps, slow: Flags) -> Iterator[Claim]:
+    """One step that takes a large part of the run."""
+    slow = slow & (steps.ns > _STALL * steps.usual)
+    share = steps.share(slow)
+    if slow.sum() != 1 or share < _STALL_SHARE:
+        return
+    at = int(np.flatnonzero(slow)[0])
+    number, took = int(steps.step[at]), round(float(steps.ns[at]))
+    yield Claim(
+        cause="warmup",
+        what=(
+            f"Step {number} stalled{_phase(steps, slow)}: it took {format_ns(took)}, a normal step "
+            f"{format_ns(round(steps.usual))}. That is {format_share(share)} of all timed steps."
+        ),
+        taken={},
+        evidence=(_evidence(steps, slow, "one that stalled"),),
+        confidence=0.6,
+        certain_if=f"check the logs of the job and of its hosts at step {number}: storage, network, memory, other jobs",
+        fix="find what held the job up then; where it may come back, record stacks of it (lostflops snap)",
+        gain=Gain(share, 0.0, share, "the extra time of the stalled step, as a part of all timed steps"),
+        suspected=f"It happened once in {counted(steps.step.size, 'step')}, so it may not come back.",
+    )
+
+
+def _phase(steps: _Steps, slow: Flags) -> str:
     """Where the training thread is longer in slow steps than in others."""
     timed, more = steps.timed, {}
     for phase in PHASES if timed is not None else ():
-        values = timed.column(phase)[timed.settled] if timed is not None else np.empty((0, 0))
+        values = timed.column(phase)[steps.rows] if timed is not None else np.empty((0, 0))
         if np.isfinite(values[slow]).any() and np.isfinite(values[~slow]).any():
             more[phase] = float(np.nanmedian(values[slow]) - np.nanmedian(values[~slow]))
     largest = max(more, key=more.__getitem__, default="")
@@ -162,7 +291,7 @@ def _phase(steps: _Steps, slow: npt.NDArray[np.bool_]) -> str:
     return f" ({names.get(largest, f'in the {largest} pass')})" if largest else ""
 
 
-def _evidence(steps: _Steps, slow: npt.NDArray[np.bool_], how: str) -> Evidence:
+def _evidence(steps: _Steps, slow: Flags, how: str) -> Evidence:
     typical = round(float(np.median(steps.ns[slow])))
     return Evidence(
         f"{counted(int(slow.sum()), 'step')}, {how}, of {format_ns(typical)} where the median of "
@@ -175,9 +304,10 @@ def _evidence(steps: _Steps, slow: npt.NDArray[np.bool_], how: str) -> Evidence:
 RULE: Final = Rule(
     cause="warmup",
     about=(
-        "The first steps of a job are slow: caches are empty, libraries choose algorithms, memory is allocated. Others "
-        "come back every so many steps, with an epoch, an evaluation or a checkpoint. A median hides both, and the run "
-        "pays for them."
+        "The first steps of a job are slow: caches are empty, libraries choose algorithms, memory is allocated. Other "
+        "slow steps come back every so many steps, with an epoch, an evaluation or a checkpoint, or once, when storage "
+        "or the network stalls. A median hides all of them, and the run pays for them. They are found in the times of "
+        "all steps; a period must be too regular for chance."
     ),
     find=_find,
 )

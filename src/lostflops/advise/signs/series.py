@@ -17,7 +17,23 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
+MORE: Final = 1.1
+"""Times the first third of the steps that the last third must take where they grow."""
+STEADY: Final = 0.5
+"""Kendall's tau of time and step: how steadily it grows. Steps that are slow now and then stay far below."""
+SAME_WORK: Final = 0.02
+"""By what part the work of steps may differ and still be the same."""
+_BLOCKS: Final = 200
+"""Means of so many blocks are ranked where there are more steps."""
+_GROWS: Final = 0.7
+"""Part of the growth of the step that one phase must have to be its cause,"""
+_AT_FIRST: Final = 0.5
+"""and the part of the first steps that it may have: a phase that is most of the step has most of any growth."""
+_NEARLY_ALL: Final = 0.9
+_OWN_PHASES: Final = ("data", "forward", "optimizer", "outside")
+"""Phases in which no rank waits for others."""
 _MOST_RANKS: Final = 64
 """Of more, so many from first to last: what all ranks do shows in these."""
 _STEPS: Final = f"""
@@ -67,3 +83,50 @@ def series(case: Case) -> Series:
     step, ns = np.asarray(found["step"], np.int64), np.asarray(found["ns"], np.float64)
     flags = (np.asarray(found[name], np.bool_) for name in ("settled", "compiled", "profiled", "is_first"))
     return Series(run, attempt, ranks, step, ns, *flags)
+
+
+def grown(values: Values) -> tuple[float, float]:
+    """Return the last third over the first, by medians, and Kendall's tau.
+
+    >>> grown(np.arange(1.0, 10.0))
+    (4.0, 1.0)
+    """
+    first, last = _thirds(values)
+    means = np.array([block.mean() for block in np.array_split(values, min(values.size, _BLOCKS))])
+    signs = np.sign(means[None, :] - means[:, None])
+    return last / max(first, 1.0), float(np.triu(signs, 1).sum() / (means.size * (means.size - 1) / 2))
+
+
+def _thirds(values: Values) -> tuple[float, float]:
+    third = values.size // 3
+    return float(np.median(values[:third])), float(np.median(values[-third:]))
+
+
+def does_more(timed: Series, rows: Rows) -> bool:
+    """Return whether later steps have more tokens or samples: then they may well take longer."""
+    for unit in ("tokens", "samples"):
+        counted = timed.column(unit)[rows].sum(axis=1)
+        if np.isfinite(counted).all() and grown(counted)[0] > 1 + SAME_WORK:
+            return True
+    return False
+
+
+def growing_phase(timed: Series, rows: Rows) -> str:
+    """Return the phase that makes steps longer and longer on nearly all ranks; empty where no phase does, or all do
+    alike, as on a device that slows down."""
+    whole, steady = grown(timed.ns[rows])
+    if whole < MORE or steady < STEADY:
+        return ""
+    first, last = _thirds(timed.ns[rows])
+    for phase in _OWN_PHASES:
+        values = timed.column(phase)[rows]
+        if not np.isfinite(values).all():
+            continue
+        ends = [_thirds(values[:, at]) for at in range(values.shape[1])]
+        is_cause = [
+            late - early >= _GROWS * (last - first) and early < _AT_FIRST * first and grown(values[:, at])[1] >= STEADY
+            for at, (early, late) in enumerate(ends)
+        ]
+        if np.mean(is_cause) >= _NEARLY_ALL:
+            return phase
+    return ""

@@ -117,6 +117,7 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
     predicted = start.measured * (schedule.mean_step / start.replayed)
     moved = [(one.moved, one.edited.doubt) for one in applied]
     moved += [(one.edited.off * start.level, 1.0) for one in applied]
+    moved += [(predicted - start.measured, start.unlike)]
     found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
     return Answer(start, tuple(applied), schedule, predicted, found, _spread(start, schedule))
 

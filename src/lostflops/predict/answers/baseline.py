@@ -15,8 +15,15 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import LaneKind
 from lostflops.ledger.few_steps import Numbers, few_steps, step_times, told, warm_up, without_warm_up
+from lostflops.pace.normal import NormalSteps, normal_steps
 from lostflops.predict.answers.facts_of import Told, facts_of
-from lostflops.predict.answers.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS, noise
+from lostflops.predict.answers.interval import (
+    BETWEEN_RUNS,
+    BETWEEN_RUNS_ON_HOSTS,
+    between_runs,
+    noise,
+    noise_of,
+)
 from lostflops.units import format_share
 
 if TYPE_CHECKING:
@@ -29,21 +36,30 @@ if TYPE_CHECKING:
 
 GUESS: Final = 0.05
 """A replay that is off by more makes guesses."""
+UNLIKE: Final = 1.1
+"""From here on people are told that profiled steps were slower than normal ones, or faster."""
 REFUSED: Final = 0.2
 """And by more than this nothing that one should act on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """`measured` and `replayed` are the mean step over all ranks, in ns; `noise` is as `interval.noise` tells it.
-    `recorded` are the steps of the run, of which the graph may hold a few."""
+    """Times are ns."""
 
     schedule: Schedule
     facts: Facts
     measured: float
+    """Normal step of the run by the timings of all its steps, else the mean of its profiled steps."""
+    profiled: float
+    """Mean profiled step over all ranks."""
     replayed: float
+    """The same as replayed."""
     noise: float
+    """By what part the level of as many other steps may differ from `measured`."""
     recorded: int
+    """Profiled steps of the run, of which the graph may hold a few."""
+    normal: NormalSteps | None = None
+    """Normal steps of the run; None where too few were timed."""
 
     @property
     def graph(self) -> TaskGraph:
@@ -51,19 +67,32 @@ class Baseline:
 
     @property
     def error(self) -> float:
-        """Of the replay, relative."""
-        return self.replayed / self.measured - 1
+        """Error of the replay, relative to the profiled steps."""
+        return self.replayed / self.profiled - 1
 
     @property
     def level(self) -> float:
-        """What a replayed time is multiplied with to be one of the measurement."""
+        """Factor from a replayed time to a measured one."""
         return self.measured / self.replayed
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long profiled steps take as normal ones; 1 where no normal step was timed."""
+        return self.profiled / self.measured
+
+    @property
+    def unlike(self) -> float:
+        """What part of a saving is uncertain because profiled steps were slower or faster than normal ones. The part of
+        the step that is saved may not have been stretched at all (then it saves `stretch` times as much), or twice over
+        (then it saves that much less): half of what lies between."""
+        return abs(self.stretch - 1 / self.stretch) / 2
 
     @property
     def between(self) -> float:
         """By what part runs of the job differ, whatever is changed."""
-        streams = (self.graph.lanes.kind == LaneKind.STREAM).any()
-        return BETWEEN_RUNS if streams else BETWEEN_RUNS_ON_HOSTS
+        if (self.graph.lanes.kind == LaneKind.STREAM).any():
+            return BETWEEN_RUNS
+        return BETWEEN_RUNS_ON_HOSTS if self.normal is None else between_runs(self.normal.drift)
 
     @property
     def is_guess(self) -> bool:
@@ -121,16 +150,34 @@ def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: 
         graph = replace(graph, notes=(note, *graph.notes))
     schedule = replay(graph)
     steps = graph.steps
-    measured, replayed = float(steps.measured.mean()) if len(steps) else 0.0, schedule.mean_step
-    if not (measured > 0 and replayed > 0):
-        raise UnknownCost("cannot tell: no step of this run took any time")
+    profiled, replayed = float(steps.measured.mean()) if len(steps) else 0.0, schedule.mean_step
+    if not (profiled > 0 and replayed > 0):
+        raise UnknownCost("inconclusive: no step of this run has a duration")
     known = _normal_times(run) if run.steps else (steps.number, steps.measured)
     recorded = np.unique(known[0]).size
-    found = Baseline(schedule, facts_of(run, graph, times), measured, replayed, noise(*known), recorded)
+    normal = normal_steps(run)
+    measured, chance = (
+        (profiled, noise(*known)) if normal is None else (normal.location.value, noise_of(normal.location))
+    )
+    if says := stretched(profiled / measured):
+        schedule = replace(schedule, graph=replace(graph, notes=(*graph.notes, says)))
+    found = Baseline(schedule, facts_of(run, graph, times), measured, profiled, replayed, chance, recorded, normal)
     if abs(found.error) > REFUSED:
         raise UnknownCost(
-            f"cannot tell: replayed as it was, a step takes {format_share(abs(found.error))} "
+            f"inconclusive: replayed as it was, a step takes {format_share(abs(found.error))} "
             f"{'more' if found.error > 0 else 'less'} than measured, so the graph lacks what decides. lostflops info "
             "says what the traces lack; record all ranks and whole steps"
         )
     return found
+
+
+def stretched(times: float) -> str:
+    """Return what to say where profiled steps take so many times as long as normal ones; empty where they are alike.
+
+    >>> stretched(1.56), stretched(1.02), stretched(0.5)
+    ('Profiled steps ran 1.56x slower than normal ones.', '', 'Profiled steps ran 2.00x faster than normal ones.')
+    """
+    if 1 / UNLIKE < times < UNLIKE:
+        return ""
+    how, factor = ("slower", times) if times > 1 else ("faster", 1 / times)
+    return f"Profiled steps ran {factor:.2f}x {how} than normal ones."

@@ -1,28 +1,39 @@
-"""How far a prediction may be off: the interval in which nine of ten later runs should have their mean step.
+"""How far a prediction may be off: the interval that should hold the normal step of nine of ten later runs.
 
-Four things can be wrong, and none knows of the others, so that they add as squares: the replay (its error on the run
-itself), the changes (what each doubts of its own effect), the mean of the steps that were recorded, and that of the run
-it is compared with. The last two are chance: steps differ, and runs of the same job do.
+Four things can be wrong. They are independent, so they add as squares: the replay (its error on the run itself), the
+changes (how uncertain each is about its own effect, and how far profiling slowed down the part that it saves), the
+steps (the level of a run is known only as well as its steps agree), and the runs (two runs of one job differ).
+
+The last two come from all normal steps of the run where the collector timed enough of them. How far runs differ shows
+in part within one run: where the level of its steps drifts from one quarter to the next, that of another run is as far
+off. The rest is a constant that no single run shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.pace.blocks import Location
 from lostflops.predict.costs.quantiles import t_quantile
 
 CONFIDENCE: Final = 0.9
 BETWEEN_RUNS: Final = 0.02
-"""By what part the mean steps of two runs of one job differ in nine of ten cases, however little their steps do: other
-neighbours, other clocks, other places in memory. No single run tells it."""
+"""By what part the normal steps of two runs of one job differ in nine of ten cases, however steady each is: other
+neighbours, other clocks, other places in memory. No single run shows it."""
 BETWEEN_RUNS_ON_HOSTS: Final = 0.05
-"""The same where no accelerator computes, but cores that everything on a host shares."""
+"""The same where no accelerator computes, but cores that everything on a host shares, and the run does not show how
+steady these are."""
+BETWEEN_STEADY_RUNS: Final = 0.03
+"""The same where its normal steps show how far their level drifts, which is added."""
+_MOST_BETWEEN: Final = 0.1
+"""Drift of four quarters is a rough estimate, so it counts up to here."""
+_NINE_OF_TEN: Final = 1.6449
 ONE_STEP: Final = 0.1
 """The same for the mean of a single step, which tells nothing about others."""
 FIRST_STEP: Final = 0.25
@@ -65,8 +76,26 @@ def doubts(
     return Doubts(abs(replay_error) * predicted, changes, noise * predicted, between * predicted)
 
 
+def between_runs(drift: float) -> float:
+    """Return by what part two runs on a host differ in nine of ten cases, where the level of one drifts so far.
+
+    >>> between_runs(0.0), round(between_runs(0.02), 3), between_runs(0.5)
+    (0.03, 0.055, 0.1)
+    """
+    return min(hypot(BETWEEN_STEADY_RUNS, _NINE_OF_TEN * sqrt(2) * drift), _MOST_BETWEEN)
+
+
+def noise_of(location: Location) -> float:
+    """Return by what part the level of as many other steps of the job may differ from this one.
+
+    >>> round(noise_of(Location(100.0, 0.01, 30.0)), 3)
+    0.024
+    """
+    return t_quantile(CONFIDENCE, location.freedom) * location.error * sqrt(2)
+
+
 def noise(step: npt.NDArray[np.int32] | npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> float:
-    """By what part of it the mean of these steps may differ from that of as many others of the same job.
+    """Return by what part of it the mean of these profiled steps may differ from that of as many others of the job.
 
     Ranks wait for each other, so that a step counts once, however many ranks took part in it. The first one is apart:
     it holds what it costs to start recording, in every run, and that is not chance.

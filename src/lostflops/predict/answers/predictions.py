@@ -47,6 +47,9 @@ class Check(msgspec.Struct):
     measured_ns: int
     replayed_ns: int
     replay_error: float
+    steps_from: str = "trace"
+    """`timings` where `measured_ns` is the normal step by the timings of all steps, `trace` where it is the mean of the
+    profiled ones."""
 
 
 class Score(msgspec.Struct, kw_only=True):
@@ -89,7 +92,8 @@ def made(run: Run, found: Answer) -> StoredPrediction:
     """The same question of the same data has the same id, whenever it is asked."""
     start = found.baseline
     predicted, low, high = round(found.predicted), round(found.low), round(found.high)
-    check = Check(round(start.measured), round(start.replayed), start.error)
+    steps_from = "trace" if start.normal is None else "timings"
+    check = Check(round(start.measured), round(start.replayed), start.error, steps_from)
     asked = [Asked(one.change.name, one.value) for one in found.applied]
     origin = origin_of(run)
     content = msgspec.json.encode([origin.data, asked, check, predicted, low, high])

@@ -12,6 +12,7 @@ from lostflops.errors import UsageError
 from lostflops.ledger.few_steps import warm_up
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
+from lostflops.pace.normal import normal_steps
 from lostflops.predict.answers import predictions
 from lostflops.predict.answers.predictions import Score, StoredPrediction
 from lostflops.results import Field, Figure, Pair, Pairs, Result, Table, Value
@@ -60,9 +61,19 @@ def step_times(run: Run) -> list[int]:
     return times
 
 
-def _scored(prediction: StoredPrediction, run: Run) -> Score:
+def measured_step(run: Run, steps_from: str) -> tuple[float, int]:
+    """Return the step of a run in ns and how many steps it is of: its normal step by `timings` where the prediction is
+    of that and the run has enough of them, else the mean of its profiled steps over all ranks."""
+    normal = normal_steps(run) if steps_from == "timings" else None
+    if normal is not None:
+        return normal.location.value, int(normal.times.size)
     times = step_times(run)
-    if not times or not (measured := sum(times) / len(times)):
+    return (sum(times) / len(times) if times else 0.0), len(times)
+
+
+def _scored(prediction: StoredPrediction, run: Run) -> Score:
+    measured, steps = measured_step(run, prediction.baseline.steps_from)
+    if not measured:
         raise UsageError(
             f"{run.address} recorded no whole step, so that nothing scores the prediction: call profiler.step() in the "
             "loop, or use lostflops run"
@@ -75,7 +86,7 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
         run=origin,
         date=predictions.now(),
         measured_ns=round(measured),
-        steps=len(times),
+        steps=steps,
         predicted_ns=prediction.predicted_ns,
         error=prediction.predicted_ns / measured - 1,
         inside=low <= measured <= high,

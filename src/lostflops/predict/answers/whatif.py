@@ -151,7 +151,8 @@ def _lines(found: Answer) -> Table:
 
 def baseline_pairs(start: Baseline) -> Pairs:
     items = (
-        Pair("measured_ns", round(start.measured), "ns", "measured step, mean"),
+        Pair("measured_ns", round(start.measured), "ns", "measured step"),
+        Pair("profiled_ns", round(start.profiled), "ns", "profiled step", start.normal is not None),
         Pair("replayed_ns", round(start.replayed), "ns", "replayed"),
         Pair("replay_error", start.error, "share", "error of the replay"),
         Pair("steps", len(set(start.graph.steps.number.tolist())), "count"),
