@@ -78,7 +78,7 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85 if is_pageable else 0.65,
-        certain_if="the copies' stream and kind in a trace after the change: pinned, and under kernels",
+        certain_if="record again after the change: copies must be from pinned memory and overlap with kernels.",
         fix=_to_host() if _share_of(first, _TO_HOST) > _LOW else _to_device(is_pageable),
         gain=Gain(_HIDDEN * share, _LOW * share, share, "the time in which only these copies ran, or were waited for"),
     )

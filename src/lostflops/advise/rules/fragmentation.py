@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.fullness import NEAR, device_memory
-from lostflops.errors import UnknownCost
 from lostflops.memory.fragmentation import Fragmentation, fragmentations
 from lostflops.memory.out_of_memory import RanOut, ran_out
 from lostflops.results import Evidence
@@ -41,7 +40,7 @@ def _find(case: Case) -> Iterator[Claim]:
             0.7,
         )
     elif has_device and not case.run.sql("select 1 from allocator_blocks limit 1").fetchall():
-        raise UnknownCost("holes are told by blocks, which torch.cuda.memory._dump_snapshot(FILE) writes")
+        raise NotChecked("holes are visible only in a snapshot, which torch.cuda.memory._dump_snapshot(FILE) writes")
 
 
 def _is_much(case: Case, one: Fragmentation, *, is_short: bool) -> bool:
@@ -78,7 +77,7 @@ def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
         taken={},
         evidence=tuple(evidence),
         confidence=confidence,
-        certain_if="a snapshot, torch.cuda.memory._dump_snapshot(FILE), with expandable segments and without",
+        certain_if="compare torch.cuda.memory._dump_snapshot(FILE) with and without expandable segments.",
         fix=(
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches "
             "the same from step to step (pad, or sort by length)"

@@ -41,7 +41,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=taken,
         evidence=tuple(_evidence(case, typical, kernels)),
         confidence=0.9 if is_short else 0.7,
-        certain_if="a larger batch per device takes hardly longer per step: then kernels, and not the host, wait",
+        certain_if="double the batch per device: the step must take hardly longer.",
         fix=(
             'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
             "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"

@@ -118,7 +118,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread(case, "compute", share / part, ranks),
         evidence=tuple(_evidence(rank, product, saved[1]) for rank, product, saved in found[:3]),
         confidence=0.85 if any(product.is_unaligned for _, product, _ in found) else 0.65,
-        certain_if="the same products timed alone with padded sizes (torch.utils.benchmark)",
+        certain_if="time these products alone with padded sizes (torch.utils.benchmark).",
         fix=(
             f"pad {pads}: the vocabulary (nn.Embedding and the head, with logits sliced or the loss's weight zero for "
             "the added rows), heads, hidden sizes or sequences, to multiples of 64, and of 8 at least"

@@ -28,14 +28,14 @@ def _find(case: Case) -> Iterator[Claim]:
     times = f", {state / parameters:.2g} times what parameters take" if parameters else ""
     yield Claim(
         cause="optimizer_memory",
-        what=f"Memory is short, and {format_share(share)} of it is state of the optimizer.",
+        what=f"Memory is nearly full, and {format_share(share)} of it is state of the optimizer.",
         taken={},
         evidence=(
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
             Evidence(f"its state is {format_bytes(state)}{times}", ranks=(found.rank,)),
         ),
         confidence=0.95,
-        certain_if="sizes of the tensors in optimizer.state",
+        certain_if="add up the sizes of the tensors in optimizer.state.",
         fix=_fix(case),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,

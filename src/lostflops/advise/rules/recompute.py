@@ -68,7 +68,7 @@ def _find(case: Case) -> Iterator[Claim]:
             Evidence(f"keeping what these ops read takes at least {format_bytes(round(kept))} more a rank{room}"),
         ),
         confidence=0.8,
-        certain_if="a step without checkpointing that fits into memory",
+        certain_if="run a few steps without checkpointing, with a batch that fits into memory.",
         fix=(
             "call layers directly instead of through torch.utils.checkpoint.checkpoint, as many as fit: at least "
             f"{format_bytes(round(kept))} more a rank for all. Where all do not fit, recompute only what is cheap "

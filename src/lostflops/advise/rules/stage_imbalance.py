@@ -57,18 +57,18 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float) -> Claim:
         taken=lost,
         evidence=(
             Evidence(
-                f"Time of its own per step: {times}; stage {longest} is the longest in "
+                f"Time outside communication per step: {times}; stage {longest} is the longest in "
                 f"{int((found.own.argmax(axis=0) == longest).sum())} of {counted(found.steps.size, 'step')}.",
                 ranks=ranks,
                 steps=tuple(found.steps.tolist()),
             ),
         ),
         confidence=0.95 if ratio >= _CLEARLY else 0.8,
-        certain_if="the same job with a layer moved: the wait moves with it",
+        certain_if="move one layer to another stage: the waits must move with it.",
         fix=(
-            f"move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: other split points "
-            "in pipeline(..., split_spec=...); Megatron: --decoder-last-pipeline-num-layers and "
-            "--decoder-first-pipeline-num-layers, or --account-for-loss-in-pipeline-split"
+            f"Move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: change the split "
+            "points in pipeline(..., split_spec=...). Megatron: --decoder-first-pipeline-num-layers and "
+            "--decoder-last-pipeline-num-layers."
         ),
         changes=(_CHANGE,) if gain is None else (),
         gain=gain,

@@ -75,7 +75,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread(case, "compute", shares[1], ranks),
         evidence=tuple(_evidence(worst)),
         confidence=0.8 if idle < 1 - _BUSY else 0.6,
-        certain_if="the same step with torch.compile, after the steps in which it compiles",
+        certain_if="record steps with torch.compile, after the first steps in which it compiles.",
         fix=(
             "model = torch.compile(model), or only the part with these chains; by hand: F.gelu, F.layer_norm, "
             "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas"

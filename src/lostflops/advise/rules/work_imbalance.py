@@ -62,10 +62,10 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         taken=lost,
         evidence=tuple(_loaded(case, one) for one in loaded),
         confidence=first.confidence,
-        certain_if=f"the {unit} of each rank, counted in the training loop",
+        certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
-            "give every rank the same: DistributedSampler(..., drop_last=True) with one batch_size on all ranks; "
-            "experts: --moe-router-load-balancing-type aux_loss; embedding tables: shard the hot ones by rows"
+            "Give every rank the same amount: DistributedSampler(..., drop_last=True) with one batch_size on all "
+            "ranks. Experts: --moe-router-load-balancing-type aux_loss. Embedding tables: shard popular tables by rows."
         ),
         changes=(_EVEN,),
         ranks=ranks,
@@ -76,7 +76,7 @@ def _loaded(case: Case, one: LateRank) -> Evidence:
     found = one.found
     unit = one.done.unit if one.done is not None else "kernels or FLOPs"
     return Evidence(
-        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its cohort, and computed "
+        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its peers, and computed "
         f"{format_ns(round(found.line_excess / found.steps))} longer in {found.slow_steps} of "
         f"{counted(found.steps, 'step')} (last in {found.last.times:,} of "
         f"{counted(found.last.of, 'collective')}, p = {found.p_value:.2g}).",
@@ -118,11 +118,11 @@ def _by_turns(case: Case, found: Uneven) -> Claim:
             ),
         ),
         confidence=0.9,
-        certain_if="the tokens of each rank and step, logged in the training loop, beside its forward time",
+        certain_if="log the tokens of each rank and step next to its forward time: both must rise together.",
         fix=(
-            "put batches together by length: a batch sampler that sorts a window of samples by length and deals them "
-            "out to all ranks, or sequences packed to a fixed number of tokens (Megatron: --reset-position-ids with "
-            "packed samples; Hugging Face: group_by_length=True, DataCollatorWithFlattening)"
+            "Batch samples of similar length: a batch sampler that sorts a window of samples by length, or sequences "
+            "packed to a fixed number of tokens (Hugging Face: group_by_length=True, DataCollatorWithFlattening; "
+            "Megatron: --reset-position-ids with packed samples)."
         ),
         changes=(_EVEN,),
     )

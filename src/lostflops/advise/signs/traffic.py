@@ -136,6 +136,16 @@ def _meetings(graph: TaskGraph, found: Callable[[], Flags]) -> Flags:
         return np.zeros(len(graph.meetings), np.bool_)
 
 
+_SHARDED = """
+    select 1 from events
+    where starts_with(name, 'FSDP::') or starts_with(name, 'FullyShardedDataParallel.') limit 1"""
+
+
+def is_sharded(run: Run) -> bool:
+    """Return whether FSDP wraps the model."""
+    return bool(run.sql(_SHARDED).fetchall())
+
+
 def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
     """Lines of the program that the training thread was in while these calls ran, the most frequent first."""
     stacks: Counter[str] = Counter()
