@@ -1,4 +1,4 @@
-"""Which collectives reduce gradients, by what groups move in both passes."""
+"""Which collectives reduce gradients and which only block, by what groups move in both passes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tests.graph.tiny import L, M, T, graph
 
-from lostflops.graph.tasks import Kind, LaneKind, TaskGraph
+from lostflops.graph.tasks import Because, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
-from lostflops.predict.change import NotApplicable
+from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.reductions import reductions, tensor_groups
+from lostflops.predict.edits.small_calls import small_calls
 
 MIB = 1024 * 1024
 BUCKETS = (25 * MIB, 25 * MIB, 10 * MIB)
@@ -83,3 +84,48 @@ def test_sharded_gradients_are_reduced_where_only_parameters_are_gathered_forwar
     units = [("all_gather", MIB)] * 3
     made = job(units, [*units, *[("reduce_scatter", MIB)] * 3])
     assert sizes(made) == [MIB] * 3
+
+
+def awaited(forward: list[tuple[str, int]], backward: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """What `small_calls` finds among collectives that the host waits for at once, as operation and bytes."""
+    lanes, edges, because, meetings, ends = [], [], [], {}, []
+    for rank in (0, 1):
+        host, comm = [T(f"begin{rank}", kind=Kind.MARK)], []
+        for phase, calls in ((FORWARD, forward), (BACKWARD, backward)):
+            host.append(T(f"p{phase}.{rank}", 100, kind=Kind.KERNEL, phase=phase))
+            for at, (op, size) in enumerate(calls):
+                name = f"m{phase}.{at}"
+                key = f"{name}.{rank}"
+                meetings[name] = M(10, op=op, size=size, ranks=2)
+                host += [T(f"ask{key}", 1, phase=phase), T(f"wait{key}", kind=Kind.SYNC, phase=phase)]
+                host.append(T(f"use{key}", 10, kind=Kind.KERNEL, phase=phase))
+                comm.append(T(key, kind=Kind.COMM, meets=name, phase=phase))
+                edges += [(f"ask{key}", key), (key, f"wait{key}")]
+                because += [Because.THREAD, Because.SYNC]
+        host.append(T(f"end{rank}", kind=Kind.MARK))
+        ends.append((rank, 0, f"begin{rank}", f"end{rank}"))
+        lanes += [L(rank, LaneKind.HOST, host), L(rank, LaneKind.COMM_THREAD, comm)]
+    made = graph(lanes, edges, meetings, ends, because)
+    try:
+        rows = np.flatnonzero(small_calls(made, Facts(None)))
+    except NotApplicable:
+        return []
+    return [(made.words[made.meetings.op[row]], int(made.meetings.size[row])) for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("call", [("all_reduce", 4), ("barrier", -1), ("all_gather", 8), ("broadcast", 1024)])
+def test_metrics_flags_and_barriers_are_small_calls(call: tuple[str, int]) -> None:
+    assert awaited([call], reduced(*BUCKETS)) == [call]
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [
+        pytest.param([("all_to_all", 4096)], [("all_to_all", 4096)], id="tokens of experts"),
+        pytest.param([("all_gather", 8192)], [("all_gather", 8192), ("reduce_scatter", 8192)], id="small FSDP units"),
+        pytest.param(reduced(4096, 4096), reduced(4096, 4096), id="tensor parallel layers"),
+        pytest.param(reduced(520, 1032), reduced(512, 1024, *BUCKETS), id="statistics of batches"),
+    ],
+)
+def test_what_the_model_needs_is_not(forward: list[tuple[str, int]], backward: list[tuple[str, int]]) -> None:
+    assert awaited(forward, backward) == []

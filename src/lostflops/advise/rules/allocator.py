@@ -94,19 +94,19 @@ def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
 def _fix(names: set[str]) -> str:
     if all("Host" in name for name in names):
         return (
-            "DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, or pin one buffer before it "
-            "and copy into that: pinned memory is allocated anew each time"
+            "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates pinned "
+            "memory each time. Or pin one buffer before the loop and copy into it."
         )
     freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
     pressure = (
-        "; memory is given back and asked for again, so it is nearly full or torch.cuda.empty_cache() is called in the "
-        "loop: take that call out, or make the batch smaller"
+        " Memory is freed and allocated again: remove torch.cuda.empty_cache() from the loop, or, if memory is nearly "
+        "full, use a smaller batch."
         if freed
         else ""
     )
     return (
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches the "
-        f"same from step to step (pad, or sort by length){pressure}"
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to step "
+        f"(pad, or sort by length).{pressure}"
     )
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import in_hooks, latency_share
-from lostflops.advise.signs.traffic import is_sharded, sources
+from lostflops.advise.signs.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
 from lostflops.predict.edits.rebucket import MIB
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.scaling.own_times import NARROW
 from lostflops.results import Evidence
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.units import counted, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -47,7 +47,7 @@ def _find(case: Case) -> Iterator[Claim]:
     rows = made.of(reduced)
     if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made) or in_hooks(case).any():
         return
-    if is_sharded(case.run):
+    if made.is_sharded:
         return  # FSDP has units instead of buckets
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
@@ -96,7 +96,9 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
     if larger:
         what = f"DDP reduces gradients in {count:.0f} small buckets of {each} a step, and each pays the latency."
     elif count <= _FEW:
-        what = f"DDP reduces gradients in {count:.0f} large buckets of {each} a step, so little can overlap."
+        what = (
+            f"DDP reduces gradients in {counted(round(count), 'large bucket')} of {each} a step, so little can overlap."
+        )
     else:
         what = f"The last of {count:.0f} buckets of {each} is ready late, and no compute is left to hide it."
     steps = max(len(made.graph.steps), 1)

@@ -10,7 +10,7 @@ import numpy as np
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets
 from lostflops.advise.signs.machine import machine
-from lostflops.advise.signs.traffic import is_sharded, sources
+from lostflops.advise.signs.traffic import sources
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.edits.selecting import POINT_TO_POINT, between_ranks
 from lostflops.predict.edits.whole_model import averaged
@@ -79,7 +79,7 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
         evidence=(_told(made, rows, "all-reduces of gradients, started after the backward pass", lines),),
         confidence=0.9,
         certain_if="look for a call in the program that reduces gradients after backward().",
-        fix=sharded if is_sharded(case.run) else own,
+        fix=sharded if made.is_sharded else own,
         changes=(cure.change,),
     )
 

@@ -79,8 +79,8 @@ def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
         confidence=confidence,
         certain_if="compare torch.cuda.memory._dump_snapshot(FILE) with and without expandable segments.",
         fix=(
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches "
-            "the same from step to step (pad, or sort by length)"
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to "
+            "step (pad, or sort by length)."
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,

@@ -43,8 +43,8 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.9 if is_short else 0.7,
         certain_if="double the batch per device: the step must take hardly longer.",
         fix=(
-            'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
-            "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"
+            'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Fewer, larger '
+            "ops (fused optimizer, foreach) and a larger batch per device help as well."
         ),
         changes=(_CHANGE,),
         in_each_step=in_each_step(case, _LINE),

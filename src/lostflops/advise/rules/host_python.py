@@ -21,7 +21,7 @@ from lostflops.advise.signs.python_share import (
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, is_own, seen
 from lostflops.results import Evidence
-from lostflops.units import format_ns, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -30,7 +30,9 @@ _UNSAMPLED: Final = 0.05
 """Without samples only long stretches tell the program's Python from what every training loop needs."""
 
 _FEWEST: Final = 5
-"""Samples in the program's own code that name it."""
+"""Samples in the program's own code that name it,"""
+_SUSPECTED: Final = 2
+"""and that make it a suspicion."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -43,8 +45,9 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     part = max(found.share - (collecting(case) or 0.0), 0.0)
-    if share * part < FEW or found.samples < _FEWEST:
+    if share * part < FEW or found.samples < _SUSPECTED:
         return
+    is_sure = found.samples >= _FEWEST
     place, largest = found.places[0]
     yield Claim(
         cause="host_python",
@@ -63,6 +66,8 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
         fix=_fix(found),
         changes=(change(part),),
         in_each_step=in_each_step(case, LINE),
+        suspected="" if is_sure else f"only {counted(found.samples, 'stack sample')} show it",
+        record="" if is_sure else "--steps 8:20",
     )
 
 

@@ -111,9 +111,9 @@ def _fix(on_device: bool) -> str:
 RULE: Final = Rule(
     cause="optimizer",
     about=(
-        "After each backward pass the optimizer changes every parameter. Done tensor by tensor and operation by "
-        "operation, this is thousands of small pieces of work a step, each of which costs a call or a launch and reads "
-        "its tensors anew; a fused optimizer does it in a few passes over all parameters."
+        "After each backward pass the optimizer changes every parameter. Tensor by tensor and operation by operation "
+        "this is thousands of small ops a step, each of which costs a call or a launch and reads its tensors again. A "
+        "fused optimizer needs a few passes over all parameters."
     ),
     find=_find,
 )

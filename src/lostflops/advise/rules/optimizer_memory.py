@@ -44,22 +44,22 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _fix(case: Case) -> str:
     rows = case.run.sql("select max(world_size) from ranks").fetchall()
-    eight = "8-bit state: bitsandbytes.optim.AdamW8bit(model.parameters(), ...), a quarter of what it takes in fp32"
+    eight = "8-bit state: bitsandbytes.optim.AdamW8bit(model.parameters(), ...), a quarter of its size in fp32"
     if (rows[0][0] or 1) == 1:
         return f"{eight}; fused=True, which needs no temporaries of the size of the parameters"
     return (
-        "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...), which shares the "
-        "state among ranks and sends updated parameters around after each step (lostflops whatif RUN --change zero=1 "
-        f"prices it), or torch.distributed.fsdp.fully_shard(model); or {eight}"
+        "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...), which splits the "
+        "state among ranks (lostflops whatif RUN --change zero=1 predicts its time), or "
+        f"torch.distributed.fsdp.fully_shard(model). Or {eight}."
     )
 
 
 RULE: Final = Rule(
     cause="optimizer_memory",
     about=(
-        "Adam keeps two numbers for each parameter, in mixed precision also a copy of it: most of what a model takes "
-        "before it has seen a batch. Ranks of a data-parallel job all keep the same. It matters where the device is "
-        "nearly full."
+        "Adam keeps two numbers for each parameter, in mixed precision also a copy of it: most of a model's memory "
+        "before its first batch. All ranks of a data-parallel job keep the same. It matters if the device is nearly "
+        "full."
     ),
     find=_find,
 )

@@ -13,7 +13,7 @@ from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.computed import shapes_of
 from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
-from lostflops.units import format_share
+from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -183,7 +183,7 @@ def _largest(case: Case) -> Iterator[Evidence]:
         for piece in fixed:
             yield Evidence(
                 f"{shapes_of(piece)} ran {piece.count / one.steps:.3g} times a step, "
-                f"{piece.ns / piece.count / 1e3:.3g} us each",
+                f"{format_ns(round(piece.ns / piece.count))} each",
                 events=((one.rank, piece.event),),
                 ranks=(one.rank,),
             )

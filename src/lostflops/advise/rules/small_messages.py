@@ -9,7 +9,7 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets, in_hooks, latency_share
-from lostflops.advise.signs.traffic import WAIT, is_sharded, sources
+from lostflops.advise.signs.traffic import WAIT, sources
 from lostflops.predict.edits.reductions import called, tensor_groups
 from lostflops.predict.edits.whole_model import gathered
 from lostflops.results import Evidence
@@ -90,7 +90,7 @@ def _operations(case: Case) -> Iterator[_Operation]:
         "Exchange more tokens at once: a larger micro-batch, one all_to_all_single for all experts of a rank, token "
         "counts and tokens in one message. Or keep the experts of a layer on fewer ranks.",
     )
-    if is_sharded(case.run):
+    if made.is_sharded:
         yield _Operation(
             called(graph, "all_gather", "reduce_scatter") & (graph.meetings.ranks != 1),
             "all-gathers and reduce-scatters",

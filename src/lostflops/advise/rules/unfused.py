@@ -77,8 +77,8 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.8 if idle < 1 - _BUSY else 0.6,
         certain_if="record steps with torch.compile, after the first steps in which it compiles.",
         fix=(
-            "model = torch.compile(model), or only the part with these chains; by hand: F.gelu, F.layer_norm, "
-            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas"
+            "Use torch.compile(model), or compile only the part with these chains. Or call F.gelu, F.layer_norm, "
+            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas."
         ),
         gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
     )

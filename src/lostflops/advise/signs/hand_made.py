@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from lostflops.advise.signs.traffic import is_sharded
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.rebucket import MIB
 from lostflops.predict.edits.reductions import called
@@ -55,7 +54,7 @@ def in_hooks(case: Case) -> Flags:
     made = case.traffic
     found = made.in_backward & called(made.graph, "all_reduce")
     rows = made.of(found)
-    is_wrapped = made.is_ddp or is_sharded(case.run)
+    is_wrapped = made.is_ddp or made.is_sharded
     is_hooked = not is_wrapped and made.a_step(rows) >= _EACH and int(made.size[rows].max(initial=0)) < _LARGE
     return found & np.bool_(is_hooked)
 
