@@ -1,4 +1,4 @@
-"""Memory is short, and most of it is what the forward pass keeps for the backward pass."""
+"""Memory is nearly full, mostly with activations that are kept for the backward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The caching allocator goes to the driver in the middle of training."""
+"""The caching allocator asks the driver for memory in the middle of training."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.02
 _LINE: Final = LINES.index("idle.alloc")
 _OFTEN: Final = 1 / 3
-"""Share of steps, and of ranks, on which it has to stand: the first steps always allocate, and one rank alone is
-late by it."""
+"""Share of steps, and of ranks, that must have it: the first steps always allocate, and one rank alone is a
+straggler."""
 _MANY: Final = 100
 """Calls from which a trace without steps shows more than a beginning."""
 _SURE, _UNSURE = 0.85, 0.6
@@ -113,10 +113,9 @@ def _fix(names: set[str]) -> str:
 RULE: Final = Rule(
     cause="allocator",
     about=(
-        "PyTorch keeps memory of the device that it once got, and hands it out itself. Where nothing that it keeps "
-        "fits, it asks the driver for more, and where the driver has none, it first gives back what it kept: calls "
-        "that take milliseconds and wait until the device has nothing to do. After the first steps that should not "
-        "happen."
+        "PyTorch caches memory of the device and reuses it. If no cached block fits, it asks the driver for more; if "
+        "the driver has none, it first frees what it cached. These calls take milliseconds and wait until the device "
+        "is idle. After the first steps this should not happen."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Saving checkpoints inside steps."""
+"""Checkpoints are saved inside steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation or recompilation inside steps."""
+"""torch.compile compiles or recompiles inside steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies between host and device that nothing hides."""
+"""Copies between host and device do not overlap with compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline's inherent bubble is large, because few microbatches go through it."""
+"""The bubble of the pipeline is large, because a step has few microbatches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 ABOUT: Final = (
-    "The stages of a pipeline cannot all work before the first microbatch has reached the last of them, nor after the "
-    "last one has left the first. With p equal stages and m microbatches they idle (p - 1) / (m + p - 1) of the time, "
-    "however well everything else is done. More, smaller microbatches of the same batch fill the pipeline better, as "
-    "long as each still fills the device."
+    "Stages of a pipeline idle until the first microbatch has reached the last stage, and after the last microbatch "
+    "has left the first stage. With p equal stages and m microbatches this bubble is (p - 1) / (m + p - 1) of the "
+    "time, however well the rest works. More, smaller microbatches of the same batch shrink it, as long as each still "
+    "fills the device."
 )
 _LARGE: Final = 0.2
 """Inherent part of the time: four microbatches per stage, which is the usual advice, leave less."""

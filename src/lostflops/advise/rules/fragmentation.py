@@ -1,4 +1,4 @@
-"""Memory is short, and much of what the allocator holds lies free in pieces that cannot be given back."""
+"""Memory is nearly full, and much of what the allocator holds is free in pieces that it cannot return."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ RULE: Final = Rule(
     cause="fragmentation",
     about=(
         "The allocator gets segments from the device and cuts them into blocks. A segment that still holds a small "
-        "block cannot be given back, and what is free in it serves only requests that fit. 1 - allocated / reserved "
-        "does not tell that: most of it is cache, which can be given back."
+        "block cannot be returned, and its free parts serve only requests that fit. 1 - allocated / reserved does not "
+        "show this: most of that is cache, which can be returned."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Pauses of Python's garbage collector, on most ranks."""
+"""Python's garbage collector pauses most ranks."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="host_bound",
     about=(
-        "A device runs what its host launches, one kernel after the other. Where kernels are so short that the host "
-        "needs longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops "
-        "do that: small batches, small layers, optimizers that loop over parameters."
+        "A device runs what its host launches, one kernel after the other. If kernels are so short that the host needs "
+        "longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops cause "
+        "this: small batches, small layers, optimizers that loop over parameters."
     ),
     find=_find,
 )

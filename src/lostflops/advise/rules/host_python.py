@@ -1,4 +1,4 @@
-"""Python of the training loop between ops, on most ranks: logging, metrics, string work."""
+"""Python code of the training loop runs between ops on most ranks: logging, metrics, string work."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ def _fix(case: Case, value: str, where: Seen | None, has_workers: bool) -> str:
 RULE: Final = Rule(
     cause="input_pipeline",
     about=(
-        "The model is ready for the next batch, and the batch is not: reading, decoding and collating samples takes "
-        "longer than a training step, or is done on the training thread itself. A faster device would only wait longer."
+        "The model is ready for the next batch, but the batch is not: reading, decoding and collating samples takes "
+        "longer than a training step, or runs on the training thread itself. A faster device would only wait longer."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""There is room for a larger batch, and a step has costs that would be spread over it."""
+"""The device has memory for a larger batch, which would spread the fixed costs of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products whose sizes are no multiples of what the device's units take at once."""
+"""Sizes of matrix products are not multiples of what the device computes at once."""
 
 from __future__ import annotations
 
@@ -196,9 +196,9 @@ def _basis(device: Device) -> str:
 RULE: Final = Rule(
     cause="matmul_shapes",
     about=(
-        "Tensor cores multiply small blocks of numbers, and loads bring 16 bytes at a time. Where the rows of a matrix "
-        "are no multiples of that (8 numbers of 16 bits), slower kernels have to be used, that load number by number; "
-        "a few rows or columns of zeros make the product larger and much faster."
+        "Tensor cores multiply small blocks of numbers, and loads read 16 bytes at a time. If the rows of a matrix are "
+        "not multiples of that (8 numbers of 16 bits), slower kernels run, which load number by number. A few rows or "
+        "columns of zeros make the product larger and much faster."
     ),
     find=_find,
 )

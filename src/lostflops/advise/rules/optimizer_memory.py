@@ -1,4 +1,4 @@
-"""Memory is short, and much of it is what the optimizer keeps from step to step."""
+"""Memory is nearly full, and much of it is optimizer state."""
 
 from __future__ import annotations
 

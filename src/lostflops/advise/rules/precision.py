@@ -1,4 +1,4 @@
-"""Matrices are multiplied in fp32 where the device has much faster units for shorter numbers."""
+"""Matrix products run in fp32 on a device that is much faster in shorter types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiled steps are much slower than the others: the profiler distorts what is seen."""
+"""Profiled steps are much slower than normal steps, so the recording is distorted."""
 
 from __future__ import annotations
 

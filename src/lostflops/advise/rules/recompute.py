@@ -143,8 +143,8 @@ RULE: Final = Rule(
     cause="recompute",
     about=(
         "Backward needs results of the forward pass. Activation checkpointing throws them away and computes them again "
-        "when they are needed: memory is saved, and up to a third more is computed. Where memory is left, that time is "
-        "given away."
+        "when they are needed: it saves memory and costs up to a third more compute. If memory is free, this time is "
+        "lost without need."
     ),
     find=_find,
 )

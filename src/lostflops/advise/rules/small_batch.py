@@ -1,4 +1,4 @@
-"""Steps of so few samples that what a step costs anyway is most of it."""
+"""Steps have so few samples that most of their time is fixed cost."""
 
 from __future__ import annotations
 

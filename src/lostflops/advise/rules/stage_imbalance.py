@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 ABOUT: Final = (
-    "In a pipeline every microbatch passes all stages, so that the longest stage sets the pace and the others wait for "
-    "it in their sends and receives. Stages are uneven where layers cannot be dealt out evenly, and where the first "
-    "has the embedding or the last the output layer and the loss on top of as many layers as the others."
+    "In a pipeline every microbatch passes all stages, so the longest stage sets the pace and the others wait for it "
+    "in their sends and receives. Stages are uneven if layers do not divide evenly, or if the first stage also has the "
+    "embedding or the last stage the output layer and the loss."
 )
 _LONG: Final = 1.15
 """Times the mean stage; below it the longest costs less than what transfers and chance do."""

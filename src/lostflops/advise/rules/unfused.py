@@ -1,4 +1,4 @@
-"""Chains of elementwise kernels that each read and write their tensors anew."""
+"""Chains of elementwise kernels read and write their tensors again and again."""
 
 from __future__ import annotations
 

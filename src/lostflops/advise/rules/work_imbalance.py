@@ -1,4 +1,4 @@
-"""Some ranks do more work than others: for good, or changing from step to step."""
+"""Some ranks do more work than others, always or in turns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from lostflops.advise.signs.late import LateRank
 
 ABOUT: Final = (
-    "Every step takes as long as the rank with most work in it. Ranks get unequal work where batches differ in samples "
-    "or sequences in length, where experts or embedding tables are popular to different degrees, or where the last "
-    "batch is short. If it is always the same rank, its share is too large; if it changes from step to step, batches "
-    "are put together by chance. No device is at fault: the time that ranks compute follows what they were given."
+    "Every step takes as long as the rank with the most work. Ranks get unequal work if batches differ in samples, "
+    "sequences in length, or experts and embedding tables in popularity. If it is always the same rank, its share is "
+    "too large; if it changes from step to step, batches are made by chance. No device is at fault: compute time "
+    "follows the amount of work."
 )
 _MOST_STEPS: Final = 5
 _EVEN: Final = "work=even"
