@@ -55,7 +55,7 @@ def _find(case: Case) -> Iterator[Claim]:
     chosen = rows & np.isin(told.group[made.meeting], slow) if slow else rows
     yield Claim(
         cause="slow_link",
-        what=_what(case, made, slow),
+        what=_what(case, made, rows, slow),
         taken=made.taken(chosen),
         evidence=tuple(_evidence(made, chosen, slow, (took, compute))),
         confidence=0.85 if slow else 0.8,
@@ -150,12 +150,13 @@ def _factor(case: Case) -> str:
     return next(one for one, gain in zip(_TRIED, gains, strict=True) if gain >= max(gains) - _NEAR)
 
 
-def _what(case: Case, made: Traffic, slow: list[int]) -> str:
+def _what(case: Case, made: Traffic, rows: Flags, slow: list[int]) -> str:
     if slow:
         names = ", ".join(made.graph.words[one] for one in slow[:3])
         return f"Transfers of some ranks are far slower than those of others: group {names}."
     count = len(set(hosts_of(case).values()))
-    which = " Every transfer involves every host, so the slow host is not known." if count > 1 else ""
+    is_everywhere = count > 1 and bool((made.graph.meetings.hosts[made.meeting[rows]] == count).all())
+    which = " Every transfer involves every host, so the slow host is not known." if is_everywhere else ""
     return f"The network between hosts limits the step: transfers take longer than compute could hide.{which}"
 
 
