@@ -8,6 +8,7 @@ import pytest
 from tests.graph.tiny import L, M, T, graph
 
 from lostflops.advise.signs.hand_made import in_hooks
+from lostflops.advise.signs.slow_host import slow_host
 from lostflops.advise.signs.uneven import _follows
 from lostflops.graph.tasks import Kind, LaneKind
 
@@ -46,9 +47,54 @@ def test_gradients_that_hooks_reduce(calls: int, size: int, is_ddp: bool, is_hoo
         graph=made,
         in_backward=every,
         is_ddp=is_ddp,
+        is_sharded=False,
         of=lambda meetings: meetings,
         a_step=lambda rows: int(rows.sum()),
         size=np.full(calls, size),
     )
     case: Any = SimpleNamespace(traffic=traffic)
     assert bool(in_hooks(case).any()) == is_hooked
+
+
+PAIRS = ((0, 1), (2, 3), (0, 2), (1, 3))
+
+
+def exchanged(groups: tuple[tuple[int, ...], ...], hosts: list[str | None], slow: dict[int, int]) -> Any:
+    """Each group all-reduces a megabyte eight times, in a millisecond; with ranks in `slow` so many times longer."""
+    calls = [(group, f"m{at}.{number}") for at, group in enumerate(groups) for number in range(8)]
+    lanes = [
+        L(
+            rank,
+            LaneKind.STREAM,
+            [T(f"{name}.{rank}", kind=Kind.COMM, meets=name) for own, name in calls if rank in own],
+        )
+        for rank in range(len(hosts))
+    ]
+    made = graph(lanes, meetings={name: M(1, ranks=len(group)) for group, name in calls})
+    meeting = made.tasks.meeting.astype(np.int64)
+    took = np.array([1_000_000 * max(slow.get(rank, 1) for rank in calls[at][0]) for at in meeting.tolist()])
+    size = made.meetings.size[meeting]
+    traffic = SimpleNamespace(graph=made, rank=made.rank.astype(np.int64), meeting=meeting, took=took, size=size)
+    rows = [(rank, host) for rank, host in enumerate(hosts) if host is not None]
+    run = SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=lambda: rows))
+    return SimpleNamespace(run=run), traffic
+
+
+@pytest.mark.parametrize(
+    ("groups", "hosts", "slow", "host"),
+    [
+        pytest.param(PAIRS, ["a", "b", "c", "d"], {3: 4}, "d", id="one host of four"),
+        pytest.param(PAIRS, ["a", "b", "c", "d"], {}, None, id="none is slow"),
+        pytest.param(PAIRS, ["a", "b", "c", "d"], {1: 4, 2: 4}, None, id="all pairs have a slow host"),
+        pytest.param(((0, 1, 2),), ["a", "b", "c"], {2: 4}, None, id="all hosts in every transfer"),
+        pytest.param(PAIRS, ["a", "a", "a", "a"], {3: 4}, None, id="one host"),
+        pytest.param(PAIRS, ["a", "b", "c", None], {3: 4}, None, id="a host without a name"),
+    ],
+)
+def test_the_host_whose_transfers_are_slow(groups: Any, hosts: Any, slow: dict[int, int], host: str | None) -> None:
+    case, traffic = exchanged(groups, hosts, slow)
+    found = slow_host(case, traffic)
+    assert (found and found.host) == host
+    if found is not None:
+        assert found.others / found.rate == pytest.approx(4)
+        assert len(found.meetings) == 16

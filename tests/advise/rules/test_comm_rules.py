@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+from tests.graph.tiny import L, M, T, graph
 
 from lostflops.advise.case import Case
 from lostflops.advise.diagnose import diagnosis
 from lostflops.advise.rules import bucket_size, exposed_comm, missing_no_sync, slow_link, small_messages, sync
+from lostflops.advise.signs.traffic import Traffic
+from lostflops.graph.tasks import Kind, LaneKind
+from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.results import Finding
 from lostflops.store.run import Run
 from lostflops.testing import Kernel, Losses, Model, Network, SyntheticCluster, store
@@ -58,3 +65,40 @@ def test_one_cause_is_found_and_nothing_else(cause: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("cluster", [TWO_HOSTS, replace(HEALTHY, microbatches=2)])
 def test_a_healthy_job_has_none(cluster: SyntheticCluster, tmp_path: Path) -> None:
     assert found(cluster, tmp_path / "run") == ()
+
+
+def _small(op: str, *, is_sharded: bool = False) -> Any:
+    """A case with 16 exposed messages of 4 KB a step in each pass."""
+    lanes, meetings = [], {}
+    for rank in (0, 1):
+        tasks = []
+        for phase in (FORWARD, BACKWARD):
+            for at in range(16):
+                meetings[f"m{phase}.{at}"] = M(1000, op=op, size=4096)
+                tasks.append(T(f"c{phase}.{at}.{rank}", kind=Kind.COMM, meets=f"m{phase}.{at}", phase=phase))
+        lanes.append(L(rank, LaneKind.STREAM, tasks))
+    made = graph(lanes, meetings=meetings)
+    none, each = np.zeros(len(meetings), np.bool_), np.full(len(made.tasks), 1000)
+    row, meeting = np.arange(len(made.tasks)), made.tasks.meeting.astype(np.int64)
+    traffic = Traffic(made, row, made.rank.astype(np.int64), meeting, each, each, each, none, none, False, is_sharded)
+    run = SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=list))
+    return SimpleNamespace(traffic=traffic, wall=100_000, facts=None, run=run)
+
+
+@pytest.mark.parametrize(
+    ("case", "fixes"),
+    [
+        pytest.param(_small("all_to_all"), ["all_to_all_single"], id="experts"),
+        pytest.param(_small("all_gather", is_sharded=True), ["fully_shard()"], id="FSDP units"),
+        pytest.param(_small("all_gather"), [], id="all-gathers of nothing known"),
+        pytest.param(_small("all_reduce"), ["ColwiseParallel"], id="tensor parallel layers"),
+    ],
+)
+def test_the_fix_of_small_messages_fits_their_operation(
+    case: Any, fixes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_messages, "are_small", lambda _, meetings: bool(meetings.any()))
+    monkeypatch.setattr(small_messages, "latency_share", lambda *_: 0.9)
+    claims = list(small_messages.RULE.find(case))
+    assert [fix in claim.fix for claim, fix in zip(claims, fixes, strict=True)] == [True] * len(fixes)
+    assert all(claim.taken for claim in claims)

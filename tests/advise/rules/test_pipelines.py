@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from lostflops.advise.rules import stage_imbalance
+from lostflops.advise.signs.machine import Machine
 from lostflops.advise.signs.stages import Stages
+from lostflops.ledger.lines import WAIT_LINES
 
 STAGES = Stages(((0,), (1,), (2,), (3,)), np.arange(2), np.ones((4, 2)), 1.0, 4)
 
@@ -13,3 +18,23 @@ STAGES = Stages(((0,), (1,), (2,), (3,)), np.arange(2), np.ones((4, 2)), 1.0, 4)
 @pytest.mark.parametrize(("microbatches", "idle"), [(1, 3 / 4), (4, 3 / 7), (12, 3 / 15)])
 def test_what_is_inherent_to_a_pipeline(microbatches, idle):
     assert STAGES.inherent(microbatches) == pytest.approx(idle)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "steps", "is_cpu", "is_sure"),
+    [
+        pytest.param(1.2, 3, True, False, id="few steps of ranks that share cores"),
+        pytest.param(1.2, 3, False, True, id="few steps of devices"),
+        pytest.param(1.2, 8, True, True, id="enough steps"),
+        pytest.param(1.5, 3, True, True, id="far longer"),
+    ],
+)
+def test_a_stage_that_is_longer_by_little_is_suspected_in_few_steps(monkeypatch, ratio, steps, is_cpu, is_sure):
+    rest = (3 - ratio) / 2
+    own = 1e9 * np.array([[rest], [rest], [ratio]]) * np.ones((1, steps))
+    found = Stages(((0,), (1,), (2,)), np.arange(steps), own, 1e9, 12)
+    monkeypatch.setattr(stage_imbalance, "stages", lambda _: found)
+    monkeypatch.setattr(stage_imbalance, "machine", lambda _: Machine(is_cpu, "gloo"))
+    lines = {rank: dict.fromkeys(WAIT_LINES, 10**8) for rank in range(3)}
+    (claim,) = stage_imbalance.find(SimpleNamespace(lines=lines, wall=3 * 10**9, price=lambda _: None))
+    assert (claim.suspected == "", claim.record == "") == (is_sure, is_sure)

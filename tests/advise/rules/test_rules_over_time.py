@@ -238,7 +238,7 @@ def test_profiled_steps(factor: float, is_said: bool) -> None:
         lambda rank, number: round(10 * MS * (factor if number >= 30 else 1)),
         profiled=lambda rank, number: number >= 30,
     )
-    assert [one.what.startswith("Profiled steps take 3.00 times") for one in found] == [True] * is_said
+    assert [one.what.startswith("Profiled steps ran 3.00x slower") for one in found] == [True] * is_said
 
 
 def test_steps_that_compile_again() -> None:

@@ -1,4 +1,4 @@
-"""Memory is short, and most of it is what the forward pass keeps for the backward pass."""
+"""Memory is nearly full, mostly with activations that are kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ def _find(case: Case) -> Iterator[Claim]:
     largest = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in named[:3])
     yield Claim(
         cause="activations",
-        what=f"Memory is short, and {format_share(share)} of it is activations that wait for the backward pass.",
+        what=f"Memory is nearly full, and {format_share(share)} of it is activations kept for the backward pass.",
         taken={},
         evidence=(
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
             *([Evidence(f"most of the activations are of {largest}", ranks=(found.rank,))] if largest else []),
         ),
         confidence=0.9 if found.parts else 0.6,
-        certain_if="the peak of some steps with half the batch, which halves activations and nothing else",
+        certain_if="record some steps with half the batch: the peak must fall by about half of the activations.",
         fix=(
-            f"torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) in place of self.{block}(x), and "
-            "so on for its siblings: what they keep is computed again in the backward pass (lostflops memory RUN "
-            "--frontier tells which modules save most for the least time); or half the batch, with gradients "
-            "accumulated over two"
+            f"Call torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) instead of self.{block}(x), "
+            "and so for similar blocks (lostflops memory RUN --frontier shows which save most memory for the least "
+            "time). Or halve the batch and accumulate gradients over two."
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,
@@ -50,9 +49,9 @@ def _find(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="activations",
     about=(
-        "The forward pass keeps what the backward pass will need: outputs of layers, masks, statistics. That grows "
-        "with the batch and the sequence, and is all there when the backward pass begins. It matters where the device "
-        "is nearly full."
+        "The forward pass keeps what the backward pass needs: outputs of layers, masks, statistics. These activations "
+        "grow with the batch and the sequence length, and reach their peak when the backward pass begins. They matter "
+        "if the device is nearly full."
     ),
     find=_find,
 )

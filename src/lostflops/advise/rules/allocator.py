@@ -1,4 +1,4 @@
-"""The caching allocator goes to the driver in the middle of training."""
+"""The caching allocator asks the driver for memory in the middle of training."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.02
 _LINE: Final = LINES.index("idle.alloc")
 _OFTEN: Final = 1 / 3
-"""Share of steps, and of ranks, on which it has to stand: the first steps always allocate, and one rank alone is
-late by it."""
+"""Share of steps, and of ranks, that must have it: the first steps always allocate, and one rank alone is a
+straggler."""
 _MANY: Final = 100
 """Calls from which a trace without steps shows more than a beginning."""
 _SURE, _UNSURE = 0.85, 0.6
@@ -63,7 +63,7 @@ def _find(case: Case) -> Iterator[Claim]:
             for name, (count, ns, event) in sorted(found.items(), key=lambda item: -item[1][1])[:2]
         ),
         confidence=_SURE if case.total.steps else _UNSURE,
-        certain_if='torch.cuda.memory_stats()["num_alloc_retries"] and ["num_device_alloc"], which grow with each step',
+        certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep growing.',
         fix=_fix(set(names)),
         gain=Gain(share, _LOW * share, share, "the time that the device was idle inside these calls"),
     )
@@ -94,29 +94,28 @@ def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
 def _fix(names: set[str]) -> str:
     if all("Host" in name for name in names):
         return (
-            "DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, or pin one buffer before it "
-            "and copy into that: pinned memory is allocated anew each time"
+            "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates pinned "
+            "memory each time. Or pin one buffer before the loop and copy into it."
         )
     freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
     pressure = (
-        "; memory is given back and asked for again, so it is nearly full or torch.cuda.empty_cache() is called in the "
-        "loop: take that call out, or make the batch smaller"
+        " Memory is freed and allocated again: remove torch.cuda.empty_cache() from the loop, or, if memory is nearly "
+        "full, use a smaller batch."
         if freed
         else ""
     )
     return (
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches the "
-        f"same from step to step (pad, or sort by length){pressure}"
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to step "
+        f"(pad, or sort by length).{pressure}"
     )
 
 
 RULE: Final = Rule(
     cause="allocator",
     about=(
-        "PyTorch keeps memory of the device that it once got, and hands it out itself. Where nothing that it keeps "
-        "fits, it asks the driver for more, and where the driver has none, it first gives back what it kept: calls "
-        "that take milliseconds and wait until the device has nothing to do. After the first steps that should not "
-        "happen."
+        "PyTorch caches memory of the device and reuses it. If no cached block fits, it asks the driver for more; if "
+        "the driver has none, it first frees what it cached. These calls take milliseconds and wait until the device "
+        "is idle. After the first steps this should not happen."
     ),
     find=_find,
 )

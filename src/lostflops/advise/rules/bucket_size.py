@@ -1,4 +1,4 @@
-"""DDP's buckets are too small, so that latency counts, or too large, so that nothing overlaps."""
+"""DDP's buckets are too small, so that latency dominates, or too large, so that nothing overlaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lostflops.predict.edits.rebucket import MIB
 from lostflops.predict.edits.reductions import called
 from lostflops.predict.scaling.own_times import NARROW
 from lostflops.results import Evidence
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.units import counted, format_bytes, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -47,6 +47,8 @@ def _find(case: Case) -> Iterator[Claim]:
     rows = made.of(reduced)
     if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made) or in_hooks(case).any():
         return
+    if made.is_sharded:
+        return  # FSDP has units instead of buckets
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
         return
@@ -92,11 +94,13 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
     each = format_bytes(round(whole / max(count, 1)))
     latency = latency_share(case, reduced)
     if larger:
-        what = f"Gradients are reduced in {count:.0f} small buckets of {each} a step, and each pays its latency."
+        what = f"DDP reduces gradients in {count:.0f} small buckets of {each} a step, and each pays the latency."
     elif count <= _FEW:
-        what = f"Gradients are reduced in {count:.0f} large buckets of {each} a step, so that little can overlap."
+        what = (
+            f"DDP reduces gradients in {counted(round(count), 'large bucket')} of {each} a step, so little can overlap."
+        )
     else:
-        what = f"The last of {count:.0f} buckets of {each} comes late, and nothing is left to hide it under."
+        what = f"The last of {count:.0f} buckets of {each} is ready late, and no compute is left to hide it."
     steps = max(len(made.graph.steps), 1)
     says = "" if latency is None else f"; latency is about {format_share(latency)} of them"
     return Claim(
@@ -105,8 +109,8 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{count:.3g} reductions a step and rank in the backward pass, {format_bytes(whole)} together; "
-                f"transfers take {format_ns(int(made.took[rows].sum()) // steps)} a step, compute hides "
+                f"{count:.3g} all-reduces a step in the backward pass, {format_bytes(whole)}, take "
+                f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides "
                 f"{format_share(made.hidden(rows))}{says}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
@@ -115,8 +119,8 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
             *_told(case),
         ),
         confidence=0.85,
-        certain_if="lostflops tune bucket RUN, and a run with the size that it names",
-        fix=f"DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True)",
+        certain_if="run lostflops tune bucket RUN, then record the job with the size that it names.",
+        fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
         **_price(case, made, rows, size, is_sure=not larger),
     )
 
@@ -132,7 +136,7 @@ def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool
     high = max(found.gain, bound.gain, 0.0)
     share = max(found.gain, _LIKELY * high)
     basis = (
-        f"what overlap=perfect gains at most, of which {change} should win the larger part: one size tells no latency"
+        f"at most what overlap=perfect gains, of which {change} should gain most: messages of one size show no latency"
     )
     return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
 
@@ -146,9 +150,9 @@ def _told(case: Case) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="bucket_size",
     about=(
-        "DDP reduces gradients in buckets while the backward pass goes on. Every bucket pays a latency, so many small "
-        "ones take longer than few; but a bucket can only start when its last gradient is there, so a large one starts "
-        "late, and what is left of it when the pass is over holds the optimizer up."
+        "DDP reduces gradients in buckets during the backward pass. Every bucket pays a latency, so many small buckets "
+        "take longer than few. But a bucket can start only when its last gradient is ready, so a large bucket starts "
+        "late, and the optimizer waits for the rest of it."
     ),
     find=_find,
 )

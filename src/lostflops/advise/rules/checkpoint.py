@@ -1,4 +1,4 @@
-"""Saving checkpoints inside steps."""
+"""Checkpoints are saved inside steps."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=taken,
         evidence=tuple(_evidence(case, held)),
         confidence=0.9,
-        certain_if=f"steps in which {place} saves nothing are faster by the predicted gain",
+        certain_if=f"skip the save at {place} in some steps: they must be shorter by the expected gain.",
         fix=(
-            f"save less often at {place}, by time (every 30 minutes) and not by step, and in the background: "
-            "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path), which copies to memory and "
-            "writes while training goes on; with replicas let one rank save"
+            f"Save less often at {place}, by time instead of by step, and in the background: "
+            "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path). If ranks hold the same weights, "
+            "let only one save."
         ),
         changes=(change(python),) if is_python else (),
         in_each_step=in_each_step(case, LINE),
@@ -68,9 +68,8 @@ def _evidence(case: Case, held: dict[str, Seen]) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="checkpoint",
     about=(
-        "A checkpoint is written while everything else stands still: weights are copied to the host, pickled and "
-        "written to a disk that others use as well. All ranks wait for the one that saves, in the next collective at "
-        "the latest."
+        "Training stops while a checkpoint is written: weights are copied to the host, pickled and written to a disk "
+        "that others use as well. All ranks wait for the rank that saves, in the next collective at the latest."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Compilation or recompilation inside steps."""
+"""torch.compile compiles or recompiles inside steps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EXPECTED: Final = 3
 _AGAIN: Final = 2
 """Steps behind them with a compilation that make a habit."""
 _FIX: Final = (
-    "find what changes with TORCH_LOGS=recompiles, then mark it: torch._dynamo.mark_dynamic(batch, 1) or "
-    "torch.compile(model, dynamic=True) where shapes do; pad batches to a few lengths; keep Python numbers that change "
-    "from step to step out of the compiled function. Keep compiled code between runs with TORCHINDUCTOR_CACHE_DIR"
+    "Find what changes with TORCH_LOGS=recompiles. For shapes: torch._dynamo.mark_dynamic(batch, 1), or "
+    "torch.compile(model, dynamic=True), or pad batches to a few lengths. Keep Python numbers that change from step to "
+    "step out of the compiled function."
 )
 
 
@@ -35,11 +35,9 @@ def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, _LINE)
     evidence = [*_seen(case, share), *([again[1]] if again is not None else [])]
     if share >= _FEW:
-        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "what compiling takes in the recorded window")
+        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "the time of compiling in the recorded window")
     elif again is not None and again[0] >= _FEW:
-        gain = Gain(
-            again[0], again[0] * 0.5, again[0], "what steps that compile take beyond settled ones, of all steps"
-        )
+        gain = Gain(again[0], again[0] * 0.5, again[0], "the extra time of steps that compile, of all steps")
     else:
         return
     yield Claim(
@@ -48,7 +46,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread.taken(case, _LINE),
         evidence=tuple(evidence),
         confidence=0.9 if again is not None else 0.75,
-        certain_if="TORCH_LOGS=recompiles names a guard that fails in these steps",
+        certain_if="run with TORCH_LOGS=recompiles: it names the guard that fails in these steps.",
         fix=_FIX,
         gain=gain,
     )
@@ -78,7 +76,7 @@ def _again(case: Case) -> tuple[float, Evidence] | None:
     beyond = float(np.maximum(timed.ns[late] - usual, 0).sum())
     steps = timed.step[late]
     return beyond / float(timed.ns[~timed.first].sum()), Evidence(
-        f"{counted(int(late.sum()), 'step')} behind the first {_EXPECTED} compiled again, and took "
+        f"{counted(int(late.sum()), 'step')} after the first {_EXPECTED} compiled again, and took "
         f"{format_ns(round(float(np.median(timed.ns[late]))))} where others take {format_ns(round(usual))}",
         ranks=timed.ranks,
         steps=tuple(steps[:10].tolist()),
@@ -88,8 +86,8 @@ def _again(case: Case) -> tuple[float, Evidence] | None:
 RULE: Final = Rule(
     cause="compile",
     about=(
-        "torch.compile makes code for the shapes and values that it has seen. Where others come, it compiles again, "
-        "for seconds, while devices idle. After the first few steps nothing should be compiled any more."
+        "torch.compile makes code for the shapes and values that it has seen. When others come, it compiles again, for "
+        "seconds, while the job waits. After the first few steps nothing should be compiled."
     ),
     find=_find,
 )

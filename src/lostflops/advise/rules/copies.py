@@ -1,4 +1,4 @@
-"""Copies between host and device that nothing hides."""
+"""Copies between host and device do not overlap with compute."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85 if is_pageable else 0.65,
-        certain_if="the copies' stream and kind in a trace after the change: pinned, and under kernels",
+        certain_if="record again after the change: copies must be from pinned memory and overlap with kernels.",
         fix=_to_host() if _share_of(first, _TO_HOST) > _LOW else _to_device(is_pageable),
         gain=Gain(_HIDDEN * share, _LOW * share, share, "the time in which only these copies ran, or were waited for"),
     )
@@ -158,20 +158,20 @@ def _taken(case: Case, found: list[_Copies]) -> dict[Place, int]:
 
 def _to_host() -> str:
     return (
-        "copy to the host into pinned memory and without waiting: kept = torch.empty_like(x, device='cpu', "
-        "pin_memory=True) once, then kept.copy_(x, non_blocking=True) and done.record() with done = torch.cuda.Event(),"
-        " and read it a step later, behind done.synchronize(); or copy every n steps only"
+        "Copy to the host without waiting: kept = torch.empty_like(x, device='cpu', pin_memory=True) once, then "
+        "kept.copy_(x, non_blocking=True) and done.record() with done = torch.cuda.Event(), and read it a step later, "
+        "after done.synchronize(). Or copy only every n steps."
     )
 
 
 def _to_device(is_pageable: bool) -> str:
     ahead = (
-        "copy the next batch on a stream of its own while this one is computed (with torch.cuda.stream(side): batch = "
-        "next(batches).to(device, non_blocking=True), and torch.cuda.current_stream().wait_stream(side) and "
-        "batch.record_stream(torch.cuda.current_stream()) before it is used)"
+        "copy the next batch on another stream during compute (with torch.cuda.stream(side): batch = "
+        "next(batches).to(device, non_blocking=True)), and before its use call "
+        "torch.cuda.current_stream().wait_stream(side) and batch.record_stream(torch.cuda.current_stream())."
     )
     pinned = 'DataLoader(..., pin_memory=True), and batch.to("cuda", non_blocking=True)'
-    return f"{pinned}; then {ahead}" if is_pageable else ahead
+    return f"{pinned}; then {ahead}" if is_pageable else ahead[0].upper() + ahead[1:]
 
 
 RULE: Final = Rule(

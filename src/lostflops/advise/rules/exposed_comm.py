@@ -1,4 +1,4 @@
-"""Communication that could run under compute does not: reduced behind the backward pass, or gathered when needed."""
+"""Communication that could overlap with compute does not: reduced after the backward pass, or gathered when needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets
+from lostflops.advise.signs.machine import machine
 from lostflops.advise.signs.traffic import sources
 from lostflops.advise.signs.unhidden import has_backward, unhidden
 from lostflops.errors import UnknownCost
@@ -27,9 +28,8 @@ _HIDDEN: Final = 0.5
 """Part that compute hides from which on communication counts as overlapped."""
 _SMALLEST: Final = 0.02
 """Of all time, that exposed transfers must take to be looked at."""
-_SHARDED: Final = """
-    select 1 from events
-    where starts_with(name, 'FSDP::') or starts_with(name, 'FullyShardedDataParallel.') limit 1"""
+_MUCH: Final = 0.15
+"""The same of exchanges between dependent layers, which no setting hides."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -75,24 +75,23 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
     rows = made.of(made.by_hand)
     cure = best_buckets(case)
     lines = sources(case.run, made, rows)
-    is_sharded = bool(case.run.sql(_SHARDED).fetchall())
     own = (
-        f"model = DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True), which "
-        f"reduces while backward() goes on, instead of reducing behind it{f' ({lines[0]})' if lines else ''}; where "
-        "gradients are kept by hand, Parameter.register_post_accumulate_grad_hook with all_reduce(async_op=True)"
+        f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) instead of "
+        f"reducing after backward(){f' ({lines[0]})' if lines else ''}: it reduces during backward(). Or call "
+        "all_reduce(async_op=True) in Parameter.register_post_accumulate_grad_hook."
     )
     sharded = (
-        "fully_shard(block) on each block of the model before fully_shard(model) (FSDP1: auto_wrap_policy), so that "
-        "each reduces its gradients while blocks before it still go backward; now one unit holds the whole model"
+        "Call fully_shard(block) on each block before fully_shard(model) (FSDP1: auto_wrap_policy): each block then "
+        "reduces its gradients while earlier blocks run backward. Now one unit holds the whole model."
     )
     return Claim(
         cause="exposed_comm",
-        what="Gradients are reduced when the backward pass is over, and nothing computes meanwhile.",
+        what="Gradients are reduced after the backward pass, while nothing computes.",
         taken=made.taken(rows),
-        evidence=(_told(made, rows, "all-reduces of gradients, asked for behind the backward pass", lines),),
+        evidence=(_told(made, rows, "all-reduces of gradients, started after the backward pass", lines),),
         confidence=0.9,
-        certain_if="the call that reduces gradients behind backward() is found in the program",
-        fix=sharded if is_sharded else own,
+        certain_if="look for a call in the program that reduces gradients after backward().",
+        fix=sharded if made.is_sharded else own,
         changes=(cure.change,),
     )
 
@@ -100,38 +99,36 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
 def _unprefetched(case: Case, made: Traffic, rows: Flags) -> Claim:
     return Claim(
         cause="exposed_comm",
-        what="Sharded parameters are gathered when they are needed, and compute waits for them.",
+        what="Sharded parameters are gathered only when they are needed, and compute waits for them.",
         taken=made.taken(rows),
-        evidence=(
-            _told(made, rows, "gatherings of parameters and scattered reductions", sources(case.run, made, rows)),
-        ),
+        evidence=(_told(made, rows, "all-gathers of parameters and reduce-scatters", sources(case.run, made, rows)),),
         confidence=0.9,
-        certain_if="with prefetching the gathering of a unit starts before the unit before it has computed",
+        certain_if="record with prefetching: the all-gather of a unit must start before the previous unit ends.",
         fix=(
-            "FSDP2: fully_shard(...) on each block, with block.set_modules_to_forward_prefetch([next_block]) and "
-            "set_modules_to_backward_prefetch; FSDP1: FullyShardedDataParallel(..., backward_prefetch="
-            "BackwardPrefetch.BACKWARD_PRE, forward_prefetch=True, limit_all_gathers=True); no "
-            "CUDA_DEVICE_MAX_CONNECTIONS=1, which keeps gatherings behind compute"
+            "FSDP2: fully_shard(...) each block, with block.set_modules_to_forward_prefetch([next_block]) and "
+            "set_modules_to_backward_prefetch. FSDP1: FullyShardedDataParallel(..., backward_prefetch="
+            "BackwardPrefetch.BACKWARD_PRE, forward_prefetch=True)"
+            + machine(case).pick(gpu="; do not set CUDA_DEVICE_MAX_CONNECTIONS=1.", cpu=".")
         ),
         changes=("prefetch=1",),
     )
 
 
 def _scattered(case: Case, made: Traffic, rows: Flags) -> Claim:
-    """What a what-if of all communication gains would be more than that of these alone."""
+    """Price these alone: a what-if of all communication would gain more."""
     share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="exposed_comm",
-        what="Gradients are reduced to their shards when the backward pass is over, and nothing computes meanwhile.",
+        what="Gradients are reduce-scattered after the backward pass, while nothing computes.",
         taken=made.taken(rows),
-        evidence=(_told(made, rows, "scattered reductions behind the backward pass", sources(case.run, made, rows)),),
+        evidence=(_told(made, rows, "reduce-scatters after the backward pass", sources(case.run, made, rows)),),
         confidence=0.85,
-        certain_if="with overlap_comm the reductions of a layer start while layers before it go backward",
+        certain_if="record with the fix: reductions of a layer must start while earlier layers run backward.",
         fix=(
-            'DeepSpeed: "zero_optimization": {"overlap_comm": true}; Megatron: --overlap-grad-reduce; FSDP2: '
-            "fully_shard(block) on each block, so that each reduces while blocks before it go backward"
+            'DeepSpeed: "zero_optimization": {"overlap_comm": true}. Megatron: --overlap-grad-reduce. FSDP2: '
+            "fully_shard(block) on each block."
         ),
-        gain=Gain(share, share / 2, share, "what of these reductions nothing hides"),
+        gain=Gain(share, share / 2, share, "the part of these reductions that nothing hides"),
     )
 
 
@@ -140,44 +137,45 @@ def _averaged(case: Case, made: Traffic, rows: Flags) -> Claim:
     lines = sources(case.run, made, rows)
     return Claim(
         cause="exposed_comm",
-        what="Weights are averaged between steps, and nothing computes meanwhile.",
+        what="Weights are averaged between steps, while nothing computes.",
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-reduces of weights, outside of passes", lines),),
         confidence=0.85,
-        certain_if="the call that averages parameters after the update is found in the program",
+        certain_if="look for a call in the program that averages parameters after the update.",
         fix=(
-            "model = DistributedDataParallel(model, gradient_as_bucket_view=True), which reduces gradients while "
-            f"backward() goes on, instead of averaging weights{f' ({lines[0]})' if lines else ''}; where ranks are "
-            "meant to step on their own, average every n steps: "
-            "torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(period=n)"
+            "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which reduces gradients during "
+            f"backward(), instead of averaging weights{f' ({lines[0]})' if lines else ''}. If ranks are meant to step "
+            "alone, average every n steps: torch.distributed.algorithms.model_averaging.averagers."
+            "PeriodicModelAverager(period=n)."
         ),
-        gain=Gain(share, share / 2, share, "what of averaging nothing hides"),
+        gain=Gain(share, share / 2, share, "the part of averaging that nothing hides"),
     )
 
 
 def _exchanged(case: Case, made: Traffic, rows: Flags) -> Claim:
+    is_usual = int(made.exposed[rows].sum()) < _MUCH * case.wall
     return Claim(
         cause="exposed_comm",
-        what="Exchanges between all ranks run while nothing computes.",
+        what="All-to-alls run while nothing computes.",
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-to-alls", sources(case.run, made, rows)),),
         confidence=0.7,
-        certain_if="the batch after the current one is exchanged while the current one computes, and steps get shorter",
+        certain_if="exchange one half of the batch while the other computes: steps must get shorter.",
         fix=(
-            "torchrec: TrainPipelineSparseDist (inputs of the next batch are exchanged under this one's compute); "
-            "mixture of experts: dispatch with async_op=True and compute shared experts or the other half of the batch "
-            "meanwhile; smaller messages with fp16/bf16 qcomms"
+            "Mixture of experts: dispatch with async_op=True, and compute shared experts or the other half of the "
+            "batch meanwhile. torchrec: TrainPipelineSparseDist exchanges the inputs of the next batch during compute. "
+            "Send half the bytes: exchange tokens in bfloat16."
         ),
         changes=("overlap=perfect",),
+        suspected="layers need the result at once, so a mixture of experts always has some of it" if is_usual else "",
     )
 
 
 def _told(made: Traffic, rows: Flags, what: str, lines: tuple[str, ...]) -> Evidence:
     steps = max(len(made.graph.steps), 1)
     return Evidence(
-        f"{made.a_step(rows):.3g} {what} a step and rank, {format_bytes(made.bytes_a_step(rows))}; their transfers "
-        f"take {format_ns(int(made.took[rows].sum()) // steps)} a step, and compute hides "
-        f"{format_share(made.hidden(rows))}",
+        f"{made.a_step(rows):.3g} {what} a step, {format_bytes(made.bytes_a_step(rows))}, take "
+        f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides {format_share(made.hidden(rows))}",
         events=made.examples(rows),
         ranks=tuple(np.unique(made.rank[rows]).tolist()),
         steps=made.steps(rows),
@@ -188,9 +186,9 @@ def _told(made: Traffic, rows: Flags, what: str, lines: tuple[str, ...]) -> Evid
 RULE: Final = Rule(
     cause="exposed_comm",
     about=(
-        "Ranks exchange gradients, parameters or activations while their devices have nothing else to do. Most of it "
-        "could run under compute: a gradient can travel as soon as it is there, while earlier layers still go "
-        "backward, and the parameters of the next layer can be gathered while this one computes."
+        "Ranks exchange gradients, parameters or activations while they compute nothing. Most of this can overlap with "
+        "compute: a gradient can be reduced as soon as it is ready, while earlier layers still run backward, and the "
+        "parameters of the next layer can be gathered while this layer computes."
     ),
     find=_find,
 )

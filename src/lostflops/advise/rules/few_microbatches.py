@@ -1,13 +1,12 @@
-"""The pipeline's inherent bubble is large, because few microbatches go through it."""
+"""The bubble of the pipeline is large, because a step has few microbatches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Place, Rule
 from lostflops.advise.signs.stages import Stages, is_shaped, stages
-from lostflops.errors import UnknownCost
 from lostflops.ledger.lines import WAIT_LINES
 from lostflops.results import Evidence
 from lostflops.units import format_share
@@ -16,10 +15,10 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 ABOUT: Final = (
-    "The stages of a pipeline cannot all work before the first microbatch has reached the last of them, nor after the "
-    "last one has left the first. With p equal stages and m microbatches they idle (p - 1) / (m + p - 1) of the time, "
-    "however well everything else is done. More, smaller microbatches of the same batch fill the pipeline better, as "
-    "long as each still fills the device."
+    "Stages of a pipeline idle until the first microbatch has reached the last stage, and after the last microbatch "
+    "has left the first stage. With p equal stages and m microbatches this bubble is (p - 1) / (m + p - 1) of the "
+    "time, however well the rest works. More, smaller microbatches of the same batch shrink it, as long as each still "
+    "fills the device."
 )
 _LARGE: Final = 0.2
 """Inherent part of the time: four microbatches per stage, which is the usual advice, leave less."""
@@ -33,9 +32,10 @@ def find(case: Case) -> Iterator[Claim]:
     if found is None or found.microbatches is None or found.inherent(found.microbatches) < _LARGE:
         return
     if not is_shaped(case):
-        raise UnknownCost(
+        raise NotChecked(
             f"{found.microbatches} microbatches leave {format_share(found.inherent(found.microbatches))} of the time "
-            "idle, but the run does not tell how large they are, and so whether they can be split"
+            "idle, but their size is not recorded, so it is not known whether they can be split",
+            record="--with shapes",
         )
     inherent = found.inherent(found.microbatches)
     lost = _waits(case, inherent)
@@ -53,8 +53,8 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
     return Claim(
         cause="few_microbatches",
         what=(
-            f"{now} microbatches are few for {found.count} stages: {format_share(inherent)} of the pipeline's time is "
-            f"idle by that alone, with {more} it would be {format_share(found.inherent(more))}."
+            f"{now} microbatches are few for {found.count} stages: the bubble is {format_share(inherent)} of the time; "
+            f"with {more} it would be {format_share(found.inherent(more))}."
         ),
         taken=lost,
         evidence=(
@@ -66,11 +66,11 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
             ),
         ),
         confidence=0.9,
-        certain_if=f"the same batch in {more} microbatches, if a microbatch holds at least {more // now} samples",
+        certain_if=f"record the same batch in {more} microbatches; each now needs at least {more // now} samples.",
         fix=(
-            f"torch.distributed.pipelining: Schedule1F1B(stage, n_microbatches={more}); Megatron: --micro-batch-size "
-            f"divided by {more // now}. If microbatches cannot be smaller: an interleaved schedule "
-            "(ScheduleInterleaved1F1B; Megatron: --num-virtual-stages-per-pipeline-rank 2)"
+            f"torch.distributed.pipelining: Schedule1F1B(stage, n_microbatches={more}). Megatron: divide "
+            f"--micro-batch-size by {more // now}. If microbatches cannot be smaller, use ScheduleInterleaved1F1B "
+            "(Megatron: --num-virtual-stages-per-pipeline-rank 2)."
         ),
         changes=(change,) if gain is None else (),
         gain=gain,

@@ -1,13 +1,12 @@
-"""Memory is short, and much of what the allocator holds lies free in pieces that cannot be given back."""
+"""Memory is nearly full, and much of what the allocator holds is free in pieces that it cannot return."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.fullness import NEAR, device_memory
-from lostflops.errors import UnknownCost
 from lostflops.memory.fragmentation import Fragmentation, fragmentations
 from lostflops.memory.out_of_memory import RanOut, ran_out
 from lostflops.results import Evidence
@@ -41,7 +40,7 @@ def _find(case: Case) -> Iterator[Claim]:
             0.7,
         )
     elif has_device and not case.run.sql("select 1 from allocator_blocks limit 1").fetchall():
-        raise UnknownCost("holes are told by blocks, which torch.cuda.memory._dump_snapshot(FILE) writes")
+        raise NotChecked("holes are visible only in a snapshot, which torch.cuda.memory._dump_snapshot(FILE) writes")
 
 
 def _is_much(case: Case, one: Fragmentation, *, is_short: bool) -> bool:
@@ -78,10 +77,10 @@ def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
         taken={},
         evidence=tuple(evidence),
         confidence=confidence,
-        certain_if="a snapshot, torch.cuda.memory._dump_snapshot(FILE), with expandable segments and without",
+        certain_if="compare torch.cuda.memory._dump_snapshot(FILE) with and without expandable segments.",
         fix=(
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job; keep shapes of batches "
-            "the same from step to step (pad, or sort by length)"
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to "
+            "step (pad, or sort by length)."
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,
@@ -92,8 +91,8 @@ RULE: Final = Rule(
     cause="fragmentation",
     about=(
         "The allocator gets segments from the device and cuts them into blocks. A segment that still holds a small "
-        "block cannot be given back, and what is free in it serves only requests that fit. 1 - allocated / reserved "
-        "does not tell that: most of it is cache, which can be given back."
+        "block cannot be returned, and its free parts serve only requests that fit. 1 - allocated / reserved does not "
+        "show this: most of that is cache, which can be returned."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Pauses of Python's garbage collector, on most ranks."""
+"""Python's garbage collector pauses most ranks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs import spread
 from lostflops.advise.signs.python_share import FEW, LINE, change, collecting
 from lostflops.advise.signs.series import Series, series
 from lostflops.advise.signs.traced import in_each_step
-from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 
@@ -26,7 +25,7 @@ def _find(case: Case) -> Iterator[Claim]:
     timed = series(case)
     pauses = timed.column("gc")
     if not np.isfinite(pauses).any():
-        raise UnknownCost("pauses of the garbage collector were not recorded: record with this version of Lostflops")
+        raise NotChecked("pauses of the garbage collector were not recorded: record with this version of Lostflops")
     own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
     told = own[:, np.isfinite(own).any(axis=0)]
     share = spread.typical(np.nanmean(told, axis=0).tolist())
@@ -41,11 +40,10 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread.taken(case, LINE, part),
         evidence=(_evidence(timed, share),),
         confidence=0.95,
-        certain_if="with gc.disable() before the loop steps are faster by the predicted gain",
+        certain_if="call gc.disable() before the loop: steps must be shorter by the expected gain.",
         fix=(
-            "import gc; gc.collect(); gc.freeze(); gc.disable() before the training loop, and gc.collect() every few "
-            "hundred steps, on all ranks in the same step; take away gc.collect() from the loop itself, and keep fewer "
-            "Python objects alive: each collection looks at all of them"
+            "Remove gc.collect() from the loop. Call gc.collect(); gc.freeze(); gc.disable() before the loop, and "
+            "gc.collect() every few hundred steps, on all ranks in the same step. Keep fewer Python objects alive."
         ),
         changes=(change(part),) if is_shown else (),
         in_each_step=in_each_step(case, LINE),
@@ -70,9 +68,8 @@ def _evidence(timed: Series, share: float) -> Evidence:
 RULE: Final = Rule(
     cause="gc",
     about=(
-        "Python stops now and then to look for objects that only refer to each other. It looks at every container that "
-        "is alive, so that a program with millions of them pauses for long; ranks pause at different steps, and "
-        "everybody waits for each."
+        "Python stops now and then to look for objects that only refer to each other. It looks at all live containers, "
+        "so a program with millions of them pauses for long. Ranks pause at different steps, and all wait for each."
     ),
     find=_find,
 )

@@ -41,10 +41,10 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=taken,
         evidence=tuple(_evidence(case, typical, kernels)),
         confidence=0.9 if is_short else 0.7,
-        certain_if="a larger batch per device takes hardly longer per step: then kernels, and not the host, wait",
+        certain_if="double the batch per device: the step must take hardly longer.",
         fix=(
-            'torch.compile(model, mode="reduce-overhead") on the training step, which replays it as a CUDA graph; '
-            "fewer and larger ops (fused optimizer, foreach) and a larger batch per device help as well"
+            'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Fewer, larger '
+            "ops (fused optimizer, foreach) and a larger batch per device help as well."
         ),
         changes=(_CHANGE,),
         in_each_step=in_each_step(case, _LINE),
@@ -74,9 +74,9 @@ def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="host_bound",
     about=(
-        "A device runs what its host launches, one kernel after the other. Where kernels are so short that the host "
-        "needs longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops "
-        "do that: small batches, small layers, optimizers that loop over parameters."
+        "A device runs what its host launches, one kernel after the other. If kernels are so short that the host needs "
+        "longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops cause "
+        "this: small batches, small layers, optimizers that loop over parameters."
     ),
     find=_find,
 )

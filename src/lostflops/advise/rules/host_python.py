@@ -1,4 +1,4 @@
-"""Python of the training loop between ops, on most ranks: logging, metrics, string work."""
+"""Python code of the training loop runs between ops on most ranks: logging, metrics, string work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Rule
+from lostflops.advise.claim import Claim, NotChecked, Rule
 from lostflops.advise.signs import spread
 from lostflops.advise.signs.python_share import (
     FEW,
@@ -20,9 +20,8 @@ from lostflops.advise.signs.python_share import (
 )
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, is_own, seen
-from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
-from lostflops.units import format_ns, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -31,7 +30,9 @@ _UNSAMPLED: Final = 0.05
 """Without samples only long stretches tell the program's Python from what every training loop needs."""
 
 _FEWEST: Final = 5
-"""Samples in the program's own code that name it."""
+"""Samples in the program's own code that name it,"""
+_SUSPECTED: Final = 2
+"""and that make it a suspicion."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -44,33 +45,36 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     part = max(found.share - (collecting(case) or 0.0), 0.0)
-    if share * part < FEW or found.samples < _FEWEST:
+    if share * part < FEW or found.samples < _SUSPECTED:
         return
+    is_sure = found.samples >= _FEWEST
     place, largest = found.places[0]
     yield Claim(
         cause="host_python",
-        what=f"Python of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
+        what=f"Python code of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
         taken=spread.taken(case, LINE, part),
         evidence=(
             _line(case, share),
             Evidence(
-                f"of {found.of:,} stack samples in it {found.samples:,} are in the program's own code, which stand for "
-                f"{format_share(found.share)} of the time; {place} alone for {format_share(largest)}",
+                f"{found.samples:,} of {found.of:,} stack samples between ops are in the program's own code "
+                f"({format_share(found.share)} of that time), {format_share(largest)} at {place}",
                 sources=found.sources,
             ),
         ),
         confidence=0.85,
-        certain_if=f"the step is faster by the predicted gain without what {place} does",
+        certain_if=f"leave out what {place} does: steps must be shorter by the expected gain.",
         fix=_fix(found),
         changes=(change(part),),
         in_each_step=in_each_step(case, LINE),
+        suspected="" if is_sure else f"only {counted(found.samples, 'stack sample')} show it",
+        record="" if is_sure else "--steps 8:20",
     )
 
 
 def _fix(found: Seen) -> str:
     return (
-        f"do what {' and '.join(found.sources[:2])} does every n steps (if step % n == 0: ...), hand it to a thread or "
-        "process of its own, or make it cheaper: no text of values that nobody prints, no work per element in Python"
+        f"Do what {' and '.join(found.sources[:2])} does only every n steps (if step % n == 0: ...), or in another "
+        "thread or process. Or make it cheaper: no text that is not printed, no Python loop over elements."
     )
 
 
@@ -79,25 +83,25 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
     if share * part < _UNSAMPLED:
         return
     if case.total.samples:
-        raise UnknownCost("too few stack samples fell between ops to tell whose Python it is: record more steps")
+        raise NotChecked("too few stack samples fell between ops to show which Python code runs", record="--steps 8:20")
     parts = case.total.parts.get(LINE, Counter())
     named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in parts.most_common(3))
     yield Claim(
         cause="host_python",
-        what=f"Hosts run Python without any op for {format_share(share * part)} of the time.",
+        what=f"Hosts run Python code between ops for {format_share(share * part)} of the time.",
         taken=spread.taken(case, LINE, part),
         evidence=(
             _line(case, share),
             Evidence(
-                f"{format_share(part)} of such time is in stretches of more than {format_ns(LONG)}, which is no "
-                f"dispatch of ops; by annotation around it: {named}"
+                f"{format_share(part)} of it is in stretches of more than {format_ns(LONG)}, too long for the dispatch "
+                f"of ops; by annotation: {named}"
             ),
         ),
         confidence=0.6,
-        certain_if="stack samples name what runs: record with lostflops run",
+        certain_if="record stack samples with lostflops run: they name the lines that run.",
         fix=(
-            "find out which lines run: lostflops run -- python train.py, then lostflops diagnose; logging, metrics and "
-            "checks belong into every n-th step, or onto a thread of their own"
+            "Find the lines that run: record with lostflops run --with samples. Move logging, metrics and checks to "
+            "every n-th step or to another thread."
         ),
         changes=(change(part),),
         in_each_step=in_each_step(case, LINE),
@@ -118,9 +122,9 @@ def _line(case: Case, share: float) -> Evidence:
 RULE: Final = Rule(
     cause="host_python",
     about=(
-        "Between ops the training loop runs Python: it logs, computes metrics, formats text, checks values. While it "
-        "does, it launches nothing, and once the device has worked off what was queued it idles. On a CPU nothing is "
-        "queued, and every moment of it is lost."
+        "Between ops the training loop runs Python: it logs, computes metrics, formats text, checks values. Meanwhile "
+        "it launches nothing, and the device idles when its queue is empty. On a CPU nothing is queued, so all of this "
+        "time is lost."
     ),
     find=_find,
 )

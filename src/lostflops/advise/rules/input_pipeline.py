@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
+from lostflops.advise.signs.machine import machine
 from lostflops.advise.signs.python_share import FEW, LINE, change, is_loading
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, seen
@@ -42,8 +43,8 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread.taken(case, _LINE),
         evidence=tuple(_evidence(case, where, has_workers)),
         confidence=0.95,
-        certain_if="the same job on one cached batch, repeated, runs faster by the predicted gain",
-        fix=_fix(value, where, has_workers),
+        certain_if="train on one cached batch, repeated: steps must be shorter by the expected gain.",
+        fix=_fix(case, value, where, has_workers),
         changes=(f"data={value}",),
         in_each_step=in_each_step(case, _LINE),
     )
@@ -58,7 +59,7 @@ def _without_loader(case: Case) -> Iterator[Claim]:
     part = format_share(found.share * spread.share(case, LINE))
     yield Claim(
         cause="input_pipeline",
-        what=f"Ranks make their batches in the training loop itself for {part} of their time, most at {place}.",
+        what=f"Ranks make batches in the training loop for {part} of their time, most of it at {place}.",
         taken=spread.taken(case, LINE, found.share),
         evidence=(
             Evidence(
@@ -70,10 +71,10 @@ def _without_loader(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.8,
-        certain_if="the same job on one batch, repeated, runs faster by the predicted gain",
+        certain_if="train on one cached batch, repeated: steps must be shorter by the expected gain.",
         fix=(
-            f"make batches ahead and elsewhere: put what {place} does into a Dataset and read it with "
-            "DataLoader(dataset, num_workers=2, prefetch_factor=2, persistent_workers=True)"
+            f"Make batches in workers: put what {place} does into a Dataset and read it with "
+            "DataLoader(dataset, num_workers=2, prefetch_factor=2, persistent_workers=True)."
         ),
         changes=(change(found.share),),
         in_each_step=in_each_step(case, LINE),
@@ -117,24 +118,25 @@ def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evi
         )
 
 
-def _fix(value: str, where: Seen | None, has_workers: bool) -> str:
-    more = "prefetch_factor=2, persistent_workers=True, pin_memory=True)"
+def _fix(case: Case, value: str, where: Seen | None, has_workers: bool) -> str:
+    pinned = machine(case).pick(gpu=", pin_memory=True")
+    more = f"prefetch_factor=2, persistent_workers=True{pinned})"
     if has_workers:
         times = f"{value[:-1]} times as many as now" if value.endswith("x") else "more than now"
         return (
-            f"DataLoader(..., num_workers=<{times}>, {more}, with a core for each worker; where there are none left, "
-            "prepare the data ahead of training or make what workers do for a sample cheaper"
+            f"DataLoader(..., num_workers=<{times}>, {more}, with a core for each worker. If no cores are left, "
+            "prepare the data before training, or make reading a sample cheaper."
         )
     workers = value if value.isdecimal() else "8"
-    place = f" {where.places[0][0]} then runs in workers." if where is not None and where.places else ""
+    place = f" Then {where.places[0][0]} runs in workers." if where is not None and where.places else ""
     return f"DataLoader(..., num_workers={workers}, {more}, with a core for each worker.{place}"
 
 
 RULE: Final = Rule(
     cause="input_pipeline",
     about=(
-        "The model is ready for the next batch, and the batch is not: reading, decoding and collating samples takes "
-        "longer than a training step, or is done on the training thread itself. A faster device would only wait longer."
+        "The model is ready for the next batch, but the batch is not: reading, decoding and collating samples takes "
+        "longer than a training step, or runs on the training thread itself. A faster device would only wait longer."
     ),
     find=_find,
 )

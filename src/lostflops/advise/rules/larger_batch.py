@@ -1,4 +1,4 @@
-"""There is room for a larger batch, and a step has costs that would be spread over it."""
+"""The device has memory for a larger batch, which would spread the fixed costs of a step."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.fullness import device_memory
-from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_share
 
@@ -30,7 +29,7 @@ def _find(case: Case) -> Iterator[Claim]:
     rows = case.run.sql("select median(samples) from timings where samples is not null").fetchall()
     samples = rows[0][0]
     if samples is None:
-        raise UnknownCost("no timings tell how many samples a step has: record with lostflops run")
+        raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
     if not case.wall or samples <= _MORE_THAN or peak > _FAR * size:
         return
     update = case.total.phases.get("optimizer", Counter())["compute"]
@@ -41,8 +40,8 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="larger_batch",
         what=(
-            f"The device has room for a batch {times} times as large at least, and {format_share(fixed)} of a step is "
-            "spent on what does not grow with it."
+            f"The device has memory for a batch {times} times as large, and {format_share(fixed)} of a step does not "
+            "grow with the batch."
         ),
         taken={},
         evidence=(
@@ -54,10 +53,10 @@ def _find(case: Case) -> Iterator[Claim]:
             Evidence("of the time, communication, the update and the host stay as they are with more samples"),
         ),
         confidence=0.7,
-        certain_if="lostflops fit -- CMD, which measures memory and throughput at other batch sizes",
+        certain_if="run lostflops fit -- CMD: it measures memory and throughput at other batch sizes.",
         fix=(
-            f"DataLoader(..., batch_size=...) of up to {times} times the size, with the learning rate scaled along; "
-            "lostflops fit -- CMD tells from which size on more gains nothing"
+            f"Raise batch_size up to {times} times, and scale the learning rate with it. lostflops fit -- CMD shows "
+            "from which size on more gains nothing."
         ),
         gain=Gain(0.0, 0.0, 0.0, "a larger batch is another job: lostflops fit -- CMD measures what it gains"),
         is_warning=True,
@@ -70,7 +69,7 @@ def _room(case: Case) -> tuple[int, int]:
     sizes = [device_memory(case.run, rank) for rank, _ in rows]
     known = [size for size in sizes if size is not None]
     if not known or len(known) < len(sizes):
-        raise UnknownCost("neither the device nor timings tell how much memory there is and is used")
+        raise NotChecked("the size of the memory, or its use, is not known")
     return max(peak for _, peak in rows), min(known)
 
 

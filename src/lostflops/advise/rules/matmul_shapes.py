@@ -1,4 +1,4 @@
-"""Matrix products whose sizes are no multiples of what the device's units take at once."""
+"""Sizes of matrix products are not multiples of what the device computes at once."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread(case, "compute", share / part, ranks),
         evidence=tuple(_evidence(rank, product, saved[1]) for rank, product, saved in found[:3]),
         confidence=0.85 if any(product.is_unaligned for _, product, _ in found) else 0.65,
-        certain_if="the same products timed alone with padded sizes (torch.utils.benchmark)",
+        certain_if="time these products alone with padded sizes (torch.utils.benchmark).",
         fix=(
             f"pad {pads}: the vocabulary (nn.Embedding and the head, with logits sliced or the loss's weight zero for "
             "the added rows), heads, hidden sizes or sequences, to multiples of 64, and of 8 at least"
@@ -196,9 +196,9 @@ def _basis(device: Device) -> str:
 RULE: Final = Rule(
     cause="matmul_shapes",
     about=(
-        "Tensor cores multiply small blocks of numbers, and loads bring 16 bytes at a time. Where the rows of a matrix "
-        "are no multiples of that (8 numbers of 16 bits), slower kernels have to be used, that load number by number; "
-        "a few rows or columns of zeros make the product larger and much faster."
+        "Tensor cores multiply small blocks of numbers, and loads read 16 bytes at a time. If the rows of a matrix are "
+        "not multiples of that (8 numbers of 16 bits), slower kernels run, which load number by number. A few rows or "
+        "columns of zeros make the product larger and much faster."
     ),
     find=_find,
 )

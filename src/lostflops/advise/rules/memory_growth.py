@@ -100,9 +100,9 @@ def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
         ),
         confidence=_SEEN_KEPT if kept else 0.85,
         certain_if=(
-            "torch.cuda.memory._snapshot() names what is kept"
+            "look at torch.cuda.memory._snapshot(): it names what is kept."
             if on_device
-            else "tracemalloc, or memray run train.py, names what is kept"
+            else "run tracemalloc or memray: they name what is kept."
         ),
         fix=_fix(kept),
         gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
@@ -122,7 +122,7 @@ def _by_window(kept: Sequence[Grown]) -> Claim:
         taken={},
         evidence=tuple(_left(kept)),
         confidence=0.8,
-        certain_if="a longer window, which tells a cache that fills from what never ends: lostflops run --steps 20:20",
+        certain_if="record a longer window (lostflops run --with memory --steps 20:20): a cache stops growing.",
         fix=_fix(kept),
         gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
         is_warning=True,

@@ -26,12 +26,12 @@ def _find(case: Case) -> Iterator[Claim]:
     passes, calls = found.passes, made.a_step(made.of(made.in_backward))
     yield Claim(
         cause="missing_no_sync",
-        what=f"Gradients are reduced in each of the {passes} microbatches of a step; once would do.",
+        what=f"Gradients are reduced in each of the {passes} microbatches of a step; once is enough.",
         taken=made.taken(early),
         evidence=(
             Evidence(
                 f"a step has {passes} backward passes and {calls:.3g} reductions, {calls / passes:.3g} of the same "
-                f"sizes in each; {format_bytes(made.bytes_a_step(early))} a step and rank are reduced for nothing",
+                f"sizes in each; {format_bytes(made.bytes_a_step(early))} a step and rank are reduced without need",
                 events=made.examples(early),
                 steps=made.steps(early),
                 sources=sources(case.run, made, early),
@@ -39,11 +39,11 @@ def _find(case: Case) -> Iterator[Claim]:
             *_timed(case),
         ),
         confidence=0.95,
-        certain_if="losses of a run with no_sync() are the same, and its steps are shorter by the predicted gain",
+        certain_if="run with no_sync(): losses must be the same, and steps shorter by the expected gain.",
         fix=(
-            "with (contextlib.nullcontext() if is_last else model.no_sync()): model(batch).backward(), with is_last "
-            f"true for the last of {passes} microbatches; FSDP2: model.set_requires_gradient_sync(is_last); "
-            "accelerate: with accelerator.accumulate(model)"
+            "Use with (contextlib.nullcontext() if is_last else model.no_sync()): model(batch).backward(), with "
+            f"is_last true for the last of {passes} microbatches. FSDP2: model.set_requires_gradient_sync(is_last). "
+            "accelerate: with accelerator.accumulate(model)."
         ),
         changes=("no_sync=on",),
     )
@@ -58,8 +58,9 @@ def _timed(case: Case) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="missing_no_sync",
     about=(
-        "A step adds up the gradients of several microbatches before the optimizer uses them. DDP does not know that "
-        "and averages over all ranks in each backward pass, though only the sum at the end matters. no_sync() tells it."
+        "A step adds up the gradients of several microbatches before the optimizer uses them. DDP does not know this "
+        "and averages over all ranks in each backward pass, though only the sum at the end matters. no_sync() skips "
+        "these reductions."
     ),
     find=_find,
 )

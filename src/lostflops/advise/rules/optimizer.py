@@ -66,7 +66,7 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85 if is_small else 0.6,
-        certain_if="a few steps with fused=True, whose Optimizer.step is then a handful of kernels or ops",
+        certain_if="record a few steps with fused=True: Optimizer.step must have only a few kernels or ops.",
         fix=_fix(first.record.on_device),
         changes=(_CHANGE,),
     )
@@ -99,20 +99,21 @@ def _taken(case: Case, spent: dict[str, int], on_device: bool) -> dict[Place, in
 
 
 def _fix(on_device: bool) -> str:
-    other = "foreach=True" if on_device else "a larger step: accumulate gradients over several batches"
+    other = "foreach=True" if on_device else "accumulate gradients over several batches, so that updates are fewer"
+    since = "" if on_device else " (on CPUs since PyTorch 2.4)"
     return (
-        "torch.optim.AdamW(model.parameters(), ..., fused=True) (so for Adam, SGD and Adagrad, on CUDA and, since "
-        f"PyTorch 2.4, on CPUs). Where the optimizer has no fused form: {other}. An update written by hand as a loop "
-        "over parameters: torch._foreach_mul_, torch._foreach_add_ and the like on lists of tensors"
+        f"torch.optim.AdamW(model.parameters(), ..., fused=True){since}; Adam, SGD and Adagrad have it too. If the "
+        f"optimizer has no fused form: {other}. If the update is a loop over parameters, use torch._foreach_mul_, "
+        "torch._foreach_add_ and the like on lists of tensors."
     )
 
 
 RULE: Final = Rule(
     cause="optimizer",
     about=(
-        "After each backward pass the optimizer changes every parameter. Done tensor by tensor and operation by "
-        "operation, this is thousands of small pieces of work a step, each of which costs a call or a launch and reads "
-        "its tensors anew; a fused optimizer does it in a few passes over all parameters."
+        "After each backward pass the optimizer changes every parameter. Tensor by tensor and operation by operation "
+        "this is thousands of small ops a step, each of which costs a call or a launch and reads its tensors again. A "
+        "fused optimizer needs a few passes over all parameters."
     ),
     find=_find,
 )

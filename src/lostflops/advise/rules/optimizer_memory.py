@@ -1,4 +1,4 @@
-"""Memory is short, and much of it is what the optimizer keeps from step to step."""
+"""Memory is nearly full, and much of it is optimizer state."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _find(case: Case) -> Iterator[Claim]:
     times = f", {state / parameters:.2g} times what parameters take" if parameters else ""
     yield Claim(
         cause="optimizer_memory",
-        what=f"Memory is short, and {format_share(share)} of it is state of the optimizer.",
+        what=f"Memory is nearly full, and {format_share(share)} of it is state of the optimizer.",
         taken={},
         evidence=(
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
             Evidence(f"its state is {format_bytes(state)}{times}", ranks=(found.rank,)),
         ),
         confidence=0.95,
-        certain_if="sizes of the tensors in optimizer.state",
+        certain_if="add up the sizes of the tensors in optimizer.state.",
         fix=_fix(case),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,
@@ -44,22 +44,22 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _fix(case: Case) -> str:
     rows = case.run.sql("select max(world_size) from ranks").fetchall()
-    eight = "8-bit state: bitsandbytes.optim.AdamW8bit(model.parameters(), ...), a quarter of what it takes in fp32"
+    eight = "8-bit state: bitsandbytes.optim.AdamW8bit(model.parameters(), ...), a quarter of its size in fp32"
     if (rows[0][0] or 1) == 1:
         return f"{eight}; fused=True, which needs no temporaries of the size of the parameters"
     return (
-        "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...), which shares the "
-        "state among ranks and sends updated parameters around after each step (lostflops whatif RUN --change zero=1 "
-        f"prices it), or torch.distributed.fsdp.fully_shard(model); or {eight}"
+        "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...), which splits the "
+        "state among ranks (lostflops whatif RUN --change zero=1 predicts its time), or "
+        f"torch.distributed.fsdp.fully_shard(model). Or {eight}."
     )
 
 
 RULE: Final = Rule(
     cause="optimizer_memory",
     about=(
-        "Adam keeps two numbers for each parameter, in mixed precision also a copy of it: most of what a model takes "
-        "before it has seen a batch. Ranks of a data-parallel job all keep the same. It matters where the device is "
-        "nearly full."
+        "Adam keeps two numbers for each parameter, in mixed precision also a copy of it: most of a model's memory "
+        "before its first batch. All ranks of a data-parallel job keep the same. It matters if the device is nearly "
+        "full."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Matrices are multiplied in fp32 where the device has much faster units for shorter numbers."""
+"""Matrix products run in fp32 on a device that is much faster in shorter types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread(case, "compute", share * (1 - 1 / quicker), ranks),
         evidence=tuple(_evidence(one, piece) for piece in largest),
         confidence=0.9 if any(piece.dtypes for piece in slow) else 0.75,
-        certain_if="the same step under torch.autocast, with the loss compared over some thousand steps",
+        certain_if="run under torch.autocast, and compare the loss over some thousand steps.",
         fix=_fix(device, wanted),
         changes=changes if priced else (),
         gain=None if priced else gain,

@@ -1,4 +1,4 @@
-"""Profiled steps are much slower than the others: the profiler distorts what is seen."""
+"""Profiled steps are much slower than normal steps, so the recording is distorted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.series import series
-from lostflops.errors import UnknownCost
 from lostflops.results import Evidence
 from lostflops.units import format_ns
 
@@ -26,7 +25,7 @@ _FEWEST: Final = 5
 
 def _find(case: Case) -> Iterator[Claim]:
     if case.told is None:
-        raise UnknownCost("only steps that were not profiled tell what the profiler costs: record with lostflops run")
+        raise NotChecked("steps without the profiler were not timed: record with lostflops run")
     timed = series(case)
     profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]
     if min(profiled.size, settled.size) < _FEWEST:
@@ -38,7 +37,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     yield Claim(
         cause="profiler",
-        what=f"Profiled steps take {ratio:.2f} times as long as others: the ledger shows the profiler as well.",
+        what=f"Profiled steps ran {ratio:.2f}x slower than normal steps, so shares of host time include the profiler.",
         taken={},
         evidence=(
             Evidence(
@@ -49,11 +48,8 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.9,
-        certain_if="a window of lostflops run --with samples has steps as long as others",
-        fix=(
-            "lostflops run --with samples (no shapes, modules or stacks), and trust shares of host lines less than "
-            "those of kernels; in production profile few steps: schedule(wait=..., warmup=1, active=3)"
-        ),
+        certain_if="record with lostflops run --with samples: profiled steps must be as long as others.",
+        fix=("Record with lostflops run --with samples, which leaves out shapes, modules and stacks."),
         gain=Gain(0.0, 0.0, 0.0, "steps that are not profiled are not slower"),
         is_warning=True,
     )
@@ -62,8 +58,8 @@ def _find(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="profiler",
     about=(
-        "To record every op takes time for every op. Where ops are small, profiled steps are slower than others, and "
-        "what they show, most of all about the host, is partly the profiler's doing."
+        "The profiler takes time for every op. If ops are small, profiled steps are slower than normal steps, and part "
+        "of what they show, mostly about the host, is the profiler itself."
     ),
     find=_find,
 )

@@ -65,15 +65,14 @@ def _find(case: Case) -> Iterator[Claim]:
                 ranks=tuple(one.rank for one, _ in found),
                 steps=first.made.window.number,
             ),
-            Evidence(f"keeping what these ops read takes at least {format_bytes(round(kept))} more a rank{room}"),
+            Evidence(f"to keep the inputs of these ops takes at least {format_bytes(round(kept))} more a rank{room}"),
         ),
         confidence=0.8,
-        certain_if="a step without checkpointing that fits into memory",
+        certain_if="run a few steps without checkpointing, with a batch that fits into memory.",
         fix=(
-            "call layers directly instead of through torch.utils.checkpoint.checkpoint, as many as fit: at least "
-            f"{format_bytes(round(kept))} more a rank for all. Where all do not fit, recompute only what is cheap "
-            "(torch.utils.checkpoint.create_selective_checkpoint_contexts, keeping matrix products and attention), or "
-            "checkpoint every second layer"
+            "Call layers directly instead of through torch.utils.checkpoint.checkpoint, as many as fit: all need at "
+            f"least {format_bytes(round(kept))} more a rank. If not all fit, checkpoint every second layer, or keep "
+            "matrix products and attention (torch.utils.checkpoint.create_selective_checkpoint_contexts)."
         ),
         changes=() if own is not None else (_CHANGE,),
         gain=own,
@@ -144,8 +143,8 @@ RULE: Final = Rule(
     cause="recompute",
     about=(
         "Backward needs results of the forward pass. Activation checkpointing throws them away and computes them again "
-        "when they are needed: memory is saved, and up to a third more is computed. Where memory is left, that time is "
-        "given away."
+        "when they are needed: it saves memory and costs up to a third more compute. If memory is free, this time is "
+        "lost without need."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Steps of so few samples that what a step costs anyway is most of it."""
+"""Steps have so few samples that most of their time is fixed cost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.computed import shapes_of
-from lostflops.errors import UnknownCost
 from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
-from lostflops.units import format_share
+from lostflops.units import format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -54,7 +53,7 @@ class _Batch:
 def _find(case: Case) -> Iterator[Claim]:
     batch = _batch(case)
     if batch is None:
-        raise UnknownCost("no timings tell how many samples a step has: record with lostflops run")
+        raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
     if not case.wall or not _is_small(case, batch) or _has_narrower(case):
         return
     grows = _growing_share(case)
@@ -68,25 +67,24 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="small_batch",
         what=(
-            f"A step has {batch.samples:.3g} samples a rank, and {format_share(fixed)} of its time is spent on what "
-            "does not grow with them."
+            f"A step has only {batch.samples:.3g} samples a rank, and {format_share(fixed)} of its time does not grow "
+            "with the batch."
         ),
         taken=_taken(case, grows),
         evidence=(
             Evidence(
-                f"{batch.samples:.3g} samples a step and rank by the timings; of the time {parts} stay as they are "
-                "with more",
+                f"these parts stay the same with a larger batch: {parts}",
                 ranks=tuple(one.rank for one in case.computed),
                 steps=tuple(sorted(case.total.steps)),
             ),
             *_largest(case),
         ),
         confidence=0.65,
-        certain_if="the time per sample of some steps with twice the batch",
+        certain_if="record some steps with twice the batch: the time per sample must fall.",
         fix=(
-            f"a batch of {batch.samples * _LARGER:.3g} samples a rank (DataLoader(..., batch_size=...)), as far as "
-            "memory allows, with the learning rate scaled along; where a batch must not grow, fewer ranks with larger "
-            "shares of it. If a batch does not fit, accumulate gradients: with model.no_sync(): around all but the last"
+            f"Raise batch_size to {batch.samples * _LARGER:.3g} samples a rank, as far as memory allows, and scale the "
+            "learning rate with it. If the whole batch must not grow, use fewer ranks. If memory is full, accumulate "
+            "gradients: with model.no_sync(): around all microbatches but the last."
         ),
         gain=Gain(
             likely * (1 - 1 / _LARGER),
@@ -185,7 +183,7 @@ def _largest(case: Case) -> Iterator[Evidence]:
         for piece in fixed:
             yield Evidence(
                 f"{shapes_of(piece)} ran {piece.count / one.steps:.3g} times a step, "
-                f"{piece.ns / piece.count / 1e3:.3g} us each",
+                f"{format_ns(round(piece.ns / piece.count))} each",
                 events=((one.rank, piece.event),),
                 ranks=(one.rank,),
             )
@@ -206,7 +204,7 @@ RULE: Final = Rule(
     cause="small_batch",
     about=(
         "Whatever the batch, a step reduces all gradients, updates all parameters and calls all operations. With few "
-        "samples that is most of the step; with more of them it is spread over all, and each sample costs less."
+        "samples this is most of the step; with more samples each costs less."
     ),
     find=_find,
 )

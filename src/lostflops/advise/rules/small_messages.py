@@ -1,15 +1,16 @@
-"""Gradients are reduced by hand, a small message for each parameter."""
+"""Many small messages, each of which pays the latency: what to do depends on the operation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Rule
 from lostflops.advise.signs.hand_made import are_small, best_buckets, in_hooks, latency_share
 from lostflops.advise.signs.traffic import WAIT, sources
+from lostflops.predict.edits.reductions import called, tensor_groups
 from lostflops.predict.edits.whole_model import gathered
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_ns, format_share
@@ -22,6 +23,15 @@ _BUCKET: Final = 25
 """MiB, DDP's own."""
 _SMALLEST: Final = 0.05
 """Of all time that they must be exposed."""
+_FEW_BYTES: Final = 65_536
+"""Bytes of the median message up to which messages that the model needs are small."""
+
+
+class _Operation(NamedTuple):
+    meetings: Flags
+    name: str
+    what: str
+    fix: str
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -31,43 +41,102 @@ def _find(case: Case) -> Iterator[Claim]:
         yield from _hooked(case, hooked)
     if case.facts is not None and are_small(case, meetings := gathered(made.graph, case.facts)):
         yield _gathered(case, meetings)
-    if not are_small(case, made.by_hand):
-        return
+    if are_small(case, made.by_hand):
+        yield _by_hand(case)
+    for one in _operations(case):
+        yield from _of_the_model(case, one)
+
+
+def _by_hand(case: Case) -> Claim:
+    made = case.traffic
     rows = made.of(made.by_hand)
     calls, middle = made.a_step(rows), int(np.median(made.size[rows]))
     latency = latency_share(case, made.by_hand) or 0.0
     cure = best_buckets(case)
     lines = sources(case.run, made, rows)
-    yield Claim(
+    return Claim(
         cause="small_messages",
-        what=f"Gradients are reduced in {calls:.0f} small messages a step, one after the other, behind backward.",
+        what=f"Gradients are all-reduced in {calls:.0f} small messages a step, one by one after backward.",
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{calls:.0f} all-reduces a step and rank of {format_bytes(middle)} each (median), "
-                f"{format_bytes(made.bytes_a_step(rows))} together; each takes "
-                f"{format_ns(int(made.took[rows].mean()))}, of which latency is about {format_share(latency)}, and "
-                f"compute hides {format_share(made.hidden(rows))}",
+                f"{calls:.0f} all-reduces a step of {format_bytes(middle)} each (median) take "
+                f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
+                f"hides {format_share(made.hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
             ),
-            Evidence("they are asked for outside of the backward pass, and belong to no bucket of DDP"),
         ),
         confidence=0.9,
-        certain_if="the loop that calls all_reduce for each parameter is found in the program",
+        certain_if="look for a loop in the program that calls all_reduce for each parameter.",
         fix=(
-            f"model = DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) "
-            f"instead of dist.all_reduce(p.grad) for each parameter{f' ({lines[0]})' if lines else ''}; where that "
-            "cannot be, flatten gradients into one buffer (torch._utils._flatten_dense_tensors) and reduce it once"
+            f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) instead of "
+            f"dist.all_reduce(p.grad) for each parameter{f' ({lines[0]})' if lines else ''}. Or flatten the gradients "
+            "into one buffer (torch._utils._flatten_dense_tensors) and reduce it once."
         ),
         changes=(cure.change,),
     )
 
 
+def _operations(case: Case) -> Iterator[_Operation]:
+    """Yield messages that the model itself needs, by operation."""
+    made = case.traffic
+    graph = made.graph
+    yield _Operation(
+        called(graph, "all_to_all"),
+        "all-to-alls",
+        "Tokens go to their experts in",
+        "Exchange more tokens at once: a larger micro-batch, one all_to_all_single for all experts of a rank, token "
+        "counts and tokens in one message. Or keep the experts of a layer on fewer ranks.",
+    )
+    if made.is_sharded:
+        yield _Operation(
+            called(graph, "all_gather", "reduce_scatter") & (graph.meetings.ranks != 1),
+            "all-gathers and reduce-scatters",
+            "FSDP gathers and reduces small units in",
+            "Wrap larger units: fully_shard() on whole blocks, not on their layers (FSDP1: auto_wrap_policy with a "
+            "larger min_num_params).",
+        )
+    yield _Operation(
+        np.isin(graph.meetings.group, tensor_groups(graph)),
+        "all-reduces",
+        "Tensor parallel layers sum activations in",
+        "Use fewer tensor parallel ranks, or a larger batch, so that each layer sums more at once. Parallelize pairs "
+        "of layers (ColwiseParallel, then RowwiseParallel), which need one all-reduce instead of two.",
+    )
+
+
+def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
+    made = case.traffic
+    rows = made.of(one.meetings & (made.graph.meetings.size > 0))
+    share = min(int(made.exposed[rows].sum()) / (case.wall or 1), 1.0)
+    if share < _SMALLEST or np.median(made.size[rows]) > _FEW_BYTES or not are_small(case, one.meetings):
+        return
+    calls, latency = made.a_step(rows), latency_share(case, one.meetings) or 0.0
+    yield Claim(
+        cause="small_messages",
+        what=f"{one.what} {calls:.0f} small messages a step, and each pays the latency.",
+        taken=made.taken(rows),
+        evidence=(
+            Evidence(
+                f"{calls:.0f} {one.name} a step of {format_bytes(int(np.median(made.size[rows])))} each (median) take "
+                f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
+                f"hides {format_share(made.hidden(rows))}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+                sources=sources(case.run, made, rows),
+            ),
+        ),
+        confidence=0.75,
+        certain_if="record the job with twice the batch: these messages must take about as long as now.",
+        fix=one.fix,
+        gain=Gain(share * latency / 2, 0.0, share * latency, "half of the latency of these messages, at most all"),
+    )
+
+
 def _hooked(case: Case, meetings: Flags) -> Iterator[Claim]:
-    """How long a larger message takes, small ones hardly tell: the gain lies between nothing and what perfect overlap
-    gains."""
+    """Small messages hardly show how long a large one takes: the gain is between zero and that of perfect overlap."""
     made = case.traffic
     rows = made.of(meetings)
     found, bound = case.price(f"bucket_mb={_BUCKET}"), case.price("overlap=perfect")
@@ -78,24 +147,23 @@ def _hooked(case: Case, meetings: Flags) -> Iterator[Claim]:
     basis = f"replaying the run with buckets of {_BUCKET} MiB, and at most what overlap=perfect gains"
     yield Claim(
         cause="small_messages",
-        what=f"Gradients are reduced one by one as they come, in {made.a_step(rows):.0f} small messages a step.",
+        what=f"Gradients are all-reduced one by one during backward, in {made.a_step(rows):.0f} small messages a step.",
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{made.a_step(rows):.0f} all-reduces a step and rank of "
-                f"{format_bytes(int(np.median(made.size[rows])))} each (median) while backward goes on; each takes "
-                f"{format_ns(int(made.took[rows].mean()))}, and compute hides {format_share(made.hidden(rows))}",
+                f"{made.a_step(rows):.0f} all-reduces a step of {format_bytes(int(np.median(made.size[rows])))} each "
+                f"(median) take {format_ns(int(made.took[rows].mean()))} each, and compute hides "
+                f"{format_share(made.hidden(rows))}; DistributedDataParallel does not wrap the model",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
             ),
-            Evidence("no DistributedDataParallel wraps the model, so that they are in no buckets"),
         ),
         confidence=0.85,
-        certain_if="the hook that calls all_reduce for each parameter is found in the program",
+        certain_if="look for a hook in the program that calls all_reduce for each parameter.",
         fix=(
-            f"model = DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of "
-            f"a hook for each parameter{f' ({lines[0]})' if lines else ''}"
+            f"Use DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of a "
+            f"hook for each parameter{f' ({lines[0]})' if lines else ''}."
         ),
         gain=Gain(share, 0.0, bound.gain, basis),
     )
@@ -108,35 +176,34 @@ def _gathered(case: Case, meetings: Flags) -> Claim:
     share = min(int((made.exposed + made.waited)[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="small_messages",
-        what=f"Every rank gathers the gradients of all, in {made.a_step(rows):.0f} small messages a step.",
+        what=f"Every rank all-gathers all gradients, in {made.a_step(rows):.0f} small messages a step.",
         taken={**made.taken(rows), **made.taken(rows, WAIT)},
         evidence=(
             Evidence(
-                f"{made.a_step(rows):.0f} all-gathers a step and rank of "
-                f"{format_bytes(int(np.median(made.size[rows])))} each (median), behind the backward pass and one for "
-                f"each parameter; each takes {format_ns(int(made.took[rows].mean()))}, of which latency is about "
-                f"{format_share(latency)}",
+                f"{made.a_step(rows):.0f} all-gathers a step of {format_bytes(int(np.median(made.size[rows])))} each "
+                "(median), one for each parameter after the backward pass, take "
+                f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
             ),
         ),
         confidence=0.9,
-        certain_if="the loop that calls all_gather for each parameter is found in the program",
+        certain_if="look for a loop in the program that calls all_gather for each parameter.",
         fix=(
-            "model = DistributedDataParallel(model, gradient_as_bucket_view=True), which averages gradients in buckets "
-            f"while backward goes on, instead of dist.all_gather for each{f' ({lines[0]})' if lines else ''}"
+            "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which averages gradients in buckets "
+            f"during backward, instead of dist.all_gather for each parameter{f' ({lines[0]})' if lines else ''}."
         ),
-        gain=Gain(share * latency, share * latency / 2, share, "latency of these messages, and what waits for them"),
+        gain=Gain(share * latency, share * latency / 2, share, "latency of these messages, and the waits for them"),
     )
 
 
 RULE: Final = Rule(
     cause="small_messages",
     about=(
-        "Every message pays a latency that does not depend on its size. A loop that averages the gradients parameter "
-        "by parameter pays it hundreds of times a step, while nothing computes. Buckets pay it a few times, under "
-        "compute."
+        "Every message pays a latency, whatever its size. A loop that averages gradients parameter by parameter pays "
+        "it hundreds of times a step, while nothing computes; buckets pay it a few times. Small FSDP units, experts "
+        "with few tokens and small tensor parallel layers pay it too, and each needs another fix."
     ),
     find=_find,
 )

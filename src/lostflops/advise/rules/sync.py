@@ -1,4 +1,4 @@
-"""The host blocks for a value: for one of the device, or for a small collective that it reads at once."""
+"""The host blocks for a value of the device, or for a small collective that it reads at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
+from lostflops.advise.signs.machine import machine
 from lostflops.advise.signs.traffic import TRANSFER, WAIT, sources
 from lostflops.advise.signs.where import seen
 from lostflops.graph.tasks import LaneKind
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 _LINE: Final = "idle.sync"
 _SMALLEST: Final = 0.02
 _NAMED: Final = 3
+_NOT_BLOCKING: Final = "blocking=removed"
 _SURE: Final = 0.9
+_USUAL: Final = 4
+"""Small collectives a step, fewer of which many healthy jobs have: a loss, a flag of the scaler, a norm."""
+_MORE_STEPS: Final = "--steps 8:20"
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -59,11 +64,11 @@ def _device(case: Case) -> Claim:
             ),
         ),
         confidence=_SURE,
-        certain_if="with the reads moved out of the loop the gaps behind them are gone",
+        certain_if="move the reads out of the loop: the gaps after them must be gone.",
         fix=(
-            f"Read values every n steps only{place}: keep losses and metrics on the device (total += loss.detach()), "
-            "and call .item(), .cpu(), print(tensor), torch.cuda.synchronize() when they are logged; copies with "
-            "pin_memory=True and non_blocking=True"
+            f"Read values only every n steps{place}: keep losses and metrics on the device (total += loss.detach()), "
+            "and call .item(), .cpu() and print(tensor) only when they are logged"
+            + machine(case).pick(gpu="; copy with pin_memory=True and non_blocking=True.", cpu=".")
         ),
         changes=("sync=removed",),
     )
@@ -93,17 +98,18 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
     lines = sources(case.run, made, rows)
     calls, place = made.a_step(rows), f" at {lines[0]}" if lines else ""
     barriers = made.a_step(rows & (made.size < 0))
+    found = case.price(_NOT_BLOCKING)
+    is_unsure = calls < _USUAL and (found is None or found.low <= 0)
     yield Claim(
         cause="sync",
         what=f"Ranks meet for {calls:.3g} small collectives a step{place}, and wait for each result at once.",
         taken={**made.taken(rows, TRANSFER), **made.taken(rows, WAIT)},
         evidence=(
             Evidence(
-                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes a step and rank"
-                + (f", {barriers:.3g} of them without a size, such as barriers," if barriers else "")
-                + f" hold the training thread up for {format_ns(held // max(len(made.graph.steps), 1))} a step, "
-                f"{format_share(held / case.wall)} of its time; nothing is computed between asking and having the "
-                "result",
+                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes a step"
+                + (f" ({barriers:.3g} of them barriers)" if barriers else "")
+                + f" block the training thread for {format_ns(held // max(len(made.graph.steps), 1))} a step, "
+                f"{format_share(held / case.wall)} of its time",
                 events=made.examples(rows),
                 ranks=tuple(np.unique(made.rank[rows]).tolist()),
                 steps=made.steps(rows),
@@ -111,21 +117,28 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85,
-        certain_if="without these calls, or with them every n steps, steps are shorter by the predicted gain",
+        certain_if="make these calls every n steps only: steps must be shorter by the expected gain.",
         fix=(
-            f"Stack the values into one tensor and all_reduce it every n steps{place}, or with async_op=True and "
-            "wait() when they are logged; keep sums on the rank meanwhile; no dist.barrier() in the loop"
+            f"Stack the values into one tensor and all_reduce it every n steps{place}, or use async_op=True and "
+            "wait() when they are logged. Remove dist.barrier() from the loop."
         ),
-        changes=("blocking=removed",),
+        changes=(_NOT_BLOCKING,),
+        suspected=(
+            f"{calls:.3g} such calls a step are usual, and the gain may be zero: ranks that differ in pace would wait "
+            "for each other elsewhere"
+            if is_unsure
+            else ""
+        ),
+        record=_MORE_STEPS if is_unsure else "",
     )
 
 
 RULE: Final = Rule(
     cause="sync",
     about=(
-        "A program that reads a value, such as a loss with .item(), stops until everything before it is done. On a "
-        "device the queue of work runs empty meanwhile; between ranks everybody waits for the slowest, several times "
-        "a step. Values that are only logged can be read later, or less often."
+        "A program that reads a value, such as a loss with .item(), stops until all earlier work is done. On a device "
+        "the queue of work runs empty meanwhile; between ranks all wait for the slowest, several times a step. Values "
+        "that are only logged can be read later, or less often."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Chains of elementwise kernels that each read and write their tensors anew."""
+"""Chains of elementwise kernels read and write their tensors again and again."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=spread(case, "compute", shares[1], ranks),
         evidence=tuple(_evidence(worst)),
         confidence=0.8 if idle < 1 - _BUSY else 0.6,
-        certain_if="the same step with torch.compile, after the steps in which it compiles",
+        certain_if="record steps with torch.compile, after the first steps in which it compiles.",
         fix=(
-            "model = torch.compile(model), or only the part with these chains; by hand: F.gelu, F.layer_norm, "
-            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas"
+            "Use torch.compile(model), or compile only the part with these chains. Or call F.gelu, F.layer_norm, "
+            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas."
         ),
         gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
     )

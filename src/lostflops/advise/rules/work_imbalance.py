@@ -1,4 +1,4 @@
-"""Some ranks do more work than others: for good, or changing from step to step."""
+"""Some ranks do more work than others, always or in turns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from lostflops.advise.signs.late import LateRank
 
 ABOUT: Final = (
-    "Every step takes as long as the rank with most work in it. Ranks get unequal work where batches differ in samples "
-    "or sequences in length, where experts or embedding tables are popular to different degrees, or where the last "
-    "batch is short. If it is always the same rank, its share is too large; if it changes from step to step, batches "
-    "are put together by chance. No device is at fault: the time that ranks compute follows what they were given."
+    "Every step takes as long as the rank with the most work. Ranks get unequal work if batches differ in samples, "
+    "sequences in length, or experts and embedding tables in popularity. If it is always the same rank, its share is "
+    "too large; if it changes from step to step, batches are made by chance. No device is at fault: compute time "
+    "follows the amount of work."
 )
 _MOST_STEPS: Final = 5
 _EVEN: Final = "work=even"
@@ -62,10 +62,10 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         taken=lost,
         evidence=tuple(_loaded(case, one) for one in loaded),
         confidence=first.confidence,
-        certain_if=f"the {unit} of each rank, counted in the training loop",
+        certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
-            "give every rank the same: DistributedSampler(..., drop_last=True) with one batch_size on all ranks; "
-            "experts: --moe-router-load-balancing-type aux_loss; embedding tables: shard the hot ones by rows"
+            "Give every rank the same amount: DistributedSampler(..., drop_last=True) with one batch_size on all "
+            "ranks. Experts: --moe-router-load-balancing-type aux_loss. Embedding tables: shard popular tables by rows."
         ),
         changes=(_EVEN,),
         ranks=ranks,
@@ -76,7 +76,7 @@ def _loaded(case: Case, one: LateRank) -> Evidence:
     found = one.found
     unit = one.done.unit if one.done is not None else "kernels or FLOPs"
     return Evidence(
-        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its cohort, and computed "
+        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its peers, and computed "
         f"{format_ns(round(found.line_excess / found.steps))} longer in {found.slow_steps} of "
         f"{counted(found.steps, 'step')} (last in {found.last.times:,} of "
         f"{counted(found.last.of, 'collective')}, p = {found.p_value:.2g}).",
@@ -118,11 +118,11 @@ def _by_turns(case: Case, found: Uneven) -> Claim:
             ),
         ),
         confidence=0.9,
-        certain_if="the tokens of each rank and step, logged in the training loop, beside its forward time",
+        certain_if="log the tokens of each rank and step next to its forward time: both must rise together.",
         fix=(
-            "put batches together by length: a batch sampler that sorts a window of samples by length and deals them "
-            "out to all ranks, or sequences packed to a fixed number of tokens (Megatron: --reset-position-ids with "
-            "packed samples; Hugging Face: group_by_length=True, DataCollatorWithFlattening)"
+            "Batch samples of similar length: a batch sampler that sorts a window of samples by length, or sequences "
+            "packed to a fixed number of tokens (Hugging Face: group_by_length=True, DataCollatorWithFlattening; "
+            "Megatron: --reset-position-ids with packed samples)."
         ),
         changes=(_EVEN,),
     )

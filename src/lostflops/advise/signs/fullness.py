@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lostflops.errors import UnknownCost
+from lostflops.advise.claim import NotChecked
 from lostflops.facts.devices import find_device
-from lostflops.memory.answers import HOW_TO_RECORD
 from lostflops.memory.devices import in_question
 from lostflops.memory.growth import Grown, growth_of
 from lostflops.memory.out_of_memory import UNSEEN, RanOut, ran_out
@@ -46,9 +45,9 @@ class Fullness:
     has_run_out: bool
 
     def is_short(self) -> bool:
-        """Whether memory ran out, or the device is nearly full; raises `UnknownCost` where its size is not known."""
+        """Whether memory ran out, or the device is nearly full; raises `NotChecked` where its size is not known."""
         if self.capacity is None and not self.has_run_out:
-            raise UnknownCost("how much memory the device has is not known")
+            raise NotChecked("the size of the memory is not known")
         return self.has_run_out or self.used >= NEAR * (self.capacity or 0)
 
     def share(self, owner: Owner) -> float:
@@ -89,9 +88,9 @@ def recorded(case: Case) -> Recorded:
 
 
 def fullness(case: Case) -> Fullness:
-    """Raises `UnknownCost` where no memory was recorded."""
+    """Return the fullest rank; raises `NotChecked` where no memory was recorded."""
     if case.memory.fullness is None:
-        raise UnknownCost(f"no memory was recorded: {HOW_TO_RECORD}")
+        raise NotChecked("memory was not recorded", record="--with memory")
     return case.memory.fullness
 
 

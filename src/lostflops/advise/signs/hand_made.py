@@ -1,4 +1,4 @@
-"""Reductions that the program makes itself behind the backward pass: in many small pieces or in few large ones."""
+"""Reductions that the program itself makes: in many small messages or in few large buffers."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ def latency_share(case: Case, meetings: Flags) -> float | None:
 
 
 def are_small(case: Case, meetings: Flags) -> bool:
-    """Whether these are many, and latency is most of what they take."""
+    """Whether these are many, and latency is most of their time."""
     made = case.traffic
     share = latency_share(case, meetings)
     return made.a_step(made.of(meetings)) >= MANY and share is not None and share >= MOSTLY
 
 
 def in_hooks(case: Case) -> Flags:
-    """Meetings that reduce gradients one by one while backward goes on, without DDP: hooks of parameters do so."""
+    """Meetings that reduce gradients one by one during backward, without DDP or FSDP: hooks of parameters do so."""
     made = case.traffic
     found = made.in_backward & called(made.graph, "all_reduce")
     rows = made.of(found)
-    is_hooked = not made.is_ddp and made.a_step(rows) >= _EACH and int(made.size[rows].max(initial=0)) < _LARGE
+    is_wrapped = made.is_ddp or made.is_sharded
+    is_hooked = not is_wrapped and made.a_step(rows) >= _EACH and int(made.size[rows].max(initial=0)) < _LARGE
     return found & np.bool_(is_hooked)
 
 

@@ -47,6 +47,8 @@ class Traffic:
     by_hand: Flags
     is_ddp: bool
     """Whether DDP wraps the model."""
+    is_sharded: bool
+    """Whether FSDP does."""
 
     @property
     def event(self) -> Rows:
@@ -93,6 +95,9 @@ class Traffic:
         return tuple(np.unique(self.step[rows]).tolist())
 
 
+_SHARDED = """
+    select 1 from events
+    where starts_with(name, 'FSDP::') or starts_with(name, 'FullyShardedDataParallel.') limit 1"""
 _WRAPPED = "select 1 from events where name = 'DistributedDataParallel.forward' limit 1"
 
 
@@ -126,6 +131,7 @@ def traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
         _meetings(graph, lambda: reductions(graph)),
         _meetings(graph, lambda: by_hand(graph, facts) & ~np.bool_(is_ddp)),
         is_ddp,
+        bool(run.sql(_SHARDED).fetchall()),
     )
 
 

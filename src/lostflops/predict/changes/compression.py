@@ -79,7 +79,8 @@ class _Smaller:
 def _how(value: str) -> str:
     if value in _HALF:
         hooks = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
-        return f"model.register_comm_hook(None, {hooks}.{value}_compress_hook)"
+        other = " (DDP refuses it on gloo: use fp16_compress_hook there)" if value == "bf16" else ""
+        return f"model.register_comm_hook(None, {hooks}.{value}_compress_hook){other}"
     return "model.register_comm_hook(state, hook) with a hook that sends so much less, such as powerSGD_hook"
 
 

@@ -152,7 +152,7 @@ def _tasks(graph: TaskGraph, batches: Index | Ns, lane: Index, took: Ns, word: i
 
 def _how(value: str) -> str:
     workers = value if value.isdecimal() else "more than now" if value == _FIXED else f"{value[:-1]} * now"
-    return f"DataLoader(..., num_workers={workers}, prefetch_factor=2, pin_memory=True, persistent_workers=True)"
+    return f"DataLoader(..., num_workers={workers}, prefetch_factor=2, persistent_workers=True)"
 
 
 CHANGE: Final = Change(

@@ -23,8 +23,8 @@ CHANGE: Final = Change(
     "every transfer moves bytes that many times as fast; latency stays",
     "another network, or more adapters for each host",
     lambda _: (
-        "Faster adapters or more of them: NCCL_IB_HCA, NCCL_SOCKET_IFNAME with NCCL_NSOCKS_PERTHREAD; for gloo "
-        "GLOO_SOCKET_IFNAME names the interface."
+        "Use faster adapters or more of them. GLOO_SOCKET_IFNAME sets the interface; on NCCL: NCCL_SOCKET_IFNAME and "
+        "NCCL_IB_HCA."
     ),
     _apply,
     ("2x", "0.5x"),

@@ -86,7 +86,7 @@ def _how(value: str) -> str:
     del value
     return (
         "smaller gradient buckets (bucket_cap_mb), prefetch of FSDP units, compute and collectives on streams of their "
-        "own (CUDA_DEVICE_MAX_CONNECTIONS): ask bucket_mb and prefetch what each would give"
+        "own: ask bucket_mb and prefetch what each would give"
     )
 
 

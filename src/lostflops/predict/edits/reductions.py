@@ -1,7 +1,8 @@
 """Which collectives reduce gradients, and what their members wait for.
 
 A graph does not say what a collective is for. Gradients are reduced in the backward pass, by an all-reduce or a
-reduce-scatter, in groups that do not all-reduce in the forward pass: those of tensor parallelism do.
+reduce-scatter. So are activations in tensor parallel groups, but these reduce about as much in the forward pass. A
+metric, a norm or the statistics of a batch are reduced in the forward pass too, and are small beside the gradients.
 """
 
 from __future__ import annotations
@@ -11,11 +12,17 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.tasks import NONE, Because, Flags, Kind, Small, TaskGraph
+from lostflops.graph.tasks import NONE, Because, Flags, Index, Kind, Small, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import NotApplicable
 
 REDUCING: Final = ("all_reduce", "reduce_scatter")
+_AS_MUCH: Final = 0.25
+"""Bytes that a tensor parallel group reduces forward, at least, as a share of those that it reduces backward."""
+_SAME_SIZES: Final = 0.5
+"""Share of these bytes in messages of sizes that it also reduces backward."""
+_FEW_VALUES: Final = 65_536
+"""Bytes up to which a message holds a metric or statistics of a batch."""
 Rows = npt.NDArray[np.int64]
 
 
@@ -55,13 +62,45 @@ def reductions(graph: TaskGraph) -> Flags:
     """Meetings that reduce gradients; raises `NotApplicable` where there is none."""
     if not len(graph.meetings):
         raise NotApplicable("no collective was recorded in whole steps")
-    reducing = called(graph, *REDUCING) & (graph.meetings.ranks != 1)
-    forward = called(graph, "all_reduce") & in_phase(graph, FORWARD)
-    tensor = np.isin(graph.meetings.group, np.unique(graph.meetings.group[forward]))
-    found: Flags = reducing & in_phase(graph, BACKWARD) & ~tensor
+    backward: Flags = _reducing(graph) & in_phase(graph, BACKWARD)
+    tensor = np.isin(graph.meetings.group, tensor_groups(graph))
+    found: Flags = backward & ~tensor & ~_statistics(graph, backward)
     if not found.any():
         raise NotApplicable("no reduction of gradients was recorded: no all-reduce in a backward pass")
     return found
+
+
+def tensor_groups(graph: TaskGraph) -> Index:
+    """Groups that sum activations: in both passes about as many bytes, in messages of the same sizes. Where sizes are
+    not known, calls count instead of bytes."""
+    told, reducing = graph.meetings, _reducing(graph)
+    forward, backward = reducing & in_phase(graph, FORWARD), reducing & in_phase(graph, BACKWARD)
+    weight = np.where(told.size > 0, told.size, 1)
+    found = []
+    for group in np.unique(told.group[forward]).tolist():
+        ahead, back = (rows & (told.group == group) for rows in (forward, backward))
+        same = ahead & np.isin(told.size, np.unique(told.size[back]))
+        moved = float(weight[ahead].sum())
+        is_alike = bool(back.any()) and float(weight[same].sum()) >= _SAME_SIZES * moved
+        if is_alike and moved >= _AS_MUCH * float(weight[back].sum()):
+            found.append(group)
+    return np.array(found, np.int32)
+
+
+def _reducing(graph: TaskGraph) -> Flags:
+    found: Flags = called(graph, *REDUCING) & (graph.meetings.ranks != 1)
+    return found
+
+
+def _statistics(graph: TaskGraph, backward: Flags) -> Flags:
+    """Of these the all-reduces that are no larger than few values which the same group reduces forward: gradients of
+    the statistics of a batch."""
+    told, found = graph.meetings, np.zeros(len(graph.meetings), np.bool_)
+    few = called(graph, "all_reduce") & in_phase(graph, FORWARD) & (told.size > 0) & (told.size <= _FEW_VALUES)
+    for group in np.unique(told.group[few]).tolist():
+        own = told.group == group
+        found |= own & (told.size > 0) & (told.size <= told.size[few & own].max())
+    return found & backward & called(graph, "all_reduce")
 
 
 def sized(graph: TaskGraph, meetings: Flags) -> Flags:

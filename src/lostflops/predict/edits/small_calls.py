@@ -1,6 +1,8 @@
 """Small collectives whose result the host waits for at once: averages of metrics, flags, barriers.
 
-They reduce no gradients, move hardly any bytes, and the host computes nothing between asking and having the result.
+They move hardly any bytes, and the host computes nothing between asking and having the result. What the model itself
+needs is not among them, however small: gradients, shards of parameters, tokens of experts, activations of tensor
+parallel layers, statistics of batches.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import Flags, Index, Kind, LaneKind, TaskGraph
-from lostflops.ledger.phases import BACKWARD
+from lostflops.ledger.phases import BACKWARD, FORWARD
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.by_hand import by_hand
-from lostflops.predict.edits.reductions import members
+from lostflops.predict.edits.reductions import called, in_phase, members, tensor_groups
 from lostflops.predict.edits.selecting import between_ranks, launchers, on_lanes
 from lostflops.predict.edits.whole_model import gathered
 
 SMALL: Final = 65_536
 """Bytes up to which a collective moves a few values."""
+_OF_THE_MODEL: Final = ("all_to_all", "reduce_scatter")
+_ABOUT: Final = 16
+"""Bytes by which statistics of a batch and their gradients differ at most, such as a count of samples."""
 
 
 def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
@@ -29,11 +34,25 @@ def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
     small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph) & _outside_backward(graph)
     with suppress(NotApplicable):
         small &= ~by_hand(graph, facts)
-    small &= ~gathered(graph, facts)
+    small &= ~gathered(graph, facts) & ~_of_the_model(graph)
     found = np.zeros(len(told), np.bool_)
     found[graph.tasks.meeting[_awaited(graph, members(graph, small))]] = True
     if not found.any():
         raise NotApplicable("the host waits for no small collective in any step")
+    return found
+
+
+def _of_the_model(graph: TaskGraph) -> Flags:
+    """Meetings that forward and backward passes cannot do without."""
+    told, back = graph.meetings, in_phase(graph, BACKWARD)
+    found: Flags = called(graph, *_OF_THE_MODEL) | np.isin(told.group, tensor_groups(graph))
+    sharded = np.unique(told.group[called(graph, "all_gather", "reduce_scatter") & back])
+    found |= called(graph, "all_gather") & np.isin(told.group, sharded)
+    ahead = np.flatnonzero(in_phase(graph, FORWARD) & (told.size > _ABOUT))
+    for group in np.unique(told.group[ahead]).tolist():
+        own = ahead[told.group[ahead] == group]
+        sizes = np.unique(told.size[back & (told.group == group)])
+        found[own] |= (np.abs(told.size[own][:, None] - sizes[None, :]) <= _ABOUT).any(axis=1)
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lostflops.ledger.phases import BACKWARD
 from lostflops.predict.edits.by_hand import SCALES, behind_backward, bytes_a_step, is_whole
-from lostflops.predict.edits.reductions import called, in_phase
+from lostflops.predict.edits.reductions import called, in_phase, tensor_groups
 
 if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags, TaskGraph
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def averaged(graph: TaskGraph, facts: Facts) -> Flags:
-    """All-reduces of as many bytes as there are parameters, before the forward pass or behind the update: weights. In
-    tensor parallel forward passes activations are summed, of which no such sum is likely."""
+    """All-reduces of as many bytes as there are parameters, before the forward pass or after the update: weights.
+    Groups that sum activations in both passes are tensor parallel."""
     told = graph.meetings
     asked: Flags = called(graph, "all_reduce") & (told.ranks != 1) & (told.size > 0) & ~in_phase(graph, BACKWARD)
-    asked &= ~behind_backward(graph)
+    asked &= ~behind_backward(graph) & ~np.isin(told.group, tensor_groups(graph))
     return asked if is_whole(bytes_a_step(graph, asked), facts, SCALES) else np.zeros(len(told), np.bool_)
 
 
