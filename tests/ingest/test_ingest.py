@@ -159,6 +159,45 @@ def test_two_files_that_claim_one_rank_are_refused_with_both_names(traces, toget
         assert traces.ask(NAMES) == [(3, "a")]
 
 
+def profiled(step, time, pid=1):
+    """A step of one op, at `time` in us."""
+    around = event(f"ProfilerStep#{step}", time, "user_annotation") | {"dur": 9}
+    return [one | {"pid": pid} for one in (around, event(f"op {step}", time + 1))]
+
+
+STEPS = "select rank, step, count(event) from steps join events using (rank, step) group by all order by all"
+
+
+@pytest.mark.parametrize("recorded", [{"distributedInfo": {"rank": 3}}, {}], ids=["with a rank", "without"])
+def test_files_that_a_profiler_left_of_one_process_are_windows_of_one_rank(traces, recorded):
+    rank = 3 if recorded else 0
+    one = traces.write("node_7.1698955063520869240.pt.trace.json", profiled(5, 100), **recorded)
+    two = traces.write("node_7.1698955063520999999.pt.trace.json", profiled(12, 300), **recorded)
+    ingest([one], traces.run, workers=1)
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask(STEPS) == [(rank, 5, 2), (rank, 12, 2)]
+    assert traces.ask("select count(*), count(distinct event) from events") == [(4, 4)]
+    other = traces.run.with_name("other")
+    ingest([two, one], other, workers=1)
+    with Run.open(other) as run:
+        assert run.sql(STEPS).fetchall() == [(rank, 5, 2), (rank, 12, 2)]
+
+
+def test_files_of_two_processes_are_not_windows_of_one_rank(traces):
+    traces.write("a.json", profiled(5, 100), **at_rank(3))
+    traces.write("b.json", profiled(12, 300, pid=99), **at_rank(3))
+    with pytest.raises(RankConflict):
+        ingest([traces.folder], traces.run, workers=1)
+
+
+def test_a_window_with_the_steps_of_another_is_left_out(traces):
+    traces.write("a.json", profiled(5, 100), **at_rank(3))
+    second = traces.write("b.json", profiled(5, 300), **at_rank(3))
+    done = ingest([traces.folder], traces.run, workers=1)
+    assert [path for path, _ in done.skipped] == [str(second)]
+    assert traces.ask(STEPS) == [(3, 5, 2)]
+
+
 def test_a_claim_at_the_end_of_the_file_counts_too(traces):
     one = traces.write("rank3.json", [event("a")])
     two = traces.folder / "b.json"
