@@ -13,6 +13,7 @@ import pytest
 
 from lostflops.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
 from lostflops.ingest import ingest, rounds, tasks
+from lostflops.ingest.captures import MOST_WINDOWS
 from lostflops.spread import processes
 from lostflops.store import commit
 from lostflops.store.manifest import load
@@ -181,6 +182,27 @@ def test_files_that_a_profiler_left_of_one_process_are_windows_of_one_rank(trace
     ingest([two, one], other, workers=1)
     with Run.open(other) as run:
         assert run.sql(STEPS).fetchall() == [(rank, 5, 2), (rank, 12, 2)]
+
+
+def test_memory_is_that_of_the_last_window(traces):
+    for number in (1, 2):
+        freed = {"ph": "i", "s": "t", "pid": 1, "tid": 1, "ts": 100 * number + 1, "name": "[memory]",
+                 "args": {"Addr": 8, "Bytes": 64 * number, "Device Type": 0, "Device Id": -1, "Total Allocated": 64,
+                          "Total Reserved": 0}}  # fmt: skip
+        traces.write(f"{number}.json", [*profiled(10 * number, 100 * number), freed], **at_rank(3))
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask("select step, bytes, lane from memory") == [(20, 128, 0)]
+    assert traces.ask("select count(*) from steps") == [(2,)]
+
+
+def test_only_the_newest_of_very_many_files_of_a_rank_are_taken(traces):
+    for number in range(MOST_WINDOWS + 2):
+        path = traces.write(f"{number}.json", profiled(10 * number, 100 * number), **at_rank(3))
+        os.utime(path, ns=(number, number))
+        if number >= MOST_WINDOWS - 1:
+            ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask("select min(step), count(*) from steps") == [(20, MOST_WINDOWS)]
+    assert traces.ask("select count(*), count(distinct event) from events") == [(2 * MOST_WINDOWS, 2 * MOST_WINDOWS)]
 
 
 def test_files_of_two_processes_are_not_windows_of_one_rank(traces):

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,8 +32,9 @@ pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not
 def lostflops(*words: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
     done = subprocess.run(
-        [sys.executable, "-m", "lostflops", *words], env=environment, capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-m", "lostflops", *words],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -61,6 +64,13 @@ def accounts(run: Path, kind: WindowKind) -> list[RankLedger]:
         return list(ledgers(opened, scope(opened, kind)))
 
 
+def known(lines: Mapping[str, int]) -> Counter[str]:
+    """Lines with wait and transfer together: where they part depends on how far clocks can be trusted, which all that
+    was recorded tells."""
+    counted = Counter({line: ns for line, ns in lines.items() if ns and line not in ("comm.wait", "comm.transfer")})
+    return counted + Counter(comm=lines["comm.wait"] + lines["comm.transfer"])
+
+
 def test_both_windows_are_in_the_run(runs: dict[str, Path]) -> None:
     with Run.open(runs["both"]) as run:
         steps = run.sql("select rank, list(step order by start) from steps group by rank order by rank").fetchall()
@@ -78,8 +88,8 @@ def test_the_ledger_is_that_of_both_windows_together(runs: dict[str, Path], kind
     both, first, second = (accounts(runs[name], kind) for name in ("both", "first", "second"))
     for joined, one, other in zip(both, first, second, strict=True):
         assert joined.window.number == one.window.number + other.window.number
-        assert joined.steps == one.steps + other.steps
-        assert joined.lines == {line: one.lines[line] + other.lines[line] for line in joined.lines}
+        assert list(map(known, joined.steps)) == list(map(known, one.steps + other.steps))
+        assert known(joined.lines) == known(one.lines) + known(other.lines)
         assert joined.window.wall == one.window.wall + other.window.wall > 0
 
 

@@ -25,7 +25,7 @@ from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
 from lostflops.ingest.rounds import Meter, Progress, Rounds
 from lostflops.ingest.snapshot_join import keep_one_history
-from lostflops.ingest.sources import Owners, find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome
 from lostflops.ingest.window_join import Batch, join_windows
 from lostflops.spread.engines import Spread
@@ -89,7 +89,7 @@ def _ingest(
     with writer as run:
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
-        old = _without_superseded(run.manifest, found)
+        old = _without_superseded(run.manifest, found, {path for path, why in skipped if why == OLDER_WINDOW})
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
         here = [source for source in fresh if source.listed is None]
@@ -133,9 +133,9 @@ def _place(source: Source) -> tuple[str, int]:
     return place(source.format, source.rank)
 
 
-def _without_superseded(manifest: Manifest, found: Sequence[Found]) -> Manifest:
-    """The run as if it had never had the traces in whose place a capture folder gives those of another window."""
-    gone = superseded([source.path for source in found], manifest.sources)
+def _without_superseded(manifest: Manifest, found: Sequence[Found], older: set[str]) -> Manifest:
+    """The run as if it had never had the traces in whose place a folder gives those of other windows."""
+    gone = superseded([source.path for source in found], manifest.sources) | older
     return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from lostflops.capture import FOLDER, reduced_form
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.captures import is_collectors, other_windows, raw_twins, read_instead
+from lostflops.ingest.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.found_objects import found_objects
 from lostflops.ingest.rank_names import process_in_name, rank_in_name
@@ -23,6 +23,7 @@ from lostflops.store.places import Address, Place, remote
 from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
+OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run takes no more from a folder"
 
 
 def find_sources(
@@ -57,7 +58,20 @@ def find_sources(
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
         )
-    return sorted(found, key=_by_path), skipped
+    older = _older_windows(found)
+    skipped += [(str(one.path), OLDER_WINDOW) for one in older]
+    return sorted((one for one in found if one not in older), key=_by_path), skipped
+
+
+def _older_windows(found: Sequence[Found]) -> list[Found]:
+    """Files in folders beyond the newest that a run takes of one rank: a profiler may leave one every few steps."""
+    windows: dict[object, list[Found]] = {}
+    for one in found:
+        whose = one.claim.rank if one.claim.rank is not None else _process(one)
+        if one.format == kineto.NAME and not one.is_named and whose is not None:
+            windows.setdefault(whose, []).append(one)
+    newest_first = (sorted(own, key=lambda one: one.modified_ns, reverse=True) for own in windows.values())
+    return [one for own in newest_first for one in own[MOST_WINDOWS:]]
 
 
 def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:

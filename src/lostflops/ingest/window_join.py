@@ -7,6 +7,7 @@ they are, those of later ones get numbers that follow. Time between windows was 
 Files that claim one rank are windows of it when one process wrote them at different times. Of a capture folder only the
 newest process counts, since an attempt may leave windows that the next one does not reach. Other files of several
 processes are refused. A window without a whole step, or with numbers of steps that another one has, is left out.
+Memory is that of the last window: which blocks came and went between two was not recorded.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def join_windows(run: RunWriter, files: Files, batches: Sequence[Batch]) -> list
         rewriting = _Rewriting(run, files, writer)
         for number, batch in enumerate(batches):
             later = {w.source.rank: w for own in kept.values() for w in own[1:] if w.batch == number}
-            rewriting.rewrite(batch, later, {w.source.rank for w, _ in left if w.batch == number})
+            followed = {w.source.rank for own in kept.values() for w in own[:-1] if w.batch == number}
+            rewriting.rewrite(batch, later, {w.source.rank for w, _ in left if w.batch == number}, followed)
     finally:
         writer.close()
     in_stretches(run, files, {rank for rank, own in kept.items() if len(own) > 1}, _join_small)
@@ -235,11 +237,13 @@ class _Rewriting:
         self._run, self._files, self._writer = run, files, writer
         self._made = 0
 
-    def rewrite(self, batch: Batch, later: Mapping[int, _Window], gone: set[int]) -> None:
+    def rewrite(self, batch: Batch, later: Mapping[int, _Window], gone: set[int], followed: set[int]) -> None:
+        """Leave out the ranks in `gone`, and the memory of windows that are `followed` by another."""
         for name, members in batch.files.items():
+            without = gone | followed if name == MEMORY.name else gone
             for file in members:
                 if file.format == kineto.NAME:
-                    rest = self._run.without(self._writer, name, file, gone)
+                    rest = self._run.without(self._writer, name, file, without)
                     new = self._renumbered(name, rest, later) if rest is not None else None
                     listed = self._files[name]
                     at = next(i for i, one in enumerate(listed) if one is file)
