@@ -212,11 +212,11 @@ def test_files_of_two_processes_are_not_windows_of_one_rank(traces):
         ingest([traces.folder], traces.run, workers=1)
 
 
-def test_a_window_with_the_steps_of_another_is_left_out(traces):
-    traces.write("a.json", profiled(5, 100), **at_rank(3))
-    second = traces.write("b.json", profiled(5, 300), **at_rank(3))
+def test_a_window_with_the_steps_of_a_newer_one_is_left_out(traces):
+    first = traces.write("a.json", profiled(5, 100), **at_rank(3))
+    traces.write("b.json", profiled(5, 300), **at_rank(3))
     done = ingest([traces.folder], traces.run, workers=1)
-    assert [path for path, _ in done.skipped] == [str(second)]
+    assert [path for path, _ in done.skipped] == [str(first)]
     assert traces.ask(STEPS) == [(3, 5, 2)]
 
 

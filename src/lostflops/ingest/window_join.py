@@ -6,7 +6,7 @@ they are, those of later ones get numbers that follow. Time between windows was 
 
 Files that claim one rank are windows of it when one process wrote them at different times. Of a capture folder only the
 newest process counts, since an attempt may leave windows that the next one does not reach. Other files of several
-processes are refused. A window without a whole step, or with numbers of steps that another one has, is left out.
+processes are refused. A window without a whole step, or with numbers of steps that a newer one has, is left out.
 Memory is that of the last window: which blocks came and went between two was not recorded.
 """
 
@@ -36,7 +36,7 @@ Files = dict[str, list[DataFile]]
 Lane = tuple[Any, ...]
 """What tells one lane of a process from others."""
 _NO_STEP: Final = "it has no whole step, so that it does not go together with other windows of its rank"
-_SAME_STEPS: Final = "it has steps with the numbers of another window of its rank: a run holds each step once"
+_SAME_STEPS: Final = "it has steps with the numbers of a newer window of its rank: a run holds each step once"
 _LANE_COLUMNS: Final = {
     EVENTS: ("lane",), COLLECTIVES: ("lane",), STEPS: ("lane",), LANES: ("lane",), MEMORY: ("lane",),
     LINKS: ("from_lane", "to_lane"),
@@ -177,10 +177,10 @@ def _chosen(windows: Mapping[int, list[_Window]]) -> tuple[dict[int, list[_Windo
             _refuse_others(ordered)
         kept[rank] = []
         taken: set[int] = set()
-        for window in ordered:
+        for window in reversed(ordered):
             reason = _reason(window, ordered, taken)
             if reason is None:
-                kept[rank].append(window)
+                kept[rank].insert(0, window)
                 taken |= window.steps
             else:
                 left.append((window, reason))
