@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
+
+_OFF: Final = 1_000_000
+"""To switch a profiler off and on again takes longer, in ns."""
 
 
 class WindowKind(StrEnum):
@@ -82,7 +86,7 @@ def _recorded(record: Record) -> tuple[Ns, Ns]:
         before, after = stop[start < middle], start[start >= middle]
         off, on = before.max(initial=start.min()), after.min(initial=stop.max())
         # Where only the numbers of some steps are missing, their events are there.
-        if on - off >= (steps.start[last + 1] - steps.stop[last]) // 2 > 0:
+        if on - off >= max(_OFF, (steps.start[last + 1] - steps.stop[last]) // 2):
             holes.append((off, on))
     return (
         np.array([start.min(), *(on for _, on in holes)], np.int64),
