@@ -1,12 +1,14 @@
 """What recording costs a training step.
 
     python benchmarks/collector.py --rounds 400 --processes 5
+    python benchmarks/collector.py --automatic 5
 
 Always on: single steps with the collector off, on and off again, in one process and one training loop; the two off
 arms show what the machine's noise alone makes of it. Then whole processes, recorded and not, in turn. In a window: our
 windows against torch's profiler with the same options, and with modules and samples beside, in turn. Ratios are of
 medians, round by round, with 95% bootstrap intervals; CPU time is of the whole process, our threads included, and
-suffers less from others.
+suffers less from others. With `--automatic`: whole processes that are not recorded and that are recorded as `lostflops
+run` does by default, in turn: their means over all steps, since a median would not see the windows.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from lostflops.collect.sampler import Sampler
 from lostflops.collect.settings import DEFAULT_OPTIONS, Settings
 
 CHILD = 40
+AUTOMATIC = 80
+"""Steps that hold both automatic windows."""
 WINDOW = 5
 WARM_UP = 15
 BOOTSTRAPS = 2000
@@ -177,18 +181,54 @@ def whole_processes(folder: Path, processes: int) -> None:
     show("on / off, whole processes", arms["on"], arms["off"])
 
 
+def automatic(folder: Path, processes: int) -> None:
+    """What both automatic windows cost: with their steps, by step of a window, and between them."""
+    arms: dict[str, list[Block]] = {"off": [], "on": []}
+    for number in range(processes):
+        settings = Settings(folder / str(number))
+        for name, environment in (("off", dict(os.environ)), ("on", recorded_environment(os.environ, settings))):
+            words = [sys.executable, __file__, "--child", "--automatic", "1"]
+            said = subprocess.run(words, env=environment, capture_output=True, check=True).stdout
+            arms[name].append([Times(*found) for found in json.loads(said)])
+    inside = _profiled(folder / "0")
+    print(f"Steps that a window disturbed: {min(inside)} to {max(inside)}, {len(inside)} of {AUTOMATIC}\n")
+    print("| | step | wall time | CPU time |\n|---|--:|--:|--:|")
+    chosen = {
+        "all steps from 3 on": set(range(3, AUTOMATIC)),
+        "steps of windows": inside,
+        "other steps from 3 on": set(range(3, AUTOMATIC)) - inside,
+    }
+    for name, steps in chosen.items():
+        show(name, *([[_mean(block, steps)] for block in arms[arm]] for arm in ("on", "off")))
+
+
+def _profiled(folder: Path) -> set[int]:
+    frames, _ = read_frames(rank_file(folder, 0))
+    return {r["step"] for frame in frames for r in frame.records if r["kind"] == "step" and r["profiled"]}
+
+
+def _mean(block: Block, steps: set[int]) -> Times:
+    own = [block[step] for step in sorted(steps)]
+    return Times(*(sum(times) / len(own) for times in zip(*own, strict=True)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--automatic", type=int, default=0, metavar="PROCESSES", help="measure the default windows")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
         loop = Loop()
-        loop.block(WARM_UP)
-        print(json.dumps(loop.block(CHILD)))
+        loop.block(0 if chosen.automatic else WARM_UP)
+        print(json.dumps(loop.block(AUTOMATIC if chosen.automatic else CHILD)))
         return
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    if chosen.automatic:
+        with tempfile.TemporaryDirectory() as folder:
+            automatic(Path(folder), chosen.automatic)
+        return
     print("| | step | wall time | CPU time |\n|---|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         whole_processes(Path(folder) / "processes", chosen.processes)

@@ -28,6 +28,9 @@ class FakeRecorder:
     def roots(self) -> list[Any]:
         return self._roots
 
+    def optimizers(self) -> list[Any]:
+        return []
+
     def note(self, what: str, reason: str, count: int = 1) -> None:
         self.put({"kind": "note", "what": what, "reason": reason, "count": count})
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from lostflops.capture import WindowRequest, request_file, trace_file
-from lostflops.collect import export
+from lostflops.collect import export, window_length
 from lostflops.collect.gather import Gatherer
 from lostflops.collect.sampler import Sampler
 from lostflops.collect.window_plan import publish
@@ -91,8 +91,46 @@ def test_a_window_holds_its_steps_and_no_other(tmp_path: Path) -> None:
     assert training.recorder.records[-1]["file"] == "rank-00000.w0000.json.gz"
 
 
-def test_auto_is_three_steps_after_eight(tmp_path: Path) -> None:
-    assert steps_of(Training(tmp_path).run(14).trace()) == [8, 9, 10]
+def test_auto_is_two_windows_of_many_short_steps(tmp_path: Path) -> None:
+    training = Training(tmp_path).run(80)
+    assert steps_of(training.trace()) == list(range(8, 28))
+    assert steps_of(training.trace(5001)) == list(range(52, 72))
+    assert WindowRequest.from_bytes(request_file(tmp_path, 0).read_bytes()) == WindowRequest(0, 8, 20)
+
+
+def test_auto_has_fewer_steps_when_they_are_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic_ns
+    training = Training(tmp_path)
+    monkeypatch.setattr(window_length.time, "monotonic_ns", lambda: now() + training.step * 3_000_000_000)
+    training.run(48)
+    assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(37, 42))]
+
+
+def test_auto_has_fewer_steps_when_they_are_full_of_events(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    many = torch.optim.SGD([torch.nn.Parameter(torch.ones(1)) for _ in range(2000)], 0.1)
+    training.recorder.optimizers = lambda: [many]  # type: ignore[method-assign]
+    assert steps_of(training.run(20).trace()) == list(range(8, 13))
+
+
+def test_ranks_take_the_length_that_rank_0_decided_also_late(tmp_path: Path) -> None:
+    in_time, late = Training(tmp_path / "a", rank=3), Training(tmp_path / "b", rank=3)
+    in_time.run(6)
+    publish(request_file(tmp_path / "a", 0), WindowRequest(0, 8, 5))
+    in_time.run(50)
+    late.run(11)
+    publish(request_file(tmp_path / "b", 0), WindowRequest(0, 8, 5))
+    late.windows.poll()
+    late.run(50)
+    for training in (in_time, late):
+        assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(37, 42))]
+    assert not late.recorder.reasons()
+
+
+def test_a_short_job_keeps_what_of_its_window_it_came_to(tmp_path: Path) -> None:
+    training = Training(tmp_path).run(15)
+    training.windows.close()
+    assert steps_of(training.trace())[:7] == list(range(8, 15))
 
 
 def test_auto_moves_behind_compilation_on_all_ranks(tmp_path: Path) -> None:
@@ -100,9 +138,9 @@ def test_auto_moves_behind_compilation_on_all_ranks(tmp_path: Path) -> None:
     for step in range(6):
         first.windows.compiled(step)
         first.run(step + 1)
-    first.run(24)
-    other.run(24)
-    assert steps_of(first.trace()) == steps_of(other.trace()) == [16, 17, 18]
+    first.run(40)
+    other.run(40)
+    assert steps_of(first.trace()) == steps_of(other.trace()) == list(range(16, 36))
     assert WindowRequest.from_bytes(request_file(tmp_path, 0).read_bytes()).first == 16
 
 
@@ -120,7 +158,7 @@ def test_what_was_published_before_the_job_began_is_of_another_start(tmp_path: P
     publish(request_file(tmp_path, 1), WindowRequest(1, 12, 1))
     training = Training(tmp_path)
     training.windows.poll()
-    assert steps_of(training.run(14).trace()) == [8, 9, 10]
+    assert steps_of(training.run(30).trace()) == list(range(8, 28))
     assert not trace_file(tmp_path, 0, 1).exists()
 
 

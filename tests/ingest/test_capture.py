@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,7 @@ from lostflops import capture
 from lostflops.errors import BrokenSource, NotARun, RankConflict, RunError, SourceError
 from lostflops.ingest import ingest
 from lostflops.ingest.attempts import Span, number
+from lostflops.ingest.captures import MOST_WINDOWS
 from lostflops.ingest.readers import capture as reader
 from lostflops.ingest.reading import Job, RankClaim
 from lostflops.ingest.vocabulary import Vocabulary
@@ -437,28 +439,32 @@ def trace_event(name):
 
 
 def windows(folder, **held):
-    """Traces by window, of these ranks; each has one op that is named after the two."""
+    """Traces by window, of these ranks; window k has step 10 k, and in it one op with the names of window and rank."""
     for window, ranks in held.items():
+        number = int(window[1:])
         for rank in ranks:
-            write_window(folder, rank, int(window[1:]), [trace_event(f"{window} {rank}")])
+            step = trace_event(f"ProfilerStep#{10 * number}") | {"cat": "user_annotation"}
+            op = trace_event(f"{window} {rank}")
+            time = {"ts": 1000 * number, "dur": 100}
+            write_window(folder, rank, number, [one | time for one in (step, op)])
 
 
-NAMES = "select name from events order by name"
+NAMES = "select name from events where kind = 'op' order by name"
 
 
-def test_the_newest_window_that_most_ranks_have(folder, ask):
+def test_the_windows_that_most_ranks_have(folder, ask):
     windows(folder, w1=[0, 1], w2=[0, 1], w3=[0])
     write(folder, 0, one_rank(end(1)))
     request = capture.request_file(folder, 1)
     request.parent.mkdir()
     request.write_bytes(capture.WindowRequest(1, 5, 3).to_bytes())
     done = ingest([folder], folder.parent, workers=1)
-    assert ask(NAMES, again=False) == [("w2 0",), ("w2 1",)]
-    (first, why), (third, _) = done.skipped
-    assert (first, third) == (str(folder / "rank-*.w0001.json.gz"), str(folder / "rank-*.w0003.json.gz"))
+    assert ask(NAMES, again=False) == [("w1 0",), ("w1 1",), ("w2 0",), ("w2 1",)]
+    [(third, why)] = done.skipped
+    assert third == str(folder / "rank-*.w0003.json.gz")
     assert why == (
-        "2 traces of window 1, and window 2 was taken: a run holds one. Into a run of its own: "
-        f"lostflops ingest '{folder}/rank-*.w0001.json.gz' -o {folder.parent}-w0001"
+        "1 trace of window 3, and other windows have 2. Into a run of its own: "
+        f"lostflops ingest '{folder}/rank-*.w0003.json.gz' -o {folder.parent}-w0003"
     )
     other = folder.parent.with_name("run-w0001")
     ingest([f"{folder}/rank-*.w0001.json.gz"], other, workers=1)
@@ -466,18 +472,53 @@ def test_the_newest_window_that_most_ranks_have(folder, ask):
         assert run.sql(NAMES).fetchall() == [("w1 0",), ("w1 1",)]
 
 
-def test_a_newer_window_takes_the_place_of_the_older_on_all_ranks(folder, ask):
+def test_windows_of_a_rank_are_one_timeline(folder, ask):
+    windows(folder, w1=[0, 1], w2=[0, 1])
+    assert ask("select rank, event, lane, step from events where kind = 'op' order by rank, event") == [
+        (0, 1, 0, 10), (0, 3, 0, 20), (1, 1, 0, 10), (1, 3, 0, 20),
+    ]  # fmt: skip
+    assert ask("select rank, lane from lanes order by rank", again=False) == [(0, 0), (1, 0)]
+    assert ask("select rank, step from steps order by all", again=False) == [(0, 10), (0, 20), (1, 10), (1, 20)]
+    assert ask("select events from ranks", again=False) == [(4,), (4,)]
+    assert ask("select count(*) from stats where what = 'missing_steps'", again=False) == [(0,)]
+
+
+def test_only_the_newest_of_very_many_windows_are_taken(folder, ask):
+    for window in range(1, MOST_WINDOWS + 3):
+        windows(folder, **{f"w{window}": [0]})
+        os.utime(capture.trace_file(folder, 0, window), ns=(window, window))
+    assert ask("select min(step), count(*) from steps") == [(30, MOST_WINDOWS)]
+
+
+def test_a_newer_window_joins_the_older_on_all_ranks(folder, ask):
     windows(folder, w1=[0, 1, 2])
     write(folder, 2, frames(2, "a", [session(2, 3), collectives((1, 1), ranks=(0, 1, 2)), end(1)]))
     assert len(ask(NAMES)) == 3
-    windows(folder, w2=[0, 1, 2])
-    assert ask(NAMES) == [("w2 0",), ("w2 1",), ("w2 2",)]
-    assert ask(NAMES) == [("w2 0",), ("w2 1",), ("w2 2",)]
+    windows(folder, w2=[0, 1])
+    assert len(ask(NAMES)) == 3  # rank 2 still writes its own
+    windows(folder, w2=[2])
+    joined = [(f"w{window} {rank}",) for window in (1, 2) for rank in range(3)]
+    assert ask(NAMES) == joined
+    assert ask(NAMES) == joined
+    assert ask("select rank, count(distinct event) from events group by 1 order by 1", again=False) == [
+        (0, 4), (1, 4), (2, 4),
+    ]  # fmt: skip
     assert ask("select group_id from groups where rank = 2", again=False) == [("0@0-2",)]
-    (folder / "rank-00002.w0002.json.gz").unlink()
-    (folder / "rank-00002.w0001.json.gz").unlink()
-    windows(folder, w3=[0, 1])
-    assert ask(NAMES) == [("w3 0",), ("w3 1",)]
+    windows(folder, w3=[0, 1, 2])
+    assert ask(NAMES) == [(f"w{window} {rank}",) for window in (1, 2, 3) for rank in range(3)]
+
+
+def test_a_window_that_an_older_attempt_reached_is_left_out(folder, ask):
+    """The second attempt writes window 0 over that of the first and ends before window 1."""
+    first = frames(0, "a", [session(0, wall=0), step(0, 10, PHASES)])
+    again = session(0, wall=80 * MS, restart=1)
+    write(folder, 0, first, frames(0, "b", [again, step(0, 81 * MS, PHASES), end(99 * MS)]))
+    for window, start in ((0, 81 * MS), (1, 10_000)):
+        event = trace_event(f"ProfilerStep#{window}") | {"cat": "user_annotation", "ts": (BASE + start) // 1000}
+        write_window(folder, 0, window, [event])
+    done = ingest([folder], folder.parent, workers=1)
+    assert [Path(path).name for path, _ in done.skipped] == ["rank-00000.w0001.json.gz"]
+    assert ask("select step from steps", again=False) == [(0,)]
 
 
 def test_a_trace_that_an_older_attempt_left_is_left_out(folder, ask):

@@ -13,6 +13,7 @@ import pytest
 
 from lostflops.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
 from lostflops.ingest import ingest, rounds, tasks
+from lostflops.ingest.captures import MOST_WINDOWS
 from lostflops.spread import processes
 from lostflops.store import commit
 from lostflops.store.manifest import load
@@ -157,6 +158,66 @@ def test_two_files_that_claim_one_rank_are_refused_with_both_names(traces, toget
         assert not traces.run.exists()
     else:
         assert traces.ask(NAMES) == [(3, "a")]
+
+
+def profiled(step, time, pid=1):
+    """A step of one op, at `time` in us."""
+    around = event(f"ProfilerStep#{step}", time, "user_annotation") | {"dur": 9}
+    return [one | {"pid": pid} for one in (around, event(f"op {step}", time + 1))]
+
+
+STEPS = "select rank, step, count(event) from steps join events using (rank, step) group by all order by all"
+
+
+@pytest.mark.parametrize("recorded", [{"distributedInfo": {"rank": 3}}, {}], ids=["with a rank", "without"])
+def test_files_that_a_profiler_left_of_one_process_are_windows_of_one_rank(traces, recorded):
+    rank = 3 if recorded else 0
+    one = traces.write("node_7.1698955063520869240.pt.trace.json", profiled(5, 100), **recorded)
+    two = traces.write("node_7.1698955063520999999.pt.trace.json", profiled(12, 300), **recorded)
+    ingest([one], traces.run, workers=1)
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask(STEPS) == [(rank, 5, 2), (rank, 12, 2)]
+    assert traces.ask("select count(*), count(distinct event) from events") == [(4, 4)]
+    other = traces.run.with_name("other")
+    ingest([two, one], other, workers=1)
+    with Run.open(other) as run:
+        assert run.sql(STEPS).fetchall() == [(rank, 5, 2), (rank, 12, 2)]
+
+
+def test_memory_is_that_of_the_last_window(traces):
+    for number in (1, 2):
+        freed = {"ph": "i", "s": "t", "pid": 1, "tid": 1, "ts": 100 * number + 1, "name": "[memory]",
+                 "args": {"Addr": 8, "Bytes": 64 * number, "Device Type": 0, "Device Id": -1, "Total Allocated": 64,
+                          "Total Reserved": 0}}  # fmt: skip
+        traces.write(f"{number}.json", [*profiled(10 * number, 100 * number), freed], **at_rank(3))
+    ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask("select step, bytes, lane from memory") == [(20, 128, 0)]
+    assert traces.ask("select count(*) from steps") == [(2,)]
+
+
+def test_only_the_newest_of_very_many_files_of_a_rank_are_taken(traces):
+    for number in range(MOST_WINDOWS + 2):
+        path = traces.write(f"{number}.json", profiled(10 * number, 100 * number), **at_rank(3))
+        os.utime(path, ns=(number, number))
+        if number >= MOST_WINDOWS - 1:
+            ingest([traces.folder], traces.run, workers=1)
+    assert traces.ask("select min(step), count(*) from steps") == [(20, MOST_WINDOWS)]
+    assert traces.ask("select count(*), count(distinct event) from events") == [(2 * MOST_WINDOWS, 2 * MOST_WINDOWS)]
+
+
+def test_files_of_two_processes_are_not_windows_of_one_rank(traces):
+    traces.write("a.json", profiled(5, 100), **at_rank(3))
+    traces.write("b.json", profiled(12, 300, pid=99), **at_rank(3))
+    with pytest.raises(RankConflict):
+        ingest([traces.folder], traces.run, workers=1)
+
+
+def test_a_window_with_the_steps_of_a_newer_one_is_left_out(traces):
+    first = traces.write("a.json", profiled(5, 100), **at_rank(3))
+    traces.write("b.json", profiled(5, 300), **at_rank(3))
+    done = ingest([traces.folder], traces.run, workers=1)
+    assert [path for path, _ in done.skipped] == [str(first)]
+    assert traces.ask(STEPS) == [(3, 5, 2)]
 
 
 def test_a_claim_at_the_end_of_the_file_counts_too(traces):

@@ -252,9 +252,7 @@ def test_captures_are_read_from_a_store(object_store: ObjectStore, tmp_path: Pat
     local = ingest([folder], tmp_path / "local", workers=1)
     done = ingest([stored], object_store / "run", workers=1)
     assert done.ranks_added == local.ranks_added == (0, 1)
-    assert [reason.partition(".")[0] for _, reason in done.skipped] == [
-        "1 trace of window 2, and window 1 was taken: a run holds one"
-    ]
+    assert [reason.partition(".")[0] for _, reason in done.skipped] == ["1 trace of window 2, and other windows have 2"]
     assert rows(object_store / "run") == rows(tmp_path / "local")
 
 

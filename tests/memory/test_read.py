@@ -95,7 +95,7 @@ def test_holdings_come_before_lifetimes_and_name_the_module():
 
 
 def test_what_was_seen_in_other_windows_is_no_part_of_the_one_whose_events_there_are():
-    """A run has the events of one window, and the holdings of all."""
+    """A run has the memory events of one window, and the holdings of all."""
     recorded = Recorded()
     training(recorded, 7, 1_000)
     for opened in (0, 990, 5_000):

@@ -1,7 +1,8 @@
 """On which steps windows are: arithmetic that every rank does for itself, and requests that are files.
 
 Window 0 comes from the settings, windows 1, 2, ... are asked for while the job runs (`lostflops snap`), and repetitions
-are numbered from `REPEATS` on. Ranks never talk: a window is known by its steps, and each compares its own counter.
+are numbered from `REPEATS` on. An automatic window is repeated once. Ranks never talk: a window is known by its steps,
+and each compares its own counter.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from lostflops.capture import WINDOWS, WindowRequest, request_file
+from lostflops.collect.window_length import USUAL
 
 REPEATS: Final = 5000
 AUTO_FIRST: Final = 8
-AUTO_STEPS: Final = 3
+AUTO_BETWEEN: Final = 24
+"""Steps between the two automatic windows."""
 _MOST_MOVES: Final = 5
 
 
@@ -46,7 +49,7 @@ def planned(steps: str, ranks: str) -> WindowRequest | None:
     if steps == "none":
         return None
     if steps == "auto":
-        return WindowRequest(0, AUTO_FIRST, AUTO_STEPS, ranks)
+        return WindowRequest(0, AUTO_FIRST, USUAL, ranks)
     first, count = (int(number) for number in steps.split(":"))
     if first < 0 or count < 1:
         raise ValueError(f"no steps: {steps}")
@@ -58,8 +61,18 @@ def repeated(base: WindowRequest, number: int, every: int) -> WindowRequest:
     return replace(base, window=REPEATS + number, first=base.first + number * every)
 
 
+def second(first: WindowRequest) -> WindowRequest:
+    """The automatic window that follows the first, of the same length.
+
+    >>> second(WindowRequest(0, 8, 12))
+    WindowRequest(window=5001, first=44, steps=12, ranks='all')
+    """
+    return repeated(first, 1, first.steps + AUTO_BETWEEN)
+
+
 class Moves:
-    """Window 0 of `auto` is moved by rank 0 while the program still compiles: twice as far, a few times at most."""
+    """Rank 0 decides on window 0 of `auto`: its length, and while the program still compiles a later place, twice as
+    far, a few times at most."""
 
     def __init__(self, folder: Path) -> None:
         self._file = request_file(folder, 0)
@@ -70,11 +83,11 @@ class Moves:
     def compiled(self, step: int) -> None:
         self._compiled = max(self._compiled, step)
 
-    def decide(self, window: WindowRequest, step: int) -> None:
-        """On rank 0, two steps ahead: publish a later window if one of the last two steps compiled."""
-        if self._compiled >= step - 2 and self._count < _MOST_MOVES:
-            self._count += 1
-            publish(self._file, replace(window, first=2 * window.first))
+    def decide(self, window: WindowRequest, step: int, steps: int) -> None:
+        """On rank 0, two steps ahead: publish the length, and a later place if one of the last two steps compiled."""
+        is_moved = self._compiled >= step - 2 and self._count < _MOST_MOVES
+        self._count += is_moved
+        publish(self._file, replace(window, first=window.first * (2 if is_moved else 1), steps=steps))
 
     def look(self) -> WindowRequest | None:
         """What was published since the last look."""

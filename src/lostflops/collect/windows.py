@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any, Final
 
 from lostflops.capture import WindowRequest
@@ -20,7 +21,8 @@ from lostflops.collect.other_profilers import others
 from lostflops.collect.profiling import is_another_active, silence_profiler
 from lostflops.collect.sampler import Sampler
 from lostflops.collect.traces import Traces
-from lostflops.collect.window_plan import REPEATS, Moves, Place, Requests, planned, repeated
+from lostflops.collect.window_length import LastSteps
+from lostflops.collect.window_plan import REPEATS, Moves, Place, Requests, planned, repeated, second
 
 _NEVER: Final = 1 << 62
 _LONGEST_DRAIN: Final = 2
@@ -39,8 +41,9 @@ class Windows:
         self.sampler = Sampler(recorder.put, recorder.wall)
         self._base = planned(settings.steps, settings.ranks)
         self._is_auto = settings.steps == "auto"
-        self._has_begun = False
-        """Window 0 is open, or was."""
+        self._last_steps = LastSteps()
+        self._begun: WindowRequest | None = None
+        """Window 0, if it is open or was."""
         self._plan: list[WindowRequest] = []
         self._inbox: deque[WindowRequest] = deque()
         self._open: OpenWindow | None = None
@@ -58,6 +61,8 @@ class Windows:
     def edge(self, step: int) -> None:
         """On the training thread: `step` is about to begin."""
         self._step = step
+        if self._is_auto and self._begun is None:
+            self._last_steps.edge()
         if step < self._next and self._open is None and not self._inbox:
             return
         try:
@@ -77,11 +82,13 @@ class Windows:
         request = self._requests.look()
         if request is not None:
             self._inbox.append(request)
-        if self._is_auto and self._has_begun:
-            moved = self._moves.look()
-            if moved is not None:
-                self._recorder.note("window_moved", f"window 0 went to step {moved.first} after it had begun here")
-                self._inbox.append(moved)
+        if self._is_auto and self._begun is not None:
+            decided = self._moves.look()
+            if decided is None:
+                return
+            if decided.first != self._begun.first:
+                self._recorder.note("window_moved", f"window 0 went to step {decided.first} after it had begun here")
+            self._inbox.append(decided)
 
     def close(self) -> None:
         """At exit."""
@@ -107,7 +114,7 @@ class Windows:
 
     def _turn(self, step: int) -> None:
         while self._inbox:
-            self._add(self._inbox.popleft())
+            self._take(self._inbox.popleft())
         window = self._open
         if window is not None:
             self._go_on(window, step)
@@ -121,6 +128,17 @@ class Windows:
 
     def _is_movable(self, request: WindowRequest) -> bool:
         return self._is_auto and request.window == 0
+
+    def _take(self, request: WindowRequest) -> None:
+        """A window to come, or the length of one that is open, which rank 0 decided and this rank learned late."""
+        begun = self._begun if request.window == 0 else None
+        window = self._open if self._open is not None and self._open.request == begun else None
+        if begun is None or request.first != begun.first:
+            if window is not None:
+                self._end(f"rank 0 moved the window to step {request.first}")
+            self._add(request)
+        elif window is not None and self._step <= begun.first + begun.steps:
+            window.request = self._begun = request
 
     def _add(self, request: WindowRequest) -> None:
         try:
@@ -137,31 +155,47 @@ class Windows:
     def _begin_due(self, step: int) -> None:
         for request in sorted(self._plan, key=lambda found: found.first):
             if self._is_movable(request) and step == request.first - 2 and self._recorder.rank == 0:
-                self._moves.decide(request, step)
+                self._moves.decide(request, step, self._length())
             if step >= request.first - 1 and self._open is None:
                 self._begin_or_move(request, step)
             elif step >= request.first:
+                self._plan.remove(request)
                 self._drop(request, "skipped", "another window was open")
 
     def _begin_or_move(self, request: WindowRequest, step: int) -> None:
-        moved = self._moves.look() if self._is_movable(request) else None
-        if moved is not None and moved.first - 1 > step:
-            self._add(moved)
+        decided = self._moves.look() if self._is_movable(request) else None
+        if decided is not None and decided.first - 1 > step:
+            self._add(decided)
             return
+        self._plan.remove(request)
+        if self._is_movable(request):
+            request = self._with_length(request, decided)
         if step > request.first:
             self._drop(request, "skipped", f"learned at step {step}: too late")
         elif not self._place.is_asked(request.ranks):
-            self._forget(request)
+            self._follow(request)
         elif is_another_active():
             self._drop(request, "skipped", "another profiler is active")
         else:
-            self._forget(request)
-            self._has_begun = self._has_begun or request.window == 0
-            self._open = OpenWindow(self._recorder, request, self.sampler)
-            others().occupy(self._give_way)
-            self._open.prepare()
-            if step == request.first:
-                self._go_on(self._open, step)
+            self._start(request, step)
+
+    def _with_length(self, request: WindowRequest, decided: WindowRequest | None) -> WindowRequest:
+        """As rank 0 decided; by what this rank saw itself where that is not known yet."""
+        if decided is not None and decided.first == request.first:
+            return decided
+        return replace(request, steps=self._length()) if request == self._base else request
+
+    def _length(self) -> int:
+        return self._last_steps.window_steps(self._recorder.optimizers())
+
+    def _start(self, request: WindowRequest, step: int) -> None:
+        if request.window == 0:
+            self._begun = request
+        self._open = OpenWindow(self._recorder, request, self.sampler)
+        others().occupy(self._give_way)
+        self._open.prepare()
+        if step == request.first:
+            self._go_on(self._open, step)
 
     def _go_on(self, window: OpenWindow, step: int) -> None:
         request, last = window.request, window.request.first + window.request.steps
@@ -188,6 +222,8 @@ class Windows:
         result = window.stop()
         self._open = None
         others().free()
+        if not is_last:
+            self._follow(window.request)
         if result is None:
             self._tell(window.request, "skipped" if reason else "failed", reason or "there was nothing to stop")
             return
@@ -196,17 +232,18 @@ class Windows:
         if not is_last:
             self._clocks.begin(window.request.window)
 
-    def _forget(self, request: WindowRequest) -> None:
-        """It is over for the plan, and a repetition follows."""
-        self._plan.remove(request)
+    def _follow(self, request: WindowRequest) -> None:
+        """It is over, and a repetition follows."""
         every, base = self._recorder.settings.repeat, self._base
         if every > 0 and base is not None and not 0 < request.window < REPEATS:
             over = max(self._step, request.first + request.steps)
             self._add(repeated(base, (over - base.first) // every + 1, every))
+        elif self._is_movable(request):
+            self._add(second(request))
 
     def _drop(self, request: WindowRequest, state: str, reason: str) -> None:
         self._tell(request, state, reason)
-        self._forget(request)
+        self._follow(request)
 
     def _failed(self, error: Exception) -> None:
         window, self._open = self._open, None
@@ -216,6 +253,7 @@ class Windows:
             window.abandon()
             others().free()
             self._tell(window.request, "failed", reason)
+            self._follow(window.request)
 
     def _tell(
         self, request: WindowRequest, state: str, reason: str | None = None, *, cost: int = 0, file: str | None = None

@@ -23,7 +23,7 @@ _OBSERVATIONS: Final = {
     "samples_without_stack": ("dropped", "samples whose stack did not arrive"),
     "sessions_without_start": ("missing", "processes whose first record did not arrive: world size and host unknown"),
     "killed": ("note", "processes that did not say that they ended: killed, or still running"),
-    "windows_exported": ("note", "deep windows that were recorded; a run holds the trace of one"),
+    "windows_exported": ("note", "deep windows that were recorded"),
     "windows_skipped": ("note", "deep windows that were asked for and not recorded"),
     "windows_failed": ("missing", "deep windows whose recording failed"),
     "collector_reduced": ("note", "times that the collector did less, to stay within its budget"),

@@ -1,12 +1,13 @@
-"""Which files of a capture folder a run takes: all records, and of the deep windows one.
+"""Which files of a capture folder a run takes: all records, and the deep windows that all ranks have.
 
-A rank has one timeline, and the ranks of a run must tell of the same steps. So the traces of one window are taken: of
-the windows that most ranks have, the newest. When a newer one is there at the next ingest, it takes the older one's
-place on all ranks. Older windows stay on disk; named as files they go into a run of their own. A trace that was kept
-beside what it was reduced to is read only where that is broken.
+The ranks of a run must tell of the same steps. So the windows are taken that as many ranks have as any window has, the
+newest `MOST_WINDOWS` of them; `window_join` makes one timeline of a rank's. Windows that fewer ranks have, because they
+are still being written or were asked of some ranks, stay on disk; named as files they go into a run of their own. A
+trace that was kept beside what it was reduced to is read only where that is broken.
 
 An attempt writes its windows over those of the one before, with the same numbers, but not those of ranks that it does
-not have. What such a rank left is of other steps than what the others tell, and is left out (`of_older_attempts`).
+not have, nor those that it does not reach. Such a window is of other steps than what the others tell, and is left out
+(`of_older_attempts`, and `window_join` within a rank).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from lostflops.capture import FOLDER, WINDOWS, is_raw, is_unfinished, reduced_form, trace_of
 from lostflops.ingest.readers import capture
@@ -21,6 +23,8 @@ from lostflops.store.manifest import Source
 from lostflops.store.places import Place, place_of
 from lostflops.units import counted
 
+MOST_WINDOWS: Final = 8
+"""Windows that a run takes from a capture folder, so that a job which repeats them stays bounded."""
 Left = tuple[str, str]
 """Files that were left out, and why."""
 
@@ -49,7 +53,7 @@ def forms(path: Place) -> set[str]:
 
 
 def other_windows(paths: Sequence[Place], written: Callable[[Place], int]) -> tuple[set[Place], list[Left]]:
-    """Traces of each capture folder that are not of the window to take, and a word on them; `written` tells when a
+    """Traces of each capture folder that are not of the windows to take, and a word on them; `written` tells when a
     file was."""
     windows: dict[Place, dict[int, list[Place]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
@@ -58,22 +62,24 @@ def other_windows(paths: Sequence[Place], written: Callable[[Place], int]) -> tu
     gone: set[Place] = set()
     left: list[Left] = []
     for folder, by_number in windows.items():
-        ranked = [(len(traces), max(map(written, traces)), number) for number, traces in by_number.items()]
-        taken = max(ranked)[-1]
-        for number in sorted(by_number.keys() - {taken}):
+        most = max(map(len, by_number.values()))
+        whole = sorted((max(map(written, own)), number) for number, own in by_number.items() if len(own) == most)
+        taken = {number for _, number in whole[-MOST_WINDOWS:]}
+        for number in sorted(by_number.keys() - taken):
             gone.update(by_number[number])
-            left.append(_left(folder, number, taken, by_number[number]))
+            left.append(_left(folder, number, by_number[number], most))
     return gone, left
 
 
-def _left(folder: Place, number: int, taken: int, traces: Sequence[Place]) -> Left:
+def _left(folder: Place, number: int, traces: Sequence[Place], most: int) -> Left:
     forms = sorted({path.name.partition(f".w{number:04d}")[2] for path in traces})
     patterns = [str(folder / f"rank-*.w{number:04d}{form}") for form in forms]
     out = folder.with_name(f"{folder.name}-w{number:04d}")
     if folder.name == FOLDER:
         out = folder.parent.with_name(f"{folder.parent.name}-w{number:04d}")
     words = shlex.join(["lostflops", "ingest", *patterns, "-o", str(out)])
-    held = f"{counted(len(traces), 'trace')} of window {number}, and window {taken} was taken: a run holds one"
+    why = f"and other windows have {most}" if len(traces) < most else f"and the {MOST_WINDOWS} newest were taken"
+    held = f"{counted(len(traces), 'trace')} of window {number}, {why}"
     return " ".join(patterns), f"{held}. Into a run of its own: {words}"
 
 
@@ -105,7 +111,7 @@ def of_older_attempts(held: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def left_by_older_attempt(source: Source) -> Left:
-    return source.path, "it was recorded in an older attempt than the traces of other ranks: a run holds one window"
+    return source.path, "it was recorded in an older attempt than other traces: a run holds windows of one attempt"
 
 
 def belong_together(known: Sequence[Source], fresh: Sequence[Place], gone: set[str]) -> set[str]:

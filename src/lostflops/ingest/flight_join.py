@@ -8,7 +8,8 @@ the two files may be ingested together or one after the other, and nothing is re
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from lostflops.ingest.flight_dump import GROUPS_UNKNOWN
 from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
@@ -43,7 +44,8 @@ def _complete(written: WrittenRanks) -> None:
             sizes = dict(zip(trace_groups[rank]["group_id"], trace_groups[rank]["size"], strict=True))
             names = ("record", "name", "op", "bytes_in", "group_name", "seq", "created")
             entries = FlightEntries(*(flight[rank][name] for name in names))
-            fill(collectives[rank], entries, flight[rank]["group_id"], sizes, written.profiled_from(rank))
+            ring = Ring(entries, flight[rank]["group_id"])
+            fill(collectives[rank], sizes, dict.fromkeys(written.profiled_from(rank), ring))
             trace_stats[rank] = with_stat(trace_stats[rank], groupless(rank, collectives[rank]))
     written.replace(FLIGHT, flight_recorder.NAME, flight)
     written.replace(GROUPS, flight_recorder.NAME, dump_groups)
@@ -85,27 +87,51 @@ def _without(groups: Columns, known: set[str]) -> Columns:
     return {name: [values[row] for row in kept] for name, values in groups.items()}
 
 
-def fill(
-    collectives: Columns, entries: FlightEntries, groups: list[str | None], sizes: dict[str, int], profiled_from: int
-) -> None:
-    """Group and sequence number for every gloo collective whose entry is certain."""
-    rows = [row for row, metadata in enumerate(collectives["metadata"]) if metadata == "gloo"]
-    for row in rows:  # an earlier dump may have told something else
+class Ring(NamedTuple):
+    """Entries of a Flight Recorder, and the group of each."""
+
+    entries: FlightEntries
+    groups: list[str | None]
+
+
+def fill(collectives: Columns, sizes: dict[str, int], rings: Mapping[int, Ring]) -> None:
+    """Group and sequence number for every gloo collective whose entry is certain.
+
+    `rings` has for each window, by the time at which the profiler was switched on, what was enqueued around it.
+    """
+    gloo = [row for row, metadata in enumerate(collectives["metadata"]) if metadata == "gloo"]
+    for row in gloo:  # an earlier dump may have told something else
         for name in ("group_id", "group_size", "seq"):
             collectives[name][row] = None
         collectives["order_source"][row] = "lane ordinal"
+    begins = sorted(rings)
+    for place, begin in enumerate(begins):
+        last = begins[place + 1] if place + 1 < len(begins) else None
+        is_first = place == 0
+        rows = [
+            row
+            for row in gloo
+            if (is_first or collectives["start"][row] >= begin) and (last is None or collectives["start"][row] < last)
+        ]
+        _fill_window(collectives, rows, sizes, rings[begin], begin)
+    _count_through(collectives)
 
+
+def _fill_window(collectives: Columns, rows: list[int], sizes: dict[str, int], ring: Ring, profiled_from: int) -> None:
     def column(name: str) -> list[Any]:
         return [collectives[name][row] for row in rows]
 
     events = GlooEvents(column("op"), column("bytes_in"), column("lane"), column("start"), column("stop"))
-    for row, entry in zip(rows, match(events, entries, profiled_from), strict=True):
-        group = groups[entry] if entry >= 0 else None
+    for row, entry in zip(rows, match(events, ring.entries, profiled_from), strict=True):
+        group = ring.groups[entry] if entry >= 0 else None
         if group is not None:
             collectives["group_id"][row] = group
             collectives["group_size"][row] = sizes.get(group)
-            collectives["seq"][row] = entries.seq[entry]
+            collectives["seq"][row] = ring.entries.seq[entry]
             collectives["order_source"][row] = "flight_recorder"
+
+
+def _count_through(collectives: Columns) -> None:
     seen: Counter[object] = Counter()
     for row in sorted(range(len(collectives["start"])), key=lambda row: collectives["start"][row]):
         key = collectives["group_id"][row] or collectives["lane"][row]

@@ -21,13 +21,15 @@ from lostflops.ingest.captures import belong_together, forms, left_by_older_atte
 from lostflops.ingest.flight_join import complete_ranks
 from lostflops.ingest.found import Found
 from lostflops.ingest.jobs import refuse_several_jobs
-from lostflops.ingest.readers import capture
+from lostflops.ingest.rank_names import process_in_name
+from lostflops.ingest.readers import capture, kineto
 from lostflops.ingest.reading import RankClaim
 from lostflops.ingest.ring_join import number_by_ring
 from lostflops.ingest.rounds import Meter, Progress, Rounds
 from lostflops.ingest.snapshot_join import keep_one_history
-from lostflops.ingest.sources import find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
 from lostflops.ingest.tasks import Outcome
+from lostflops.ingest.window_join import Batch, join_windows
 from lostflops.spread.engines import Spread
 from lostflops.spread.names import EngineName
 from lostflops.store.commit import DATA, RunWriter
@@ -90,7 +92,7 @@ def _ingest(
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
         refuse_several_jobs(found, sources)
-        old = _without_superseded(run.manifest, found)
+        old = _without_superseded(run.manifest, found, {path for path, why in skipped if why == OLDER_WINDOW})
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
         here = [source for source in fresh if source.listed is None]
@@ -104,9 +106,12 @@ def _ingest(
             raise BrokenSource(f"none of {len(found)} files can be read. The first: {skipped[0][1]}")
         kept = _kept_sources(old, read, replace)
         if read or len(old.sources) < len(before):
-            files = _files(run, old, kept, outcomes)
-            complete_ranks(run, files, {source.rank for source in read})
+            files, batches = _files(run, old, kept, outcomes)
             number_attempts(run, files)
+            for source, reason in join_windows(run, files, batches):
+                read.remove(source)
+                skipped.append(reason)
+            complete_ranks(run, files, {source.rank for source in read})
             held, left = _of_one_attempt(run, files, kept + read)
             skipped += left
             drop_known_groups(run, files)
@@ -132,9 +137,9 @@ def _place(source: Source) -> tuple[str, int]:
     return place(source.format, source.rank)
 
 
-def _without_superseded(manifest: Manifest, found: Sequence[Found]) -> Manifest:
-    """The run as if it had never had the traces in whose place a capture folder gives those of another window."""
-    gone = superseded([source.path for source in found], manifest.sources)
+def _without_superseded(manifest: Manifest, found: Sequence[Found], older: set[str]) -> Manifest:
+    """The run as if it had never had the traces in whose place a folder gives those of other windows."""
+    gone = superseded([source.path for source in found], manifest.sources) | older
     return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
 
 
@@ -145,9 +150,25 @@ def _split_unchanged(
     unchanged, fresh = _compared(found, old)
     gone = {source.path for source in before} - {source.path for source in old.sources}
     captures = [source.path for source in fresh if source.format == capture.NAME]
-    again = belong_together(old.sources, captures, gone) - {str(source.path) for source in fresh}
+    again = belong_together(old.sources, captures, gone)
+    again |= _windows_to_join(unchanged, fresh, [source for source in before if source.path in gone])
+    again -= {str(source.path) for source in fresh}
     fresh += _known_again(old, again, set(map(str, captures)))
     return [source for source in unchanged if source.path not in again], fresh
+
+
+def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[Found], gone: Sequence[Source]) -> set[str]:
+    """Traces that did not change, of ranks that get or lose another window: numbers of events go through all."""
+    ranks = {source.claim.rank for source in fresh if source.format in ("", kineto.NAME)}
+    ranks |= {trace[0] for source in fresh if (trace := trace_of(source.path.name)) is not None}
+    ranks |= {source.rank for source in gone if source.format == kineto.NAME}
+    processes = {process_in_name(source.path.name) for source in fresh} - {None}
+    return {
+        source.path
+        for source in unchanged
+        if source.format == kineto.NAME
+        and (source.rank in ranks or process_in_name(place_of(source.path).name) in processes)
+    }
 
 
 def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[Found]:
@@ -214,37 +235,39 @@ def _with_old_rank(candidate: Found, before: Sequence[Source]) -> Found:
 
 def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source], old: Manifest, replace: bool) -> None:
     """Refuse before anything is read what the claims show already."""
-    owners: dict[tuple[str, int], Place] = {}
+    owners: Owners = {}
     for source in unchanged:
-        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
+        refuse_conflict(owners, source.format, source.rank, place_of(source.path), may_be_windows=True)
     for candidate in fresh:
         if candidate.listed is None and candidate.claim.source != "assigned":
-            refuse_conflict(owners, candidate.format, candidate.claim.rank or 0, candidate.path)
+            claimed = candidate.claim.rank or 0
+            refuse_conflict(owners, candidate.format, claimed, candidate.path, may_be_windows=True)
     if not replace:
-        read_again = {str(candidate.path) for candidate in fresh}
+        known = {str(candidate.path) for candidate in fresh} | {source.path for source in unchanged}
         for source in old.sources:
-            if source.path not in read_again:
+            if source.path not in known and _place(source) in owners:
                 refuse_conflict(owners, source.format, source.rank, place_of(source.path))
 
 
 def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[Source]:
     """Sources of the old run that stay: not those that were read again, nor those that are replaced."""
-    owners: dict[tuple[str, int], Place] = {}
+    owners: Owners = {}
     for source in read:
-        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
+        refuse_conflict(owners, source.format, source.rank, place_of(source.path), may_be_windows=True)
     read_again = {path for source in read for path in forms(place_of(source.path))}
     stay = [source for source in old.sources if source.path not in read_again]
     if replace:
         return [source for source in stay if _place(source) not in owners]
     for source in stay:
-        refuse_conflict(owners, source.format, source.rank, place_of(source.path))
+        if _place(source) in owners:
+            refuse_conflict(owners, source.format, source.rank, place_of(source.path))
     return stay
 
 
 def _files(
     run: RunWriter, old: Manifest, kept: Sequence[Source], outcomes: Sequence[Outcome]
-) -> dict[str, list[DataFile]]:
-    """Data files of the new run by table."""
+) -> tuple[dict[str, list[DataFile]], list[Batch]]:
+    """Data files of the new run by table, and those that are new by what was read together."""
     kept_keys = {(source.format, source.rank) for source in kept}
     files: dict[str, list[DataFile]] = {}
     writer = ParquetWriter()
@@ -255,13 +278,16 @@ def _files(
             if rest is not None:
                 files.setdefault(table, []).append(rest)
     writer.close()
+    batches: list[Batch] = []
     for outcome in outcomes:
+        batches.append(Batch(outcome.sources, {}))
         for written in outcome.files:
             part = written.part
             path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"
             file = DataFile(path=path, format=written.format, ranks=part.ranks, bytes=part.bytes)
             files.setdefault(part.table, []).append(file)
-    return files
+            batches[-1].files.setdefault(part.table, []).append(file)
+    return files, batches
 
 
 def _of_one_attempt(

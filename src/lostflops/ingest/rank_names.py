@@ -13,7 +13,7 @@ _RANK = re.compile(
     )"""
 )
 # tensorboard_trace_handler: {host}_{pid}.{time}.pt.trace.json
-_HANDLER = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*)_\d+\.\d{13,19}\.pt\.trace\.json(?:\.gz)?$")
+_HANDLER = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*)_(?P<process>\d+)\.\d{13,19}\.pt\.trace\.json(?:\.gz)?$")
 
 
 def rank_in_name(name: str) -> int | None:
@@ -36,3 +36,13 @@ def host_in_name(name: str) -> str | None:
     if match is None or re.match(r"(?:rank|worker)[-_]?\d", match["host"]):
         return None
     return match["host"]
+
+
+def process_in_name(name: str) -> str | None:
+    """Host and process in such a name: a profiler that records a process several times leaves a file each time.
+
+    >>> process_in_name("node7_21147.1698955063520869240.pt.trace.json")
+    'node7_21147'
+    """
+    match = _HANDLER.match(name)
+    return f"{match['host']}_{match['process']}" if match else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
-from lostflops.ingest.flight_join import fill, groupless, with_stat
+from lostflops.ingest.flight_join import Ring, fill, groupless, with_stat
 from lostflops.ingest.gloo_order import FlightEntries
 from lostflops.ingest.readers import capture, flight_recorder, kineto
 from lostflops.ingest.written_ranks import Columns, Files, WrittenRanks, in_stretches, ranks_with
@@ -32,22 +32,26 @@ def _complete(written: WrittenRanks) -> None:
     if not any("gloo" in columns["metadata"] for columns in collectives.values()):
         return
     begins = {rank: written.profiled_from(rank) for rank in written.ranks}
-    near = f"created BETWEEN {min(begins.values()) - _AROUND} AND {max(begins.values()) + _AROUND}"
+    times = [begin for own in begins.values() for begin in own]
+    near = f"created BETWEEN {min(times) - _AROUND} AND {max(times) + _AROUND}"
     ring, stats = written.read(ENQUEUES, capture.NAME, near), written.read(STATS, kineto.NAME)
     told = [written.read(GROUPS, source) for source in (kineto.NAME, capture.NAME)]
     for rank in written.ranks:
         if "gloo" not in collectives[rank]["metadata"] or not ring[rank]["record"]:
             continue
         sizes = {g: n for groups in told for g, n in zip(groups[rank]["group_id"], groups[rank]["size"], strict=True)}
-        rows = _around(ring[rank], begins[rank])
-        columns = {name: [ring[rank][name][row] for row in rows] for name in (*_ENTRY, "is_p2p")}
-        # Transfers are counted by themselves.
-        columns["seq"] = [None if p2p else seq for seq, p2p in zip(columns["seq"], columns["is_p2p"], strict=True)]
-        entries = FlightEntries(*(columns[name] for name in _ENTRY))
-        fill(collectives[rank], entries, columns["group_id"], sizes, begins[rank])
+        fill(collectives[rank], sizes, {begin: _ring(ring[rank], begin) for begin in begins[rank]})
         stats[rank] = with_stat(stats[rank], groupless(rank, collectives[rank]))
     written.replace(COLLECTIVES, kineto.NAME, collectives)
     written.replace(STATS, kineto.NAME, stats)
+
+
+def _ring(ring: Columns, time: int) -> Ring:
+    rows = _around(ring, time)
+    columns = {name: [ring[name][row] for row in rows] for name in (*_ENTRY, "is_p2p")}
+    # Transfers are counted by themselves.
+    columns["seq"] = [None if p2p else seq for seq, p2p in zip(columns["seq"], columns["is_p2p"], strict=True)]
+    return Ring(FlightEntries(*(columns[name] for name in _ENTRY)), columns["group_id"])
 
 
 def _around(ring: Columns, time: int) -> list[int]:

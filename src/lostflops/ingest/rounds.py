@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
@@ -11,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lostflops.ingest.found import Found
+from lostflops.ingest.rank_names import rank_in_name
 from lostflops.ingest.sources import place
 from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile, Unclaimed
 from lostflops.spread.engines import Spread
@@ -18,6 +20,7 @@ from lostflops.spread.names import EngineName
 from lostflops.spread.work import Engine
 from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import Manifest
+from lostflops.store.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,12 @@ class Rounds:
         return engine.map(WORK, tasks, self._meter.read, self._meter.done)
 
     def _tasks(self, found: Sequence[Found]) -> list[Task]:
-        """One task per file; ranges of ranks where there are so many that one file each would be a burden."""
+        """One task per file; ranges of ranks where there are so many that one file each would be a burden, and of each
+        rank one file in a task."""
+        turns = _turns(found)
         ordered = sorted(
-            found, key=lambda one: (one.listed is not None, one.format, one.claim.rank or 0, str(one.path))
+            found,
+            key=lambda one: (one.listed is not None, one.format, turns[one.path], one.claim.rank or 0, str(one.path)),
         )
         is_many = len({source.claim.rank for source in found}) > MOST_SINGLE_RANKS
         size = max(1, min(RANKS_PER_FILE, len(ordered) // (4 * self._spread.workers))) if is_many else 1
@@ -74,7 +80,7 @@ class Rounds:
             size = max(size, -(-len(ordered) // MOST_SINGLE_RANKS))
         return [
             self._task(source_format, [_task_file(member) for member in batch])
-            for source_format, members in groupby(ordered, key=lambda source: source.format)
+            for (source_format, _), members in groupby(ordered, key=lambda one: (one.format, turns[one.path]))
             for batch in _batched(members, size)
         ]
 
@@ -133,6 +139,18 @@ class Rounds:
                     file.rank = next(free)
             repeated.append(task)
         return kept + self._done(engine, repeated)
+
+
+def _turns(found: Sequence[Found]) -> dict[Place, int]:
+    """The how-manieth file of its rank each is, as far as claims and names tell."""
+    seen: Counter[tuple[str, int]] = Counter()
+    turns: dict[Place, int] = {}
+    for one in sorted(found, key=lambda one: str(one.path)):
+        rank = one.claim.rank if one.claim.rank is not None else rank_in_name(one.path.name)
+        turns[one.path] = seen[one.format, rank] if rank is not None else 0
+        if rank is not None:
+            seen[one.format, rank] += 1
+    return turns
 
 
 def _task_file(found: Found) -> TaskFile:

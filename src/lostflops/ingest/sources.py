@@ -12,17 +12,18 @@ from pathlib import Path
 from lostflops.capture import FOLDER, reduced_form
 from lostflops.errors import RankConflict, UnknownFormat, UsageError
 from lostflops.ingest.byte_stream import ByteStream
-from lostflops.ingest.captures import is_collectors, other_windows, raw_twins, read_instead
+from lostflops.ingest.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.found_objects import found_objects
-from lostflops.ingest.rank_names import rank_in_name
-from lostflops.ingest.readers import READERS, capture
+from lostflops.ingest.rank_names import process_in_name, rank_in_name
+from lostflops.ingest.readers import READERS, capture, kineto
 from lostflops.ingest.reading import RankClaim
 from lostflops.store.manifest import Source, is_run
 from lostflops.store.places import Address, Place, remote
 from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
+OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run takes no more from a folder"
 
 
 def find_sources(
@@ -57,7 +58,20 @@ def find_sources(
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
         )
-    return sorted(found, key=_by_path), skipped
+    older = _older_windows(found)
+    skipped += [(str(one.path), OLDER_WINDOW) for one in older]
+    return sorted((one for one in found if one not in older), key=_by_path), skipped
+
+
+def _older_windows(found: Sequence[Found]) -> list[Found]:
+    """Files in folders beyond the newest that a run takes of one rank: a profiler may leave one every few steps."""
+    windows: dict[object, list[Found]] = {}
+    for one in found:
+        whose = one.claim.rank if one.claim.rank is not None else _process(one)
+        if one.format == kineto.NAME and not one.is_named and whose is not None:
+            windows.setdefault(whose, []).append(one)
+    newest_first = (sorted(own, key=lambda one: one.modified_ns, reverse=True) for own in windows.values())
+    return [one for own in newest_first for one in own[MOST_WINDOWS:]]
 
 
 def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:
@@ -75,7 +89,7 @@ def _advice(path: Place) -> str:
 
 
 def _listed(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
-    """Files to look at; of a capture folder the traces of one window, and those left with what can be no file."""
+    """Files to look at, and those left out: windows of a capture folder, and what can be no file."""
     listed: dict[Place, Found] = {}
     skipped: list[tuple[str, str]] = []
     for argument in arguments:
@@ -134,17 +148,27 @@ def recognised(path: Path) -> str | None:
 
 
 def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
-    """Give each file without a rank the lowest free one, or as many in a row as it holds."""
+    """Give each file without a rank the lowest free one, or as many in a row as it holds; files of a process one."""
     used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
+    by_process = {process: one.claim.rank for one in found if (process := _process(one)) and one.claim.rank is not None}
     settled: list[Found] = []
     for source in found:
-        rank = source.claim.rank
+        rank, process = source.claim.rank, _process(source)
+        if rank is None and process is not None:
+            rank = by_process.get(process)
         if rank is None:
             needed = range(source.claim.ranks)
             rank = next(first for first in count() if used.isdisjoint(first + more for more in needed))
             used.update(rank + more for more in needed)
+        if process is not None:
+            by_process[process] = rank
         settled.append(replace(source, claim=source.claim._replace(rank=rank)))
     return settled
+
+
+def _process(source: Found) -> str | None:
+    """The process that a profiler's file names, where it can have several files."""
+    return process_in_name(source.path.name) if source.format == kineto.NAME else None
 
 
 def place(source_format: str, rank: int) -> tuple[str, int]:
@@ -153,13 +177,26 @@ def place(source_format: str, rank: int) -> tuple[str, int]:
     return "timeline" if reader is not None and reader.IS_TIMELINE else source_format, rank
 
 
-def refuse_conflict(owners: dict[tuple[str, int], Place], source_format: str, rank: int, path: Place) -> None:
-    """Note that a file is a rank's; raise when another one has its place already."""
+Owners = dict[tuple[str, int], tuple[str, Place]]
+"""Format and file that has each place of a run."""
+
+
+def refuse_conflict(
+    owners: Owners, source_format: str, rank: int, path: Place, *, may_be_windows: bool = False
+) -> None:
+    """Note that a file is a rank's; raise when another file has its place already.
+
+    Files of one profiler `may_be_windows` of one rank: whether they are is seen when they have been read.
+    """
     # A rank that moves to another host is in the captures of both.
     owner = path.parent if source_format == capture.NAME else path
-    other = owners.setdefault(place(source_format, rank), owner)
-    if other != owner:
-        raise RankConflict(
-            f"two files claim rank {rank}: {other} and {owner}. "
-            "Leave one out, or ingest them into two runs; --replace puts a new file in the place of an old one."
-        )
+    other_format, other = owners.setdefault(place(source_format, rank), (source_format, owner))
+    if other != owner and not (may_be_windows and other_format == source_format == kineto.NAME):
+        raise rank_conflict(rank, other, owner)
+
+
+def rank_conflict(rank: int, other: Place | str, owner: Place | str) -> RankConflict:
+    return RankConflict(
+        f"two files claim rank {rank}: {other} and {owner}. "
+        "Leave one out, or ingest them into two runs; --replace puts a new file in the place of an old one."
+    )

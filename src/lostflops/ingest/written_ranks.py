@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from lostflops.ingest.readers import kineto
 from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile
 from lostflops.store.parquet import ParquetWriter
-from lostflops.store.tables import EVENTS, Table
+from lostflops.store.tables import EVENTS, STEPS, Table
 
 Columns = dict[str, list[Any]]
 Files = dict[str, list[DataFile]]
@@ -57,10 +58,27 @@ class WrittenRanks:
             kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=ranks))
         self._files[table.name] = kept
 
-    def profiled_from(self, rank: int) -> int:
-        """When the profiler was switched on: its own span, else the first thing it saw."""
+    def profiled_from(self, rank: int) -> list[int]:
+        """When the profiler was switched on for each window: its own span, else the first thing it saw.
+
+        Steps of one window follow one another, and those of two do not.
+        """
         paths = [self._run.at(file) for file in self._own(EVENTS, kineto.NAME, [rank])]
-        return self._writer.smallest(paths, "start", f"rank = {rank}", first_if="kind = 'span'")
+        begins: list[int] = []
+        for after in self._ends_of_windows(rank):
+            where = f"rank = {rank} AND start > {after}" if begins else f"rank = {rank}"
+            begins.append(self._writer.smallest(paths, "start", where, first_if="kind = 'span'"))
+        return begins
+
+    def _ends_of_windows(self, rank: int) -> list[int]:
+        """When the window before each one ended; 0 for the first."""
+        steps = [
+            (start, stop, step)
+            for file in self._own(STEPS, kineto.NAME, [rank])
+            for rows in [self._writer.read(self._run.at(file), f"rank = {rank}")]
+            for start, stop, step in zip(rows["start"], rows["stop"], rows["step"], strict=True)
+        ]
+        return [0, *(one[1] for one, other in pairwise(sorted(steps)) if other[2] != one[2] + 1)]
 
 
 def in_stretches(run: RunWriter, files: Files, ranks: set[int], complete: Callable[[WrittenRanks], None]) -> None:

@@ -42,9 +42,13 @@ def profiled(record: Record, chosen: Window) -> Profile:
 
 def profile(record: Record, made: Partition) -> Profile:
     chosen = made.window
-    steps = np.array([-1] if chosen.kind is WindowKind.TRACE else chosen.number, np.int64)
     lines = np.stack([made.lines[line].within(chosen.start, chosen.stop) for line in LINES], axis=1)
-    return Profile(record.rank, steps, lines, _waited(record, made), _pieces(record, chosen.start, chosen.stop))
+    pieces = _pieces(record, chosen.start, chosen.stop)
+    if chosen.kind is WindowKind.TRACE:
+        steps, lines, pieces = np.array([-1]), lines.sum(axis=0, keepdims=True), pieces.sum(keepdims=True)
+    else:
+        steps = np.array(chosen.number, np.int64)
+    return Profile(record.rank, steps, lines, _waited(record, made), pieces)
 
 
 def _waited(record: Record, made: Partition) -> tuple[Waited, ...]:

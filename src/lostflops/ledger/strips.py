@@ -16,9 +16,10 @@ from lostflops.store.intervals import Intervals, Ns
 
 def whole(record: Record) -> Partition:
     """All that the rank recorded, also outside its steps: on steps it is the same as their partition."""
-    parts = [window(record, kind) for kind in WindowKind if kind is WindowKind.TRACE or record.steps.number.size]
-    start, stop = (np.concatenate(edges) for edges in zip(*((one.start, one.stop) for one in parts), strict=True))
-    return partition(record, Window(WindowKind.TRACE, (), start.min(keepdims=True), stop.max(keepdims=True)))
+    recorded = window(record, WindowKind.TRACE).inside
+    steps = window(record, WindowKind.STEPS).inside if record.steps.number.size else Intervals.empty()
+    both = recorded | steps
+    return partition(record, Window(WindowKind.TRACE, (), both.start, both.stop))
 
 
 def edges(start: int, stop: int, bins: int) -> Ns:

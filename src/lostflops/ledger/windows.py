@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 
+_OFF: Final = 1_000_000
+"""To switch a profiler off and on again takes longer, in ns."""
+
+
 class WindowKind(StrEnum):
     STEPS = "steps"
     TRACE = "trace"
@@ -30,7 +34,8 @@ class WindowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps are disjoint and in order. A window of the whole trace has none; `start` and `stop` are its edges then."""
+    """Steps are disjoint and in order. A window of the whole trace has none; `start` and `stop` are its edges then,
+    several where the profiler was off between two stretches of steps."""
 
     kind: WindowKind
     number: tuple[int, ...]
@@ -72,8 +77,7 @@ def inferred_steps(run: Run, ranks: Sequence[int] = ()) -> str:
 def window(record: Record, kind: WindowKind, only: Sequence[int] = ()) -> Window:
     """The rank's window; with `only`, of its steps the ones of these numbers."""
     if kind is WindowKind.TRACE:
-        start, stop = _recorded(record)
-        return Window(kind, (), np.array([start]), np.array([stop]))
+        return Window(kind, (), *_recorded(record))
     edges = step_window(record.steps, record.on_device)
     if not only:
         return edges
@@ -85,13 +89,30 @@ def step_window(steps: Steps, on_device: bool) -> Window:
     return _device_steps(steps) if on_device else _host_steps(steps)
 
 
-def _recorded(record: Record) -> tuple[int, int]:
+def _recorded(record: Record) -> tuple[Ns, Ns]:
+    """From the first event to the last, without the time between two stretches of steps in which nothing was on."""
+    start, stop = _events(record)
+    if not start.size:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    steps, holes = record.steps, []
+    for last in np.flatnonzero(np.diff(steps.number) > 1).tolist():
+        middle = (steps.stop[last] + steps.start[last + 1]) // 2
+        before, after = stop[start < middle], start[start >= middle]
+        off, on = before.max(initial=start.min()), after.min(initial=stop.max())
+        # Where only the numbers of some steps are missing, their events are there.
+        if on - off >= max(_OFF, (steps.start[last + 1] - steps.stop[last]) // 2):
+            holes.append((off, on))
+    return (
+        np.array([start.min(), *(on for _, on in holes)], np.int64),
+        np.array([*(off for off, _ in holes), stop.max()], np.int64),
+    )
+
+
+def _events(record: Record) -> tuple[Ns, Ns]:
     if record.on_device:
-        return int(record.device.start.min()), int(record.device.stop.max())
+        return record.device.start, record.device.stop
     ops = record.host.having(Trait.OP, [record.training_lane])
-    if not ops.size:
-        return 0, 0
-    return int(record.host.start[ops].min()), int(record.host.stop[ops].max())
+    return record.host.start[ops], record.host.stop[ops]
 
 
 def _device_steps(steps: Steps) -> Window:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lostflops.ledger.record import Record, record_of, records
+from lostflops.ledger.windows import WindowKind, window
 from lostflops.memory.blocks import Memory
 from lostflops.memory.buckets import NONE, buckets_of
 from lostflops.memory.events import CPU, NOWHERE, Device, device_name, events_of
@@ -69,7 +70,9 @@ def _memory(record: Record, spans: Spans, device: str, counted: Tally, held: Hol
     if device == device_name((CPU, NOWHERE)):
         counted = with_likely_ends(counted, moments)
     events = counted.events
-    opened = min(record.host_begins, int(events.time[0]))
+    # Memory is that of the last of several windows.
+    stretches = window(record, WindowKind.TRACE).start
+    opened = min(record.host_begins if stretches.size == 1 else int(stretches[-1]), int(events.time[0]))
     # What the profiler's end cuts off, such as the optimizer's step that it stops in, lasts until all is written.
     until = record.steps.stop if record.steps.stop.size else record.host.stop
     closed = max(int(until.max(initial=0)), int(events.time[-1]))
