@@ -31,6 +31,8 @@ NOTHING: Final = "nothing"
 SMALL: Final = "too small"
 UNCERTAIN: Final = "too uncertain"
 CANNOT_TELL: Final = "cannot tell"
+_NEARLY_HALF: Final = 0.4
+"""Of what a claim gains that a more exact one must gain to take its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,19 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         offered += worth
         outcome = FOUND if worth else _missed(seen) if seen else CANNOT_TELL if why else NOTHING
         looked.append(Looked(rule.cause, outcome, why or "; ".join(one.says for one in seen if not one.is_worth_it)))
+    offered = [one for one in offered if not any(_is_named_better(one, other) for other in offered)]
     offered.sort(key=lambda one: -one.prediction.gain)
     got = shared([one.claim for one in offered], case.lines)
     made = [finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)]
     excess = sum(ns for part in got for (_, line), ns in part.items() if line == "compute")
     return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(looked), excess)
+
+
+def _is_named_better(one: Priced, other: Priced) -> bool:
+    """Whether the other claim names the same loss more exactly: a straggler that writes checkpoints is a checkpoint."""
+    about = not other.claim.ranks or set(one.claim.ranks) <= set(other.claim.ranks)
+    is_large = other.prediction.gain >= _NEARLY_HALF * one.prediction.gain
+    return one.claim.cause in other.claim.instead_of and about and is_large
 
 
 def _missed(seen: Sequence[Priced]) -> str:

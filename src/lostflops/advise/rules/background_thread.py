@@ -1,0 +1,127 @@
+"""Another Python thread of the training process holds the interpreter's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.signs.job_facts import job_facts
+from lostflops.advise.signs.series import series
+from lostflops.ledger.lines import COMM_LINES
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LEAST: Final = 0.1
+"""Of one core that a thread must use to be named."""
+_HELD: Final = ("idle.python", "idle.host", "unexplained")
+"""Lines in which the training thread waits for the lock: between ops and between their parts."""
+_BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
+"""Lines in which it waits for something else."""
+_SMALLEST: Final = 0.03
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    told = job_facts(case, "threads")
+    by_rank = {rank: _busiest(max(values, key=lambda value: value["time"])) for rank, values in told.items()}
+    busy = {rank: one for rank, one in by_rank.items() if one is not None}
+    held = _held(case)
+    lost = {rank: share for rank, (share, _) in held.items() if rank in busy and share >= _SMALLEST}
+    if not lost:
+        return
+    worst = max(lost, key=lost.__getitem__)
+    name, cpu, places = busy[worst]
+    share = float(np.median(list(lost.values())))
+    waits = case.total.share("comm.wait")
+    gained = min(share / (1 - min(waits, 0.8)), 0.95)
+    most = min(waits + sum(case.total.share(line) for line in _HELD), 0.98)
+    at = f" at {places[0]}" if places else ""
+    taken: dict[Place, int] = {place: ns for rank in lost for place, ns in held[rank][1].items()}
+    everywhere = len(lost) == len(case.lines)
+    yield Claim(
+        cause="background_thread",
+        what=(
+            f"Thread {name!r} runs Python beside the training thread{at}: it uses {format_share(cpu)} of a core, and "
+            f"the training thread waits {format_share(share)} of its time for the interpreter's lock."
+        ),
+        taken=taken,
+        evidence=tuple(_evidence(case, rank, busy[rank], lost[rank]) for rank in sorted(lost)[:4]),
+        confidence=0.9,
+        certain_if=f"steps without thread {name!r} are faster by the predicted gain",
+        fix=(
+            f"move what thread {name!r} does to a process (multiprocessing, or a DataLoader worker), let it sleep "
+            "between its turns, or do its work in code that releases the lock (NumPy, torch); a smaller "
+            "sys.setswitchinterval(0.0005) shortens each wait until then"
+        ),
+        gain=Gain(
+            gained,
+            0.5 * share,
+            max(most, gained),
+            "time of the training thread that it was neither on a core nor waiting for a core, data or other ranks; at "
+            "most all time between ops and waits for ranks that were held up so",
+        ),
+        ranks=() if everywhere else tuple(sorted(lost)),
+        instead_of=("host_python", "host_bound", "straggler", "optimizer", "small_batch"),
+    )
+
+
+def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
+    """The thread's name, the share of a core that it used, and where it mostly was."""
+    found = [(one["cpu"] / max(value["time"], 1), one) for one in value.get("threads", ())]
+    busy = [(share, one) for share, one in found if share >= _LEAST]
+    if not busy:
+        return None
+    share, one = max(busy, key=lambda pair: pair[0])
+    return one["name"], share, [place for place, _ in one["places"]]
+
+
+def _held(case: Case) -> dict[int, tuple[float, dict[Place, int]]]:
+    """By rank: the share of the window's time that its training thread was off its core without a reason that the
+    ledger knows, and on which lines that is."""
+    timed = series(case)
+    inside = np.isin(timed.step, sorted(case.total.steps))
+    whole, cpu, queued = (timed.column(name)[inside] for name in ("stop - start", "cpu", "queued"))
+    found = {}
+    for at, rank in enumerate(timed.ranks):
+        known = np.isfinite(cpu[:, at]) & np.isfinite(queued[:, at])
+        lines = case.lines.get(rank)
+        if lines is None or not known.any():
+            continue
+        wall = sum(lines.values()) or 1
+        off = float((whole - cpu - queued)[known, at].sum() / whole[known, at].sum())
+        ns = max(off * wall - sum(lines[line] for line in _BLOCKED), 0.0)
+        taken: dict[Place, int] = {}
+        for line in _HELD:
+            part = min(lines[line], round(ns - sum(taken.values())))
+            if part > 0:
+                taken[rank, line] = part
+        found[rank] = sum(taken.values()) / wall, taken
+    return found
+
+
+def _evidence(case: Case, rank: int, busy: tuple[str, float, list[str]], share: float) -> Evidence:
+    name, cpu, places = busy
+    lines = case.lines[rank]
+    return Evidence(
+        f"on rank {rank} thread {name!r} used {format_share(cpu)} of a core; the training thread was off its core for "
+        f"{format_ns(round(share * sum(lines.values())))} of the window between ops, and waited there for no core",
+        ranks=(rank,),
+        steps=tuple(sorted(case.total.steps)),
+        sources=tuple(places[:3]),
+    )
+
+
+RULE: Final = Rule(
+    cause="background_thread",
+    about=(
+        "One Python thread runs at a time. A thread that computes in Python, beside the training thread, holds the "
+        "interpreter's lock for 5 ms at a time, and the training thread needs the lock back after every op. Loggers, "
+        "prefetchers and metric exporters written in Python do that."
+    ),
+    find=_find,
+)
