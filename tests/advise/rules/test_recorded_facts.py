@@ -160,7 +160,7 @@ def waits(of_rank_1: int) -> Loop:
 
 def test_a_rank_that_shares_its_core(tmp_path: Path) -> None:
     with case_of(waits(42).write(tmp_path)) as case:
-        assert squeezed(case) == {1: pytest.approx(0.4)}
+        assert squeezed(case) == {1: pytest.approx(0.4)}  # rank 0 waits 2 ms for as much CPU time
         seen = pressure(case)
         assert seen is not None
         assert set(seen.of(1).tolist()) == {0.42}
@@ -168,6 +168,15 @@ def test_a_rank_that_shares_its_core(tmp_path: Path) -> None:
         assert one.ranks == (1,)
         assert one.changes == ("straggler=1",)
         assert "straggler" in one.instead_of
+
+
+def test_a_rank_that_computes_more_on_a_busy_host_is_not_squeezed(tmp_path: Path) -> None:
+    """Both wait as long as they compute."""
+
+    def more(rank: int, number: int) -> dict[str, Any]:
+        return {"queued": (45 if rank else 15) * MS, "cpu": (45 if rank else 15) * MS}
+
+    assert found(Loop(more=more), tmp_path, contention.RULE) == []
 
 
 def test_ranks_that_wait_alike_share_no_core_of_one(tmp_path: Path) -> None:

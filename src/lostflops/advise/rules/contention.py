@@ -32,7 +32,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
     own, beyond = found.of(rank), found.beyond(rank)
-    host, cores = _host(case, rank)
+    host = _host(case, rank)
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
     return Claim(
         cause="contention",
@@ -44,7 +44,7 @@ def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
         evidence=(
             Evidence(
                 f"the scheduler's run-queue wait of its training thread is above that of its peers in "
-                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}{cores}",
+                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}, for as much CPU time",
                 ranks=(rank,),
                 steps=tuple(sorted(found.step[at] for at in worst.tolist())),
             ),
@@ -62,9 +62,9 @@ def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
     )
 
 
-def _host(case: Case, rank: int) -> tuple[str, str]:
+def _host(case: Case, rank: int) -> str:
     rows = case.run.sql(f"select host from ranks where rank = {rank} and host is not null").fetchall()
-    return (f" of {rows[0][0]}" if rows else ""), ""
+    return f" of {rows[0][0]}" if rows else ""
 
 
 RULE: Final = Rule(

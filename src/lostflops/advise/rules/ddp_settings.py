@@ -106,7 +106,7 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
         taken=taken,
         evidence=(
             Evidence(
-                f"{made.a_step(rows) / max(len(case.lines), 1):.3g} broadcasts a step and rank, of which compute hides "
+                f"{made.a_step(rows):.3g} broadcasts a step and rank, of which compute hides "
                 f"{format_share(made.hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),

@@ -17,29 +17,41 @@ if TYPE_CHECKING:
 _OFTEN: Final = 0.7
 """Part of settled steps in which a rank must wait longer for a core than its peers."""
 _FEWEST: Final = 8
+_MORE: Final = 1.3
+"""Times the CPU time of its peers from which on a rank does more, and is not squeezed."""
 _LEAST: Final = 0.05
 """Share of a step that it must wait longer, in the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """By settled step and rank: the part of the step that the training thread could run and waited for a core."""
+    """By settled step and rank, as shares of the step: `queued` is the time that the training thread could run and
+    waited for a core, `cpu` the time that it had one."""
 
     ranks: tuple[int, ...]
     step: tuple[int, ...]
-    share: Values
+    queued: Values
+    cpu: Values
 
     def of(self, rank: int) -> Values:
-        """Return the shares of a rank by step."""
-        found: Values = self.share[:, self.ranks.index(rank)]
+        """Return the waits of a rank by step."""
+        found: Values = self.queued[:, self.ranks.index(rank)]
         return found
 
     def beyond(self, rank: int) -> Values:
-        """Return by step how much longer the rank waits than the median of its peers."""
+        """Return by step how much longer the rank waits than its peers would for as much CPU time: who computes more
+        on a busy host waits more for cores, too."""
         others = [at for at, one in enumerate(self.ranks) if one != rank]
         if not others:
             return np.zeros(len(self.step))
-        return np.asarray(self.of(rank) - np.nanmedian(self.share[:, others], axis=1))
+        usual = np.nanmedian(self.queued[:, others] / np.maximum(self.cpu[:, others], 1e-9), axis=1)
+        return np.asarray(self.of(rank) - usual * self.cpu[:, self.ranks.index(rank)])
+
+    def works_more(self, rank: int) -> bool:
+        """Return whether the rank uses more CPU time than its peers: then it is late for that."""
+        others = [at for at, one in enumerate(self.ranks) if one != rank]
+        own, usual = np.nanmedian(self.cpu[:, self.ranks.index(rank)]), np.nanmedian(self.cpu[:, others])
+        return bool(own > _MORE * usual)
 
 
 def pressure(case: Case) -> Pressure | None:
@@ -49,11 +61,10 @@ def pressure(case: Case) -> Pressure | None:
     except UnknownCost:
         return None
     rows = timed.settled
-    with np.errstate(invalid="ignore"):
-        share = timed.column("queued")[rows] / timed.column("stop - start")[rows]
-    if not np.isfinite(share).any():
+    whole, queued, cpu = (timed.column(name)[rows] for name in ("stop - start", "queued", "cpu"))
+    if not (np.isfinite(queued) & np.isfinite(cpu)).any():
         return None
-    return Pressure(timed.ranks, tuple(timed.step[rows].tolist()), share)
+    return Pressure(timed.ranks, tuple(timed.step[rows].tolist()), queued / whole, cpu / whole)
 
 
 def stretch(case: Case) -> float:
@@ -74,7 +85,7 @@ def squeezed(case: Case) -> dict[int, float]:
     found = pressure(case)
     if found is None or len(found.step) < _FEWEST or len(found.ranks) < 2:
         return {}
-    more = {rank: found.beyond(rank) for rank in found.ranks}
+    more = {rank: found.beyond(rank) for rank in found.ranks if not found.works_more(rank)}
     return {
         rank: float(np.nanmedian(values))
         for rank, values in more.items()
