@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,27 +31,23 @@ def _find(case: Case) -> Iterator[Claim]:
     told = job_facts(case, "threads")
     by_rank = {rank: _busiest(max(values, key=lambda value: value["time"])) for rank, values in told.items()}
     busy = {rank: one for rank, one in by_rank.items() if one is not None}
-    held = _held(case)
-    lost = {rank: share for rank, (share, _) in held.items() if rank in busy and share >= _SMALLEST}
-    if not lost:
+    held = {rank: one for rank, one in _held(case).items() if rank in busy and one.share >= _SMALLEST}
+    if not held:
         return
-    worst = max(lost, key=lost.__getitem__)
+    worst = max(held, key=lambda rank: held[rank].share)
     name, cpu, places = busy[worst]
-    share = float(np.median(list(lost.values())))
-    waits = case.total.share("comm.wait")
-    gained = min(share / (1 - min(waits, 0.8)), 0.95)
-    most = min(waits + sum(case.total.share(line) for line in _HELD), 0.98)
+    share = held[worst].share
     at = f" at {places[0]}" if places else ""
-    taken: dict[Place, int] = {place: ns for rank in lost for place, ns in held[rank][1].items()}
-    everywhere = len(lost) == len(case.lines)
+    taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
+    everywhere = len(held) == len(case.lines)
     yield Claim(
         cause="background_thread",
         what=(
             f"Thread {name!r} runs Python beside the training thread{at}: it uses {format_share(cpu)} of a core, and "
-            f"the training thread waits {format_share(share)} of its time for the interpreter's lock."
+            f"the training thread of rank {worst} waits {format_share(share)} of its time for the interpreter's lock."
         ),
         taken=taken,
-        evidence=tuple(_evidence(case, rank, busy[rank], lost[rank]) for rank in sorted(lost)[:4]),
+        evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
         confidence=0.9,
         certain_if=f"steps without thread {name!r} are faster by the predicted gain",
         fix=(
@@ -59,13 +56,13 @@ def _find(case: Case) -> Iterator[Claim]:
             "sys.setswitchinterval(0.0005) shortens each wait until then"
         ),
         gain=Gain(
-            gained,
-            0.5 * share,
-            max(most, gained),
-            "time of the training thread that it was neither on a core nor waiting for a core, data or other ranks; at "
-            "most all time between ops and waits for ranks that were held up so",
+            share,
+            0.6 * held[worst].least,
+            min(max(1.5 * held[worst].most, share), 0.98),
+            f"time of rank {worst}'s training thread in the window in which it was neither on a core nor waiting for a "
+            "core, data or other ranks",
         ),
-        ranks=() if everywhere else tuple(sorted(lost)),
+        ranks=() if everywhere else tuple(sorted(held)),
         instead_of=("host_python", "host_bound", "straggler", "optimizer", "small_batch"),
     )
 
@@ -80,9 +77,22 @@ def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
     return one["name"], share, [place for place, _ in one["places"]]
 
 
-def _held(case: Case) -> dict[int, tuple[float, dict[Place, int]]]:
-    """By rank: the share of the window's time that its training thread was off its core without a reason that the
-    ledger knows, and on which lines that is."""
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Shares of the window's time that a training thread waits for the lock, at least and at most: of its waits for a
+    core none or a proportional part is inside communication."""
+
+    least: float
+    most: float
+    taken: dict[Place, int]
+
+    @property
+    def share(self) -> float:
+        return (self.least + self.most) / 2
+
+
+def _held(case: Case) -> dict[int, _Held]:
+    """By rank: the time off its core without a reason that the ledger knows."""
     timed = series(case)
     inside = np.isin(timed.step, sorted(case.total.steps))
     whole, cpu, queued = (timed.column(name)[inside] for name in ("stop - start", "cpu", "queued"))
@@ -93,15 +103,21 @@ def _held(case: Case) -> dict[int, tuple[float, dict[Place, int]]]:
         if lines is None or not known.any():
             continue
         wall = sum(lines.values()) or 1
-        off = float((whole - cpu - queued)[known, at].sum() / whole[known, at].sum())
-        ns = max(off * wall - sum(lines[line] for line in _BLOCKED), 0.0)
-        taken: dict[Place, int] = {}
-        for line in _HELD:
-            part = min(lines[line], round(ns - sum(taken.values())))
-            if part > 0:
-                taken[rank, line] = part
-        found[rank] = sum(taken.values()) / wall, taken
+        ran, waited = (float(part[known, at].sum() / whole[known, at].sum()) for part in (cpu, queued))
+        free = 1 - sum(lines[line] for line in _BLOCKED) / wall
+        room = sum(lines[line] for line in _HELD) / wall
+        least, most = (min(max(free - ran - part, 0.0), room) for part in (waited, waited * free))
+        found[rank] = _Held(least, most, _on_lines(rank, lines, (least + most) / 2 * wall))
     return found
+
+
+def _on_lines(rank: int, lines: Mapping[str, int], ns: float) -> dict[Place, int]:
+    taken: dict[Place, int] = {}
+    for line in _HELD:
+        part = min(lines[line], round(ns - sum(taken.values())))
+        if part > 0:
+            taken[rank, line] = part
+    return taken
 
 
 def _evidence(case: Case, rank: int, busy: tuple[str, float, list[str]], share: float) -> Evidence:
