@@ -23,15 +23,22 @@ def _find(case: Case) -> Iterator[Claim]:
     found = sharding(case) if passes is not None and passes > 1 else None
     if found is None:
         return
-    reduced = _is_repeated(found, found.reductions, passes)
-    gathered = _is_repeated(found, found.gathers, passes)
+    units = len(found.units)
+    reduced = found.calls(found.reductions) >= _NEARLY * passes * units
+    gathered = _is_gathered_again(found.calls(found.gathers) / units, passes)
     if reduced or gathered:
         yield _claim(case, found, passes, reduced=reduced, gathered=gathered)
 
 
-def _is_repeated(found: Sharding, rows: Flags, passes: int) -> bool:
-    """Whether each microbatch makes them for all units."""
-    return bool(rows.any()) and found.calls(rows) >= _NEARLY * passes * len(found.units)
+def _is_gathered_again(times: float, passes: int) -> bool:
+    """Whether parameters that are gathered so many times a step are freed after each backward pass. They are gathered
+    twice in each microbatch then, or once where forward passes do not free them; else once more than microbatches, or
+    once.
+
+    >>> [_is_gathered_again(times, 4) for times in (8, 4, 5, 1)]
+    [True, True, False, False]
+    """
+    return times >= _NEARLY * 2 * passes or _NEARLY * passes <= times < passes + 0.5
 
 
 def _calls_share(found: Sharding, rows: Flags) -> float:
