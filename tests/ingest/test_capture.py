@@ -52,7 +52,9 @@ def one_rank(*records, name="a", **more):
 
 
 def test_a_rank(folder, ask):
-    first = [session(0, 2, wall=1), step(0, 10, PHASES, samples=8, tokens=4096, own=7, gc=3, gc_count=2, compiled=True)]
+    used = {"cpu": 9, "queued": 4, "system": 2, "faults": 6, "preempted": 1, "saving": 5, "evaluating": 8}
+    more = {"samples": 8, "tokens": 4096, "own": 7, "gc": 3, "gc_count": 2, **used}
+    first = [session(0, 2, wall=1), step(0, 10, PHASES, compiled=True, **more)]
     second = [
         step(1, 15 * MS + 10, PHASES, peak_memory=99),
         {"kind": "device_step", "step": 0, "time": 123, "forward": 40, "backward": 60, "optimizer": 5},
@@ -78,6 +80,7 @@ def test_a_rank(folder, ask):
             7,
             3,
             2,
+            *used.values(),
             *[False, True, False],
         ),
         (
@@ -92,8 +95,7 @@ def test_a_rank(folder, ask):
             None,
             99,
             0,
-            None,
-            None,
+            *[None] * 9,
             False,
             False,
             False,

@@ -61,6 +61,9 @@ class Claim:
     in_each_step: bool = True
     """Steps are replayed with and without the fix, so that what they differ by is no doubt; unless the rule sees the
     cause in some of them alone."""
+    instead_of: tuple[str, ...] = ()
+    """Causes that would name the same loss less exactly; their claims about the same ranks are dropped where this one
+    is found and gains at least nearly half as much."""
     is_warning: bool = False
     """It costs no time, and is to be said all the same."""
     suspected: str = ""

@@ -39,6 +39,8 @@ NOT_CHECKED: Final = "not checked"
 _NEXT_RUN: Final = "lostflops run {} -- COMMAND"
 _LARGEST_LEFT: Final = 0.01
 """Share of all time below which a loss is not worth naming."""
+_NEARLY_HALF: Final = 0.4
+"""Part of the saving of a claim that a more exact one must save to take its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,21 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         checked.append(
             failed or Checked(rule.cause, _outcome(seen, named), _small([one for one in seen if one.is_small]))
         )
+    offered = [one for one in offered if not any(_is_named_better(one, other) for other in offered)]
     offered.sort(key=lambda one: (bool(one.doubt), -one.prediction.gain))
     got = shared([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
     made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
     sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
     excess = sum(ns for part in sure for (_, line), ns in part.items() if line == "compute")
     return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
+
+
+def _is_named_better(one: Priced, other: Priced) -> bool:
+    """Whether the other claim names the same loss more exactly: a straggler that writes checkpoints is a checkpoint."""
+    about = not other.claim.ranks or set(one.claim.ranks) <= set(other.claim.ranks)
+    is_large = other.prediction.gain >= _NEARLY_HALF * one.prediction.gain
+    is_as_sure = bool(one.doubt) or not other.doubt
+    return one.claim.cause in other.claim.instead_of and about and is_large and is_as_sure
 
 
 def _with_own_ids(made: Sequence[Finding]) -> list[Finding]:

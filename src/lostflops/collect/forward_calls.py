@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.collect.hooks import watch_modules
+from lostflops.collect.interludes import watch_inner
 from lostflops.collect.steps import FORWARD, Step
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ForwardCalls:
     def _watch(self, modules: list[Any], step: Step) -> None:
         fresh = [module for module in modules[:_MOST_MODULES] if module not in self._watched]
         self._removals += watch_modules(self._recorder, fresh)
+        self._removals += watch_inner(self._recorder, fresh)
         self._watched.update(fresh)
         self._lowest = [weakref.ref(module) for module in modules[:_MOST_MODULES]]
         self._whole_from = step.number + 1

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.optim import optimizer as optimizers
 
+from lostflops.collect.interludes import Interludes
 from lostflops.collect.module_hook import ModuleHook, lifted
-from lostflops.collect.steps import BACKWARD, DATA, FORWARD
+from lostflops.collect.steps import DATA, FORWARD
 from lostflops.collect.untraced import untraced
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ def install(recorder: Recorder) -> None:
     untraced(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
     untraced(type(recorder).enter, type(recorder).leave, type(recorder).guarded, with_callees=True)
     untraced(type(recorder).training, type(recorder).updates, type(recorder).handed_over, with_callees=True)
+    untraced(type(recorder).passes_backward, type(recorder).evaluates, type(recorder).evaluated, with_callees=True)
+    recorder.interludes = Interludes()
+    recorder.interludes.watch(recorder)
     hooks = recorder.hooks
     hooks.append(optimizers.register_optimizer_step_pre_hook(watched.begins).remove)
     hooks.append(optimizers.register_optimizer_step_post_hook(watched.ended).remove)
@@ -65,12 +69,14 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
             if recorder.holdings is not None:
                 recorder.guarded(lambda _: recorder.holdings.goes_in(inputs))
             if not torch.is_grad_enabled():
-                recorder.clock.step.is_evaluated = True
+                recorder.evaluates()
             recorder.enter(FORWARD)
 
     def ended(_: Any) -> None:
         if not torch.compiler.is_compiling():
             recorder.leave()
+            if not torch.is_grad_enabled():
+                recorder.evaluated()
 
     untraced(begins, ended, ModuleHook.__call__, with_callees=True)
     handles = [module.register_forward_pre_hook(ModuleHook(begins, with_inputs=True)) for module in modules]
@@ -137,7 +143,7 @@ def _backward(recorder: Recorder, original: Callable[..., Any]) -> Callable[...,
         if torch.compiler.is_compiling():
             return original(*arguments, **named)
         recorder.training()
-        recorder.enter(BACKWARD)
+        recorder.passes_backward()
         try:
             return original(*arguments, **named)
         finally:

@@ -31,7 +31,7 @@ _LONGEST_VALUE: Final = 100
 _DDP: Final = (
     "bucket_sizes", "rebuilt_bucket_sizes", "bucket_cap_bytes", "find_unused_parameters", "gradient_as_bucket_view",
     "static_graph", "broadcast_buffers", "has_rebuilt_buckets", "num_parameter_tensors", "total_parameter_size_bytes",
-    "comm_hook",
+    "comm_hook", "unused_parameter_size",
 )  # fmt: skip
 
 
@@ -121,7 +121,9 @@ def _ddp_modules(roots: list[torch.nn.Module]) -> list[Any]:
 def _ddp(module: Any) -> dict[str, Any]:
     """What DDP logs about itself, as far as it is on the list."""
     logged = module._get_ddp_logging_data()  # noqa: SLF001 - the documented way to read it
-    return {key: json.loads(json.dumps(logged[key], default=str)) for key in _DDP if key in logged}
+    found = {key: json.loads(json.dumps(logged[key], default=str)) for key in _DDP if key in logged}
+    buffers = list(module.module.buffers())
+    return {**found, "buffers": len(buffers), "buffer_bytes": sum(b.numel() * b.element_size() for b in buffers)}
 
 
 def _ddp_buckets(roots: list[torch.nn.Module]) -> dict[int, int]:

@@ -65,6 +65,11 @@ class Recorder:
         self._hidden: Any = None
         self._forward: Any = None
         self._garbage: Any = None
+        self.interludes: Any = None
+        """Checkpoints and evaluations of the step; there from when hooks are installed."""
+        self._usage: Any = None
+        self._modes: Any = None
+        self._threads: Any = None
         self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
         self._compilations = 0
@@ -114,6 +119,20 @@ class Recorder:
     def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
         """A loader gave the program this batch; `is_counted` where its samples are not known yet."""
         self.guarded(lambda _: self._take(batch, is_counted=is_counted))
+
+    def passes_backward(self) -> None:
+        """A backward pass begins."""
+        if self._modes is not None:
+            self.guarded(lambda _: self._modes.look())
+        self.enter(BACKWARD)
+
+    def evaluates(self) -> None:
+        """A forward pass without gradients begins."""
+        self.clock.step.is_evaluated = True
+        self.guarded(self.interludes.evaluation_begins)
+
+    def evaluated(self) -> None:
+        self.guarded(self.interludes.evaluation_ended)
 
     def is_updating(self, optimizer: int) -> bool:
         """Whether the optimizer of this identity is still there."""
@@ -251,6 +270,8 @@ class Recorder:
     # How it works inside.
 
     def _begin(self) -> None:
+        from lostflops.collect.busy_threads import BusyThreads
+        from lostflops.collect.debug_modes import DebugModes
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
         from lostflops.collect.forward_calls import ForwardCalls
@@ -259,6 +280,7 @@ class Recorder:
         from lostflops.collect.hooks import GRAPHS
         from lostflops.collect.identity import identity
         from lostflops.collect.nvtx import show_in_nvtx
+        from lostflops.collect.thread_usage import ThreadUsage
         from lostflops.collect.windows import Windows
 
         show_in_nvtx(self.clock)
@@ -269,6 +291,8 @@ class Recorder:
         self._hidden, self._forward = HiddenUpdates(), ForwardCalls(self)
         self._garbage = Garbage(self._thread)
         self._garbage.watch()
+        self._usage, self._modes = ThreadUsage(), DebugModes(self.put)
+        self._threads = BusyThreads(self._thread, self.put)
         self.hooks.append(self._garbage.leave)
         if self._device is not None:
             self.clock.watchers.append(self._device)
@@ -331,6 +355,7 @@ class Recorder:
         if not self.is_thinned:
             self._ring.edge(step.number, step.stop - step.start)
         began = time.monotonic_ns()
+        self.interludes.watch(self)
         self._forward.step_ended(step, is_compiled=self._compilations > 0)
         if step.number == _FACTS_AFTER:
             self._describe()
@@ -349,6 +374,8 @@ class Recorder:
     def _last_words(self) -> None:
         if not self._is_described:
             self._describe()
+        self._threads.look()
+        self._threads.tell()
         self.captures.ask(self._last_questions)
 
     def _last_questions(self) -> None:
@@ -370,6 +397,8 @@ class Recorder:
             "own": step.own,
             "gc": pauses,
             "gc_count": collections,
+            **self._usage.taken(),
+            **self.interludes.taken(),
             "skipped": step.skipped,
             "compiled": compiled,
             "profiled": self._is_disturbed,
@@ -411,6 +440,7 @@ class Recorder:
         try:
             self.captures.ask(self._ask_device)
             self.windows.poll()
+            self._threads.look()
             now = time.monotonic_ns()
             if now - self._clock_read > _CLOCK_EVERY:
                 self._clock_read = now

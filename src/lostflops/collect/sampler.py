@@ -73,7 +73,7 @@ class Sampler:
         while frame is not None and len(labels) < _DEEPEST:
             key = (frame.f_code, frame.f_lineno)
             if key not in self._labels:
-                self._labels[key] = f"{_function(frame.f_code)} {place(frame.f_code.co_filename)}:{frame.f_lineno}"
+                self._labels[key] = label(frame)
             labels.append(self._labels[key])
             frame = frame.f_back
         return ";".join(reversed(labels))
@@ -82,6 +82,11 @@ class Sampler:
         if self._samples:
             self._put({"kind": "stacks", "names": self._fresh, "samples": self._samples})
             self._fresh, self._samples = {}, []
+
+
+def label(frame: FrameType) -> str:
+    """A frame's function, file and line."""
+    return f"{_function(frame.f_code)} {place(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def place(file: str, roots: Sequence[object] | None = None) -> str:

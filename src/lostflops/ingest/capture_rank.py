@@ -37,7 +37,8 @@ _MOST_AWAITED: Final = 8_192
 _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forward", "backward", "optimizer")}
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 _MARKS: Final = ("skipped", "compiled", "profiled")
-_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_MARKS)
+_USED: Final = ("cpu", "queued", "system", "faults", "preempted", "saving", "evaluating")
+_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_USED, *_MARKS)
 _OF_HOLDING: Final = ("device_type", "device_index", "address", "bytes", "owner", "name", "line")
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
 

@@ -43,6 +43,13 @@ class Step(msgspec.Struct):
     own: Time | None = None
     gc: Time | None = None
     gc_count: Small | None = None
+    cpu: Time | None = None
+    queued: Time | None = None
+    system: Time | None = None
+    faults: Count | None = None
+    preempted: Count | None = None
+    saving: Time | None = None
+    evaluating: Time | None = None
     skipped: bool = False
     compiled: bool = False
     profiled: bool = False

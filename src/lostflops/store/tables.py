@@ -429,6 +429,18 @@ TIMINGS = Table(
             "gc", "BIGINT", "In Python's garbage collector on that thread; null where the collector is older.", "ns"
         ),
         Column("gc_count", "INTEGER", "Collections of garbage in the step."),
+        Column("cpu", "BIGINT", "Time of the training thread on a core; null where the kernel does not say.", "ns"),
+        Column("queued", "BIGINT", "Time that it could run and waited for a core.", "ns"),
+        Column("system", "BIGINT", "Part of `cpu` inside the kernel of the operating system.", "ns"),
+        Column("faults", "BIGINT", "Its page faults that needed no disk."),
+        Column("preempted", "BIGINT", "Times that a core was taken from it."),
+        Column("saving", "BIGINT", "In `torch.save` and other functions that write checkpoints, on that thread.", "ns"),
+        Column(
+            "evaluating",
+            "BIGINT",
+            "From the first to the last forward pass without gradients in the step.",
+            "ns",
+        ),
         Column("skipped", "BOOLEAN", "The update was skipped because gradients were not finite."),
         Column("compiled", "BOOLEAN", "Something was compiled in it."),
         Column("profiled", "BOOLEAN", "A deep window was recorded over it, or being prepared or ended in it."),

@@ -31,6 +31,10 @@ class Loop:
     python: Callable[[int, int], int] = lambda rank, number: 40
     stacks: Sequence[str] = ()
     more: Callable[[int, int], dict[str, Any]] = field(default=lambda rank, number: {})
+    ops: Sequence[str] = ("aten::mm",) * 4
+    """Names of those that compute, of equal duration."""
+    facts: Callable[[int], dict[str, Any]] = field(default=lambda rank: {})
+    """What the collector recorded of the job on a rank."""
 
     def write(self, folder: Path) -> Path:
         for rank in range(self.ranks):
@@ -43,7 +47,8 @@ class Loop:
                     events += self._step(number, now, busy, idle)
                     records += self._samples(now + busy, idle)
                 now += busy + idle
-            told = [session(rank, self.ranks), *records, end(now + 1)]
+            facts = [{"kind": "job", "key": key, "value": value} for key, value in self.facts(rank).items()]
+            told = [session(rank, self.ranks), *facts, *records, end(now + 1)]
             write(folder / "capture", rank, frames(rank, f"s{rank}", told))
             write_window(folder / "capture", rank, 0, events, self.ranks)
         ingest([folder / "capture"], folder / "run", workers=1)
@@ -51,7 +56,8 @@ class Loop:
 
     def _step(self, number: int, start: int, busy: int, idle: int) -> Events:
         whole = [("user_annotation", f"ProfilerStep#{number}", start, busy + idle)]
-        ops = [("cpu_op", "aten::mm", start + at * busy // 4, busy // 4) for at in range(4)]
+        each = busy // len(self.ops)
+        ops = [("cpu_op", name, start + at * each, each) for at, name in enumerate(self.ops)]
         return [
             {
                 "ph": "X",

@@ -6,19 +6,77 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.signs.interludes import in_window, interlude
 from lostflops.advise.signs.python_share import FEW, LINE, change, is_saving
 from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, seen
+from lostflops.errors import UnknownCost
 from lostflops.ledger.lines import HOST_LINES
 from lostflops.ledger.samples import FEWEST
 from lostflops.results import Evidence
-from lostflops.units import counted, format_share
+from lostflops.units import counted, format_ns, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
+_MOST_STEPS: Final = 10
+
 
 def _find(case: Case) -> Iterator[Claim]:
+    counted_claim = _counted(case)
+    if counted_claim is not None:
+        yield counted_claim
+    else:
+        yield from _sampled(case)
+
+
+def _counted(case: Case) -> Claim | None:
+    """What the collector timed inside functions that save, over all steps; None where it timed none."""
+    try:
+        found = interlude(case, "saving", "saving checkpoints")
+    except UnknownCost:
+        return None
+    if found is None or found.gain.share < FEW:
+        return None
+    held = {line: one for line in (*HOST_LINES, "copy") if (one := seen(case.total, line, is_saving)) is not None}
+    places = [place for one in held.values() if one.samples for place in one.sources][:1]
+    who = f"{'rank' if len(found.ranks) == 1 else 'ranks'} {', '.join(map(str, found.ranks[:8]))}"
+    where = f"{who} alone, while the others wait" if found.alone else "all ranks"
+    at = f", at {places[0]}" if places else ""
+    return Claim(
+        cause="checkpoint",
+        what=f"Checkpoints are saved {found.often} by {where}{at}: {format_share(found.gain.share)} of the time.",
+        taken=in_window(case, "saving"),
+        evidence=(
+            Evidence(
+                f"functions that save take {format_ns(round(found.each))} in {counted(len(found.steps), 'step')} of "
+                f"{found.of:,}, by {who}",
+                ranks=found.ranks,
+                steps=found.steps[:_MOST_STEPS],
+                sources=tuple(places),
+            ),
+            *_evidence(case, {line: one for line, one in held.items() if one.samples}),
+        ),
+        confidence=0.95,
+        certain_if="steps in which nothing is saved are as fast as the other steps of this run",
+        fix=_fix(places[0] if places else "torch.save"),
+        gain=found.gain,
+        ranks=found.ranks if found.alone else (),
+        in_each_step=False,
+        instead_of=("straggler", "warmup", "host_python", "allocation_churn"),
+    )
+
+
+def _fix(place: str) -> str:
+    return (
+        f"save less often at {place}, by time (every 30 minutes) and not by step, and in the background: "
+        "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path), which copies to memory and "
+        "writes while training goes on; with replicas let one rank save"
+    )
+
+
+def _sampled(case: Case) -> Iterator[Claim]:
+    """What stack samples of the window show."""
     found = {line: one for line in (*HOST_LINES, "copy") if (one := seen(case.total, line, is_saving)) is not None}
     held = {line: one for line, one in found.items() if one.samples}
     if sum(one.samples for one in held.values()) < FEWEST:
@@ -42,11 +100,7 @@ def _find(case: Case) -> Iterator[Claim]:
         evidence=tuple(_evidence(case, held)),
         confidence=0.9,
         certain_if=f"skip the save at {place} in some steps: they must be shorter by the expected gain.",
-        fix=(
-            f"Save less often at {place}, by time instead of by step, and in the background: "
-            "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path). If ranks hold the same weights, "
-            "let only one save."
-        ),
+        fix=_fix(place),
         changes=(change(python),) if is_python else (),
         in_each_step=in_each_step(case, LINE),
         gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the ledger"),

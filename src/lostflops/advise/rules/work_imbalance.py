@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from lostflops.advise.claim import Claim, Place, Rule
+from lostflops.advise.signs.exchanged import received_more
 from lostflops.advise.signs.uneven import Uneven, uneven
 from lostflops.advise.signs.waiting import taken
 from lostflops.blame.sayings import cost_of
@@ -53,14 +54,16 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     unit = first.done.unit if first.done is not None else "work"
     lost = taken(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
+    hot = {rank: times for rank in ranks if (times := received_more(case, rank, case.mesh.cohort(rank))) is not None}
+    experts = " because its experts get more tokens" if len(hot) == len(ranks) else ""
     return Claim(
         cause="work_imbalance",
         what=(
-            f"{named} {format_share(first.more)} more {unit} than the others in every step, and they wait "
+            f"{named} {format_share(first.more)} more {unit} than the others in every step{experts}, and they wait "
             f"{format_share(waited / (case.wall or 1))} of all time for that."
         ),
         taken=lost,
-        evidence=tuple(_loaded(case, one) for one in loaded),
+        evidence=(*(_loaded(case, one) for one in loaded), *_exchanged(hot)),
         confidence=first.confidence,
         certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
@@ -70,6 +73,15 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         changes=(_EVEN,),
         ranks=ranks,
     )
+
+
+def _exchanged(hot: Mapping[int, float]) -> Iterator[Evidence]:
+    for rank, times in hot.items():
+        yield Evidence(
+            f"Rank {rank} gets {times:.2g} times the bytes of its peers in all-to-all exchanges: the experts on it are "
+            "chosen more often.",
+            ranks=(rank,),
+        )
 
 
 def _loaded(case: Case, one: LateRank) -> Evidence:

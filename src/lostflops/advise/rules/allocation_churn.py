@@ -1,0 +1,94 @@
+"""Large temporary tensors are allocated and freed in every step; the operating system maps their pages each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
+from lostflops.advise.signs import spread
+from lostflops.advise.signs.pressure import stretch
+from lostflops.advise.signs.series import series
+from lostflops.results import Evidence
+from lostflops.units import counted, format_bytes, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LEAST: Final = 0.03
+_LEAST_BYTES: Final = 4 << 20
+"""Mapped anew in a step, below which system time has other reasons."""
+_PAGE: Final = 4096
+_FAULT: Final = 250.0
+"""The least CPU time of a page fault, in ns: mapping and clearing a page of 4 KiB."""
+_MOST_OPS: Final = 3
+_ALLOCATING: Final = """
+    select name, sum(dur) as ns from events
+    where kind = 'op' and step is not null and name in
+        ('aten::empty', 'aten::ones', 'aten::zeros', 'aten::zeros_like', 'aten::empty_like', 'aten::fill_', 'aten::cat',
+         'aten::clone', 'aten::contiguous', 'aten::_to_copy', 'aten::resize_', 'aten::add', 'aten::mul')
+    group by name order by ns desc limit 3"""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    timed = series(case)
+    rows = timed.settled
+    whole, system, faults = (timed.column(name)[rows] for name in ("stop - start", "system", "faults"))
+    if not (np.isfinite(system).any() and np.isfinite(faults).any()):
+        raise NotChecked(
+            "system time and page faults of steps were not recorded: record with this version of Lostflops"
+        )
+    told = np.isfinite(system).any(axis=0) & np.isfinite(faults).any(axis=0)
+    shares = np.nansum(system[:, told], axis=0) / np.nansum(whole[:, told], axis=0)
+    mapped = np.nanmedian(faults[:, told], axis=0) * _PAGE
+    alone, size = spread.typical(shares.tolist()), spread.typical(mapped.tolist())
+    share = min(alone * stretch(case), 0.9)
+    if share < _LEAST or size < _LEAST_BYTES or alone * float(np.nanmean(whole)) < _FAULT * size / _PAGE:
+        return
+    names = ", ".join(name for name, _ in case.run.sql(_ALLOCATING).fetchall()[:_MOST_OPS])
+    at = f"; ops that allocate: {names}" if names else ""
+    yield Claim(
+        cause="allocation_churn",
+        what=(
+            "Temporary tensors are allocated and freed in every step: mapping their memory takes "
+            f"{format_share(share)} of it in the operating system."
+        ),
+        taken=spread.taken(case, "compute", min(share / max(spread.share(case, "compute"), share), 1.0)),
+        evidence=(
+            Evidence(
+                f"a step maps {format_bytes(int(size))} anew (page faults of the training thread), and "
+                f"{format_share(share)} of it is system time, over {counted(int(rows.sum()), 'settled step')}{at}",
+                ranks=timed.ranks,
+            ),
+        ),
+        confidence=0.9,
+        certain_if=(
+            "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456 in the "
+            "environment keeps freed memory: page faults and system time of steps go"
+        ),
+        fix=(
+            "allocate large temporary tensors once, outside of the loop, and reuse them (out=, in-place ops); or keep "
+            "freed memory in the process: LD_PRELOAD=libjemalloc.so (or tcmalloc), with glibc "
+            "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296"
+        ),
+        gain=Gain(
+            share,
+            0.6 * share,
+            min(1.4 * share, 0.98),
+            f"system time of the training thread in {int(rows.sum()):,} settled steps, with its waits for a core",
+        ),
+        instead_of=("host_bound", "unfused"),
+    )
+
+
+RULE: Final = Rule(
+    cause="allocation_churn",
+    about=(
+        "A large tensor on the CPU that is freed goes back to the operating system, and the next one of its size is "
+        "mapped again: each page faults when it is first touched, and is cleared. In a loop that makes such tensors in "
+        "every step, the kernel takes a large part of the time, and no op shows it."
+    ),
+    find=_find,
+)

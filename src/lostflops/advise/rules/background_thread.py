@@ -1,0 +1,143 @@
+"""Another Python thread of the training process holds the interpreter's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.signs.job_facts import job_facts
+from lostflops.advise.signs.series import series
+from lostflops.ledger.lines import COMM_LINES
+from lostflops.results import Evidence
+from lostflops.units import format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_LEAST: Final = 0.1
+"""Of one core that a thread must use to be named."""
+_HELD: Final = ("idle.python", "idle.host", "unexplained")
+"""Lines in which the training thread waits for the lock: between ops and between their parts."""
+_BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
+"""Lines in which it waits for something else."""
+_SMALLEST: Final = 0.03
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    told = job_facts(case, "threads")
+    by_rank = {rank: _busiest(max(values, key=lambda value: value["time"])) for rank, values in told.items()}
+    busy = {rank: one for rank, one in by_rank.items() if one is not None}
+    held = {rank: one for rank, one in _held(case).items() if rank in busy and one.share >= _SMALLEST}
+    if not held:
+        return
+    worst = max(held, key=lambda rank: held[rank].share)
+    name, cpu, places = busy[worst]
+    share = held[worst].share
+    at = f" at {places[0]}" if places else ""
+    taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
+    everywhere = len(held) == len(case.lines)
+    yield Claim(
+        cause="background_thread",
+        what=(
+            f"Thread {name!r} runs Python beside the training thread{at}: it uses {format_share(cpu)} of a core, and "
+            f"the training thread of rank {worst} waits {format_share(share)} of its time for the interpreter's lock."
+        ),
+        taken=taken,
+        evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
+        confidence=0.9,
+        certain_if=f"steps without thread {name!r} are faster by the predicted gain",
+        fix=(
+            f"move what thread {name!r} does to a process (multiprocessing, or a DataLoader worker), let it sleep "
+            "between its turns, or do its work in code that releases the lock (NumPy, torch); a smaller "
+            "sys.setswitchinterval(0.0005) shortens each wait until then"
+        ),
+        gain=Gain(
+            share,
+            0.6 * held[worst].least,
+            min(max(1.5 * held[worst].most, share), 0.98),
+            f"time of rank {worst}'s training thread in the window in which it was neither on a core nor waiting for a "
+            "core, data or other ranks",
+        ),
+        ranks=() if everywhere else tuple(sorted(held)),
+        instead_of=("host_python", "host_bound", "straggler", "optimizer", "small_batch"),
+    )
+
+
+def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
+    """The thread's name, the share of a core that it used, and where it mostly was."""
+    found = [(one["cpu"] / max(value["time"], 1), one) for one in value.get("threads", ())]
+    busy = [(share, one) for share, one in found if share >= _LEAST]
+    if not busy:
+        return None
+    share, one = max(busy, key=lambda pair: pair[0])
+    return one["name"], share, [place for place, _ in one["places"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Shares of the window's time that a training thread waits for the lock, at least and at most: of its waits for a
+    core none or a proportional part is inside communication."""
+
+    least: float
+    most: float
+    taken: dict[Place, int]
+
+    @property
+    def share(self) -> float:
+        return (self.least + self.most) / 2
+
+
+def _held(case: Case) -> dict[int, _Held]:
+    """By rank: the time off its core without a reason that the ledger knows."""
+    timed = series(case)
+    inside = np.isin(timed.step, sorted(case.total.steps))
+    whole, cpu, queued = (timed.column(name)[inside] for name in ("stop - start", "cpu", "queued"))
+    found = {}
+    for at, rank in enumerate(timed.ranks):
+        known = np.isfinite(cpu[:, at]) & np.isfinite(queued[:, at])
+        lines = case.lines.get(rank)
+        if lines is None or not known.any():
+            continue
+        wall = sum(lines.values()) or 1
+        ran, waited = (float(part[known, at].sum() / whole[known, at].sum()) for part in (cpu, queued))
+        free = 1 - sum(lines[line] for line in _BLOCKED) / wall
+        room = sum(lines[line] for line in _HELD) / wall
+        least, most = (min(max(free - ran - part, 0.0), room) for part in (waited, waited * free))
+        found[rank] = _Held(least, most, _on_lines(rank, lines, (least + most) / 2 * wall))
+    return found
+
+
+def _on_lines(rank: int, lines: Mapping[str, int], ns: float) -> dict[Place, int]:
+    taken: dict[Place, int] = {}
+    for line in _HELD:
+        part = min(lines[line], round(ns - sum(taken.values())))
+        if part > 0:
+            taken[rank, line] = part
+    return taken
+
+
+def _evidence(case: Case, rank: int, busy: tuple[str, float, list[str]], share: float) -> Evidence:
+    name, cpu, places = busy
+    lines = case.lines[rank]
+    return Evidence(
+        f"on rank {rank} thread {name!r} used {format_share(cpu)} of a core; the training thread was off its core for "
+        f"{format_ns(round(share * sum(lines.values())))} of the window between ops, and waited there for no core",
+        ranks=(rank,),
+        steps=tuple(sorted(case.total.steps)),
+        sources=tuple(places[:3]),
+    )
+
+
+RULE: Final = Rule(
+    cause="background_thread",
+    about=(
+        "One Python thread runs at a time. A thread that computes in Python, beside the training thread, holds the "
+        "interpreter's lock for 5 ms at a time, and the training thread needs the lock back after every op. Loggers, "
+        "prefetchers and metric exporters written in Python do that."
+    ),
+    find=_find,
+)

@@ -1,0 +1,78 @@
+"""A rank shares its core with another process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, NotChecked, Rule
+from lostflops.advise.signs.pressure import Pressure, pressure, squeezed
+from lostflops.advise.signs.waiting import taken
+from lostflops.results import Evidence
+from lostflops.units import counted, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_MOST_STEPS: Final = 10
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = pressure(case)
+    if found is None:
+        raise NotChecked("the collector recorded no waits for cores: record with this version of Lostflops on Linux")
+    late = squeezed(case)
+    known = set(case.judgement.comparison.ranks.tolist())
+    for rank in sorted(late, key=lambda one: -late[one]):
+        if rank in known:
+            yield _claim(case, found, rank, late[rank])
+
+
+def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
+    own, beyond = found.of(rank), found.beyond(rank)
+    host = _host(case, rank)
+    worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
+    return Claim(
+        cause="contention",
+        what=(
+            f"Rank {rank} shares its core with another process: it waits for a core "
+            f"{format_share(float(np.nanmedian(own)))} of each step, {format_share(more)} more than its peers."
+        ),
+        taken=taken(case, (rank,)),
+        evidence=(
+            Evidence(
+                f"the scheduler's run-queue wait of its training thread is above that of its peers in "
+                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}, for as much CPU time",
+                ranks=(rank,),
+                steps=tuple(sorted(found.step[at] for at in worst.tolist())),
+            ),
+        ),
+        confidence=0.95,
+        certain_if=f"rank {rank} on a core of its own is as fast as its peers",
+        fix=(
+            f"find the process that runs on its cores{host} (top -H; taskset -cp PID), and move or stop it; give every "
+            "rank cores of its own (torchrun --numa-binding=node, or taskset / numactl --physcpubind per rank; "
+            "Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)"
+        ),
+        changes=(f"straggler={rank}",),
+        ranks=(rank,),
+        instead_of=("straggler", "throttling"),
+    )
+
+
+def _host(case: Case, rank: int) -> str:
+    rows = case.run.sql(f"select host from ranks where rank = {rank} and host is not null").fetchall()
+    return f" of {rows[0][0]}" if rows else ""
+
+
+RULE: Final = Rule(
+    cause="contention",
+    about=(
+        "Another process runs on the core of a rank: a daemon, another job, a second rank that is pinned to the same "
+        "core. The rank computes nothing while the other has the core, and all ranks wait for it. Its device and its "
+        "code are in order; the time shows as run-queue wait in the scheduler's statistics."
+    ),
+    find=_find,
+)

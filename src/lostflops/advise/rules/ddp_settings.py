@@ -1,0 +1,134 @@
+"""DDP searches for unused parameters though none is, or broadcasts buffers in every forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.signs.job_facts import job_facts
+from lostflops.results import Evidence
+from lostflops.units import format_bytes, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.graph.tasks import Flags
+
+_SEARCH: Final = """
+    select rank, sum(dur) from events where name like '%reducer::search_unused_parameters' and step is not null
+    group by rank"""
+_BITMAP_ITEM: Final = 4
+"""Bytes of a parameter in the map of used parameters that ranks reduce."""
+_LINES: Final = ("idle.host", "idle.python", "compute")
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    logged = [one for values in job_facts(case, "ddp").values() for value in values for one in value]
+    searching = [one for one in logged if one.get("find_unused_parameters") and not one.get("static_graph")]
+    if searching and not any(one.get("unused_parameter_size") for one in logged):
+        yield _search(case, searching[0])
+    if any(one.get("broadcast_buffers") and one.get("buffers") for one in logged):
+        yield from _buffers(case, max(logged, key=lambda one: one.get("buffer_bytes", 0)))
+
+
+def _search(case: Case, ddp: dict[str, Any]) -> Claim:
+    """The graph is searched after each forward pass, and a map of used parameters is reduced after each backward pass;
+    nothing hides either."""
+    made = case.traffic
+    searched = dict(case.run.sql(_SEARCH).fetchall())
+    count = int(ddp.get("num_parameter_tensors") or 0)
+    rows: Flags = (made.size == _BITMAP_ITEM * count) & made.of(~made.by_hand)
+    wall = case.wall or 1
+    search = sum(searched.values()) / wall
+    reduced = int(made.exposed[rows].sum()) / wall
+    share = search + reduced
+    return Claim(
+        cause="ddp_settings",
+        what=(
+            f"DDP looks for unused parameters in every step and finds none of {count:,}: find_unused_parameters=True "
+            f"costs {format_share(share)} of the time."
+        ),
+        taken=made.taken(rows) | _within(case, searched),
+        evidence=(
+            Evidence(
+                f"searching the graph takes {format_share(search)} of all time, and reducing the map of used "
+                f"parameters ({format_bytes(_BITMAP_ITEM * count)}) {format_share(reduced)}",
+                events=made.examples(rows),
+                steps=tuple(sorted(case.total.steps)),
+            ),
+            Evidence("DDP's log says that no parameter was unused (unused_parameter_size = 0) on any rank"),
+        ),
+        confidence=0.95,
+        certain_if="with find_unused_parameters=False the job trains on, and its steps are shorter by as much",
+        fix=(
+            "DistributedDataParallel(model, find_unused_parameters=False); where some steps do leave parameters "
+            "out but always the same ones, static_graph=True"
+        ),
+        gain=Gain(
+            share,
+            0.5 * share,
+            min(1.5 * share + 0.01, 1.0),
+            "time of the search and of its all-reduce in the profiled steps; buckets in the order of the backward "
+            "pass, which DDP then rebuilds, may add to it",
+        ),
+    )
+
+
+def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
+    """The time of the training thread, on the lines that have room for it."""
+    found: dict[Place, int] = {}
+    for rank, ns in spent.items():
+        left = int(ns)
+        for line in _LINES if rank in case.lines else ():
+            part = min(left, case.lines[rank][line])
+            left -= part
+            if part:
+                found[rank, line] = part
+    return found
+
+
+def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
+    made = case.traffic
+    names = {row for (row,) in case.run.sql("select event from collectives where op = 'broadcast'").fetchall()}
+    rows: Flags = np.isin(made.event, list(names)) if names else np.zeros(made.row.size, np.bool_)
+    taken = made.taken(rows)
+    share = sum(taken.values()) / (case.wall or 1)
+    if not taken:
+        return
+    yield Claim(
+        cause="ddp_settings",
+        what=(
+            f"DDP broadcasts {ddp['buffers']:,} buffers ({format_bytes(ddp['buffer_bytes'])}) before every forward "
+            f"pass, which takes {format_share(share)} of the time."
+        ),
+        taken=taken,
+        evidence=(
+            Evidence(
+                f"{made.a_step(rows):.3g} broadcasts a step and rank, of which compute hides "
+                f"{format_share(made.hidden(rows))}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+            ),
+        ),
+        confidence=0.9,
+        certain_if="losses of a run with broadcast_buffers=False are as good, and its steps are shorter",
+        fix=(
+            "DistributedDataParallel(model, broadcast_buffers=False) where buffers are constants or statistics that "
+            "may differ among ranks (BatchNorm: rank 0's are saved all the same); register constants with "
+            "persistent=False, or make them plain attributes"
+        ),
+        gain=Gain(share, 0.6 * share, min(1.3 * share, 1.0), "what broadcasts take that no compute hides"),
+    )
+
+
+RULE: Final = Rule(
+    cause="ddp_settings",
+    about=(
+        "DDP can look for parameters that a step left out: it walks the whole autograd graph after each forward pass "
+        "and reduces a map of used parameters after each backward pass. Where every parameter is used that is for "
+        "nothing, and so is sending buffers from rank 0 in every step where they are constant."
+    ),
+    find=_find,
+)

@@ -1,0 +1,177 @@
+"""A debug mode is on: anomaly mode, checked collectives, blocking launches, a Python debugger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Place, Rule
+from lostflops.advise.signs.job_facts import job_facts
+from lostflops.advise.signs.pressure import stretch
+from lostflops.advise.signs.series import series
+from lostflops.ledger.lines import COMM_LINES
+from lostflops.results import Evidence
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_NAN: Final = """
+    select rank, sum(dur) from events where kind = 'op' and name in ('aten::isnan', 'aten::_is_any_true')
+    and step is not null group by rank"""
+_NODES: Final = """
+    select count(*) / nullif(count(distinct (rank, step)), 0) from events
+    where name like 'autograd::engine::evaluate_function:%' and {which} and step is not null"""
+_BESIDE: Final = 1.2
+"""Times a traceback's own time that a node takes longer with it, measured on models of five kinds: what holds it is
+made and freed as well."""
+_FEWEST_FRAMES: Final = 8
+"""Of a stack in a forward pass, where no sample shows one."""
+_FORWARD: Final = re.compile(r"(?:\S*\.)?forward ")
+_IDLE: Final = ("idle.host", "idle.python", "idle.sync")
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    by_rank = job_facts(case, "debug_modes")
+    modes: dict[str, Any] = {}
+    for values in by_rank.values():
+        for value in values:
+            modes |= value
+    ranks = tuple(sorted(by_rank))
+    if "anomaly" in modes:
+        yield _anomaly(case, modes, ranks)
+    for mode, (what, lines, fix) in _BOUNDED.items():
+        if mode in modes:
+            yield _bounded(case, what, lines, fix, ranks)
+
+
+def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim:
+    nan = dict(case.run.sql(_NAN).fetchall())
+    checks = sum(nan.values()) / (case.wall or 1)
+    nodes, frames = _nodes(case), _frames(case)
+    tracebacks = _tracebacks(case, _BESIDE * nodes * frames * modes.get("frame_ns", 0))
+    least, most = checks + tracebacks, min(checks * _slowdown(case) + tracebacks, 0.95)
+    least = min(least, most)
+    share = (least + most) / 2
+    taken: dict[Place, int] = {(rank, "compute"): int(ns) for rank, ns in nan.items() if rank in case.lines}
+    return Claim(
+        cause="debug_mode",
+        what=f"Autograd's anomaly mode is on, and costs about {format_share(share)} of the step.",
+        taken=taken,
+        evidence=(
+            Evidence(
+                f"torch.is_anomaly_enabled() in backward passes; checks for NaN take {format_share(checks)} of the "
+                "time of the profiled steps",
+                ranks=ranks,
+                steps=tuple(sorted(case.total.steps)),
+            ),
+            Evidence(
+                f"each of {nodes:.0f} nodes of the graph keeps a traceback of {frames} frames, of "
+                f"{modes.get('frame_ns', 0) / 1000:.3g} us of CPU time each as measured in this job: "
+                f"{format_share(tracebacks)} of the step"
+            ),
+        ),
+        confidence=0.98,
+        certain_if="steps with torch.autograd.set_detect_anomaly(False) are faster by the predicted gain",
+        fix=(
+            "remove torch.autograd.set_detect_anomaly(True) and torch.autograd.detect_anomaly() from the training "
+            "loop (Lightning: Trainer(detect_anomaly=False)); turn it on for the few steps that a NaN is looked for in"
+        ),
+        gain=Gain(
+            share,
+            min(0.8 * least, share),
+            min(1.3 * most, 0.98),
+            "time of its checks in the profiled steps, and the number of its tracebacks times the time of one",
+        ),
+        instead_of=("host_bound", "host_python", "copies", "unfused", "small_batch", "sync"),
+    )
+
+
+def _nodes(case: Case) -> float:
+    """Nodes of a step's graph; DDP keeps those that accumulate gradients, without it they are made in each step."""
+    which = "name not like '%AccumulateGrad'" if job_facts(case, "ddp") else "true"
+    ((found,),) = case.run.sql(_NODES.format(which=which)).fetchall()
+    return float(found or 0)
+
+
+def _frames(case: Case) -> int:
+    """The median depth of stacks in forward passes: a traceback has as many frames."""
+    depths = [
+        stack.count(";") + 1
+        for stacks in case.total.samples.values()
+        for stack, count in stacks.items()
+        for _ in range(count)
+        if any(_FORWARD.match(frame) for frame in stack.split(";"))
+    ]
+    return max(int(np.median(depths)) if depths else 0, _FEWEST_FRAMES)
+
+
+def _tracebacks(case: Case, cpu: float) -> float:
+    """The share of a step that so much CPU time takes, with the thread's waits for a core."""
+    timed = series(case)
+    settled = timed.ns[timed.settled]
+    return min(cpu * stretch(case) / float(np.median(settled)), 0.9) if settled.size else 0.0
+
+
+def _slowdown(case: Case) -> float:
+    """CPU time of the training thread in a profiled step, in times of a settled one; 1 where unknown."""
+    timed = series(case)
+    used = timed.column("cpu")
+    inside = np.isin(timed.step, sorted(case.total.steps))
+    if not (np.isfinite(used[inside]).any() and np.isfinite(used[timed.settled]).any()):
+        return 1.0
+    return max(float(np.nanmedian(used[inside]) / max(np.nanmedian(used[timed.settled]), 1.0)), 1.0)
+
+
+_BOUNDED: Final = {
+    "distributed": (
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective among all ranks before it runs",
+        COMM_LINES,
+        "unset TORCH_DISTRIBUTED_DEBUG, or set it to OFF",
+    ),
+    "launch_blocking": (
+        "CUDA_LAUNCH_BLOCKING=1 makes the host wait for every kernel",
+        _IDLE,
+        "unset CUDA_LAUNCH_BLOCKING; it is for finding which kernel failed",
+    ),
+    "python_tracing": (
+        "A debugger or a coverage tool traces every line of Python",
+        _IDLE,
+        "run without the debugger or coverage (sys.gettrace() must be None in the training thread)",
+    ),
+    "python_dev_mode": (
+        "Python's development mode is on (-X dev)",
+        _IDLE,
+        "run without -X dev and PYTHONDEVMODE",
+    ),
+}
+"""Modes that cost what only a run without them shows, and the lines of the ledger that they lengthen."""
+
+
+def _bounded(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tuple[int, ...]) -> Claim:
+    most = sum(case.total.lines[line] for line in lines) / (case.wall or 1)
+    return Claim(
+        cause="debug_mode",
+        what=f"{what}. Time that the host loses is {format_share(most)} of all time.",
+        taken={(rank, line): lines[line] for rank, lines in case.lines.items() for line in _IDLE if lines.get(line, 0)},
+        evidence=(Evidence("the collector found it on in the training process", ranks=ranks),),
+        confidence=0.9,
+        certain_if="steps without it are faster",
+        fix=fix,
+        gain=Gain(most / 2, 0.0, most, "at most the time that it lengthens; its own part of that is not recorded"),
+        suspected="How much the mode costs cannot be measured in a run that has it on.",
+    )
+
+
+RULE: Final = Rule(
+    cause="debug_mode",
+    about=(
+        "Modes that find errors cost time in every step: anomaly mode keeps a Python traceback of every op and checks "
+        "every gradient for NaN, TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective among all ranks before it "
+        "runs, CUDA_LAUNCH_BLOCKING=1 waits for every kernel. They are turned on to find one error, and forgotten."
+    ),
+    find=_find,
+)

@@ -1,0 +1,101 @@
+"""FSDP gathers parameters and reduces gradients in every microbatch of an accumulated step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.signs.sharding import Sharding, host_share, sharding
+from lostflops.results import Evidence
+from lostflops.units import format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+    from lostflops.graph.tasks import Flags
+
+_NEARLY: Final = 0.9
+_PASSES: Final = "select mode(microbatches) from timings where microbatches is not null"
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    ((passes,),) = case.run.sql(_PASSES).fetchall()
+    found = sharding(case) if passes is not None and passes > 1 else None
+    if found is None:
+        return
+    units = len(found.units)
+    reduced = found.calls(found.reductions) >= _NEARLY * passes * units
+    gathered = _is_gathered_again(found.calls(found.gathers) / units, passes)
+    if reduced or gathered:
+        yield _claim(case, found, passes, reduced=reduced, gathered=gathered)
+
+
+def _is_gathered_again(times: float, passes: int) -> bool:
+    """Whether parameters that are gathered so many times a step are freed after each backward pass. They are gathered
+    twice in each microbatch then, or once where forward passes do not free them; else once more than microbatches, or
+    once.
+
+    >>> [_is_gathered_again(times, 4) for times in (8, 4, 5, 1)]
+    [True, True, False, False]
+    """
+    return times >= _NEARLY * 2 * passes or _NEARLY * passes <= times < passes + 0.5
+
+
+def _calls_share(found: Sharding, rows: Flags) -> float:
+    """What part of FSDP's collectives these are: its Python goes with them."""
+    return int(rows.sum()) / max(int((found.gathers | found.reductions).sum()), 1)
+
+
+def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered: bool) -> Claim:
+    rows = (found.reductions & reduced) | (found.gathers & gathered)
+    on_host = host_share(case)
+    kinds = [
+        name for name, is_so in (("gradients are reduced", reduced), ("parameters are gathered", gathered)) if is_so
+    ]
+    share = (found.share(rows) + on_host * _calls_share(found, rows)) * (1 - 1 / passes)
+    fixes = [
+        "model.set_requires_gradient_sync(is_last)" if reduced else "",
+        "model.set_reshard_after_backward(is_last)" if gathered else "",
+    ]
+    return Claim(
+        cause="fsdp_accumulation",
+        what=(
+            f"FSDP accumulates gradients over {passes} microbatches, and {' and '.join(kinds)} in each of them: "
+            f"{format_share(share)} of the time for nothing."
+        ),
+        taken={place: round(ns * (1 - 1 / passes)) for place, ns in found.taken(rows).items()},
+        evidence=(
+            Evidence(
+                f"a step has {passes} backward passes, {found.calls(found.reductions):.3g} reductions and "
+                f"{found.calls(found.gathers):.3g} gathers for {len(found.units)} units; FSDP's own Python takes "
+                f"{format_share(on_host)} of the time",
+                events=found.traffic.examples(rows),
+                steps=found.traffic.steps(rows),
+            ),
+        ),
+        confidence=0.9,
+        certain_if="a run that does both in the last microbatch alone has the same losses, and shorter steps",
+        fix=(
+            f"in each microbatch: {'; '.join(fix for fix in fixes if fix)}, with is_last true for the last of "
+            f"{passes}. It keeps gradients (and, without resharding, parameters) of the whole model in memory "
+            "between microbatches"
+        ),
+        gain=Gain(
+            share,
+            0.5 * share,
+            min(1.25 * share, 0.98),
+            f"what these collectives and their Python take unhidden in {passes - 1} of {passes} microbatches",
+        ),
+        instead_of=("missing_no_sync", "exposed_comm", "small_messages", "sync", "fsdp_units"),
+    )
+
+
+RULE: Final = Rule(
+    cause="fsdp_accumulation",
+    about=(
+        "A step adds up the gradients of several microbatches. FSDP reduces them over all ranks after each, and frees "
+        "the gathered parameters, so that the next microbatch gathers them again. Where memory allows, both can wait "
+        "for the last microbatch."
+    ),
+    find=_find,
+)

@@ -1,0 +1,84 @@
+"""FSDP shards units that are too small: a step gathers and reduces many small messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.advise.claim import Claim, Gain, Rule
+from lostflops.advise.signs.sharding import Sharding, host_share, sharding
+from lostflops.results import Evidence
+from lostflops.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from lostflops.advise.case import Case
+
+_MANY: Final = 8
+"""Units, below which their number is no cause."""
+_SMALL: Final = 4 << 20
+"""Bytes of a unit, below which latency and the host are most of what its collectives take."""
+_ENOUGH: Final = 25 << 20
+"""Bytes of a unit that is large enough, as DDP's buckets are."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = sharding(case)
+    if found is None or len(found.units) < _MANY or float(np.median(found.units)) >= _SMALL:
+        return
+    rows = found.gathers | found.reductions
+    if not rows.any():
+        return
+    count, total = len(found.units), sum(found.units)
+    fewer = min(max(ceil(total / _ENOUGH), 1), count)
+    on_host = host_share(case)
+    share = (found.share(rows) + on_host) * (1 - fewer / count)
+    calls = found.calls(rows)
+    yield Claim(
+        cause="fsdp_units",
+        what=(
+            f"FSDP shards {count} units of {format_bytes(int(np.median(found.units)))} each: {calls:.0f} small "
+            f"collectives a step take {format_share(found.share(rows))} of the time."
+        ),
+        taken=found.taken(rows),
+        evidence=(_evidence(found, calls, on_host),),
+        confidence=0.9,
+        certain_if="a run with a unit for each block has the same losses, and shorter steps",
+        fix=(
+            "call fully_shard on each transformer block and on the model, not on each layer: "
+            "for block in model.blocks: fully_shard(block); fully_shard(model). "
+            f"{fewer} {'unit' if fewer == 1 else 'units'} would do for {format_bytes(total)}; FSDP1: "
+            "auto_wrap_policy=ModuleWrapPolicy({Block}), or size_based_auto_wrap_policy with min_num_params"
+        ),
+        gain=Gain(
+            share,
+            0.4 * share,
+            min(1.25 * share, 0.98),
+            f"what its collectives take unhidden, and its Python between ops, for {fewer} instead of {count} units",
+        ),
+        instead_of=("sync", "small_messages", "exposed_comm", "host_bound", "host_python"),
+    )
+
+
+def _evidence(found: Sharding, calls: float, on_host: float) -> Evidence:
+    made, rows = found.traffic, found.gathers | found.reductions
+    took = int(np.median(made.took[rows]))
+    return Evidence(
+        f"{calls:.0f} collectives a step and rank, of {format_ns(took)} each (median), compute hides "
+        f"{format_share(made.hidden(rows))}; FSDP's own Python takes {format_share(on_host)} of the time",
+        events=made.examples(rows),
+        steps=made.steps(rows),
+    )
+
+
+RULE: Final = Rule(
+    cause="fsdp_units",
+    about=(
+        "FSDP gathers the parameters of each unit before it is used, and reduces its gradients afterwards. Each of "
+        "these collectives has a latency and takes the host some time, however small it is. With fully_shard on every "
+        "layer a step pays that hundreds of times; a unit should be a whole block."
+    ),
+    find=_find,
+)

@@ -1,0 +1,93 @@
+"""Python threads of the program beside the training thread: their CPU time, and where they are while they use it.
+
+Read on the collector's own thread, two times a second. A thread that runs Python holds the interpreter's lock, and the
+training thread waits for it between any two ops.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from lostflops.collect.sampler import label
+
+_OWN: Final = "lostflops"
+_BUSY: Final = 0.05
+"""Share of the time between two looks from which on a thread's place is read."""
+_MOST_THREADS: Final = 20
+_MOST_PLACES: Final = 50
+"""Of a thread, that are counted."""
+_TOLD_PLACES: Final = 3
+_TOLD_THREADS: Final = 5
+_LONGEST_NAME: Final = 60
+_FIRST_RECORD: Final = 4_000_000_000
+"""After so many ns of training; later ones after twice the time of the one before, so that there are few."""
+
+
+class _Busy:
+    def __init__(self, name: str, cpu: int) -> None:
+        self.name, self.first, self.last = name, cpu, cpu
+        self.places: Counter[str] = Counter()
+
+
+class BusyThreads:
+    """`trained` is the identity of the training thread."""
+
+    def __init__(self, trained: int | None, put: Callable[[dict[str, Any]], None]) -> None:
+        self._trained, self._put = trained, put
+        self._threads: dict[int, _Busy] = {}
+        self._began = self._looked = time.monotonic_ns()
+        self._next = _FIRST_RECORD
+
+    def look(self) -> None:
+        now = time.monotonic_ns()
+        between, self._looked = now - self._looked, now
+        busy = [thread for thread in threading.enumerate() if self._is_busy(thread, between)]
+        if busy:
+            frames = sys._current_frames()  # noqa: SLF001 - the documented way
+            for thread in busy:
+                frame = frames.get(thread.ident or 0)
+                known = self._threads[thread.native_id or 0]
+                if frame is not None and len(known.places) < _MOST_PLACES:
+                    known.places[label(frame)] += 1
+            del frames
+        if now - self._began >= self._next:
+            self._next *= 2
+            self.tell()
+
+    def tell(self) -> None:
+        """Put what is known so far; a later record replaces it."""
+        whole = max(self._looked - self._began, 1)
+        order = sorted(self._threads.values(), key=lambda one: one.first - one.last)
+        told = [
+            {"name": one.name, "cpu": one.last - one.first, "places": one.places.most_common(_TOLD_PLACES)}
+            for one in order[:_TOLD_THREADS]
+            if one.last - one.first >= _BUSY * whole
+        ]
+        if told:
+            self._put({"kind": "job", "key": "threads", "value": {"time": whole, "threads": told}})
+
+    def _is_busy(self, thread: threading.Thread, between: int) -> bool:
+        """Count its CPU time, and say whether it used much since the last look."""
+        number = thread.native_id
+        if number is None or thread.ident == self._trained or thread.name.startswith(_OWN):
+            return False
+        cpu = _cpu_time(number)
+        if cpu is None or (number not in self._threads and len(self._threads) >= _MOST_THREADS):
+            return False
+        known = self._threads.setdefault(number, _Busy(thread.name[:_LONGEST_NAME], cpu))
+        used, known.last = cpu - known.last, cpu
+        return used >= _BUSY * between
+
+
+def _cpu_time(thread: int) -> int | None:
+    """Return the CPU time of a thread of this process in ns. Linux numbers the clock of a thread by its id; asking for
+    it by `time.pthread_getcpuclockid` would crash where the thread has just ended."""
+    try:
+        return time.clock_gettime_ns((~thread << 3) | 6) if sys.platform == "linux" else None
+    except OSError:
+        return None

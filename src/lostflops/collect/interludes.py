@@ -1,0 +1,112 @@
+"""Time that the training thread spends saving checkpoints and evaluating, from step to step."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from lostflops.collect.module_hook import ModuleHook
+from lostflops.collect.untraced import untraced
+
+if TYPE_CHECKING:
+    from lostflops.collect.recorder import Recorder
+
+_SAVERS: Final = (
+    ("torch", "save"),
+    ("torch.distributed.checkpoint", "save"),
+    ("torch.distributed.checkpoint", "async_save"),
+    ("safetensors.torch", "save_file"),
+)
+"""Functions that write checkpoints; a module that the program never imports is not imported for that."""
+
+
+class Interludes:
+    """Of nested saves the outermost counts. An evaluation lasts from its first forward pass without gradients to its
+    last one in the same step, so that loading and metrics in between belong to it."""
+
+    def __init__(self) -> None:
+        self._wrapped: set[tuple[str, str]] = set()
+        self._depth = self._saving = self._began = 0
+        self._first = self._last = -1
+
+    def save_begins(self, now: int) -> None:
+        if not self._depth:
+            self._began = now
+        self._depth += 1
+
+    def save_ended(self, now: int) -> None:
+        if self._depth:
+            self._depth -= 1
+            if not self._depth:
+                self._saving += now - self._began
+
+    def evaluation_begins(self, now: int) -> None:
+        if self._first < 0:
+            self._first = now
+
+    def evaluation_ended(self, now: int) -> None:
+        if self._first >= 0:
+            self._last = now
+
+    def taken(self) -> dict[str, int]:
+        """Return the time of both since this was last asked, by column of table `timings`, in ns."""
+        found = {"saving": self._saving, "evaluating": max(self._last - self._first, 0)}
+        self._saving, self._first, self._last = 0, -1, -1
+        return found
+
+    def watch(self, recorder: Recorder) -> None:
+        """Wrap the functions of modules that have been imported since this was last called."""
+        for module, name in _SAVERS:
+            if (module, name) not in self._wrapped and module in sys.modules:
+                self._wrapped.add((module, name))
+                restore = _wrap(sys.modules[module], name, recorder)
+                if restore is not None:
+                    recorder.hooks.append(restore)
+
+
+def watch_inner(recorder: Recorder, modules: list[Any]) -> list[Callable[[], None]]:
+    """Have calls without gradients of what DDP wraps count as evaluation: programs evaluate `model.module` on one rank,
+    because a call of the wrapper may wait for the others. Returns what ends that."""
+    ddp = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    inner = [module.module for module in modules if ddp is not None and isinstance(module, ddp)]
+
+    def begins(_: Any) -> None:
+        if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            recorder.evaluates()
+
+    def ended(_: Any) -> None:
+        if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            recorder.evaluated()
+
+    untraced(begins, ended, ModuleHook.__call__, with_callees=True)
+    handles = [module.register_forward_pre_hook(ModuleHook(begins)) for module in inner]
+    handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in inner]
+    return [handle.remove for handle in handles]
+
+
+def _wrap(owner: Any, name: str, recorder: Recorder) -> Callable[[], None] | None:
+    """Return what puts the original back, None where there is no such function."""
+    original = getattr(owner, name, None)
+    if not callable(original):
+        return None
+
+    @functools.wraps(original)
+    def save(*arguments: Any, **named: Any) -> Any:
+        recorder.guarded(recorder.interludes.save_begins)
+        try:
+            return original(*arguments, **named)
+        finally:
+            recorder.guarded(recorder.interludes.save_ended)
+
+    untraced(save)
+    setattr(owner, name, save)
+
+    def restore() -> None:
+        if getattr(owner, name) is save:
+            setattr(owner, name, original)
+
+    return restore
