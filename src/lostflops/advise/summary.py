@@ -54,8 +54,10 @@ def pipeline_with_findings(answer: Result, run: Run) -> Result:
 
 
 def ranking_with_findings(answer: Result, run: Run) -> Result:
-    """Every change that was tried, with the findings that some of them fix."""
-    return _with_findings(answer, run, lambda _: answer.verdict, shown=True)
+    """Every change that was tried, and after them the findings that some of them fix."""
+    made = _with_findings(answer, run, lambda _: answer.verdict, shown=True)
+    blocks = sorted(made.blocks, key=lambda block: isinstance(block, Findings))
+    return replace(made, blocks=tuple(blocks))
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:
