@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lostflops.errors import UsageError
 from lostflops.graph.device.part import device_part
+from lostflops.graph.holes import without_holes
 from lostflops.graph.host_meetings import host_meetings
 from lostflops.graph.join import join
 from lostflops.graph.links import linked
@@ -28,7 +29,7 @@ def build(run: Run, progress: Progress | None = None) -> TaskGraph:
     parts = list(_parts(run, progress))
     if not parts:
         raise UsageError("no rank recorded a whole step: call profiler.step() in the loop, or use lostflops run")
-    return host_meetings(run, linked(join(run, parts)))
+    return without_holes(host_meetings(run, linked(join(run, parts))))
 
 
 def _parts(run: Run, progress: Progress | None) -> Iterator[Part]:

@@ -61,6 +61,8 @@ class Facts:
     replicas: int | None = None
     recomputable: Callable[[], Recomputable | None] | None = None
     memory: Memory | None = None
+    late: Callable[[], tuple[int, ...]] | None = None
+    """Ranks that the diagnosis calls late; None where only the graph is there to decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,12 @@ from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from lostflops.align.mesh import recognise
+from lostflops.blame.judgement import judge
 from lostflops.errors import LostflopsError
+from lostflops.ledger.scope import scope
 from lostflops.memory.fullest import fullest
+from lostflops.pace.lateness import find_habits
 from lostflops.predict.answers.work_facts import work_facts
 from lostflops.predict.change import Facts, Held
 from lostflops.predict.costs.collective_times import CollectiveTimes
@@ -52,7 +56,13 @@ def facts_of(run: Run, graph: TaskGraph, times: Told | None = None) -> Facts:
         replicas=None if arranged is None else arranged.world // arranged.replica,
         memory=highest,
         recomputable=cache(partial(recomputable, run, highest)),
+        late=cache(partial(_late, run)),
     )
+
+
+def _late(run: Run) -> tuple[int, ...]:
+    judgement = judge(run, scope(run, None), recognise(run), habits=find_habits(run))
+    return tuple(one.rank for one in judgement.late)
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:

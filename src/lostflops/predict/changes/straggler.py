@@ -31,11 +31,10 @@ _REMOVED: Final = "removed"
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
-    del facts
     kinds = [kind for kind in cohorts(graph) if len(kind) > 1]
     if not kinds:
         raise NotApplicable("no two ranks were recorded that do the same work in one collective: nothing to compare")
-    chosen = _late(graph, kinds) if value == _REMOVED else _named(graph, kinds, value)
+    chosen = _named(graph, kinds, value) if value != _REMOVED else _all_late(graph, kinds, facts)
     base, shorter = without_waits(graph)
     changed = base
     for kind in kinds:
@@ -66,6 +65,16 @@ def _named(graph: TaskGraph, kinds: list[list[int]], value: str) -> set[int]:
     if not any(int(value) in kind for kind in kinds):
         raise NotApplicable(f"no other rank does the same work as rank {value}: nothing to compare it with")
     return {int(value)}
+
+
+def _all_late(graph: TaskGraph, kinds: list[list[int]], facts: Facts) -> set[int]:
+    """Ranks that the diagnosis calls late, so that both are about the same ranks; by the graph where it cannot say."""
+    if facts.late is None:
+        return _late(graph, kinds)
+    found = set(facts.late()) & {rank for kind in kinds for rank in kind}
+    if not found:
+        raise NotApplicable("no rank is late (lostflops ranks). Name one to ask anyway, as in straggler=2")
+    return found
 
 
 def _late(graph: TaskGraph, kinds: list[list[int]]) -> set[int]:
