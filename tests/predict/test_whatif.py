@@ -166,7 +166,7 @@ def test_all_changes_by_gain(start: Start) -> None:
     assert told["hardware"] == []
     assert "hardware" not in {block.name for block in result.blocks}
     assert best == "compute=2x"
-    assert "2 of 3 changes help." in told["verdict"]
+    assert "2 of 3 settings help." in told["verdict"]
 
 
 def test_larger_steps_are_not_taken_for_slower_ones(start: Start) -> None:
@@ -194,11 +194,11 @@ def test_a_bound_is_not_what_to_do(start: Start) -> None:
     assert result.to_json()["changes"][0]["change"] == "compute=2x"
     assert best == "network=2x"
     assert result.verdict.startswith("Apart from upper limits and larger batches, network=2x saves most")
-    assert "1 of 2 changes helps." in result.verdict
+    assert "1 of 2 settings helps." in result.verdict
     assert "compute=2x is an upper limit, not a setting." in result.notes
     alone, best = ranking(start(), (replace(compute, is_bound=True),))
     assert best == ""
-    assert alone.verdict == "None of 0 changes certainly shortens the step."
+    assert alone.verdict == "None of 0 settings certainly shortens the step."
 
 
 def test_hardware_is_ranked_apart_from_what_the_job_can_set(start: Start) -> None:
@@ -209,7 +209,7 @@ def test_hardware_is_ranked_apart_from_what_the_job_can_set(start: Start) -> Non
     assert [row["change"] for row in told["hardware"]] == ["compute=2x"]
     assert best == "network=2x"
     assert told["verdict"].startswith("network=2x saves most")
-    assert "1 of 2 changes helps." in told["verdict"]
+    assert "1 of 2 settings helps." in told["verdict"]
 
 
 def test_hardware_is_what_no_setting_gives() -> None:

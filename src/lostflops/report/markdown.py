@@ -14,6 +14,7 @@ from lostflops.report.values import (
     format_saving,
     format_value,
     format_values,
+    label_saving,
 )
 from lostflops.results import (
     Block,
@@ -160,7 +161,7 @@ def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence
 
 def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield from ("", f"### {number}. {_text(format_heading(finding))}", "")
-    yield f"- **Saves:** {_text(finding.saving if is_brief else format_saving(finding))}"
+    yield f"- **{label_saving(finding).capitalize()}:** {_text(finding.saving if is_brief else format_saving(finding))}"
     if doubt := format_doubt(finding):
         yield f"- **But:** {_text(doubt)}"
     yield f"- **Fix:** {_code(finding.fix)}"

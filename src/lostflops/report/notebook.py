@@ -20,6 +20,7 @@ from lostflops.report.values import (
     format_saving,
     format_value,
     format_values,
+    label_saving,
 )
 from lostflops.results import (
     Block,
@@ -171,7 +172,7 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield f"<p><strong>{number}. {_text(format_heading(finding))}</strong></p>"
     doubt = format_doubt(finding)
     brief = [
-        ("saves", finding.saving if is_brief else format_saving(finding)),
+        (label_saving(finding), finding.saving if is_brief else format_saving(finding)),
         *([("but", doubt)] if doubt else []),
         ("fix", finding.fix),
     ]

@@ -27,6 +27,7 @@ from lostflops.report.values import (
     format_saving,
     format_value,
     format_values,
+    label_saving,
 )
 from lostflops.results import (
     Block,
@@ -278,14 +279,18 @@ def _write_findings(block: Findings, console: Console) -> None:
 
 def _brief(finding: Finding) -> list[list[str]]:
     doubt = format_doubt(finding)
-    return [["saves", _clean(finding.saving)], ["fix", _clean(finding.fix)], *([["but", doubt]] if doubt else [])]
+    return [
+        [label_saving(finding), _clean(finding.saving)],
+        ["fix", _clean(finding.fix)],
+        *([["but", doubt]] if doubt else []),
+    ]
 
 
 def _in_full(finding: Finding) -> list[list[str]]:
     doubt = format_doubt(finding)
     return [
         ["cause", finding.cause],
-        ["saves", format_saving(finding)],
+        [label_saving(finding), format_saving(finding)],
         *([["but", doubt]] if doubt else []),
         ["fix", _clean(finding.fix)],
         ["lost", format_lost(finding)],

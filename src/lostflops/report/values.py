@@ -91,6 +91,10 @@ def format_saving(finding: Finding) -> str:
     return f"{finding.saving}{step}; by {_clean(expected.basis)}"
 
 
+def label_saving(finding: Finding) -> str:
+    return "may save" if finding.is_suspected else "saves"
+
+
 def format_doubt(finding: Finding) -> str:
     """Why it is only suspected, and what to record; empty where it is found."""
     record = f" Record with: lostflops run {finding.record} -- COMMAND" if finding.record else ""

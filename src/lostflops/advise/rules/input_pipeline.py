@@ -39,7 +39,7 @@ def _find(case: Case) -> Iterator[Claim]:
     value = _change(case, has_workers)
     yield Claim(
         cause="input_pipeline",
-        what=f"Ranks wait for the next batch for {format_share(share)} of their time.",
+        what=f"Ranks wait for the next batch for {format_share(case.total.share(_LINE))} of their time.",
         taken=spread.taken(case, _LINE),
         evidence=tuple(_evidence(case, where, has_workers)),
         confidence=0.95,
@@ -113,9 +113,7 @@ def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evi
     pace = case.told.pace if case.told is not None else None
     waited = pace.share("data") if pace is not None else None
     if pace is not None and waited is not None:
-        yield Evidence(
-            f"of all {pace.settled:,} settled steps, profiled or not, waits for batches take {format_share(waited)}"
-        )
+        yield Evidence(f"in {pace.settled:,} normal steps, waits for batches take {format_share(waited)} of the time")
 
 
 def _fix(case: Case, value: str, where: Seen | None, has_workers: bool) -> str:

@@ -65,7 +65,8 @@ _QUICKER_HOSTS: Final = (
     "cut what dispatching costs on all ranks, not on the late ones alone: "
     'torch.compile(model, mode="reduce-overhead") or CUDA graphs, and fewer, larger ops'
 )
-_ALL_AS_SLOW: Final = " Every host is equally slow; this rank just runs dry first. Fix it on all ranks."
+_ALL_AS_SLOW: Final = " The other hosts need about as long and would be next. Fix it on all ranks."
+_ALL_FIXED: Final = "record again with the fix on all ranks. If the rank is no longer last, this was the cause"
 _UNSAMPLED: Final = "record stack samples (lostflops run --with samples); then "
 _SUSPECTED: Final = 0.8
 """Confidence below which a late rank is suspected, not found."""
@@ -107,7 +108,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         taken=lost,
         evidence=tuple(_evidence(case, late, sources, hot)),
         confidence=sure,
-        certain_if=_certain(case, kind, ranks),
+        certain_if=_ALL_FIXED if starved else _certain(case, kind, ranks),
         fix=_QUICKER_HOSTS if starved else _fix(case, kind, ranks, sources),
         changes=changes if gain is None else (),
         gain=gain,
@@ -121,8 +122,8 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
 def _doubt(late: Sequence[LateRank]) -> str:
     first = late[0].found
     return (
-        f"{_named([first.rank])} is slow in {first.slow_steps} of {counted(first.steps, 'profiled step')}, which may "
-        "be chance."
+        f"Only {counted(first.steps, 'step')} were profiled, and {_named([first.rank]).lower()} was slow in "
+        f"{first.slow_steps}: too few to be sure."
     )
 
 
@@ -290,8 +291,9 @@ def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) ->
             look = f"check what else runs on its cores{there} (top -H; taskset -cp PID)"
             return f"{look}; give the rank cores of its own, or leave the host out of the job"
         which = f" -i {index}" if index is not None else ""
-        look = f"nvidia-smi{which} -q -d PERFORMANCE,CLOCK,TEMPERATURE{there} shows throttling"
-        return f"{look}; cool, repair or replace the device, or leave the host out (Slurm: --exclude={host or 'HOST'})"
+        look = f"check for throttling{there}: nvidia-smi{which} -q -d PERFORMANCE,CLOCK,TEMPERATURE"
+        out = f"leave the host out (Slurm: --exclude={host or 'HOST'})"
+        return f"{look}. Then cool, repair or replace the device, or {out}"
     if kind == "device_queue":
         which = f" -i {index}" if index is not None else ""
         look = f"nvidia-smi{which}{there} lists the processes that share the device"

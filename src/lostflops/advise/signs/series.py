@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.errors import UnknownCost
+from lostflops.advise.claim import NotChecked
 from lostflops.pace.timings import PACED, within
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Series:
 
 
 def series(case: Case) -> Series:
-    """Raises `UnknownCost` where no step was timed."""
+    """Raises `NotChecked` where no step was timed."""
     if case.told is None:
-        raise UnknownCost("the collector did not time the steps: record with lostflops run")
+        raise NotChecked("the collector did not time the steps", "--steps auto")
     run, attempt = case.run, case.told.pace.attempt
     timed = [
         rank

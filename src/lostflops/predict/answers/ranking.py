@@ -66,7 +66,7 @@ class _Tried:
         """What it does to the step, in words that never call a gain what may be zero."""
         low, high = self.gain_interval
         if low <= 0 <= high:
-            return "may be zero"
+            return f"no clear effect ({format_share(low)} to {format_share(high)})"
         if low > 0:
             return f"saves {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
         return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
@@ -94,7 +94,7 @@ def ranking(
             found.append(_Tried.of(answer(start, [(change.name, value)], known)))
         except (UsageError, UnknownCost) as error:
             refused.append((change.name, value, _reason(error)))
-    found.sort(key=lambda one: (one.is_hardware, -one.gain))
+    found.sort(key=lambda one: (one.is_hardware, not one.gains, -one.gain))
     bought = [one for one in found if one.is_hardware]
     hardware = _gains("hardware", "Other hardware, by saving", bought)
     result = Result(
@@ -118,14 +118,14 @@ def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
     settings = [one for one in found if one.is_setting]
     clear = [one for one in settings if one.gains]
     if not clear:
-        return f"{guess}None of {counted(len(settings), 'change')} certainly shortens the step."
+        return f"{guess}None of {counted(len(settings), 'setting')} certainly shortens the step."
     best = clear[0]
     low, high = best.gain_interval
     above = "" if found[0].is_setting else "Apart from upper limits and larger batches, "
     return (
         f"{guess}{above}{best.text} saves most: {format_share(best.gain)} of the step (90% interval "
         f"{format_share(low)} to {format_share(high)}), {format_ns(round(start.measured))} become "
-        f"{format_ns(best.step[0])}. {len(clear)} of {counted(len(settings), 'change')} "
+        f"{format_ns(best.step[0])}. {len(clear)} of {counted(len(settings), 'setting')} "
         f"{'helps' if len(clear) == 1 else 'help'}."
     )
 
