@@ -23,7 +23,9 @@ RECORDED = sorted(Path(os.environ.get("LOSTFLOPS_RUNS", "/nonexistent")).glob("*
 """Runs of the clinic, where somebody kept them: python -m clinic --keep DIR, then LOSTFLOPS_RUNS=DIR."""
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "late" else pytest.mark.slow) for name in MADE]
+)
 def test_all_verbs_agree_on_made_runs(name: str, tmp_path: Path) -> None:
     assert contradictions(store(MADE[name]().generate(), tmp_path / "run")) == []
 
@@ -33,6 +35,7 @@ def real_run(tmp_path_factory):
     return real_runs(tmp_path_factory)
 
 
+@pytest.mark.slow
 @needs_traces
 def test_all_verbs_agree_on_a_recorded_job(real_run) -> None:
     assert contradictions(real_run(*sorted(TRACES.glob("KellerJordan__modded-nanogpt/2025-12-11*/*.gz")))) == []

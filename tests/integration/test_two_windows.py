@@ -106,6 +106,7 @@ def test_the_replay_takes_as_long_as_both(runs: dict[str, Path]) -> None:
         assert times["both"][key] == pytest.approx(took, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", ["report", "diagnose", "steps", "path", "memory", "whatif --all", "ranks", "info", "report --window trace"]
 )
@@ -114,6 +115,7 @@ def test_every_question_has_an_answer(runs: dict[str, Path], verb: str) -> None:
     assert lostflops(name, str(runs["both"]), *options)
 
 
+@pytest.mark.slow
 def test_it_is_exported(runs: dict[str, Path], tmp_path: Path) -> None:
     lostflops("export", str(runs["both"]), "--perfetto", str(tmp_path / "trace.pftrace"))
     assert (tmp_path / "trace.pftrace").stat().st_size > 10_000
