@@ -7,7 +7,7 @@ way and more data is needed, and not checked where the run lacks the data. Every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -36,6 +36,7 @@ SUSPECTED: Final = "suspected"
 NOTHING: Final = "nothing"
 SMALL: Final = "too small"
 NOT_CHECKED: Final = "not checked"
+NAMED_BETTER: Final = "named better"
 _NEXT_RUN: Final = "lostflops run {} -- COMMAND"
 _LARGEST_LEFT: Final = 0.01
 """Share of all time below which a loss is not worth naming."""
@@ -111,13 +112,29 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         checked.append(
             failed or Checked(rule.cause, _outcome(seen, named), _small([one for one in seen if one.is_small]))
         )
-    offered = [one for one in offered if not any(_is_named_better(one, other) for other in offered)]
+    better = {id(one): _better_name(one, offered) for one in offered}
+    checked = [_renamed(one, [found for found in offered if found.claim.cause == one.cause], better) for one in checked]
+    offered = [one for one in offered if not better[id(one)]]
     offered.sort(key=lambda one: (bool(one.doubt), -one.prediction.gain))
     got = shared([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
     made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
     sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
     excess = sum(ns for part in sure for (_, line), ns in part.items() if line == "compute")
     return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
+
+
+def _better_name(one: Priced, offered: Sequence[Priced]) -> str:
+    """The cause that names the loss of a claim more exactly, and is itself not named better; empty where none does."""
+    for other in offered:
+        if _is_named_better(one, other) and not any(_is_named_better(other, third) for third in offered):
+            return other.claim.cause
+    return ""
+
+
+def _renamed(one: Checked, own: Sequence[Priced], better: Mapping[int, str]) -> Checked:
+    """Say so where another cause names all that a rule found."""
+    names = [better[id(found)] for found in own]
+    return replace(one, outcome=NAMED_BETTER, why=f"named by {names[0]}") if names and all(names) else one
 
 
 def _is_named_better(one: Priced, other: Priced) -> bool:
@@ -155,6 +172,8 @@ def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:
     except (UnknownCost, UsageError) as error:
         record = error.record if isinstance(error, NotChecked) else ""
         return [], Checked(rule.cause, NOT_CHECKED, str(error), record)
+    except Exception as error:  # noqa: BLE001 - one rule that fails must not take all findings with it; it is shown
+        return [], Checked(rule.cause, NOT_CHECKED, f"the rule failed: {type(error).__name__}: {error}")
 
 
 def diagnose(
@@ -205,14 +224,14 @@ def lost_ns(found: Diagnosis) -> int:
 
 def verdict(found: Diagnosis) -> str:
     """The first finding and what its fix saves; else what is suspected; else the largest loss without a cause."""
-    if not found.case.wall:
-        return "Inconclusive: no rank recorded any time."
     if found.found:
         return " ".join(filter(None, (says(found.found[0]), _others(found))))
     if found.suspected:
         first = found.suspected[0]
         more = f" To be sure, record: {_NEXT_RUN.format(first.record)}." if first.record else ""
         return f"No cause is certain yet. {says(first)} {first.doubt}{more}"
+    if not found.case.wall:
+        return "No cause found, and the run has no deep window, so most causes could not be checked."
     return f"No cause found that is worth {SMALLEST:.0%} of the step. {_left(found)}"
 
 

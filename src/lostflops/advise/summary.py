@@ -34,7 +34,7 @@ def ranks_with_findings(answer: Result, run: Run) -> Result:
     """Who is late, as the diagnosis says it. A rank that is late but costs little is said to cost little."""
 
     def sentence(found: Diagnosis) -> str:
-        first = next((one for one in found.findings if one.ranks), None)
+        first = next((one for one in found.findings if one.ranks and one.costs_time), None)
         if first is not None:
             return says(first)
         small = any(one.outcome == SMALL for one in found.checked if one.cause in _OF_RANKS)

@@ -250,7 +250,8 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
 
 def _throughput(total: RunLedger, said: Claims, told: Told | None) -> Pairs:
     mean = total.total_ns / total.step_count if total.step_count else None
-    normal = told.pace.p50 if told is not None and told.pace.settled else mean  # profiled steps are slower
+    # Profiled steps are slower; the mean, because tokens and samples per second are sums over time as well.
+    normal = told.pace.ns / told.pace.timed if told is not None and told.pace.settled and told.pace.timed else mean
     tokens, samples = _per_second(said.tokens, normal), _per_second(said.samples, normal)
     if told is not None:
         tokens = told.pace.tokens_per_second if tokens is None else tokens

@@ -19,6 +19,8 @@ _OWN: Final = "lostflops"
 _BUSY: Final = 0.05
 """Share of the time between two looks from which on a thread's place is read."""
 _MOST_THREADS: Final = 20
+_MOST_ENDED: Final = 10
+"""Threads that are known, from which on those that have ended are forgotten."""
 _MOST_PLACES: Final = 50
 """Of a thread, that are counted."""
 _TOLD_PLACES: Final = 3
@@ -39,19 +41,22 @@ class BusyThreads:
 
     def __init__(self, trained: int | None, put: Callable[[dict[str, Any]], None]) -> None:
         self._trained, self._put = trained, put
-        self._threads: dict[int, _Busy] = {}
+        self._threads: dict[tuple[int, int], _Busy] = {}
+        """By id and identity, both of which another thread may get."""
         self._began = self._looked = time.monotonic_ns()
         self._next = _FIRST_RECORD
 
     def look(self) -> None:
         now = time.monotonic_ns()
         between, self._looked = now - self._looked, now
-        busy = [thread for thread in threading.enumerate() if self._is_busy(thread, between)]
+        alive = threading.enumerate()
+        self._forget_ended(alive)
+        busy = [thread for thread in alive if self._is_busy(thread, between)]
         if busy:
             frames = sys._current_frames()  # noqa: SLF001 - the documented way
             for thread in busy:
                 frame = frames.get(thread.ident or 0)
-                known = self._threads[thread.native_id or 0]
+                known = self._threads[thread.native_id or 0, thread.ident or 0]
                 if frame is not None and len(known.places) < _MOST_PLACES:
                     known.places[label(frame)] += 1
             del frames
@@ -71,15 +76,23 @@ class BusyThreads:
         if told:
             self._put({"kind": "job", "key": "threads", "value": {"time": whole, "threads": told}})
 
+    def _forget_ended(self, alive: list[threading.Thread]) -> None:
+        """Make room for new threads: of those that ended, the least busy go."""
+        known = {(thread.native_id or 0, thread.ident or 0) for thread in alive}
+        ended = sorted(self._threads.keys() - known, key=lambda key: self._threads[key].last - self._threads[key].first)
+        for key in ended[: max(len(self._threads) - _MOST_ENDED, 0)]:
+            del self._threads[key]
+
     def _is_busy(self, thread: threading.Thread, between: int) -> bool:
         """Count its CPU time, and say whether it used much since the last look."""
         number = thread.native_id
         if number is None or thread.ident == self._trained or thread.name.startswith(_OWN):
             return False
         cpu = _cpu_time(number)
-        if cpu is None or (number not in self._threads and len(self._threads) >= _MOST_THREADS):
+        key = number, thread.ident or 0
+        if cpu is None or (key not in self._threads and len(self._threads) >= _MOST_THREADS):
             return False
-        known = self._threads.setdefault(number, _Busy(thread.name[:_LONGEST_NAME], cpu))
+        known = self._threads.setdefault(key, _Busy(thread.name[:_LONGEST_NAME], cpu))
         used, known.last = cpu - known.last, cpu
         return used >= _BUSY * between
 

@@ -103,10 +103,15 @@ def _wrap(owner: Any, name: str, recorder: Recorder) -> Callable[[], None] | Non
             recorder.guarded(recorder.interludes.save_ended)
 
     untraced(save)
-    setattr(owner, name, save)
+    # Where it is defined too: pickle looks functions up there, and a program may send torch.save to a process.
+    home = sys.modules.get(getattr(original, "__module__", None) or "", owner)
+    places = [place for place in (owner, home) if getattr(place, name, None) is original]
+    for place in places:
+        setattr(place, name, save)
 
     def restore() -> None:
-        if getattr(owner, name) is save:
-            setattr(owner, name, original)
+        for place in places:
+            if getattr(place, name) is save:
+                setattr(place, name, original)
 
     return restore

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+from contextlib import suppress
 from typing import Final
 
 FIELDS: Final = ("cpu", "queued", "system", "faults", "preempted")
@@ -31,9 +32,10 @@ class ThreadUsage:
         }
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            with suppress(OSError):
+                os.close(file)
 
     def _read(self) -> tuple[int | None, ...]:
         cpu, queued = self._scheduled()
@@ -50,7 +52,7 @@ class ThreadUsage:
             cpu, queued, _ = os.pread(self._file, 100, 0).split()
             return int(cpu), int(queued)
         except (OSError, ValueError):
-            self.close()
+            self._file = -1  # the program closed it, and the number may be its own file by now
             return None, None
 
 

@@ -17,7 +17,7 @@ from lostflops.collect.window_length import USUAL
 
 REPEATS: Final = 5000
 AUTO_FIRST: Final = 8
-AUTO_BETWEEN: Final = 24
+AUTO_SECOND: Final = 36
 """Steps between the two automatic windows."""
 _MOST_MOVES: Final = 5
 
@@ -62,12 +62,13 @@ def repeated(base: WindowRequest, number: int, every: int) -> WindowRequest:
 
 
 def second(first: WindowRequest) -> WindowRequest:
-    """The automatic window that follows the first, of the same length.
+    """The automatic window that follows the first, of the same length. Where it begins does not depend on the length:
+    a rank that did not learn of rank 0's in time has one of its own.
 
     >>> second(WindowRequest(0, 8, 12))
     WindowRequest(window=5001, first=44, steps=12, ranks='all')
     """
-    return repeated(first, 1, first.steps + AUTO_BETWEEN)
+    return repeated(first, 1, AUTO_SECOND)
 
 
 class Moves:

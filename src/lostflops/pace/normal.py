@@ -1,7 +1,6 @@
 """The normal step of a job: the time of its timed steps that nothing but training slowed down.
 
-A normal step is neither the first of its attempt, nor compiled, profiled or skipped, nor one that is slow every so many
-steps (a checkpoint, say). Its time is the mean without the
+A normal step is neither the first of its attempt, nor compiled, profiled or skipped. Its time is the mean without the
 fastest and the slowest fifth, as in `lostflops diff`, so that one stall on a shared machine does not move it. Steps
 count where the deep window was recorded, in the same attempt: an earlier attempt may have run elsewhere.
 """
@@ -13,10 +12,8 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from lostflops.pace.blocks import Location, Times, typical
-from lostflops.pace.rhythm import MOST_STEPS, find_rhythm
 from lostflops.pace.timings import PACED, chosen, paces, within
 
 if TYPE_CHECKING:
@@ -25,14 +22,13 @@ if TYPE_CHECKING:
 FEWEST: Final = 8
 """Normal steps from which on they describe the job better than the profiled ones."""
 _PARTS: Final = 4
-_FEW: Final = 3
 _TRACED: Final = """
     with begun as (select rank, min(start) as start from steps group by rank)
     select max(attempt) from attempts join begun using (rank)
     where begun.start between attempts.start and attempts.stop"""
 _NORMAL: Final = f"""
     with {PACED}
-    select step, ns from paced where settled and not skipped order by step"""
+    select ns from paced where settled and not skipped order by step"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +57,10 @@ def normal_steps(run: Run) -> NormalSteps | None:
     if attempt is None:
         return None
     columns = run.sql(_NORMAL.format(within=within((), attempt))).fetchnumpy()
-    step, times = np.asarray(columns["step"], np.int64), np.asarray(columns["ns"], np.float64)
-    times = _without_rhythm(step, times)
+    times = np.asarray(columns["ns"], np.float64)
     if times.size < FEWEST or not times.min() > 0:
         return None
     return NormalSteps(attempt, times, typical(times))
-
-
-def _without_rhythm(step: npt.NDArray[np.int64], times: Times) -> Times:
-    """Return the times without those of steps that are slow every third time or less often: these are not normal."""
-    rhythm = find_rhythm(step[-MOST_STEPS:], times[-MOST_STEPS:])
-    if rhythm is None or rhythm.period < _FEW:
-        return times
-    normal: Times = times[step % rhythm.period != rhythm.phase]
-    return normal
 
 
 def traced_attempt(run: Run) -> int | None:

@@ -25,18 +25,23 @@ _HELD: Final = ("idle.python", "idle.host", "unexplained")
 _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
 """Lines in which it waits for something else."""
 _SMALLEST: Final = 0.03
+_MOST: Final = 0.98
+_MUCH: Final = 0.5
+"""Of one core: a thread that uses less may release the lock while it works, and the training thread may sleep."""
+_DOUBT: Final = "The thread uses only {} of a core, so the training thread may wait for something else."
 
 
 def _find(case: Case) -> Iterator[Claim]:
     told = job_facts(case, "threads")
     by_rank = {rank: _busiest(max(values, key=lambda value: value["time"])) for rank, values in told.items()}
-    busy = {rank: one for rank, one in by_rank.items() if one is not None}
+    # With a device the training thread sleeps while autograd's own threads run: that is no wait for the lock.
+    busy = {rank: one for rank, one in by_rank.items() if one is not None and rank in case.total.on_thread}
     held = {rank: one for rank, one in _held(case).items() if rank in busy and one.share >= _SMALLEST}
     if not held:
         return
     worst = max(held, key=lambda rank: held[rank].share)
     name, cpu, places = busy[worst]
-    share = held[worst].share
+    share = min(held[worst].share, _MOST)
     at = f" at {places[0]}" if places else ""
     taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
     everywhere = len(held) == len(case.lines)
@@ -57,12 +62,13 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         gain=Gain(
             share,
-            0.6 * held[worst].least,
-            min(max(1.5 * held[worst].most, share), 0.98),
+            min(0.6 * held[worst].least, share),
+            min(max(1.5 * held[worst].most, share), _MOST),
             f"time of rank {worst}'s training thread in the window in which it was neither on a core nor waiting for a "
             "core, data or other ranks",
         ),
         ranks=() if everywhere else tuple(sorted(held)),
+        suspected="" if cpu >= _MUCH else _DOUBT.format(format_share(cpu)),
         instead_of=("host_python", "host_bound", "straggler", "optimizer", "small_batch"),
     )
 

@@ -91,8 +91,9 @@ def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
 
 def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
     made = case.traffic
-    names = {row for (row,) in case.run.sql("select event from collectives where op = 'broadcast'").fetchall()}
-    rows: Flags = np.isin(made.event, list(names)) if names else np.zeros(made.row.size, np.bool_)
+    calls = set(case.run.sql("select rank, event from collectives where op = 'broadcast'").fetchall())
+    known = zip(made.rank.tolist(), made.event.tolist(), strict=True)
+    rows: Flags = np.array([call in calls for call in known], np.bool_)
     taken = made.taken(rows)
     share = sum(taken.values()) / (case.wall or 1)
     if not taken:

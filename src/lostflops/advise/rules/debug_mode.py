@@ -41,11 +41,17 @@ def _find(case: Case) -> Iterator[Claim]:
         for value in values:
             modes |= value
     ranks = tuple(sorted(by_rank))
-    if "anomaly" in modes:
+    if "anomaly" in modes and _is_on_in_window(case, modes):
         yield _anomaly(case, modes, ranks)
     for mode, (what, lines, fix) in _BOUNDED.items():
         if mode in modes:
             yield _bounded(case, what, lines, fix, ranks)
+
+
+def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
+    """Whether profiled steps show it too: programs turn it on for a few steps. Its checks for NaN are ops; without
+    them nothing shows that it is still on."""
+    return modes["anomaly"] == "check_nan" and bool(case.run.sql(_NAN).fetchall())
 
 
 def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim:
@@ -155,8 +161,8 @@ def _bounded(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tup
     most = sum(case.total.lines[line] for line in lines) / (case.wall or 1)
     return Claim(
         cause="debug_mode",
-        what=f"{what}. Time that the host loses is {format_share(most)} of all time.",
-        taken={(rank, line): lines[line] for rank, lines in case.lines.items() for line in _IDLE if lines.get(line, 0)},
+        what=f"{what}. It can cost at most {format_share(most)} of all time ({', '.join(lines)}).",
+        taken={(rank, line): own[line] for rank, own in case.lines.items() for line in lines if own.get(line, 0)},
         evidence=(Evidence("the collector found it on in the training process", ranks=ranks),),
         confidence=0.9,
         certain_if="steps without it are faster",

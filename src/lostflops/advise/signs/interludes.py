@@ -89,11 +89,11 @@ def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.b
     usual = float(np.median(ns[~has])) if (~has).sum() >= _FEWEST else None
     most = longest[has]
     lost = most if usual is None else np.clip(ns[has] - usual, 0.0, most)
-    share = float(lost.sum()) / whole
+    share = min(float(lost.sum()) / whole, 1.0)
     count = int(lost.size)
     spread = float(lost.std(ddof=1)) * np.sqrt(count) / whole * _QUANTILE[min(count - 1, len(_QUANTILE) - 1)]
-    low = max(share - spread, 0.0)
-    high = min(max(share + spread, float(most.sum()) / whole), 1.0)
+    low = min(max(share - spread, 0.0), share)
+    high = min(max(share + spread, float(most.sum()) / whole, share), 1.0)
     steps = f"{counted(count, 'step')} of {has.size:,}"
     return Gain(share, low, high, f"the time that {what} lengthens {steps} that have it")
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from lostflops.pace.normal import traced_attempt
+
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 
 def job_facts(case: Case, key: str) -> dict[int, list[Any]]:
-    """Return the values of a key by rank, of the newest attempt that has it, in no order; empty where there is none."""
-    rows = case.run.sql(
-        f"select rank, value from job where key = '{key}' and value is not null "
-        "qualify attempt is not distinct from max(attempt) over (partition by rank)"
-    ).fetchall()
+    """Return the values of a key by rank, in no order, of the attempt that the window or the timings are of: a restart
+    may have changed what an earlier attempt recorded. Empty where there is none."""
+    attempt = traced_attempt(case.run)
+    if attempt is None and case.told is not None:
+        attempt = case.told.pace.attempt
+    of = "true" if attempt is None else f"(attempt is null or attempt = {attempt})"
+    rows = case.run.sql(f"select rank, value from job where key = '{key}' and value is not null and {of}").fetchall()
     found: dict[int, list[Any]] = {}
     for rank, value in rows:
         found.setdefault(rank, []).append(json.loads(value))

@@ -12,7 +12,7 @@ from lostflops.errors import UsageError
 from lostflops.ledger.few_steps import warm_up
 from lostflops.ledger.record import records
 from lostflops.ledger.windows import WindowKind, window
-from lostflops.pace.normal import normal_steps
+from lostflops.pace.normal import FEWEST, normal_steps
 from lostflops.predict.answers import predictions
 from lostflops.predict.answers.predictions import Score, StoredPrediction
 from lostflops.results import Field, Figure, Pair, Pairs, Result, Table, Value
@@ -67,6 +67,11 @@ def measured_step(run: Run, steps_from: str) -> tuple[float, int]:
     normal = normal_steps(run) if steps_from == "timings" else None
     if normal is not None:
         return normal.location.value, int(normal.times.size)
+    if steps_from == "timings":
+        raise UsageError(
+            f"{run.address} has fewer than {FEWEST} normal steps, which the prediction is about: profiled steps are "
+            "slower. Record a longer run"
+        )
     times = step_times(run)
     return (sum(times) / len(times) if times else 0.0), len(times)
 
