@@ -124,7 +124,10 @@ def _asked(source: Source) -> str:
 
 
 def _bases(source: Source) -> list[str]:
-    return [text for call in source.calls("Gain") if len(call.args) == 4 for text in source.texts(call.args[3])]
+    """Return what estimates of the rule, and of the signs that it reads, are based on."""
+    sources = [source, *(Source(import_module(name)) for name in dict.fromkeys(source.modules_of(SIGNS)))]
+    calls = [(one, call) for one in sources for call in one.calls("Gain") if len(call.args) == 4]
+    return [text for one, call in calls for text in one.texts(call.args[3])]
 
 
 def _change(one: Change) -> str:

@@ -83,7 +83,7 @@ def test_nothing_recorded(profiles):
 def test_each_cause(line, cause):
     (found,) = named(job(4, 1, line=line))
     assert (found.line, found.cause, found.line_excess) == (line, cause, 600)
-    assert f"({line}, 200 ns per step beyond its cohort)" in latecomers([found])
+    assert f"({line}, 200 ns per step more than its peers)" in latecomers([found])
 
 
 def test_the_line_that_exceeds_most():
@@ -171,7 +171,6 @@ def test_cost_is_no_more_than_the_excess():
     for lead, cost in ((0, 0), (300, 100), (6000, 200)):
         (found,) = named(job(4, 1), evidence=Found(leads={1: lead}))
         assert found.cost == cost
-        assert ("a step would be" in latecomers([found])) == (cost > 0)
 
 
 def test_the_window_of_a_trace_has_no_steps():

@@ -21,7 +21,7 @@ def test_json(lostflops, staged):
     outcome = lostflops("pipeline", staged, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     found = json.loads(outcome.out)
-    assert found.keys() == {"schema", "title", "verdict", "notes", "bubble", "causes", "stages", "schedule"}
+    assert found.keys() == {"schema", "title", "verdict", "notes", "bubble", "causes", "findings", "stages", "schedule"}
     assert found["schema"] == "lostflops.pipeline/1"
     assert found["bubble"].keys() == {
         *("achieved", "inherent", "excess", "warm_up", "steady", "drain", "between_pipelines"),

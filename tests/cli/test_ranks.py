@@ -63,7 +63,6 @@ def test_each_cause(lostflops, tmp_path: Path, cause: str) -> None:
     assert first["cause"]["line"] in lines
     assert first["charged_ns"] == pytest.approx(truth.charged, rel=0.02)
     # What the rank itself did before the first step is in the windows of the others alone.
-    assert 0.3 < first["cost"]["step_ns"] / (truth.cost / 4 / 3) < 1.1
     assert (first["last"], first["collectives"]) == (3, 3)
     assert first["p_value"] == 4 / 4**3
 
@@ -72,11 +71,11 @@ def test_json(lostflops, slow: Path) -> None:
     found = answer(lostflops, slow)
     assert found.keys() == {
         *("schema", "title", "verdict", "notes"),
-        *("stragglers", "arrivals", "ranks", "clock", "evenness", "mesh"),
+        *("stragglers", "arrivals", "ranks", "clock", "evenness", "mesh", "findings"),
     }
     assert found["schema"] == "lostflops.ranks/1"
     (first,) = found["stragglers"]
-    assert first.keys() == {"rank", "kind", "charged_ns", "cause", "p_value", "step", "cost", "last", "collectives"}
+    assert first.keys() == {"rank", "kind", "charged_ns", "cause", "p_value", "step", "is_late", "last", "collectives"}
     assert first["cause"].keys() == {"line", "name", "excess_ns"}
     assert first["cause"]["excess_ns"] == pytest.approx(3 * first["step"]["excess_ns"], rel=0.1)
     assert (first["step"]["slow_steps"], first["step"]["steps"]) == (3, 3)
@@ -149,9 +148,10 @@ def test_text(lostflops, slow: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert lines[0] == "Who is late"
-    assert lines[1].startswith("Rank 2 is late in 3 of 3 steps: the same kernels take longer (compute,")
+    assert lines[1].startswith("Rank 2 is late (slow device): the same kernels take longer (compute,")
+    assert "of the step (90% interval" in " ".join(lines[1:5])
     assert any(line.strip().startswith("0-3  ··█·") for line in lines)
-    assert "Stragglers: waits and excess of all steps, costs per step" in lines
+    assert "Stragglers: waits and excess of all steps" in lines
     assert "Ranks, time per step (waited for: all steps), most waited for first" in lines
     assert lines[-1] == f"Next: lostflops report {slow} --rank 2"
 
@@ -201,6 +201,7 @@ def test_collectives_outside_all_steps_do_not_count(lostflops, tmp_path: Path) -
         path.write_text(json.dumps(trace))
     ingest(traces, tmp_path / "run", workers=1)
     found = answer(lostflops, tmp_path / "run")
+    del found["findings"]  # only the whole run has them
     assert found == answer(lostflops, tmp_path / "run", "--step", "10", "--step", "11")
     assert {row["collectives"] for row in found["ranks"]} == {2}
     assert {row["collectives"] for row in answer(lostflops, tmp_path / "run", "--window", "trace")["ranks"]} == {3}

@@ -193,7 +193,11 @@ def test_an_interrupt_ends_with_the_summary(job: MadeJob, tmp_path: Path) -> Non
     assert lines[-1].split()[0] == "1"
     time.sleep(0.2)
     watcher.send_signal(signal.SIGINT)
-    rest, _ = watcher.communicate(timeout=60)
+    try:
+        rest, _ = watcher.communicate(timeout=60)
+    finally:
+        watcher.kill()  # else later tests have a child
+        watcher.communicate()
     assert watcher.returncode == 0
     assert "The job was seen to run: 2 steps on 4 ranks" in rest
 

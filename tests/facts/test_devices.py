@@ -23,6 +23,7 @@ IN_TRACES = {
     "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
     "NVIDIA B200": "B200",
     "NVIDIA H100 80GB HBM3": "H100-SXM5",
+    "NVIDIA H800": None,  # the table of devices has no row for it
     "Tesla V100-DGXS-32GB": "V100-DGXS",
     "Tesla V100-PCIE-32GB": "V100-PCIe",
     "Tesla V100-SXM2-16GB": "V100-SXM2",
@@ -66,7 +67,6 @@ UNKNOWN = (
     "NVIDIA H100 NVL",
     "NVIDIA H20",
     "NVIDIA H200 NVL",
-    "NVIDIA H800",
     "NVIDIA GH200 480GB",
     "NVIDIA GH200 144G HBM3e",
     "NVIDIA B300 SXM6 AC",

@@ -413,6 +413,10 @@ def test_attention_as_torch_counts_it(heads, dtype, tmp_path):
     assert {amount.dtype for _, amount in found} == {{"float32": "fp32", "bfloat16": "bf16"}[dtype]}
 
 
+INSTEAD = {"aten::_scaled_mm": "aten::mm"}
+"""What runs inside on a CPU that has no such instructions."""
+
+
 def test_ops_with_no_formula_in_torch(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     small = torch.ones(32, 32, dtype=torch.int8)
@@ -426,7 +430,8 @@ def test_ops_with_no_formula_in_torch(tmp_path):
     }
     for name, run in runs.items():
         found = profiled(run, tmp_path)
-        assert [(op["name"], amount.model) for op, amount in found] == [(name, 2 * 32 * 1024)]
+        assert [amount.model for _, amount in found] == [2 * 32 * 1024]
+        assert found[0][0]["name"] in {name, INSTEAD.get(name)}
 
 
 MEANT = {
@@ -484,7 +489,7 @@ def _places(schema: Any, *, absent: bool) -> dict[str, int] | None:
 # --- what real traces hold ---
 
 TOLD = {
-    "AMD-AGI__TraceLens": (2431, 2431),
+    "AMD-AGI__TraceLens": (8693, 8693),
     "KellerJordan__modded-nanogpt": (7752, 9512),  # the rest is attention over sequences of different lengths
     "astra-sim__astra-sim": (3216, 3216),
     "facebookresearch__HolisticTraceAnalysis": (4371, 4436),  # the rest are outer ops of TorchScript

@@ -49,7 +49,7 @@ def test_lines_ranks_and_tasks_of_all_steps(done):
     assert {line["line"]: line["ns"] for line in told["lines"]["lines"]} == {
         "compute": 30 + 9 + 22 + 9,
         "comm.transfer": 14,
-        "idle.host": 6,
+        "host.dispatch": 6,
     }
     assert told["path"]["rank_changes"] == 1
     (second, first) = sorted(told["ranks"], key=lambda row: row["rank"], reverse=True)

@@ -51,6 +51,11 @@ def test_a_mark_inside_a_mark_is_part_of_its_step(rows):
     assert rows(STEPS, trace) == [(0, 0, 60_000), (1, 60_000, 65_000)]
 
 
+def test_copies_alone_make_no_steps(rows):
+    copies = [{**kernel(number, 10 * number, 5), "cat": "gpu_memcpy"} for number in range(20)]
+    assert rows(STEPS, [*copies, *(launch(number, 10 * number) for number in range(20))]) == []
+
+
 def test_recorded_steps_come_first(rows, traces):
     trace = [step(7, 0, 50), *served("step[DECODE bs=8]", [0, 20])]
     assert rows(STEPS, trace) == [(7, 0, 50_000)]

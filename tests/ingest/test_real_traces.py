@@ -46,6 +46,15 @@ def nanoseconds(value):
     return int((Decimal(value) * 1000).to_integral_value(ROUND_HALF_EVEN))
 
 
+def scheduled(timed):
+    """Steps of a trace that marks none: from where vLLM executes one batch to where it executes the next."""
+    batches = [e for e in timed if e["cat"] == "user_annotation" and re.match(r"execute_.*_generation_", e["name"])]
+    batches.sort(key=lambda e: nanoseconds(e["ts"]))
+    starts = [nanoseconds(e["ts"]) for e in batches]
+    stops = [*starts[1:], *(nanoseconds(e["ts"]) + nanoseconds(e["dur"]) for e in batches[-1:])]
+    return dict(enumerate(zip(starts, stops, strict=True)))
+
+
 def naive(path):
     """Number of events and sum of durations by kind; launches found; step of each device event."""
     opener = gzip.open if path.suffix == ".gz" else open
@@ -65,6 +74,7 @@ def naive(path):
         if found and event["cat"] in KINDS["op"]:
             start = nanoseconds(event["ts"])
             steps.setdefault(int(found[1]), (start, start + nanoseconds(event["dur"])))
+    steps = steps or scheduled(timed)
     launches = {}
     for event in timed:
         if event["cat"] in RUNTIME and "correlation" in event.get("args", {}):

@@ -112,7 +112,7 @@ def test_nanogpt(real_run: RealRun) -> None:
 
 
 def test_the_one_slow_worker_of_the_published_job(real_run: RealRun) -> None:
-    """Stage 0 of data-parallel rank 0, which is what replacing its durations tells; and what that would save."""
+    """Stage 0 of data-parallel rank 0, as replacing its durations shows."""
     truth = published("AR")
     assert max(truth["blocking_decompose_by_dp_rank"].items(), key=lambda item: item[1])[0] == "0"
     assert max(truth["blocking_decompose_by_stage"].items(), key=lambda item: item[1])[0] == "0"
@@ -122,9 +122,6 @@ def test_the_one_slow_worker_of_the_published_job(real_run: RealRun) -> None:
     assert found["ranks"][0] | {"rank": 0, "place": "dp0,pp0"} == found["ranks"][0]
     waits = sum(row["wait_ns"] for row in found["ranks"]) * first["step"]["steps"]
     assert waits / 2 < first["charged_ns"] < waits
-    saved = 1 - 1 / truth["blocking_slowdown"]
-    wall = first["step"]["excess_ns"] / found["ranks"][0]["excess"]
-    assert saved < first["cost"]["step_ns"] / wall < saved + 0.1
 
 
 def test_a_long_stage_is_no_late_rank(real_run: RealRun) -> None:

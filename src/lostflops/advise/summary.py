@@ -25,7 +25,8 @@ def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Res
     """The report, with the first findings; with the verdict of the diagnosis where they are not `shown`, or none is."""
 
     def sentence(found: Diagnosis) -> str:
-        return answer.verdict if shown and found.findings else f"{answer.verdict} {verdict(found)}"
+        is_told = not found.case.wall if not found.findings else shown
+        return answer.verdict if is_told else f"{answer.verdict} {verdict(found)}"
 
     return _with_findings(answer, run, sentence, shown=shown)
 

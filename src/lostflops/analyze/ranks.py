@@ -58,14 +58,14 @@ def ranks(
         title="Who is late",
         verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
         blocks=(
-            *([_stragglers(found, told)] if found.late else []),
+            *([_stragglers(found, told)] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
             _table(order, found, lateness, limit=limit, told=told),
         ),
         notes=tuple(_notes(run, order, found, clock, len(asked.ranks))),
         more=(
             clock,
-            *([] if found.late else [_stragglers(found, told)]),
+            *([] if found.stragglers else [_stragglers(found, told)]),
             *([] if lateness else [_heat_map(order, lateness)]),
             _evenness(found),
             _mesh(order),
@@ -83,10 +83,12 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
             if ranks_seen
             else "Cannot tell: no rank recorded any time."
         )
+    # Waits of ranks that were not compared are not charged: the report reads all.
+    others = f"The {ranks_seen:,} ranks compared" if ranks_in_all > MOST_RANKS else "Others"
     if found.late:
-        # Waits of ranks that were not compared are not charged: the report, which reads all, tells more.
-        sampled = ranks_in_all > MOST_RANKS
-        return latecomers(found.late, f"The {ranks_seen:,} ranks compared" if sampled else "Others")
+        return latecomers(found.late, others)
+    if found.stragglers:
+        return f"No rank is certainly late. Suspected: {latecomers(found.stragglers, others)} That may be chance."
     return unevenness(found.comparison)
 
 
@@ -95,6 +97,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
     fields = (
         Field("rank"),
         Field("kind"),
+        Field("is_late", label="late"),
         Field("charged_ns", "ns", "waited for"),
         Field("line", label="cause", within="cause"),
         Field("name", shown=False, within="cause"),
@@ -110,6 +113,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
         (
             one.rank,
             one.kind,
+            one in found.late,
             one.charged if told else None,
             one.line,
             one.cause,
@@ -121,7 +125,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
             one.last.times if told else None,
             one.last.of if told else None,
         )
-        for one in found.late
+        for one in found.stragglers
     )
     bases = ": waits and excess of all steps" if in_steps(found.comparison) else ""
     return Table("stragglers", f"Stragglers{bases}", fields, rows)
@@ -171,7 +175,7 @@ def _arranged(order: Mesh) -> str:
 
 def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], *, limit: int, told: bool) -> Table:
     comparison = found.comparison
-    charged = charges(found.profiles, comparison, [one.rank for one in found.late])
+    charged = charges(found.profiles, comparison, [one.rank for one in found.stragglers])
     own, wall, excess = comparison.own, comparison.wall, comparison.excess
     waited = {one.rank: one.lines[:, _WAITING].sum() / max(one.steps.size, 1) for one in found.profiles}
     fields = (

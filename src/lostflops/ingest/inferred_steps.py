@@ -125,11 +125,9 @@ def _annotations(recording: Recording, pattern: re.Pattern[str]) -> _Spans | Non
 
 def _busiest_stream(recording: Recording) -> tuple[npt.NDArray[np.uint32], Ns, Ns, Ns]:
     """Name, correlation, start and stop of the kernels on the stream that was busy longest, in order of time."""
-    columns = [np.concatenate(parts) for parts in zip(*_kernels(recording), strict=True)]
-    if not columns:
-        none = np.empty(0, np.int64)
-        return none.astype(np.uint32), none, none, none
-    lane, name, correlation, start, dur = columns
+    lane, name, correlation, start, dur = (np.concatenate(parts) for parts in zip(*_kernels(recording), strict=True))
+    if not lane.size:  # copies alone
+        return name, correlation, start, dur
     busy = np.bincount(lane, dur)
     own = np.flatnonzero(lane == busy.argmax())
     own = own[np.argsort(start[own], kind="stable")]

@@ -63,10 +63,11 @@ def find_rhythm(step: Steps, times: Times) -> Rhythm | None:
     """Return the clearest period of the steps; None where there is none.
 
     >>> step = np.arange(40)
-    >>> made = find_rhythm(step, 10.0 + step % 7 * 0.01 + 5 * (step % 2))
+    >>> noisy = 10.0 + np.random.default_rng(0).random(40) * 0.06
+    >>> made = find_rhythm(step, noisy + 5 * (step % 2))
     >>> (made.period, round(made.excess, 1)) if made else None
     (2, 5.0)
-    >>> find_rhythm(step, 10.0 + step % 7 * 0.01 + 50 * (step == 20)) is None
+    >>> find_rhythm(step, noisy + 50 * (step == 20)) is None
     True
     """
     places = rank_of(times)

@@ -19,6 +19,7 @@ from lostflops.advise.rules import (
     debug_mode,
     evaluation,
 )
+from lostflops.advise.signs.machine import Machine
 from lostflops.advise.signs.pressure import pressure, squeezed
 from lostflops.errors import UnknownCost
 from made_captures import MS
@@ -147,6 +148,15 @@ def test_a_mode_whose_cost_the_run_cannot_show_is_suspected(tmp_path: Path) -> N
     assert one.suspected
     assert one.gain is not None
     assert one.gain.low == 0
+
+
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_blocking_launches_are_a_cause_with_devices_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cpu: bool
+) -> None:
+    monkeypatch.setattr(debug_mode, "machine", lambda case: Machine(is_cpu, None))
+    claimed = found(Loop(facts=lambda rank: {"debug_modes": {"launch_blocking": True}}), tmp_path, debug_mode.RULE)
+    assert [one.what.split()[0] for one in claimed] == ([] if is_cpu else ["CUDA_LAUNCH_BLOCKING=1"])
 
 
 def waits(of_rank_1: int) -> Loop:

@@ -52,26 +52,27 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="allocation_churn",
         what=(
-            "Temporary tensors are allocated and freed in every step: mapping their memory takes "
-            f"{format_share(share)} of it in the operating system."
+            "Large temporary tensors are allocated and freed in every step: the operating system spends "
+            f"{format_share(share)} of the step mapping their memory."
         ),
         taken=spread.taken(case, "compute", min(share / max(spread.share(case, "compute"), share), 1.0)),
         evidence=(
             Evidence(
-                f"a step maps {format_bytes(int(size))} anew (page faults of the training thread), and "
+                f"a step maps {format_bytes(int(size))} again (page faults of the training thread), and "
                 f"{format_share(share)} of it is system time, over {counted(int(rows.sum()), 'settled step')}{at}",
                 ranks=timed.ranks,
             ),
         ),
         confidence=0.9,
         certain_if=(
-            "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456 in the "
-            "environment keeps freed memory: page faults and system time of steps go"
+            "run with MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 "
+            "MALLOC_TOP_PAD_=268435456, so that the process keeps freed memory: page faults and system time of steps "
+            "must fall."
         ),
         fix=(
-            "allocate large temporary tensors once, outside of the loop, and reuse them (out=, in-place ops); or keep "
-            "freed memory in the process: LD_PRELOAD=libjemalloc.so (or tcmalloc), with glibc "
-            "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296"
+            "Allocate large temporary tensors once, before the loop, and reuse them (out=, in-place ops). Or keep "
+            "freed memory in the process: set LD_PRELOAD=libjemalloc.so (or tcmalloc), or with glibc "
+            "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296."
         ),
         gain=Gain(
             share,

@@ -48,17 +48,17 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="background_thread",
         what=(
-            f"Thread {name!r} runs Python beside the training thread{at}: it uses {format_share(cpu)} of a core, and "
-            f"the training thread of rank {worst} waits {format_share(share)} of its time for the interpreter's lock."
+            f"Thread {name!r} runs Python{at} and uses {format_share(cpu)} of a core: the training thread of rank "
+            f"{worst} waits {format_share(share)} of its time for the interpreter's lock (GIL)."
         ),
         taken=taken,
         evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
         confidence=0.9,
-        certain_if=f"steps without thread {name!r} are faster by the predicted gain",
+        certain_if=f"run some steps without thread {name!r}: they must be shorter by the expected gain.",
         fix=(
-            f"move what thread {name!r} does to a process (multiprocessing, or a DataLoader worker), let it sleep "
-            "between its turns, or do its work in code that releases the lock (NumPy, torch); a smaller "
-            "sys.setswitchinterval(0.0005) shortens each wait until then"
+            f"Move the work of thread {name!r} to a process (multiprocessing, or a DataLoader worker), or to code that "
+            "releases the lock (NumPy, torch), or run it less often. Until then, sys.setswitchinterval(0.0005) "
+            "shortens each wait."
         ),
         gain=Gain(
             share,

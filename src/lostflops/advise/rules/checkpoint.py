@@ -58,7 +58,7 @@ def _counted(case: Case) -> Claim | None:
             *_evidence(case, {line: one for line, one in held.items() if one.samples}),
         ),
         confidence=0.95,
-        certain_if="steps in which nothing is saved are as fast as the other steps of this run",
+        certain_if="run some steps without the save: they must be as fast as the other steps of this run.",
         fix=_fix(places[0] if places else "torch.save"),
         gain=found.gain,
         ranks=found.ranks if found.alone else (),
@@ -69,9 +69,9 @@ def _counted(case: Case) -> Claim | None:
 
 def _fix(place: str) -> str:
     return (
-        f"save less often at {place}, by time (every 30 minutes) and not by step, and in the background: "
-        "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path), which copies to memory and "
-        "writes while training goes on; with replicas let one rank save"
+        f"Save less often at {place}: every 30 minutes, for example, instead of every few steps. Save in the "
+        "background: torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path) copies to memory, and "
+        "writes while training goes on. If ranks hold the same weights, save on one rank only."
     )
 
 

@@ -50,11 +50,11 @@ def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
             ),
         ),
         confidence=0.95,
-        certain_if=f"rank {rank} on a core of its own is as fast as its peers",
+        certain_if=f"run rank {rank} on a core of its own: it must be as fast as its peers.",
         fix=(
-            f"find the process that runs on its cores{host} (top -H; taskset -cp PID), and move or stop it; give every "
-            "rank cores of its own (torchrun --numa-binding=node, or taskset / numactl --physcpubind per rank; "
-            "Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)"
+            f"Find the process that runs on its cores{host} (top -H; taskset -cp PID), and move or stop it. Give every "
+            "rank its own cores (torchrun --numa-binding=node, or taskset / numactl --physcpubind per rank; "
+            "Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)."
         ),
         changes=(f"straggler={rank}",),
         ranks=(rank,),

@@ -47,8 +47,8 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
     return Claim(
         cause="ddp_settings",
         what=(
-            f"DDP looks for unused parameters in every step and finds none of {count:,}: find_unused_parameters=True "
-            f"costs {format_share(share)} of the time."
+            f"DDP searches for unused parameters in every step, but all {count:,} are used: "
+            f"find_unused_parameters=True costs {format_share(share)} of the time."
         ),
         taken=made.taken(rows) | _within(case, searched),
         evidence=(
@@ -61,10 +61,13 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
             Evidence("DDP's log says that no parameter was unused (unused_parameter_size = 0) on any rank"),
         ),
         confidence=0.95,
-        certain_if="with find_unused_parameters=False the job trains on, and its steps are shorter by as much",
+        certain_if=(
+            "run with find_unused_parameters=False: DDP must raise no error, and steps must be shorter by the expected "
+            "gain."
+        ),
         fix=(
-            "DistributedDataParallel(model, find_unused_parameters=False); where some steps do leave parameters "
-            "out but always the same ones, static_graph=True"
+            "Use DistributedDataParallel(model, find_unused_parameters=False). If every step leaves out the same "
+            "parameters, use static_graph=True instead."
         ),
         gain=Gain(
             share,
@@ -102,7 +105,7 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
         cause="ddp_settings",
         what=(
             f"DDP broadcasts {ddp['buffers']:,} buffers ({format_bytes(ddp['buffer_bytes'])}) before every forward "
-            f"pass, which takes {format_share(share)} of the time."
+            f"pass: {format_share(share)} of the time."
         ),
         taken=taken,
         evidence=(
@@ -114,11 +117,11 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
             ),
         ),
         confidence=0.9,
-        certain_if="losses of a run with broadcast_buffers=False are as good, and its steps are shorter",
+        certain_if="run with broadcast_buffers=False: losses must be as good as before, and steps must be shorter.",
         fix=(
-            "DistributedDataParallel(model, broadcast_buffers=False) where buffers are constants or statistics that "
-            "may differ among ranks (BatchNorm: rank 0's are saved all the same); register constants with "
-            "persistent=False, or make them plain attributes"
+            "Use DistributedDataParallel(model, broadcast_buffers=False) if buffers are constants, or statistics that "
+            "may differ between ranks (BatchNorm: save those of rank 0, as before). Or make constants plain attributes "
+            "instead of buffers."
         ),
         gain=Gain(share, 0.6 * share, min(1.3 * share, 1.0), "what broadcasts take that no compute hides"),
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.signs.job_facts import job_facts
+from lostflops.advise.signs.machine import machine
 from lostflops.advise.signs.pressure import stretch
 from lostflops.advise.signs.series import series
 from lostflops.ledger.lines import COMM_LINES
@@ -46,6 +47,10 @@ def _find(case: Case) -> Iterator[Claim]:
     for mode, (what, lines, fix) in _BOUNDED.items():
         if mode in modes:
             yield _bounded(case, what, lines, fix, ranks)
+    blocking = machine(case).pick(gpu="CUDA_LAUNCH_BLOCKING")  # the variable does nothing on a CPU
+    if blocking and "launch_blocking" in modes:
+        what = f"{blocking}=1 makes the host wait for every kernel"
+        yield _bounded(case, what, _IDLE, f"Unset {blocking}. Set it only to find which kernel failed.", ranks)
 
 
 def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
@@ -65,7 +70,7 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
     taken: dict[Place, int] = {(rank, "compute"): int(ns) for rank, ns in nan.items() if rank in case.lines}
     return Claim(
         cause="debug_mode",
-        what=f"Autograd's anomaly mode is on, and costs about {format_share(share)} of the step.",
+        what=f"Autograd's anomaly mode is on: it costs about {format_share(share)} of the step.",
         taken=taken,
         evidence=(
             Evidence(
@@ -81,10 +86,12 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
             ),
         ),
         confidence=0.98,
-        certain_if="steps with torch.autograd.set_detect_anomaly(False) are faster by the predicted gain",
+        certain_if=(
+            "run some steps with torch.autograd.set_detect_anomaly(False): they must be shorter by the expected gain."
+        ),
         fix=(
-            "remove torch.autograd.set_detect_anomaly(True) and torch.autograd.detect_anomaly() from the training "
-            "loop (Lightning: Trainer(detect_anomaly=False)); turn it on for the few steps that a NaN is looked for in"
+            "Remove torch.autograd.set_detect_anomaly(True) and torch.autograd.detect_anomaly() from the training "
+            "loop (Lightning: Trainer(detect_anomaly=False)). To find a NaN, turn the mode on for a few steps."
         ),
         gain=Gain(
             share,
@@ -134,27 +141,22 @@ def _slowdown(case: Case) -> float:
 
 _BOUNDED: Final = {
     "distributed": (
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective among all ranks before it runs",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks compare every collective before it runs",
         COMM_LINES,
-        "unset TORCH_DISTRIBUTED_DEBUG, or set it to OFF",
-    ),
-    "launch_blocking": (
-        "CUDA_LAUNCH_BLOCKING=1 makes the host wait for every kernel",
-        _IDLE,
-        "unset CUDA_LAUNCH_BLOCKING; it is for finding which kernel failed",
+        "Unset TORCH_DISTRIBUTED_DEBUG, or set it to OFF.",
     ),
     "python_tracing": (
         "A debugger or a coverage tool traces every line of Python",
         _IDLE,
-        "run without the debugger or coverage (sys.gettrace() must be None in the training thread)",
+        "Run without the debugger or coverage tool: sys.gettrace() must be None in the training thread.",
     ),
     "python_dev_mode": (
         "Python's development mode is on (-X dev)",
         _IDLE,
-        "run without -X dev and PYTHONDEVMODE",
+        "Run without -X dev, and unset PYTHONDEVMODE.",
     ),
 }
-"""Modes that cost what only a run without them shows, and the lines of the ledger that they lengthen."""
+"""Modes on any machine with a cost that only a run without them shows: text, ledger lines they lengthen, fix."""
 
 
 def _bounded(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tuple[int, ...]) -> Claim:
@@ -165,7 +167,7 @@ def _bounded(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tup
         taken={(rank, line): own[line] for rank, own in case.lines.items() for line in lines if own.get(line, 0)},
         evidence=(Evidence("the collector found it on in the training process", ranks=ranks),),
         confidence=0.9,
-        certain_if="steps without it are faster",
+        certain_if="run the job without it: steps must be shorter.",
         fix=fix,
         gain=Gain(most / 2, 0.0, most, "at most the time that it lengthens; its own part of that is not recorded"),
         suspected="How much the mode costs cannot be measured in a run that has it on.",
@@ -176,8 +178,9 @@ RULE: Final = Rule(
     cause="debug_mode",
     about=(
         "Modes that find errors cost time in every step: anomaly mode keeps a Python traceback of every op and checks "
-        "every gradient for NaN, TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective among all ranks before it "
-        "runs, CUDA_LAUNCH_BLOCKING=1 waits for every kernel. They are turned on to find one error, and forgotten."
+        "every gradient for NaN, TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks compare every collective before it "
+        "runs, blocking launches make the host wait for every kernel. Such a mode is turned on to find one error, and "
+        "then forgotten."
     ),
     find=_find,
 )

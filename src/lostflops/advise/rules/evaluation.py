@@ -38,12 +38,12 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.95 if found.alone else 0.85,
-        certain_if="steps without an evaluation are as fast as the other steps of this run",
+        certain_if="run some steps without the evaluation: they must be as fast as the other steps of this run.",
         fix=(
-            "evaluate on all ranks, each on its part of the data (DistributedSampler(eval_set, shuffle=False)), and "
-            "reduce the metrics once at the end; evaluate less often, or in a job of its own from checkpoints"
+            "Evaluate on all ranks, each on its part of the data (DistributedSampler(eval_set, shuffle=False)), and "
+            "reduce the metrics once at the end. Or evaluate less often, or in a separate job from checkpoints."
             if found.alone
-            else "evaluate less often or on fewer batches, or in a job of its own from checkpoints"
+            else "Evaluate less often or on fewer batches, or in a separate job from checkpoints."
         ),
         gain=found.gain,
         ranks=found.ranks if found.alone else (),

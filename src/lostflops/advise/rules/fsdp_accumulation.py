@@ -53,15 +53,11 @@ def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered:
         name for name, is_so in (("gradients are reduced", reduced), ("parameters are gathered", gathered)) if is_so
     ]
     share = (found.share(rows) + on_host * _calls_share(found, rows)) * (1 - 1 / passes)
-    fixes = [
-        "model.set_requires_gradient_sync(is_last)" if reduced else "",
-        "model.set_reshard_after_backward(is_last)" if gathered else "",
-    ]
     return Claim(
         cause="fsdp_accumulation",
         what=(
             f"FSDP accumulates gradients over {passes} microbatches, and {' and '.join(kinds)} in each of them: "
-            f"{format_share(share)} of the time for nothing."
+            f"{format_share(share)} of the time is wasted."
         ),
         taken={place: round(ns * (1 - 1 / passes)) for place, ns in found.taken(rows).items()},
         evidence=(
@@ -74,12 +70,8 @@ def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered:
             ),
         ),
         confidence=0.9,
-        certain_if="a run that does both in the last microbatch alone has the same losses, and shorter steps",
-        fix=(
-            f"in each microbatch: {'; '.join(fix for fix in fixes if fix)}, with is_last true for the last of "
-            f"{passes}. It keeps gradients (and, without resharding, parameters) of the whole model in memory "
-            "between microbatches"
-        ),
+        certain_if="run some steps with the fix: losses must stay the same, and steps must be shorter.",
+        fix=_fix(passes, reduced=reduced, gathered=gathered),
         gain=Gain(
             share,
             0.5 * share,
@@ -88,6 +80,22 @@ def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered:
         ),
         instead_of=("missing_no_sync", "exposed_comm", "small_messages", "sync", "fsdp_units"),
     )
+
+
+def _fix(passes: int, *, reduced: bool, gathered: bool) -> str:
+    parts = []
+    if reduced:
+        parts.append(
+            "Call model.set_requires_gradient_sync(is_last) in each microbatch; this keeps the gradients of the whole "
+            "model in memory between microbatches."
+        )
+    if gathered:
+        parts.append(
+            "Call model.set_reshard_after_backward(is_last) in each microbatch; this keeps the parameters of the whole "
+            "model in memory between microbatches."
+        )
+    parts.append(f"is_last is True only for the last of {passes} microbatches.")
+    return " ".join(parts)
 
 
 RULE: Final = Rule(

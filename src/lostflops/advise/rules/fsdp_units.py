@@ -39,18 +39,18 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="fsdp_units",
         what=(
-            f"FSDP shards {count} units of {format_bytes(int(np.median(found.units)))} each: {calls:.0f} small "
+            f"FSDP shards {count} small units (median {format_bytes(int(np.median(found.units)))}): {calls:.0f} "
             f"collectives a step take {format_share(found.share(rows))} of the time."
         ),
         taken=found.taken(rows),
         evidence=(_evidence(found, calls, on_host),),
         confidence=0.9,
-        certain_if="a run with a unit for each block has the same losses, and shorter steps",
+        certain_if="run some steps with one unit per block: losses must stay the same, and steps must be shorter.",
         fix=(
-            "call fully_shard on each transformer block and on the model, not on each layer: "
+            "Call fully_shard on each transformer block and on the model, not on each layer: "
             "for block in model.blocks: fully_shard(block); fully_shard(model). "
-            f"{fewer} {'unit' if fewer == 1 else 'units'} would do for {format_bytes(total)}; FSDP1: "
-            "auto_wrap_policy=ModuleWrapPolicy({Block}), or size_based_auto_wrap_policy with min_num_params"
+            f"{fewer} {'unit is' if fewer == 1 else 'units are'} enough for {format_bytes(total)}. FSDP1: use "
+            "auto_wrap_policy=ModuleWrapPolicy({Block}), or size_based_auto_wrap_policy with min_num_params."
         ),
         gain=Gain(
             share,
