@@ -221,3 +221,26 @@ def test_causes_that_were_not_checked_say_what_to_record(run: Run) -> None:
 def test_findings_of_one_cause_have_ids_of_their_own(run: Run) -> None:
     found = diagnosis(Case(run), rules=(claimed(), claimed(), rule("late", 0.2, confidence=0.9)))
     assert sorted(one.id for one in found.findings) == ["late", "late#2", "late#3"]
+
+
+def test_a_rule_that_fails_takes_no_other_finding_with_it(run: Run) -> None:
+    def broken(case: Case) -> Iterator[Claim]:
+        raise AssertionError("gain of 4.19")
+        yield
+
+    found = diagnosis(Case(run), rules=(Rule("broken", "", broken), rule("late", 0.2)))
+    assert [one.cause for one in found.findings] == ["late"]
+    assert (found.checked[0].outcome, found.checked[0].why) == (
+        "not checked",
+        "the rule failed: AssertionError: gain of 4.19",
+    )
+
+
+def test_a_more_exact_cause_takes_the_place_of_another_and_is_said_to(run: Run) -> None:
+    def exact(case: Case) -> Iterator[Claim]:
+        gain = Gain(0.15, 0.1, 0.2, "counted")
+        yield Claim("save", "It saves.", {}, (Evidence("seen"),), 0.9, "", "", gain=gain, instead_of=("late",))
+
+    found = diagnosis(Case(run), rules=(rule("late", 0.2), Rule("save", "", exact), rule("other", 0.1)))
+    assert [one.cause for one in found.findings] == ["save", "other"]
+    assert (found.checked[0].outcome, found.checked[0].why) == ("named better", "named by save")
