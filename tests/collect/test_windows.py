@@ -94,7 +94,7 @@ def test_a_window_holds_its_steps_and_no_other(tmp_path: Path) -> None:
 def test_auto_is_two_windows_of_many_short_steps(tmp_path: Path) -> None:
     training = Training(tmp_path).run(80)
     assert steps_of(training.trace()) == list(range(8, 28))
-    assert steps_of(training.trace(5001)) == list(range(52, 72))
+    assert steps_of(training.trace(5001)) == list(range(44, 64))
     assert WindowRequest.from_bytes(request_file(tmp_path, 0).read_bytes()) == WindowRequest(0, 8, 20)
 
 
@@ -102,8 +102,8 @@ def test_auto_has_fewer_steps_when_they_are_long(tmp_path: Path, monkeypatch: py
     now = time.monotonic_ns
     training = Training(tmp_path)
     monkeypatch.setattr(window_length.time, "monotonic_ns", lambda: now() + training.step * 3_000_000_000)
-    training.run(48)
-    assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(37, 42))]
+    training.run(52)
+    assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(44, 49))]
 
 
 def test_auto_has_fewer_steps_when_they_are_full_of_events(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_ranks_take_the_length_that_rank_0_decided_also_late(tmp_path: Path) -> 
     late.windows.poll()
     late.run(50)
     for training in (in_time, late):
-        assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(37, 42))]
+        assert [steps_of(training.trace(window)) for window in (0, 5001)] == [list(range(8, 13)), list(range(44, 49))]
     assert not late.recorder.reasons()
 
 
