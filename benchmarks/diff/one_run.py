@@ -26,11 +26,11 @@ import torch.distributed as dist
 from benchmarks.diff.real import BATCH, RESULTS, WIDTH, Model, forked, wait, warm
 
 import lostflops
-from lostflops.compare.blocks import typical
 from lostflops.compare.change import TYPICAL, change
 from lostflops.compare.diff import diff
 from lostflops.compare.sides import Pair, read
 from lostflops.ingest import ingest
+from lostflops.pace.blocks import typical
 from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS
 
 LAYERS: Final = {"job": 100, "same": 100, "third": 130, "double": 200}
