@@ -25,7 +25,7 @@ _FEWEST: Final = 5
 
 def _find(case: Case) -> Iterator[Claim]:
     if case.told is None:
-        raise NotChecked("steps without the profiler were not timed: record with lostflops run")
+        raise NotChecked("the collector did not time the steps", "--steps auto")
     timed = series(case)
     profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]
     if min(profiled.size, settled.size) < _FEWEST:
