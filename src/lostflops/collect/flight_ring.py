@@ -14,6 +14,8 @@ from typing import Any, Final
 _BUDGET_SHARE: Final = 0.25
 """Share of the budget that reading may take."""
 _ROUNDS: Final = tuple(1 << power for power in range(20))
+_HALF_FULL: Final = 1000
+"""Entries, half of the ring that `lostflops run` asks for: a window must be read before it overwrites its own."""
 
 
 class FlightRing:
@@ -23,6 +25,8 @@ class FlightRing:
         self._last = -1
         self._known: set[str] = set()
         self._cost = 0
+        self._step = self._read_step = 0
+        self._was_open = self._has_closed = False
         self.is_due = False
 
     def edge(self, step: int, step_time: int) -> None:
@@ -30,10 +34,27 @@ class FlightRing:
 
         Ranks whose steps differ a little agree, or every other time.
         """
+        self._step = step
         enough = self._cost / self._share
         every = next((steps for steps in _ROUNDS if steps * step_time >= enough), _ROUNDS[-1])
         if step % max(16, every) == 0:
             self.is_due = True
+
+    def window_edge(self, step: int, *, is_open: bool) -> bool:
+        """Return whether to read now: where a window opens, inside it before the ring is full, and a step after it.
+
+        The trace has no group for gloo's collectives, so an entry that was overwritten leaves one without a group. The
+        last collectives of a window find theirs only if later entries were read too.
+        """
+        self._step = step
+        per_step = (self._last + 1) / max(self._read_step, 1)
+        is_filling = is_open and (step - self._read_step) * per_step >= _HALF_FULL
+        opens, is_after = is_open and not self._was_open, self._has_closed
+        self._has_closed = self._was_open and not is_open
+        self._was_open = is_open
+        is_now = opens or is_filling or is_after
+        self.is_due |= is_now
+        return is_now
 
     def read(self) -> dict[str, Any] | None:
         """A record of what was enqueued since the last reading."""
@@ -47,7 +68,7 @@ class FlightRing:
         if not fresh:
             return None
         lost = fresh[0]["record_id"] - self._last - 1
-        self._last = fresh[-1]["record_id"]
+        self._last, self._read_step = fresh[-1]["record_id"], self._step
         return {
             "kind": "collectives",
             "entries": [_entry(entry) for entry in fresh],

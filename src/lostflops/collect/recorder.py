@@ -362,6 +362,9 @@ class Recorder:
         before = self.windows.is_profiling
         self.windows.edge(step.number + 1)
         self._is_disturbed = before or self.windows.is_profiling
+        if self._ring.window_edge(step.number, is_open=self.windows.is_profiling):
+            self._is_disturbed = True
+            self.writer.hurry()
         self._not_own = time.monotonic_ns() - began
 
     def _describe(self) -> None:
@@ -449,7 +452,7 @@ class Recorder:
             self.failed(error)
 
     def _ask_device(self) -> None:
-        if self._ring.is_due and not self.is_thinned:
+        if self._ring.is_due:
             self._read_ring()
         elif self._is_stalled():
             self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})

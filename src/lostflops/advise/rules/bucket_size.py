@@ -36,7 +36,7 @@ _LATE_IF_LARGE: Final = 0.05
 _MANY: Final = 16
 _LIKELY: Final = 0.6
 _AT_LEAST: Final = 0.2
-"""Of what perfect overlap gains, what fewer of many small buckets are taken to gain, and gain at least."""
+"""Parts of the bound that fewer of many small buckets are taken to gain, and gain at least."""
 _FEW: Final = 2
 """Buckets of a step up to which they are large: the last one has nothing left to hide under."""
 
@@ -121,23 +121,25 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
         confidence=0.85,
         certain_if="run lostflops tune bucket RUN, then record the job with the size that it names.",
         fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
-        **_price(case, made, rows, size, is_sure=not larger),
+        **_price(case, made, reduced, size, is_sure=not larger),
     )
 
 
-def _price(case: Case, made: Traffic, rows: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
-    """The what-if; but many small buckets of one size do not tell what a large one takes. Then what it gains lies
-    between little and what perfect overlap gains."""
+def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
+    """Return the what-if; but many small buckets of one size do not show how long a large bucket takes.
+
+    Then the gain is at most all of the exposed latency, or what perfect overlap gains where that is more.
+    """
+    rows = made.of(reduced)
     change = f"bucket_mb={size:g}"
     found, bound = case.price(change), case.price("overlap=perfect")
     is_many = made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
     if is_sure or found is None or bound is None or not is_many or found.gain > max(found.doubt, _LATE):
         return {"changes": (change,)}
-    high = max(found.gain, bound.gain, 0.0)
+    latency = (latency_share(case, reduced) or 0.0) * int(made.exposed[rows].sum()) / case.wall
+    high = max(found.gain, bound.gain, latency, 0.0)
     share = max(found.gain, _LIKELY * high)
-    basis = (
-        f"at most what overlap=perfect gains, of which {change} should gain most: messages of one size show no latency"
-    )
+    basis = f"a bound: exposed latency of the buckets and overlap=perfect, of which {change} should gain most"
     return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
 
 
