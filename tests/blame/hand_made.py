@@ -52,7 +52,6 @@ class Found:
     """Evidence as a test states it, by rank."""
 
     flops: Mapping[int, float] = field(default_factory=dict)
-    leads: Mapping[int, float] = field(default_factory=dict)
     slower: Mapping[int, float] = field(default_factory=dict)
 
     def more_flops(self, rank: int) -> float:
@@ -60,6 +59,3 @@ class Found:
 
     def slower_kernels(self, rank: int) -> float:
         return self.slower.get(rank, 0.0)
-
-    def lead(self, rank: int) -> float:
-        return self.leads.get(rank, 0.0)

@@ -170,7 +170,7 @@ def test_the_mesh_may_be_stated(lostflops, slow: Path) -> None:
     assert [row["rank"] for row in found["stragglers"]] == [2]
     alone = answer(lostflops, slow, "--mesh", "pp=4")
     assert alone["stragglers"] == []
-    assert alone["verdict"].startswith("Cannot tell: every rank does work of its own")
+    assert alone["verdict"].startswith("Cannot tell: every rank does different work")
 
 
 def test_one_step(lostflops, tmp_path: Path) -> None:

@@ -58,9 +58,6 @@ class Claim:
     changes: tuple[str, ...] = ()
     gain: Gain | None = None
     ranks: tuple[int, ...] = ()
-    in_each_step: bool = True
-    """Steps are replayed with and without the fix, so that what they differ by is no doubt; unless the rule sees the
-    cause in some of them alone."""
     instead_of: tuple[str, ...] = ()
     """Causes that would name the same loss less exactly; their claims about the same ranks are dropped where this one
     is found and gains at least nearly half as much."""

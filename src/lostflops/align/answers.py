@@ -44,42 +44,39 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
     """How far arrivals of different ranks can be compared, and what is missing for it."""
     rows = clock.table.rows
     if not rows:
-        yield "The run holds no common clock: ingest its traces again to tell waits from transfers."
+        yield "The run has no common clock, so waits and transfers cannot be separated: ingest its traces again."
         return
     tied = [row for row in rows if row[4] == COLLECTIVES]
     lost = {method: [row[0] for row in rows if row[4] == method] for method in _LOST}
     if tied:
         widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
-        apart = (
-            f"typically lie up to {format_ns(spread)} apart, and waits below three times that of both ranks count as "
-            "transfer"
-        )
+        shortest = f" Waits shorter than {format_ns(3 * spread)} count as transfer." if spread else ""
         yield (
-            f"One clock, that of rank {clock.items[1].value}: {counted(len(tied), 'rank')} tied to it by collectives, "
-            f"certainly within {format_ns(widest)}; their ends {apart if spread else 'coincide'}."
+            f"The clocks of {counted(len(tied), 'rank')} were aligned to rank {clock.items[1].value} with collectives, "
+            f"to within {format_ns(widest)}.{shortest}"
         )
     elif len(rows) > 1 and not any(lost.values()):
-        yield "The ranks share the clock of their host; waits below three times what ends lie apart count as transfer."
+        yield "All ranks share the clock of one host. Waits shorter than the clock error count as transfer."
     for method, ranks in lost.items():
         if ranks:
             listed = ", ".join(map(str, ranks[:_MOST_LISTED])) + (" ..." if len(ranks) > _MOST_LISTED else "")
             yield (
-                f"{_LOST[method].format(listed, clock.items[1].value)}: waits in their groups are what calls took "
-                "longer than the shortest."
+                f"{_LOST[method].format(listed, clock.items[1].value)}: in their groups, a wait is the time "
+                "that a call took longer than the shortest."
             )
     ((by_ends, waited),) = run.sql(
         "select coalesce(sum(wait) filter (basis = 'ends'), 0), coalesce(sum(wait), 0) from arrivals"
     ).fetchall()
     if by_ends:
         yield (
-            f"{format_share(by_ends / waited)} of all waiting is in waits shorter than the clocks are certain to: it "
-            "rests on collectives ending everywhere at about the same time."
+            f"{format_share(by_ends / waited)} of the waiting time is in waits shorter than the clock error; there we "
+            "assume that a collective ends on all ranks at the same time."
         )
     missing, alone = run.sql(
         "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
     ).fetchall()[0]
     if missing or alone:
         yield (
-            f"{counted(missing, 'record')} of collectives missing on a rank that took part, {alone:,} found on no "
-            "other rank: waits for a missing record are not told."
+            f"{counted(missing, 'collective')} not recorded on a rank that took part, and {alone:,} recorded on one "
+            "rank only: their waits are unknown."
         )

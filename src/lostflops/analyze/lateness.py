@@ -96,8 +96,8 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(found.ranks.tolist(), _alike(found, found.by_step[:, :MOST_STEPS]), strict=True)
     ]
-    legend = "own time beyond the median of ranks that do the same work, by rank and step; 0 where it is below"
-    title = "Own time beyond the cohort, by step"
+    legend = "own time above the median of ranks that do the same work, by rank and step; 0 where it is below"
+    title = "Extra time compared with peers, by step"
     return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, _rows(order), "step")
 
 
@@ -114,9 +114,9 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(ranks, _alike(found, excess), strict=True)
     ]
-    legend = "own time beyond the median of ranks that do the same work, by rank and phase, mean of steps"
+    legend = "own time above the median of ranks that do the same work, by rank and phase, mean of steps"
     legend += "; 0 where it is below"
-    title = "Own time beyond the cohort, by phase"
+    title = "Extra time compared with peers, by phase"
     return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, _rows(order), "phase of training")
 
 

@@ -39,13 +39,6 @@ _SLOWER: Final = """
     )
     select sum(weight * (least(ours[1] / theirs[1], ours[2] / theirs[2]) - 1)) / sum(weight) from lengths
     where ours is not null and theirs is not null"""
-_LEAD: Final = """
-    with met as (
-        select max(arrived) - max(arrived) filter (rank != late_rank) as ns from arrivals
-        where late_rank = {rank} and arrived is not null and not is_transfer {steps} group by meeting
-    )
-    select (select sum(ns) from met),
-           (select count(*) from arrivals where rank = {rank} and is_transfer and event is not null {steps})"""
 _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {steps} group by rank"
 
 
@@ -156,9 +149,3 @@ class _Evidence:
             return 0.0
         query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=within(self._asked))
         return float(self._run.sql(query).fetchall()[0][0] or 0.0)
-
-    def lead(self, rank: int) -> float:
-        query = _LEAD.format(rank=rank, steps=within(self._asked))
-        ns, transfers = self._run.sql(query).fetchall()[0]
-        # What a stage takes longer, its whole pipeline does, whoever then arrives last in a collective.
-        return float("inf") if transfers else float(ns or 0)

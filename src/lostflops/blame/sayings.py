@@ -66,32 +66,29 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
     times = own[longest] / max(float(np.mean(list(own.values()))), 1.0) if len(own) > 1 else 1.0
     if times < _LONG:
         return ""
-    return (
-        f"Stage {longest} has {times:.2f} times the time of its own of the mean stage: lostflops pipeline says what "
-        "that costs."
-    )
+    return f"Stage {longest} takes {times:.2f}x the mean of all stages: lostflops pipeline shows the cost."
 
 
 def unevenness(comparison: Comparison) -> str:
     """What is to say when no rank stands out."""
     if np.bincount(comparison.cohort).max(initial=0) < 2:
-        return "Cannot tell: every rank does work of its own, so there is no other to compare it with."
+        return "Cannot tell: every rank does different work, so no rank has peers to compare with."
     slowest, often, rank = cost_of(comparison)
     assert slowest is not None
     assert often is not None
     if slowest >= SMALLEST and comparison.steps.size < 2:
         return (
-            f"Cannot tell: the slowest of {counted(comparison.ranks.size, 'rank')} has {format_share(slowest)} more "
-            "time of its own than those that do the same work, but one step does not tell habit from chance."
+            f"Cannot tell: the slowest of {counted(comparison.ranks.size, 'rank')} takes "
+            f"{format_share(slowest)} longer than its peers, but one step may be chance."
         )
     if slowest < SMALLEST:
         whole = "a step" if in_steps(comparison) else "what was recorded"
         return (
-            f"No rank is late: of {counted(comparison.ranks.size, 'rank')} the slowest has {format_share(slowest)} "
-            f"of {whole} more time of its own than those that do the same work."
+            f"No rank is late: the slowest of {counted(comparison.ranks.size, 'rank')} takes {format_share(slowest)} "
+            f"of {whole} longer than its peers."
         )
     return (
-        f"No single rank is late, but work is uneven: the slowest of each step has {format_share(slowest)} of it more "
-        f"time of its own than its cohort, most often rank {rank} (in {format_share(often)} of "
+        f"No single rank is late, but work is uneven: the slowest rank of each step takes {format_share(slowest)} of "
+        f"it longer than its peers, most often rank {rank} (in {format_share(often)} of "
         f"{counted(comparison.steps.size, 'step')})."
     )

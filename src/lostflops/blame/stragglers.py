@@ -61,8 +61,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """`excess` and `cost` are ns per step: the rank's own time beyond its cohort, and what the step would be shorter by
-    had it come with the last of the others, but for what overlap hides."""
+    """A rank that is slow. `excess` is its own time above that of its peers, in ns per step."""
 
     rank: int
     kind: str
@@ -71,7 +70,6 @@ class Straggler:
     cause: str
     line_excess: int
     excess: int
-    cost: int
     slow_steps: int
     steps: int
     last: Last
@@ -93,10 +91,6 @@ class Evidence(Protocol):
 
     def slower_kernels(self, rank: int) -> float:
         """By which share kernels of the same name take longer on it, the short ones and the long ones alike."""
-
-    def lead(self, rank: int) -> float:
-        """How much earlier collectives would have begun had the rank come with the last of the others, in ns; infinite
-        where nothing bounds it."""
 
 
 def find(
@@ -204,7 +198,6 @@ def _straggler(
         cause=CAUSES.get(line) or _computing(comparison, place, evidence),
         line_excess=round(float(by_line.max()) * steps),
         excess=round(float(excess[place])),
-        cost=round(max(min(float(excess[place]), evidence.lead(rank) / max(steps, 1)), 0.0)),
         slow_steps=slow,
         steps=steps,
         last=arrived_last,

@@ -104,6 +104,8 @@ def _as_table(block: Table | Stacks) -> Table:
 
 
 def _write_block(block: Block, console: Console) -> None:
+    if isinstance(block, Findings) and not block.items:
+        return  # the verdict says that nothing was found
     console.print()
     if block.title:
         console.print(Text(_clean(block.title), style="bold"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.signs.interludes import in_window, interlude
 from lostflops.advise.signs.python_share import FEW, LINE, change, is_saving
-from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, seen
 from lostflops.errors import UnknownCost
 from lostflops.ledger.lines import HOST_LINES
@@ -62,7 +61,6 @@ def _counted(case: Case) -> Claim | None:
         fix=_fix(places[0] if places else "torch.save"),
         gain=found.gain,
         ranks=found.ranks if found.alone else (),
-        in_each_step=False,
         instead_of=("straggler", "warmup", "host_python", "allocation_churn"),
     )
 
@@ -102,7 +100,6 @@ def _sampled(case: Case) -> Iterator[Claim]:
         certain_if=f"skip the save at {place} in some steps: they must be shorter by the expected gain.",
         fix=_fix(place),
         changes=(change(python),) if is_python else (),
-        in_each_step=in_each_step(case, LINE),
         gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the ledger"),
     )
 

@@ -47,7 +47,6 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         gain=found.gain,
         ranks=found.ranks if found.alone else (),
-        in_each_step=False,
         instead_of=("straggler", "warmup", "host_python", "work_imbalance"),
     )
 

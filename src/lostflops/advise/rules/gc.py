@@ -11,7 +11,6 @@ from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs import spread
 from lostflops.advise.signs.python_share import FEW, LINE, change, collecting
 from lostflops.advise.signs.series import Series, series
-from lostflops.advise.signs.traced import in_each_step
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
 
@@ -46,7 +45,6 @@ def _find(case: Case) -> Iterator[Claim]:
             "gc.collect() every few hundred steps, on all ranks in the same step. Keep fewer Python objects alive."
         ),
         changes=(change(part),) if is_shown else (),
-        in_each_step=in_each_step(case, LINE),
         gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of settled steps"),
     )
 

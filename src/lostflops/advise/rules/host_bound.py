@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
 from lostflops.advise.signs.python_share import LINE, in_long_stretches
-from lostflops.advise.signs.traced import in_each_step
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
 
@@ -47,7 +46,6 @@ def _find(case: Case) -> Iterator[Claim]:
             "ops (fused optimizer, foreach) and a larger batch per device help as well."
         ),
         changes=(_CHANGE,),
-        in_each_step=in_each_step(case, _LINE),
     )
 
 

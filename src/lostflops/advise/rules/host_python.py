@@ -18,7 +18,6 @@ from lostflops.advise.signs.python_share import (
     is_loading,
     is_saving,
 )
-from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, is_own, seen
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
@@ -65,7 +64,6 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
         certain_if=f"leave out what {place} does: steps must be shorter by the expected gain.",
         fix=_fix(found),
         changes=(change(part),),
-        in_each_step=in_each_step(case, LINE),
         suspected="" if is_sure else f"only {counted(found.samples, 'stack sample')} show it",
         record="" if is_sure else "--steps 8:20",
     )
@@ -104,7 +102,6 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
             "every n-th step or to another thread."
         ),
         changes=(change(part),),
-        in_each_step=in_each_step(case, LINE),
     )
 
 

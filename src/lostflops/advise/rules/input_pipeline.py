@@ -9,7 +9,6 @@ from lostflops.advise.claim import Claim, Rule
 from lostflops.advise.signs import spread
 from lostflops.advise.signs.machine import machine
 from lostflops.advise.signs.python_share import FEW, LINE, change, is_loading
-from lostflops.advise.signs.traced import in_each_step
 from lostflops.advise.signs.where import Seen, seen
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -46,7 +45,6 @@ def _find(case: Case) -> Iterator[Claim]:
         certain_if="train on one cached batch, repeated: steps must be shorter by the expected gain.",
         fix=_fix(case, value, where, has_workers),
         changes=(f"data={value}",),
-        in_each_step=in_each_step(case, _LINE),
     )
 
 
@@ -77,7 +75,6 @@ def _without_loader(case: Case) -> Iterator[Claim]:
             "DataLoader(dataset, num_workers=2, prefetch_factor=2, persistent_workers=True)."
         ),
         changes=(change(found.share),),
-        in_each_step=in_each_step(case, LINE),
     )
 
 
@@ -118,16 +115,16 @@ def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evi
 
 def _fix(case: Case, value: str, where: Seen | None, has_workers: bool) -> str:
     pinned = machine(case).pick(gpu=", pin_memory=True")
-    more = f"prefetch_factor=2, persistent_workers=True{pinned})"
+    options = f"prefetch_factor=2, persistent_workers=True{pinned}"
     if has_workers:
-        times = f"{value[:-1]} times as many as now" if value.endswith("x") else "more than now"
+        count = f"{value[:-1]} times as many workers as now" if value.endswith("x") else "more workers than now"
         return (
-            f"DataLoader(..., num_workers=<{times}>, {more}, with a core for each worker. If no cores are left, "
+            f"Give the DataLoader {count} (num_workers), with {options}, and a core for each. If no cores are left, "
             "prepare the data before training, or make reading a sample cheaper."
         )
     workers = value if value.isdecimal() else "8"
     place = f" Then {where.places[0][0]} runs in workers." if where is not None and where.places else ""
-    return f"DataLoader(..., num_workers={workers}, {more}, with a core for each worker.{place}"
+    return f"DataLoader(..., num_workers={workers}, {options}), with a core for each worker.{place}"
 
 
 RULE: Final = Rule(

@@ -35,8 +35,6 @@ ABOUT: Final = (
     "makes all steps equally long. It is found by who enqueues its collectives last in the timed steps of the job, and "
     "by the time that a rank spends outside communication in the profiled ones."
 )
-_SURE: Final = 0.85
-"""Confidence of a rank that is late in most steps, and not by chance."""
 _MOST_SOURCES: Final = 3
 _MOST_EVENTS: Final = 5
 _HOT: Final = "thermal"
@@ -113,7 +111,6 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         changes=changes if gain is None else (),
         gain=gain,
         ranks=ranks,
-        in_each_step=sure >= _SURE,
         suspected=_doubt(late) if sure < _SUSPECTED else "",
         record=_RECORD if sure < _SUSPECTED else "",
     )

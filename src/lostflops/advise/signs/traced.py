@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from lostflops.advise.claim import Place
 
 Values = npt.NDArray[np.float64]
-_MUCH: Final = 0.05
-"""Part of a step that a typical rank must be on a line,"""
-_NEARLY_ALL: Final = 0.8
-"""and the part of steps in which it must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +56,3 @@ def traced(case: Case) -> Traced | None:
     step = np.array(common, np.int64)
     lines = np.stack([one.lines[np.isin(one.steps, step)] for one in profiles])
     return Traced(tuple(one.rank for one in profiles), step, lines)
-
-
-def in_each_step(case: Case, line: str) -> bool:
-    """Whether nearly all steps lose much on the line, so that how steps differ is no reason to doubt it."""
-    shown = traced(case)
-    if shown is None:
-        return False
-    shares = shown.line(line) / np.maximum(shown.lines.sum(axis=2), 1)
-    return bool((np.median(shares, axis=0) >= _MUCH).mean() >= _NEARLY_ALL)
