@@ -20,20 +20,19 @@ HEAD = """\
 
 # Accuracy of what-if predictions
 
-Each experiment is a training job over gloo, between network namespaces whose links have a limited rate. The job is
-recorded, `lostflops whatif` predicts what a change does, then the changed job is recorded and `lostflops score`
-compares. A trial is one such round with a baseline of its own. All trials are shown: the last ones, and below them
-those that were made before code or jobs were changed for what they had shown. So the last ones are no test on unseen
-jobs: waits of the builder were corrected on these, and the rule for ZeRO-1 over gloo was written after timings of this
-one.
+Each experiment is a training job over gloo, between network namespaces with rate-limited links. The job is recorded,
+`lostflops whatif` predicts the effect of a change, the changed job is recorded, and `lostflops score` compares the two.
+A trial is one such round with its own baseline. All trials are shown: the latest first, then earlier trials, which led
+to changes of code or jobs. So the latest trials are not a test on unseen jobs: the handling of waits was corrected on
+these jobs, and the rule for ZeRO-1 over gloo was written after timing this job.
 
 ```sh
 sudo python -m benchmarks.accuracy && python benchmarks/accuracy/render.py
 ```
 
-What limits them: ranks share few cores with whatever else runs, so that the same job differs by some percent from run
-to run. DDP that becomes a parameter server is predicted with the transfer of its all-reduce; gradients that go to a
-server and parameters that come back take longer.
+Limits: ranks share few cores with everything else on the machine, so the same job varies by some percent from run to
+run. DDP turned into a parameter server is predicted with the transfer time of its all-reduce; sending gradients to a
+server and parameters back takes longer.
 """
 
 

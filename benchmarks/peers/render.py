@@ -28,8 +28,8 @@ HEAD = """\
 
 # Compared with two other tools
 
-`traceml-ai` 0.5.0 and `pytscope` 0.2.1 also tell why training is slow. Here they and `lostflops diagnose` are given the
-real jobs of the clinic, whose causes are known: small gloo jobs on CPUs, sick or healthy, one run for each tool.
+`traceml-ai` 0.5.0 and `pytscope` 0.2.1 also explain why training is slow. Here both, and `lostflops diagnose`, get the
+real jobs of the clinic with known causes: small gloo jobs on CPUs, sick or healthy, one run per tool.
 
 ```sh
 python -m benchmarks.peers --environments envs
@@ -37,25 +37,25 @@ python -m clinic --json >clinic.json
 python -m benchmarks.peers.render --ours clinic.json
 ```
 
-This is our choice of jobs and of causes, on a machine without a GPU, and the rules of `lostflops` were corrected on
-these very jobs: [its accuracy](../diagnosis-accuracy.md) on jobs that it had not seen is lower. Both peers are made for
-GPUs first: what they say of device memory, of copies and, from a profile, of kernels of communication cannot show here.
-Neither needs a profile; `lostflops` records one of a few steps.
+We chose the jobs and the causes, on a machine without a GPU, and the rules of `lostflops` were corrected on these very
+jobs: [its accuracy](../diagnosis-accuracy.md) on unseen jobs is lower. Both other tools are made for GPUs first: their
+findings about device memory, copies and, from a profile, communication kernels cannot appear here. Neither needs a
+profile; `lostflops` records one of a few steps.
 
 ## How each is used
 
-Each has an environment of its own with the same torch, and its defaults.
+Each tool has its own environment with the same torch, and runs with its defaults.
 
-- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. The lines of its README for plain PyTorch are added to a copy
-  of the script: `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body of a step. We read
+- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. A copy of the script has the lines from its README for plain
+  PyTorch: `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body of a step. We read
   `final_summary.json`: the verdict, then the issues of its sections.
-- `pytscope`: the lines of its README under "Automatic" are added to a copy of the script, an `AutoProfiler` around the
-  loop with `warmup=10`, and `distributed=True` where there are several ranks. Then `torchrun`, and `pytscope analyze`,
-  whose findings we read in the order of the report. A trace for `--trace` is not given: it counts kernels of GPUs.
+- `pytscope`: a copy of the script has the lines from its README under "Automatic": an `AutoProfiler` around the loop
+  with `warmup=10`, and `distributed=True` for several ranks. Then `torchrun` and `pytscope analyze`; we read its
+  findings in the order of the report. It gets no `--trace`, because that counts GPU kernels.
 - `lostflops`: `lostflops run` around the unchanged script, then `lostflops diagnose`.
 
-Neither peer says that it supports pipelines; `pytscope` says that FSDP is not supported yet; jobs between network
-namespaces are not started under either.
+Neither claims to support pipelines; `pytscope` says that FSDP is not supported yet; jobs between network namespaces are
+not run with either.
 
 ## How it is judged
 
@@ -63,13 +63,13 @@ The same for all three:
 
 | | |
 |---|---|
-| right | the first finding names the cause, or one of the causes; of a late rank, the right one |
-| partly | one of the first three findings names the cause, lists it among others, or the part of the step it is in |
-| wrong | there are findings, and none of the first three is of that kind; in a healthy job, any finding |
+| right | the first finding names the cause, or one of the causes; for a late rank, also the right rank |
+| partly | one of the first three findings names the cause, lists it among others, or names its part of the step |
+| wrong | there are findings, but none of the first three does that; in a healthy job, any finding |
 | nothing | no finding; in a healthy job that is right |
 
-A finding is a statement that time or memory of steps is lost. Verdicts that a tool itself calls mere information
-(`COMPUTE-BOUND`), and loads of processors that it does not blame for slow steps (`HIGH CPU`), are none.
+A finding is a statement that steps lose time or memory. Verdicts that a tool itself calls information
+(`COMPUTE-BOUND`), and processor loads that it does not blame for slow steps (`HIGH CPU`), are not findings.
 """
 
 
@@ -145,7 +145,7 @@ def _summary(jobs: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[s
         for tool in (OURS, *PEERS)
     }
     common = [name for name in rows if all(name in seen for seen in judged.values() if seen)]
-    lines = ["## Summary", "", "Of the jobs that all tools were given:", ""]
+    lines = ["## Summary", "", "Over the jobs that all tools ran:", ""]
     lines.append("| | sick jobs | right | partly | wrong | nothing | healthy jobs | false alarms |")
     lines.append("|---|--:|--:|--:|--:|--:|--:|--:|")
     for tool, seen in judged.items():
@@ -170,7 +170,7 @@ def _table(jobs: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str
 def _meanings(told: Mapping[str, Mapping[str, Any]]) -> str:
     """Only of what was said."""
     said = {(one["code"]) for peer in told.values() for job in peer["jobs"] for one in job.get("said", ())}
-    lines = ["## What their findings are taken to mean", "", "Those that came up here.", ""]
+    lines = ["## How their findings are interpreted", "", "Only findings that occurred here.", ""]
     lines += ["| finding | names | lists, or names the place of |", "|---|---|---|"]
     for code, means in MEANINGS.items():
         if code in said:
