@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +92,7 @@ def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.b
     lost = most if usual is None else np.clip(ns[has] - usual, 0.0, most)
     share = min(float(lost.sum()) / whole, 1.0)
     count = int(lost.size)
-    spread = float(lost.std(ddof=1)) * np.sqrt(count) / whole * _QUANTILE[min(count - 1, len(_QUANTILE) - 1)]
+    spread = float(lost.std(ddof=1)) * math.sqrt(count) / whole * _QUANTILE[min(count - 1, len(_QUANTILE) - 1)]
     low = min(max(share - spread, 0.0), share)
     high = min(max(share + spread, float(most.sum()) / whole, share), 1.0)
     steps = f"{counted(count, 'step')} of {has.size:,}"
