@@ -1,9 +1,10 @@
-"""Updates by optimizers whose step is compiled: no hook is called then, but the versions of their parameters go up."""
+"""Updates that call no hook, but raise the versions of parameters: compiled optimizers, and a program's own."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from itertools import islice
 from typing import Any, Final
 
 import torch
@@ -18,27 +19,38 @@ class HiddenUpdates:
 
     def __init__(self) -> None:
         self._passes = 0
-        self._optimizers: list[weakref.ref[Any]] = []
+        self._parameters: list[weakref.ref[Any]] = []
         self._version = 0
 
     def pass_begins(self) -> list[Any]:
-        """A backward pass begins; returns optimizers that were found now."""
+        """Note that a backward pass begins; return the optimizers that were found now."""
         self._passes += 1
-        if self._optimizers or self._passes not in _LOOKS:
+        if self._parameters or self._passes not in _LOOKS:
             return []
-        found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.optim.Optimizer)]
-        self._optimizers = [weakref.ref(optimizer) for optimizer in found]
+        things = gc.get_objects()
+        optimizers = [thing for thing in things if issubclass(type(thing), torch.optim.Optimizer)]
+        self._parameters = [weakref.ref(parameter) for parameter in _some_of(optimizers) or _trained(things)]
         self._version = self._versions()
-        return found
+        return optimizers
 
     def has_updated(self) -> bool:
-        """Whether there was an update since the last question."""
-        if not self._optimizers:
+        """Return whether there was an update since the last question."""
+        if not self._parameters:
             return False
         before, self._version = self._version, self._versions()
         return self._version != before
 
     def _versions(self) -> int:
-        known = (reference() for reference in self._optimizers)
-        groups = (group for optimizer in known if optimizer is not None for group in optimizer.param_groups)
-        return sum(p._version for group in groups for p in group["params"][:_MOST_PARAMETERS])  # noqa: SLF001
+        known = (reference() for reference in self._parameters)
+        return sum(parameter._version for parameter in known if parameter is not None)  # noqa: SLF001
+
+
+def _some_of(optimizers: list[Any]) -> list[Any]:
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    return [parameter for group in groups for parameter in group["params"][:_MOST_PARAMETERS]]
+
+
+def _trained(things: list[Any]) -> list[Any]:
+    """Return a few parameters that a program without optimizers of PyTorch trains: it updates them itself."""
+    trained = (thing for thing in things if type(thing) is torch.nn.Parameter and thing.requires_grad)
+    return list(islice(trained, _MOST_PARAMETERS))
