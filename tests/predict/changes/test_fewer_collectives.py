@@ -117,6 +117,13 @@ def test_many_small_messages_become_one():
     assert (was, now) == (50 + 1000 + 40 * 40 + 30, 50 + 1000 + 430 + 30)
 
 
+def test_one_bucket_takes_at_most_what_its_messages_took():
+    """Nothing is known of a message 162 times as large, but that the same bytes went one by one in 162 * 40."""
+    small = Facts(None, parameters=tuple((f"w{number}", 1024, None) for number in range(162)))
+    found = ddp.CHANGE.apply(by_hand(1024, 162), "25", small)
+    assert 0 < found.off <= 162 * 40
+
+
 @pytest.mark.parametrize(
     "facts", [Facts(None, parameters=(("w", 99 * MIB, None),)), Facts(None, parameters=(("w", 77, None),))]
 )
