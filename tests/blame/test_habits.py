@@ -48,6 +48,18 @@ def test_a_window_that_the_whole_job_contradicts_accuses_nobody() -> None:
     assert late(STEADY, {0: habit(np.arange(33) % 2 == 0, 0.01), 1: habit(np.arange(33) % 2, 0.01)}) == []
 
 
+def test_a_long_window_that_contradicts_few_timed_steps() -> None:
+    """Last in 16 of 18 timed steps, but in 39 of 76 collectives of 40 profiled steps: a disturbance, not a habit."""
+    few = habit(np.arange(18) > 1, 0.2)
+    profiles = window(*([400, -330] * 20))
+    last = {0: Last(37, 76, 0.5), 1: Last(39, 76, 0.5)}
+    (found,) = find(compared(profiles), profiles, last, Found(), {0: NEVER, 1: few})
+    assert found.confidence < 0.5
+    often = {0: Last(6, 76, 0.5), 1: Last(70, 76, 0.5)}
+    (found,) = find(compared(profiles), profiles, often, Found(), {0: NEVER, 1: few})
+    assert found.confidence == 0.95
+
+
 @pytest.mark.parametrize(
     "other",
     [

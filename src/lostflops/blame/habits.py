@@ -22,6 +22,8 @@ SMALLEST: Final = 0.03
 PROVEN: Final = 0.01
 """Chance of being the last so often, below which it is not chance."""
 LIKELY: Final = 0.05
+_CHANCE: Final = 0.3
+"""Chance of being the last so often in the window, above which the window shows no lateness."""
 FEWEST: Final = 8
 """Timed steps from which on they show a habit."""
 OFTEN: Final = 0.4
@@ -61,11 +63,17 @@ class Habit:
         return self.is_late and always
 
 
+def _denies(comparison: Comparison, one: Straggler, habit: Habit) -> bool:
+    """Return whether a window with more steps than were timed outside of it does not show the rank to be late."""
+    by_step = comparison.by_step[comparison.place(one.rank)]
+    return int((~np.isnan(by_step)).sum()) >= habit.steps and one.p_value > _CHANCE
+
+
 def confidence(comparison: Comparison, one: Straggler, habit: Habit | None) -> float:
     """Return how often a rank with this evidence is late; 0 where it may be chance. A rank that does more work need not
     come last to every collective: where small ones follow each other, any rank may."""
     if habit is not None and habit.is_certain:
-        return 0.95
+        return 0.3 if _denies(comparison, one, habit) else 0.95
     if habit is not None and not habit.is_late and one.cause != "more_work":
         return 0.0
     by_step = comparison.by_step[comparison.place(one.rank)]
