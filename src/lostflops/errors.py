@@ -81,3 +81,7 @@ class UnknownCost(LostflopsError):
     """Neither a measurement nor a published model tells what something costs."""
 
     exit_code = 3
+
+
+class ReplayDiffers(UnknownCost):
+    """Replayed as it was, the run takes another time than measured: the graph lacks what decides."""

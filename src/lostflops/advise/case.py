@@ -13,7 +13,7 @@ from lostflops.advise.signs.traffic import Traffic, traffic
 from lostflops.advise.signs.work_done import Done, work_done
 from lostflops.align.mesh import Mesh, recognise
 from lostflops.blame.judgement import Judgement, judged
-from lostflops.errors import UnknownCost, UsageError
+from lostflops.errors import LostflopsError, ReplayDiffers, UnknownCost, UsageError
 from lostflops.ledger.accounts import ledgers
 from lostflops.ledger.few_steps import few_steps
 from lostflops.ledger.scope import Scope, scope
@@ -97,20 +97,25 @@ class Case:
         return recorded(self)
 
     @cached_property
-    def _replayed(self) -> Baseline | str:
+    def _replayed(self) -> Baseline | LostflopsError:
         try:
             return baseline(self.run, self._times, progress=self._progress)
         except (UnknownCost, UsageError) as error:
-            return str(error)
+            return error
 
     @property
     def baseline(self) -> Baseline | None:
         """The run replayed as it was; None where that does not come near it."""
-        return None if isinstance(self._replayed, str) else self._replayed
+        return None if isinstance(self._replayed, LostflopsError) else self._replayed
 
     @property
     def why_unpriced(self) -> str:
-        return self._replayed if isinstance(self._replayed, str) else ""
+        return str(self._replayed) if isinstance(self._replayed, LostflopsError) else ""
+
+    @property
+    def replay_differs(self) -> bool:
+        """Return whether the replay does not come near the recorded steps: then the ledger may be wrong as well."""
+        return isinstance(self._replayed, ReplayDiffers)
 
     @cached_property
     def traffic(self) -> Traffic:

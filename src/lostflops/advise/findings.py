@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.results import Finding, Prediction
@@ -24,6 +24,7 @@ MORE_STEPS: Final = "--steps 8:20"
 _AT_MOST: Final = 1.5
 """A cause that is on all ranks can save at most so many times its own time on the ledger, waits for it included."""
 _HOURS: Final = 24
+_MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
 
 def _by_ledger(case: Case, claim: Claim) -> Priced:
     """Bound a claim by its time on the ledger, where the run cannot be replayed."""
+    if case.replay_differs and not claim.suspected:
+        claim = replace(claim, suspected=_MISREAD)
     share = sum(claim.taken.values()) / (case.wall or 1)
     why = case.refused.get(claim.changes, "")
     basis = "the time attributed to this cause, which is the most that can be saved" + (f" ({why})" if why else "")

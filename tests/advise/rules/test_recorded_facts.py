@@ -202,6 +202,14 @@ def test_pages_that_are_mapped_in_every_step(tmp_path: Path) -> None:
     assert "allocation_churn" in causes(made, tmp_path / "again")  # the loop also runs Python for 40 ms
 
 
+def test_pages_of_memory_that_is_kept_are_no_churn(tmp_path: Path) -> None:
+    """A step maps 164 MB, and keeps 150 MB of them."""
+    made = Loop(
+        more=lambda rank, number: {"system": 20 * MS, "faults": 40_000, "peak_memory": 10**9 + number * 150_000_000}
+    )
+    assert found(made, tmp_path, allocation_churn.RULE) == []
+
+
 def test_pages_on_a_core_that_others_use_as_well(tmp_path: Path) -> None:
     """Half of what the thread does is system time, and it has its core for 40 of 100 ms: half of the step is lost."""
     made = Loop(

@@ -16,6 +16,7 @@ from lostflops.units import counted, format_bytes, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.advise.signs.series import Series
 
 _LEAST: Final = 0.03
 _LEAST_BYTES: Final = 4 << 20
@@ -23,6 +24,8 @@ _LEAST_BYTES: Final = 4 << 20
 _PAGE: Final = 4096
 _FAULT: Final = 250.0
 """The least CPU time of a page fault, in ns: mapping and clearing a page of 4 KiB."""
+_KEPT: Final = 0.5
+"""Part of the mapped memory that a step keeps, from which it is growth and not churn."""
 _MOST_OPS: Final = 3
 _ALLOCATING: Final = """
     select name, sum(dur) as ns from events
@@ -47,6 +50,8 @@ def _find(case: Case) -> Iterator[Claim]:
     share = min(alone * stretch(case), 0.9)
     if share < _LEAST or size < _LEAST_BYTES or alone * float(np.nanmean(whole)) < _FAULT * size / _PAGE:
         return
+    if _growth(timed) >= _KEPT * size:
+        return  # pages are new because memory is kept: memory_growth names that
     names = ", ".join(name for name, _ in case.run.sql(_ALLOCATING).fetchall()[:_MOST_OPS])
     at = f"; ops that allocate: {names}" if names else ""
     yield Claim(
@@ -82,6 +87,15 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         instead_of=("host_bound", "unfused"),
     )
+
+
+def _growth(timed: Series) -> float:
+    """Return by how many bytes the memory of a typical rank grows in a step."""
+    peaks = timed.column("peak_memory")
+    together = np.flatnonzero(timed.settled[1:] & timed.settled[:-1] & (np.diff(timed.step) == 1))
+    grown = (peaks[together + 1] - peaks[together]).mean(axis=0) if together.size else np.empty(0)
+    known = grown[np.isfinite(grown)].tolist()
+    return spread.typical(known) if known else 0.0
 
 
 RULE: Final = Rule(

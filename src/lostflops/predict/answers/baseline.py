@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.errors import UnknownCost
+from lostflops.errors import ReplayDiffers, UnknownCost
 from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import LaneKind
@@ -163,7 +163,7 @@ def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: 
         schedule = replace(schedule, graph=replace(graph, notes=(*graph.notes, says)))
     found = Baseline(schedule, facts_of(run, graph, times), measured, profiled, replayed, chance, recorded, normal)
     if abs(found.error) > REFUSED:
-        raise UnknownCost(
+        raise ReplayDiffers(
             f"inconclusive: replayed as it was, a step takes {format_share(abs(found.error))} "
             f"{'more' if found.error > 0 else 'less'} than measured, so the graph lacks what decides. lostflops info "
             "says what the traces lack; record all ranks and whole steps"
