@@ -47,7 +47,7 @@ def test_two_slow_ranks_largest_charge_first():
 
 def test_nobody_is_late():
     assert named(job(8)) == []
-    assert unevenness(compared(job(8))).startswith("No rank is late: of 8 ranks the slowest has 0.0% of a step more")
+    assert unevenness(compared(job(8))).startswith("No rank is late: the slowest of 8 ranks takes 0.0% of a step")
 
 
 def test_alone_nobody_is_late():

@@ -129,7 +129,7 @@ def test_an_even_pipeline_accuses_nobody(lostflops, staged: Path) -> None:
 def test_nobody_is_late(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, made(tmp_path))
     assert found["stragglers"] == []
-    assert found["verdict"].startswith("No rank is late: of 4 ranks")
+    assert found["verdict"].startswith("No rank is late: the slowest of 4 ranks")
 
 
 def test_where_nobody_waits_nobody_is_the_last(lostflops, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_steps_that_a_rank_lacks_accuse_nobody(lostflops, tmp_path: Path) -> Non
     ]
     found = answer(lostflops, make_run(tmp_path, steps, steps[:-4]))
     assert found["stragglers"] == []
-    assert found["verdict"].startswith("No rank is late: of 2 ranks the slowest has 0.0% of a step more")
+    assert found["verdict"].startswith("No rank is late: the slowest of 2 ranks takes 0.0% of a step longer")
 
 
 def test_a_rank_without_the_step_is_said(lostflops, tmp_path: Path) -> None:

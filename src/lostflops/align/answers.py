@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.align.clocks import COLLECTIVES, CONTRADICTORY, SAME_HOST, UNTIED
+from lostflops.align.waits import RESOLUTION
 from lostflops.results import Field, Pair, Section, Table
 from lostflops.units import counted, format_ns, format_share
 
@@ -50,7 +51,8 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
     lost = {method: [row[0] for row in rows if row[4] == method] for method in _LOST}
     if tied:
         widest, spread = (max(int(row[i] or 0) for row in tied) for i in (2, 5))
-        shortest = f" Waits shorter than {format_ns(3 * spread)} count as transfer." if spread else ""
+        error = format_ns(round(2 * RESOLUTION * spread))
+        shortest = f" Waits shorter than the clock error, up to {error}, count as transfer." if spread else ""
         yield (
             f"The clocks of {counted(len(tied), 'rank')} were aligned to rank {clock.items[1].value} with collectives, "
             f"to within {format_ns(widest)}.{shortest}"
