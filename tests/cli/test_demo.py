@@ -21,6 +21,7 @@ def test_demo_shows_a_run_of_eight_ranks(lostflops, folder: Path) -> None:
     assert (folder / "report.html").read_text("utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_demo_has_something_to_show_in_every_view(lostflops, folder: Path) -> None:
     def told(verb: str) -> dict[str, Any]:
         return json.loads(lostflops(verb, folder, "--json").out)

@@ -204,6 +204,7 @@ def test_of_many_tensors_of_nobody_the_largest_are_asked_about_most_often() -> N
     assert len(register.take()[1]) == 10
 
 
+@pytest.mark.slow
 def test_storages_that_were_emptied_are_gone(tmp_path: Path) -> None:
     model, kept = network(), torch.ones(1000)
     address = kept.untyped_storage().data_ptr()
@@ -275,6 +276,7 @@ def test_ranks_hold_what_is_theirs(tmp_path: Path, kind: str, share: int) -> Non
             assert bytes_by_owner(inside)["gradients"] == parameters
 
 
+@pytest.mark.slow
 def test_an_input_that_is_there_from_the_start_is_a_batch(tmp_path: Path) -> None:
     model, inputs, other = network(), torch.ones(8, 16), torch.ones(8, 16)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -130,7 +130,7 @@ def test_a_long_stage_is_no_late_rank(real_run: RealRun) -> None:
     found = judged(real_run, f"{PUBLISHED}/trace-ST.parquet")
     assert found["stragglers"] == []
     assert found["verdict"].startswith("No rank is late")
-    assert "Stage 3 has" in found["verdict"]
+    assert "Stage 3 takes" in found["verdict"]
     with Run.open(made(real_run, f"{PUBLISHED}/trace-ST.parquet")) as run:
         stages = pipeline(run).to_json()["stages"]
     assert max(stages, key=lambda row: row["vs_mean"])["stage"] == 3

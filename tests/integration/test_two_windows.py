@@ -26,7 +26,10 @@ WINDOWS = {"first": "w0000", "second": "w5001"}
 """What the collector calls them."""
 FIRST, SECOND = (6, 7, 8), (14, 15, 16)
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.slow,
+]
 
 
 def lostflops(*words: str) -> str:

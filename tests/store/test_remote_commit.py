@@ -93,6 +93,7 @@ def test_of_old_commits_the_number_stays_and_the_data_go(remote, object_store: O
     assert names(remote.folder) == lanes((0, "fourth"))
 
 
+@pytest.mark.slow
 def test_a_writer_that_dies_anywhere_leaves_the_old_run_or_the_new_one(
     remote, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
