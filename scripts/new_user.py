@@ -28,8 +28,7 @@ NEW_RUN = "mended"
 LONG = (
     ("demo", "doctor"),
     ("run", "demo"),
-    ("report", "run"),
-    ("diagnose", "report"),
+    ("diagnose", "run"),
     ("whatif", "diagnose"),
     ("open", "whatif"),
     ("mend", ""),
@@ -40,8 +39,7 @@ LONG = (
 """A verb, and the one whose hint leads to it; at `mend` the program is mended and recorded again."""
 SHORT = (
     ("run", "doctor"),
-    ("report", "run"),
-    ("diagnose", "report"),
+    ("diagnose", "run"),
     ("whatif", "diagnose"),
     ("mend", ""),
     ("score", "whatif"),
@@ -53,9 +51,8 @@ SAYS = {
     "doctor": "Steps can be recorded",
     "demo": "8 of 8 ranks",
     "run": "2 ranks compute for",
-    "report": "idle.data",
     "diagnose": "input_pipeline",
-    "whatif": "With data=",
+    "whatif": "data=",
     "open": "one file that any browser opens",
     "diff": "faster",
     "gate": "PASSED",
