@@ -81,7 +81,7 @@ def test_links_and_keys_land_where_they_say(file: Path, open_page: OpenPage) -> 
     tab.keyboard.press("k")
     tab.keyboard.press("k")
     assert lands(tab, "second")
-    assert tab.locator("nav [aria-current]").text_content() == "Second"
+    tab.locator("nav [aria-current]", has_text="Second").wait_for()  # marked when the browser reports the scroll
     tab.get_by_role("navigation").get_by_role("link", name="Trust").click()
     assert lands(tab, "trust")
     tab.keyboard.press("?")
