@@ -16,7 +16,7 @@ def made(*spans):
     none = np.full(len(spans), -1, np.int64)
     op, group = (np.array([text] * len(spans), np.object_) for text in ("all_reduce", "0@0-1"))
     lanes = np.arange(len(spans)) % 2
-    return Calls(np.arange(len(spans)), start, stop, lanes, none, op, group, none == 0, ("a", "b"))
+    return Calls(np.arange(len(spans)), start, stop, stop, lanes, none, op, group, none == 0, ("a", "b"))
 
 
 def waited(calls, *busy):

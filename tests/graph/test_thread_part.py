@@ -9,6 +9,9 @@ from lostflops.graph.build import build
 from lostflops.graph.editing import retimed, scaled
 from lostflops.graph.replay import replay
 from lostflops.graph.tasks import Kind
+from lostflops.ledger.accounts import account
+from lostflops.ledger.record import record_of
+from lostflops.ledger.windows import WindowKind, window
 from lostflops.store.run import Run
 from tests.cli.mini_traces import event, make_run
 
@@ -120,6 +123,23 @@ def test_a_stage_waits_for_what_the_one_before_sends(made):
     assert (len(graph.meetings), graph.meetings.transfer.tolist()) == (1, [1 * MS])
     assert steps(with_compute(graph, 1.5, rank=0)) == [144, 120]
     assert steps(with_transfers(graph, 11)) == [100, 110], "the sender goes on"
+
+
+def test_sends_that_are_waited_for_together_are_over_when_their_peer_received(tmp_path, made):
+    """As in GPipe: all sends are recorded until the last is done."""
+    sends = [*sent("send", 10, 10.2, 60, "1"), *sent("send", 20, 20.2, 60, "1"), *sent("send", 40, 40.2, 60, "1")]
+    work = [op("aten::mm", 0, 10), op("aten::mm", 11, 20), op("aten::mm", 21, 40), op("aten::add", 60.5, 70)]
+    receives = [*sent("recv_", 0, 0.1, 11, "0"), *sent("recv_", 30, 30.1, 30.5, "0"), *sent("recv_", 59, 59.2, 60, "0")]
+    others = [op("aten::mm", 11, 30), op("aten::mm", 30.5, 59), op("aten::add", 60, 70)]
+    graph = made([step(1, 0, 70), *work, *sends], [step(1, 0, 70), *others, *receives])
+    assert steps(with_transfers(graph, 0)) == [67.5, 67.5], "1, 0.5 and 1 ms of transfers are gone"
+    assert steps(with_compute(graph, 0.5, rank=1)) == pytest.approx([51, 46], abs=2), (
+        "now the first stage is the slow one"
+    )
+    with Run.open(tmp_path / "run") as run:
+        lines = account(record_of(run, 0), window(record_of(run, 0), WindowKind.STEPS)).lines
+    assert lines["comm.bubble"] + lines["comm.wait"] == 19.8 * MS, "also in the pause after the second send"
+    assert lines["comm.transfer"] == 1.6 * MS
 
 
 def test_batches_of_workers_come_as_fast_as_they_are_made(made):

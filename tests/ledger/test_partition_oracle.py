@@ -325,6 +325,7 @@ def record_of(trace: Trace) -> Record:
             gloo,
             whole(event.start for event in trace.gloo),
             whole(event.stop for event in trace.gloo),
+            whole(event.stop for event in trace.gloo),
             np.arange(len(trace.gloo)) % len(MODULES),
         ),
         collectives=Collectives(

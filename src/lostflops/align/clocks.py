@@ -136,6 +136,9 @@ def _spreads(matched: Matched, channels: Members, guess: Clocks) -> Floats:
         seen = channel.rows >= 0
         place = np.broadcast_to(places[:, np.newaxis], seen.shape)
         ends = guess.told(place, matched.calls.stop[channel.rows]) - guess.instant
+        if channel.is_p2p:
+            # A send may be recorded until somebody waits for it, long after its peer received.
+            ends[0] = np.where(seen[1], np.minimum(ends[0], ends[1]), ends[0])
         times = np.where(seen, ends, np.nan)
         sample = np.unique(np.linspace(0, places.size - 1, min(SAMPLE, places.size)).astype(np.int64))
         distance = np.abs(times - middle_of(times[sample].T))

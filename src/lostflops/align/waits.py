@@ -17,13 +17,12 @@ import numpy.typing as npt
 from lostflops.align.calls import ROWS_AT_ONCE, Calls, Codes, Flags, Ns
 from lostflops.align.common_clock import Clocks
 from lostflops.align.match import Channel, Matched
+from lostflops.ledger.record import RESOLUTION
 
 BASES: Final = (None, "clock", "ends", "shortest")
 _CLOCK, _ENDS, _SHORTEST = 1, 2, 3
 UNKNOWN: Final = np.int64(np.iinfo(np.int64).min)
 """Of 64 bits wherever it stands: a plain number is cut to those of the column, and becomes 0 in one of 32."""
-RESOLUTION: Final = 3
-"""Times the typical distance of ends that a wait must exceed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.align.waits import RESOLUTION
 from lostflops.blame.judgement import within
+from lostflops.ledger.record import RESOLUTION
 from lostflops.ledger.scope import Scope
 from lostflops.results import Section
 

@@ -120,11 +120,12 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Gloo:
-    """Collectives that run on threads of the host."""
+    """Collectives that run on threads of the host. `noticed` is when the program knew that each was over."""
 
     event: Codes
     start: Ns
     stop: Ns
+    noticed: Ns
     module: Codes
 
 
@@ -297,6 +298,8 @@ def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
+RESOLUTION: Final = 3
+"""Times the typical distance of the ends of two ranks that a difference of their times must exceed."""
 _TIMES: Final = "rank, event, lane, start, start + dur as stop"
 
 
@@ -313,8 +316,7 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
         f"coalesce(occupancy, -1) as occupancy from events where {chosen} and {_DEVICE}",
         ranks,
     )
-    beside = f"select {_TIMES}, {module_key} as module from events where {chosen} and kind = 'host_comm'"
-    gloo = Batch(run, beside, ranks)
+    gloo = Batch(run, _beside(chosen, module_key), ranks)
     steps, numbered = _steps(run, chosen, ranks), _numbered(run, chosen, ranks)
     meetings, groups, made = _meetings(run, chosen, ranks)
     formulas, efforts, works = _worked(run, chosen, ranks)
@@ -335,13 +337,35 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
             calls,
             work,
             Steps(**steps.of(rank)),
-            Gloo(own["event"], own["start"], own["stop"], modules.codes(own["module"])),
+            Gloo(own["event"], own["start"], own["stop"], own["noticed"], modules.codes(own["module"])),
             _collectives(meetings.of(rank), groups, made),
             _formulas(formulas.of(rank), efforts, works),
             Numbered(**numbered.of(rank)),
             _placed_rows(placed.of(rank), modules),
             Samples(**samples.of(rank)),
         )
+
+
+def _beside(chosen: str, module_key: str) -> str:
+    """Collectives of hosts. A send is over when its peer has received: gloo records its end when somebody waits for it,
+    which may be the end of the step."""
+    return f"""
+        with chosen_events as (
+            select rank, event, lane, start, start + dur as stop, {module_key} as module
+            from events where {chosen} and kind = 'host_comm'
+        ), transfers as (
+            select rank, event, meeting, op, arrived + c.stop - c.start as ended, coalesce(spread, 0) as spread
+            from arrivals join collectives c using (rank, event) left join clocks using (rank)
+            where is_transfer and arrived is not null and metadata = 'gloo'
+        ), late as (
+            select sent.rank, sent.event, max(sent.ended - received.ended) as late
+            from transfers sent join transfers received using (meeting)
+            where sent.op = 'send' and received.op = 'recv' and sent.rank <> received.rank
+              and sent.ended - received.ended > {RESOLUTION} * (sent.spread + received.spread)
+            group by all
+        )
+        select rank, event, lane, start, greatest(start, stop - coalesce(late, 0)) as stop, stop as noticed, module
+        from chosen_events left join late using (rank, event)"""
 
 
 def _steps(run: Run, chosen: str, ranks: Sequence[int]) -> Batch:

@@ -28,11 +28,13 @@ _TRANSFERS: Final = ("send", "recv")
 @dataclass(frozen=True, slots=True)
 class Calls:
     """In the order of recording. `lane` is an index into `lanes`, their names; `asked` the host row of the op
-    that asked for each, NONE where none was recorded. `transfer` says that it is one end of a send."""
+    that asked for each, NONE where none was recorded. `transfer` says that it is one end of a send, and `noticed` when
+    the thread knew that it was over."""
 
     event: Codes
     start: Ns
     stop: Ns
+    noticed: Ns
     lane: Codes
     asked: Codes
     op: npt.NDArray[np.object_]
@@ -56,6 +58,7 @@ def calls(run: Run, record: Record) -> Calls:
     own = record.gloo
     order = np.lexsort((own.event, own.start))
     event, start, stop = own.event[order], own.start[order], np.maximum(own.stop, own.start)[order]
+    noticed = np.maximum(own.noticed[order], stop)
     told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.sql(_TOLD.format(rank=record.rank)).fetchall()}
     rows = [told.get(number, (NONE, "", "", NONE)) for number in event.tolist()]
     names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
@@ -70,6 +73,7 @@ def calls(run: Run, record: Record) -> Calls:
         event,
         start,
         stop,
+        noticed,
         np.array([lanes.index(name) for name in names], np.int64),
         asked,
         op,

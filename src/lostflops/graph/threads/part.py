@@ -6,7 +6,7 @@ worker is free; a wait has no time of its own, but ends with the collectives it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,11 +41,12 @@ def thread_part(run: Run, record: Record, edges: Window) -> Part:
         np.where(made.asked >= 0, times[made.asked], made.start) if len(made) else made.start
         for times in (record.host.start, record.host.stop)
     )
-    waited = waits(made, handed, thread)
-    seen = np.concatenate((asked, made.start, made.stop, edges.start, edges.stop))
+    noticed = replace(made, stop=np.where(made.transfer, made.noticed, made.stop))
+    waited = waits(noticed, handed, thread)
+    seen = np.concatenate((asked, made.start, noticed.stop, edges.start, edges.stop))
     loaded = batches(record, int(seen.min()))
     host = host_lane(record, did, edges, (waited, loaded), (int(seen.min()), int(seen.max())))
-    return _part(record, edges, host, _Beside(made, asked, found_late(made, handed, thread, waited), loaded))
+    return _part(record, edges, host, _Beside(made, asked, found_late(noticed, handed, thread, waited), loaded))
 
 
 def _begun(record: Record) -> tuple[Ns, Ns]:
