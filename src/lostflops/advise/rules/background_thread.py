@@ -10,6 +10,7 @@ import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.signs.job_facts import job_facts
+from lostflops.advise.signs.pressure import stretch
 from lostflops.advise.signs.series import series
 from lostflops.ledger.lines import COMM_LINES
 from lostflops.results import Evidence
@@ -26,9 +27,11 @@ _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
 """Lines in which it waits for something else."""
 _SMALLEST: Final = 0.03
 _MOST: Final = 0.98
-_MUCH: Final = 0.5
-"""Of one core: a thread that uses less may release the lock while it works, and the training thread may sleep."""
+_MOSTLY: Final = 0.5
+"""Part of the training thread's waits that the other thread must be able to explain. It holds the lock only while it
+is on a core, or waits for a core."""
 _DOUBT: Final = "The thread uses only {} of a core, so the training thread may wait for something else."
+_SLEEPS: Final = "The training thread is off its core inside ops as well, so it may not wait for the lock between them."
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -41,7 +44,10 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     worst = max(held, key=lambda rank: held[rank].share)
     name, cpu, places = busy[worst]
-    share = min(held[worst].share, _MOST)
+    lock = min(held[worst].share, _MOST)
+    explained = min(lock, cpu * stretch(case))
+    beside = _beside(case, worst, cpu, explained)
+    share = min(explained + beside / 2, _MOST)
     at = f" at {places[0]}" if places else ""
     taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
     everywhere = len(held) == len(case.lines)
@@ -49,7 +55,7 @@ def _find(case: Case) -> Iterator[Claim]:
         cause="background_thread",
         what=(
             f"Thread {name!r} runs Python{at} and uses {format_share(cpu)} of a core: the training thread of rank "
-            f"{worst} waits {format_share(share)} of its time for the interpreter's lock (GIL)."
+            f"{worst} waits {format_share(lock)} of its time for the interpreter's lock (GIL)."
         ),
         taken=taken,
         evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
@@ -63,14 +69,35 @@ def _find(case: Case) -> Iterator[Claim]:
         gain=Gain(
             share,
             min(0.6 * held[worst].least, share),
-            min(max(1.5 * held[worst].most, share), _MOST),
+            min(max(1.5 * held[worst].most, explained) + beside, _MOST),
             f"time of rank {worst}'s training thread in the window in which it was neither on a core nor waiting for a "
-            "core, data or other ranks",
+            "core, data or other ranks, as far as the thread can hold the lock; and half of the waits for cores and "
+            "for late ranks that the thread can cause",
         ),
         ranks=() if everywhere else tuple(sorted(held)),
-        suspected="" if cpu >= _MUCH else _DOUBT.format(format_share(cpu)),
+        suspected=_doubt(held[worst], explained, lock, cpu),
         instead_of=("host_python", "host_bound", "straggler", "optimizer", "small_batch"),
     )
+
+
+def _doubt(held: _Held, explained: float, lock: float, cpu: float) -> str:
+    if explained < _MOSTLY * lock:
+        return _DOUBT.format(format_share(cpu))
+    return _SLEEPS if held.is_capped and cpu < _MOSTLY else ""
+
+
+def _beside(case: Case, rank: int, cpu: float, explained: float) -> float:
+    """Return at most how much of a step else the thread costs: waits of the training thread for a core, of which the
+    thread takes no more than it uses, and waits for other ranks, which the same thread holds up there."""
+    lines = case.lines[rank]
+    timed = series(case)
+    inside = np.isin(timed.step, sorted(case.total.steps))
+    at = timed.ranks.index(rank)
+    whole, queued = (timed.column(name)[inside, at] for name in ("stop - start", "queued"))
+    known = np.isfinite(queued) & np.isfinite(whole)
+    waited = float(queued[known].sum() / max(whole[known].sum(), 1.0))
+    late = lines["comm.wait"] / (sum(lines.values()) or 1)
+    return min(waited, cpu) + min(late, explained)
 
 
 def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
@@ -91,6 +118,8 @@ class _Held:
     least: float
     most: float
     taken: dict[Place, int]
+    is_capped: bool
+    """The training thread is off its core for longer than it is between ops."""
 
     @property
     def share(self) -> float:
@@ -113,7 +142,8 @@ def _held(case: Case) -> dict[int, _Held]:
         free = 1 - sum(lines[line] for line in _BLOCKED) / wall
         room = sum(lines[line] for line in _HELD) / wall
         least, most = (min(max(free - ran - part, 0.0), room) for part in (waited, waited * free))
-        found[rank] = _Held(least, most, _on_lines(rank, lines, (least + most) / 2 * wall))
+        is_capped = free - ran - waited > room
+        found[rank] = _Held(least, most, _on_lines(rank, lines, (least + most) / 2 * wall), is_capped)
     return found
 
 
