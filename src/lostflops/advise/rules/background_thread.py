@@ -31,6 +31,7 @@ _MOSTLY: Final = 0.5
 """Part of the training thread's waits that the other thread must be able to explain. It holds the lock only while it
 is on a core, or waits for a core."""
 _DOUBT: Final = "The thread uses only {} of a core, so the training thread may wait for something else."
+_QUEUES: Final = "Waits for a core may explain all of the time that the training thread is off its core."
 _SLEEPS: Final = "The training thread is off its core inside ops as well, so it may not wait for the lock between them."
 
 
@@ -83,6 +84,8 @@ def _find(case: Case) -> Iterator[Claim]:
 def _doubt(held: _Held, explained: float, lock: float, cpu: float) -> str:
     if explained < _MOSTLY * lock:
         return _DOUBT.format(format_share(cpu))
+    if held.least < _SMALLEST:
+        return _QUEUES
     return _SLEEPS if held.is_capped and cpu < _MOSTLY else ""
 
 

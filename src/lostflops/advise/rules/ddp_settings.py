@@ -25,9 +25,8 @@ _BITMAP_ITEM: Final = 4
 """Bytes of a parameter in the map of used parameters that ranks reduce."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
 _LIKELY: Final = 0.6
-_AT_LEAST: Final = 0.2
-"""Parts of what perfect overlap gains that buckets in the order of the backward pass are taken to gain, and gain at
-least: as in rule bucket_size."""
+"""Part of what perfect overlap gains that buckets in the order of the backward pass are taken to gain, as in rule
+bucket_size. They may gain nothing: where parameters are made in the order of their use, buckets are sorted already."""
 _FEW: Final = 2
 """Buckets of a step up to which their order changes little."""
 
@@ -83,10 +82,10 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
         ),
         gain=Gain(
             share,
-            0.5 * own + _AT_LEAST * bound,
+            0.5 * own,
             min(1.5 * own + bound + 0.01, 1.0),
             "time of the search and of its all-reduce in the profiled steps"
-            + (", and a bound: overlap=perfect, of which buckets in the order of the backward pass gain most" * (bound > 0)),
+            + (", and a bound: overlap=perfect, of which sorted buckets may gain most or nothing" if bound else ""),
         ),
         instead_of=("bucket_size",) if bound else (),
     )
@@ -174,9 +173,10 @@ RULE: Final = Rule(
     cause="ddp_settings",
     about=(
         "DDP can look for parameters that a step left out: it walks the whole autograd graph after each forward pass "
-        "and reduces a map of used parameters after each backward pass. It also keeps its buckets in the order in which "
-        "parameters were made, instead of the order in which gradients become ready, so less of them overlaps. Where every parameter is used that is for "
-        "nothing, and so is sending buffers from rank 0 in every step where they are constant."
+        "and reduces a map of used parameters after each backward pass. It also keeps its buckets in the order in "
+        "which parameters were made, instead of that in which gradients become ready, so less of them may overlap. "
+        "Where every parameter is used that is for nothing, and so is sending buffers from rank 0 in every step where "
+        "they are constant."
     ),
     find=_find,
 )

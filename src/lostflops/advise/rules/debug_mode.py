@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 _NAN: Final = """
     select rank, sum(dur) from events where kind = 'op' and name in ('aten::isnan', 'aten::_is_any_true')
     and step is not null group by rank"""
+_CHECKED: Final = """
+    with node as (
+        select rank, lane, start, start + dur as stop from events
+        where name like 'autograd::engine::evaluate_function:%' and step is not null),
+    checked as (
+        select node.rank, node.start, any_value(node.stop) as stop, min(op.start) as first from node join events op
+        on op.rank = node.rank and op.lane = node.lane and op.start >= node.start and op.start < node.stop
+        where op.kind = 'op' and op.name = 'aten::isnan' group by node.rank, node.start)
+    select rank, sum(stop - first) from checked group by rank"""
+"""From a node's first check to its end: checks are the last that it does, and reading their answers takes time too."""
 _MADE: Final = """
     with op as (
         select e.rank, e.name, e.dur, l.from_start is not null as makes_node from events e
@@ -30,7 +40,7 @@ _MADE: Final = """
         on e.rank = l.rank and e.lane = l.from_lane and e.start = l.from_start
         where e.kind = 'op' and e.step is not null and e.name in ('aten::view', 'aten::t', 'aten::transpose',
         'aten::permute', 'aten::unsqueeze', 'aten::squeeze', 'aten::expand', 'aten::select', 'aten::slice'))
-    select count(*) filter (makes_node), median(dur) filter (makes_node), median(dur) filter (not makes_node) from op"""
+    select count(*) filter (makes_node), avg(dur) filter (makes_node), avg(dur) filter (not makes_node) from op"""
 """Ops that only describe a tensor again, with and without a node of the graph."""
 _FEWEST_MADE: Final = 20
 _NODES: Final = """
@@ -70,7 +80,7 @@ def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
 
 
 def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim:
-    nan = dict(case.run.sql(_NAN).fetchall())
+    nan = dict(case.run.sql(_NAN).fetchall()) | dict(case.run.sql(_CHECKED).fetchall())
     checks = sum(nan.values()) / (case.wall or 1)
     nodes, frames = _nodes(case), _frames(case)
     each = _of_node(case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ _FEWEST: Final = 5
 """Samples in the program's own code that name it,"""
 _SUSPECTED: Final = 2
 """and that make it a suspicion."""
+_UPDATE: Final = re.compile(r"(?:adam|sgd|adagrad|rmsprop|lion|muon|optim)\w*\.(?:step|update)\w*$", re.IGNORECASE)
+"""A place in a method that updates parameters, by the names of optimizers; it must run in every step."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -70,6 +73,12 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
 
 
 def _fix(found: Seen) -> str:
+    if _UPDATE.search(found.places[0][0]):
+        return (
+            f"{found.places[0][0]} updates parameters in Python. Use torch.optim.AdamW(model.parameters(), ..., "
+            "fused=True) or another optimizer of PyTorch, or call torch._foreach_mul_, torch._foreach_add_ and the "
+            "like on lists of all parameters."
+        )
     return (
         f"Do what {' and '.join(found.sources[:2])} does only every n steps (if step % n == 0: ...), or in another "
         "thread or process. Or make it cheaper: no text that is not printed, no Python loop over elements."
