@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import hypot
 from typing import TYPE_CHECKING, Final
 
+from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS
 from lostflops.results import Finding, Prediction
 from lostflops.units import format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
-    from lostflops.advise.claim import Claim, Place
+    from lostflops.advise.claim import Claim, Gain, Place
     from lostflops.advise.price import Price
     from lostflops.predict.answers.predictions import StoredPrediction
 
@@ -61,7 +63,7 @@ class Priced:
 def priced(case: Case, claim: Claim) -> Priced:
     """Price a claim by replaying the run with its changes; else by the rule's own gain, else by its time as a bound."""
     if claim.gain is not None:
-        own = claim.gain
+        own = _between_runs(case, claim.gain)
         return Priced(claim, Prediction(own.share, own.low, own.high, own.basis))
     found = case.price(*claim.changes)
     if found is None:
@@ -83,6 +85,18 @@ def priced(case: Case, claim: Claim) -> Priced:
         replay_error=stored.baseline.replay_error,
     )
     return Priced(claim, predicted, stored)
+
+
+def _between_runs(case: Case, gain: Gain) -> Gain:
+    """Widen a rule's own interval by how far the steps of another run differ from those of this one, as the interval of
+    a what-if is."""
+    if gain.high == 0:
+        return gain
+    between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
+    differs = between * (1 - gain.share)
+    below, above = hypot(gain.share - gain.low, differs), hypot(gain.high - gain.share, differs)
+    low = gain.share - below if gain.low > 0 else gain.low
+    return replace(gain, low=low, high=min(gain.share + above, 1.0))
 
 
 def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:

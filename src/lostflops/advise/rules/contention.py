@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import hypot
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.advise.claim import Claim, NotChecked, Rule
+from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.pressure import Pressure, pressure, squeezed
 from lostflops.advise.signs.waiting import taken
+from lostflops.pace.blocks import typical
+from lostflops.pace.lateness import leads
+from lostflops.pace.normal import FEWEST
+from lostflops.predict.answers.interval import noise_of
 from lostflops.results import Evidence
 from lostflops.units import counted, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
+    from lostflops.advise.signs.series import Values
 
 _MOST_STEPS: Final = 10
 
@@ -33,6 +39,7 @@ def _find(case: Case) -> Iterator[Claim]:
 def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
     own, beyond = found.of(rank), found.beyond(rank)
     host = _host(case, rank)
+    gain = _gain(case, rank, beyond)
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
     return Claim(
         cause="contention",
@@ -56,10 +63,28 @@ def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
             "rank its own cores (torchrun --numa-binding=node, or taskset / numactl --physcpubind per rank; "
             "Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)."
         ),
-        changes=(f"straggler={rank}",),
+        changes=(f"straggler={rank}",) if gain is None else (),
+        gain=gain,
         ranks=(rank,),
         instead_of=("straggler", "throttling"),
     )
+
+
+def _gain(case: Case, rank: int, beyond: Values) -> Gain | None:
+    """Return what all settled steps say that a core of its own saves: how much longer the rank waits for one than its
+    peers, but no more than it comes after them. None where the normal step is not known."""
+    normal = case.baseline.normal if case.baseline is not None else None
+    known = beyond[np.isfinite(beyond)]
+    if normal is None or case.baseline is None or known.size < FEWEST:
+        return None
+    waited, later = typical(np.maximum(known, 0.0)), leads(case.run, [rank])
+    share, doubt = waited.value, noise_of(waited) * waited.value
+    if later.size >= FEWEST and (lead := typical(later)).value < share * normal.location.value:
+        share = lead.value / normal.location.value
+        doubt = noise_of(lead) * share
+    doubt = hypot(doubt, case.baseline.noise * (1 - share))
+    basis = f"its waits for a core beyond those of its peers, in all {counted(known.size, 'timed step')}"
+    return Gain(share, share - doubt, min(share + doubt, 1.0), basis)
 
 
 def _host(case: Case, rank: int) -> str:

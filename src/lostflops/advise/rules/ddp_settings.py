@@ -25,8 +25,9 @@ _BITMAP_ITEM: Final = 4
 """Bytes of a parameter in the map of used parameters that ranks reduce."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
 _LIKELY: Final = 0.6
-"""Part of what perfect overlap gains that buckets in the order of the backward pass are taken to gain, as in rule
-bucket_size. They may gain nothing: where parameters are made in the order of their use, buckets are sorted already."""
+_AT_LEAST: Final = 0.2
+"""Parts of what perfect overlap gains that buckets in the order of the backward pass are taken to gain, and gain at
+least, as in rule bucket_size."""
 _FEW: Final = 2
 """Buckets of a step up to which their order changes little."""
 
@@ -82,10 +83,10 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
         ),
         gain=Gain(
             share,
-            0.5 * own,
+            0.5 * own + _AT_LEAST * bound,
             min(1.5 * own + bound + 0.01, 1.0),
             "time of the search and of its all-reduce in the profiled steps"
-            + (", and a bound: overlap=perfect, of which sorted buckets may gain most or nothing" if bound else ""),
+            + (", and a bound: overlap=perfect, of which sorted buckets should gain most" if bound else ""),
         ),
         instead_of=("bucket_size",) if bound else (),
     )

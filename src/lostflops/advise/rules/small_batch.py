@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
-from lostflops.advise.signs.computed import shapes_of
+from lostflops.advise.signs.computed import shapes_of, tensors_of
 from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -58,6 +58,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     grows = _growing_share(case)
     lines = {line: case.total.lines[line] / case.wall for line in case.total.lines}
+    lines["comm.transfer"] -= _between_hosts(case)
     fixed = lines["compute"] * (1 - grows) + sum(lines[line] for line in _FIXED_LINES)
     unsure = sum(lines[line] for line in _UNSURE_LINES)
     if fixed < _DOMINATES:
@@ -96,6 +97,13 @@ def _find(case: Case) -> Iterator[Claim]:
     )
 
 
+def _between_hosts(case: Case) -> float:
+    """Share of time that transfers between hosts take while nothing computes: the network decides how long."""
+    made = case.traffic
+    across = made.of((made.graph.meetings.hosts > 1) & (made.graph.meetings.size > 0))
+    return int(made.exposed[across].sum()) / case.wall
+
+
 def _batch(case: Case) -> _Batch | None:
     rows = case.run.sql(
         "select median(samples), median(tokens), median(microbatches) from timings where samples is not null"
@@ -130,7 +138,7 @@ def _grows(piece: Piece, one: Computed, parameters: set[tuple[int, ...]]) -> flo
     if piece.phase == "optimizer":
         return 0.0
     worked = max(0.0, piece.own_ns - piece.count * _CALL[one.record.on_device])
-    shapes = _tensors(piece)
+    shapes = tensors_of(piece)
     if not shapes:
         return worked
     ours = sum(prod(shape) for shape in shapes if tuple(sorted(shape)) not in parameters)
@@ -148,14 +156,6 @@ def _made(piece: Piece, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | 
         return None
     left, right = matrices[-2:]
     return (*left[:-1], right[0] if piece.op == "aten::linear" else right[-1])
-
-
-def _tensors(piece: Piece) -> list[tuple[int, ...]]:
-    try:
-        dims: list[Any] = json.loads(piece.shapes or "[]")
-    except ValueError:
-        return []
-    return [tuple(dim) for dim in dims if dim and all(isinstance(size, int) for size in dim)]
 
 
 def _parameter_shapes(case: Case) -> set[tuple[int, ...]]:

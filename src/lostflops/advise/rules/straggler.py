@@ -138,8 +138,7 @@ def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
         return None
     lead = typical(times)
     share = min(lead.value / normal.location.value, 1.0)
-    doubt = noise_of(lead) * share
-    off = hypot(doubt, case.baseline.noise * (1 - share), case.baseline.between * (1 - share))
+    off = hypot(noise_of(lead) * share, case.baseline.noise * (1 - share))
     basis = (
         f"the {format_ns(round(lead.value))} that {_named(ranks).lower()} comes after the last of the others, in all "
         f"{counted(times.size, 'timed step')}"

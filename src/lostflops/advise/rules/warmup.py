@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import hypot, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,10 +15,9 @@ from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.signs.series import Series, Values, series
 from lostflops.advise.signs.traced import Traced, traced
 from lostflops.ledger.samples import FEWEST, places
-from lostflops.pace.blocks import typical
 from lostflops.pace.rhythm import MOST_STEPS, Rhythm, find_rhythm
 from lostflops.pace.timings import PHASES
-from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS, CONFIDENCE, noise_of
+from lostflops.predict.answers.interval import CONFIDENCE
 from lostflops.predict.costs.quantiles import t_quantile
 from lostflops.results import Evidence
 from lostflops.units import counted, format_ns, format_share
@@ -207,19 +206,16 @@ def _periodic(case: Case, steps: _Steps, rhythm: Rhythm) -> Claim:
         confidence=0.9,
         certain_if=_CONFIRM,
         fix=_less_often(rhythm.period, source),
-        gain=_gain(case, steps, rhythm),
+        gain=_gain(steps, rhythm),
     )
 
 
-def _gain(case: Case, steps: _Steps, rhythm: Rhythm) -> Gain:
-    """Return the mean excess of all steps; its interval comes from how the slow steps differ, and those of another
-    run."""
+def _gain(steps: _Steps, rhythm: Rhythm) -> Gain:
+    """Return the mean excess of all steps; its interval comes from how the slow steps differ."""
     slow = np.sort(steps.ns[rhythm.is_slow])
     spread = float(np.subtract(*np.quantile(slow, (0.75, 0.25)))) / _QUARTILES
     share, freedom = rhythm.share, slow.size - 1.0
-    doubt = share * t_quantile(CONFIDENCE, freedom) * spread / sqrt(slow.size) / rhythm.excess
-    between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
-    off = hypot(doubt, hypot(noise_of(typical(steps.ns[~rhythm.is_slow])), between) * (1 - share))
+    off = share * t_quantile(CONFIDENCE, freedom) * spread / sqrt(slow.size) / rhythm.excess
     basis = f"the mean extra time of {slow.size:,} slow steps, as a part of all {steps.step.size:,} timed steps"
     return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
 

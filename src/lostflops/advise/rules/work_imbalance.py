@@ -50,7 +50,7 @@ def _take_turns(case: Case, ranks: Sequence[int]) -> bool:
 def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     ranks = tuple(sorted(one.found.rank for one in loaded))
     first = loaded[0]
-    named = f"Rank {ranks[0]} does" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))} do"
+    named = f"Rank {ranks[0]} has" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))} have"
     unit = first.done.unit if first.done is not None else "work"
     lost = taken(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
@@ -88,7 +88,7 @@ def _loaded(case: Case, one: LateRank) -> Evidence:
     found = one.found
     unit = one.done.unit if one.done is not None else "kernels or FLOPs"
     return Evidence(
-        f"Rank {found.rank} did {format_share(one.more)} more {unit} than the median of its peers, and computed "
+        f"Rank {found.rank} had {format_share(one.more)} more {unit} than the median of its peers, and computed "
         f"{format_ns(round(found.line_excess / found.steps))} longer in {found.slow_steps} of "
         f"{counted(found.steps, 'step')} (last in {found.last.times:,} of "
         f"{counted(found.last.of, 'collective')}, p = {found.p_value:.2g}).",

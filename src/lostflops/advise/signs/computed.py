@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.facts.devices import Device, find_device
 from lostflops.ledger.partition import Partition, partition
@@ -78,3 +78,12 @@ def shapes_of(piece: Piece) -> str:
     except ValueError:
         dims = []
     return " ".join([piece.op, *map(str, dims)])
+
+
+def tensors_of(piece: Piece) -> list[tuple[int, ...]]:
+    """The shapes of an op's tensors, without those in lists."""
+    try:
+        dims: list[Any] = json.loads(piece.shapes or "[]")
+    except ValueError:
+        return []
+    return [tuple(dim) for dim in dims if dim and all(isinstance(size, int) for size in dim)]

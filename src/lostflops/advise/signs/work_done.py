@@ -1,14 +1,18 @@
-"""How much each rank did in each step: tokens and samples as the collector counted them, FLOPs as shapes tell."""
+"""How much each rank did in each step: tokens and samples as the collector counted them, FLOPs as shapes tell, and the
+elements that ops read, where they have no formula."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.advise.signs.computed import tensors_of
 from lostflops.ledger.record import records
 
 if TYPE_CHECKING:
@@ -54,7 +58,8 @@ class Done:
 def work_done(case: Case) -> list[Done]:
     """What tells most first; a unit that nothing counts is left out."""
     counted = [_counted(case, unit) for unit in ("tokens", "samples")]
-    return [done for done in (*counted, _flops(case)) if done is not None and bool((done.amount > 0).any())]
+    found = (*counted, _flops(case), _elements(case))
+    return [done for done in found if done is not None and bool((done.amount > 0).any())]
 
 
 def _counted(case: Case, unit: str) -> Done | None:
@@ -82,6 +87,21 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
     amount = np.zeros(steps.start.size)
     np.add.at(amount, at[inside], worth[formulas.effort[inside]].astype(np.float64))
     return steps.number.astype(np.int64), amount
+
+
+def _elements(case: Case) -> Done | None:
+    """Elements of the largest input of every op, over all steps at once (step -1). Each op counts by the time that it
+    takes on the mean rank: copies of small tensors say nothing about the work."""
+    ranks = [one.rank for one in case.computed]
+    read, took = Counter[tuple[str, int]](), Counter[str]()
+    for one in case.computed:
+        for piece in one.pieces:
+            if size := max((prod(shape) for shape in tensors_of(piece)), default=0):
+                read[piece.op, one.rank] += size * piece.count
+                took[piece.op] += piece.own_ns
+    usual = {op: sum(read[op, rank] for rank in ranks) / len(ranks) for op in took}
+    amount = [sum(took[op] * read[op, rank] / usual[op] for op in took) for rank in ranks]
+    return _done("tensor elements", np.array(ranks, np.int64), np.full(len(ranks), -1), np.array(amount, np.float64))
 
 
 def _done(unit: str, rank: npt.NDArray[np.int64], step: npt.NDArray[np.int64], amount: Floats) -> Done | None:

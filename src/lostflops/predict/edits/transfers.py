@@ -103,15 +103,19 @@ class Latencies:
 
 
 def latencies(graph: TaskGraph, chosen: Flags, transfers: Transfers) -> Latencies:
-    """A transfer without a byte over that of its own size, by the same source."""
+    """A transfer without a byte over that of its own size, by the same source. No latency is longer than the typical
+    call of the quickest size."""
     columns = np.zeros((3, len(graph.meetings)))
     rows, different, which = calls(graph, chosen)
     shares = np.zeros((3, len(different)))
+    typical = np.array([np.median(graph.meetings.transfer[rows[which == at]]) for at in range(len(different))])
     for number, call in enumerate(different):
         whole = transfers.time(*call).ns
         one, two = (transfers.time(call.op, size, call.ranks, call.hosts) for size in (1, 2))
         byte = two.ns - one.ns
-        shares[:, number] = (np.array((one.ns, one.low, one.high)) - byte) / max(whole, 1e-9)
+        alike = [(other.op, other.ranks, other.hosts) == (call.op, call.ranks, call.hosts) for other in different]
+        most = min(1.0, float(typical[alike].min()) / max(float(typical[number]), 1.0))
+        shares[:, number] = np.minimum((np.array((one.ns, one.low, one.high)) - byte) / max(whole, 1e-9), most)
     columns[:, rows] = np.clip(np.round(shares, 9), 0.0, 1.0)[:, which]
     return Latencies(*columns)
 

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.links import shares
+from lostflops.graph.links import MESSAGE, shares
 from lostflops.graph.threads.waits import LATE_USE
 from lostflops.ledger.partition import Partition
 from lostflops.store.intervals import Intervals
@@ -200,9 +200,11 @@ def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued,
     alone = np.array([call.stop - call.ready for call in calls], np.float64)
     for link in {link for link in links if link is not None}:
         rows = [i for i, own in enumerate(links) if own == link]
-        alone[rows] = shares(
-            np.array([calls[i].ready for i in rows], np.int64), np.array([calls[i].stop for i in rows], np.int64)
+        ready, stop, size = (
+            np.array(column, np.int64)
+            for column in zip(*((calls[i].ready, calls[i].stop, calls[i].size or 0) for i in rows), strict=True)
         )
+        alone[rows] = shares(ready, stop, size + MESSAGE)
     return tuple(
         Queued(call.lane, float(call.ready - call.start), own, link)
         for call, own, link in zip(calls, alone.tolist(), links, strict=True)

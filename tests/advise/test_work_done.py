@@ -1,0 +1,38 @@
+"""How much ranks do, by the elements that their ops read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lostflops.advise.signs import work_done
+from lostflops.ledger.pieces import Piece
+
+
+def rank(number: int, *ops: tuple[str, str, int]) -> SimpleNamespace:
+    pieces = [Piece("other", name, (name, shapes, ""), "forward", 1, ns, ns, 0) for name, shapes, ns in ops]
+    return SimpleNamespace(rank=number, pieces=pieces)
+
+
+def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time() -> None:
+    """As in an LSTM, which has no formula for its FLOPs; copies of parameters are the same on all ranks."""
+    copies = ("aten::copy_", "[[5000000]]", 1_000)
+    ranks = [
+        rank(number, ("aten::lstm", f"[[8, {length}, 40], [4, 8, 48]]", length * 1_000_000), copies)
+        for number, length in enumerate((24, 24, 44))
+    ]
+    case: Any = SimpleNamespace(computed=ranks)
+    found = work_done._elements(case)
+    assert found is not None
+    assert found.beyond(2, [0, 1]) == pytest.approx(44 / 24 - 1, abs=0.01)
+    assert found.beyond(0, [1, 2]) == pytest.approx(24 / 34 - 1, abs=0.01)
+
+
+def test_a_slow_rank_reads_as_much_as_its_peers() -> None:
+    ranks = [rank(number, ("aten::mm", "[[64, 64], [64, 64]]", ns)) for number, ns in enumerate((10, 10, 30))]
+    case: Any = SimpleNamespace(computed=ranks)
+    found = work_done._elements(case)
+    assert found is not None
+    assert found.beyond(2, [0, 1]) == 0
