@@ -591,7 +591,17 @@ STRANGE = {
 }
 
 
-@pytest.fixture(scope="module", params=STRANGE, ids=list(STRANGE))
+SELDOM = {
+    "a kernel that takes no time", "events without names", "launches without ops",
+    "a step in which nothing is launched", "annotations alone", "a rank without steps",
+}  # fmt: skip
+"""Each is close to another one that is always tried."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow if name in SELDOM else (), id=name) for name in STRANGE],
+)
 def strange(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return STRANGE[request.param](tmp_path_factory.mktemp("strange"))
 

@@ -22,8 +22,7 @@ from pathlib import Path
 import torch.distributed as dist
 from lostflops.collect import clock_exchange
 from tests.collect.fake_recorder import FakeRecorder
-rank, port, offset, ends_early = (int(word) for word in sys.argv[1:])
-clock_exchange._PATIENCE = 4.0
+rank, port, offset, ends_early, clock_exchange._PATIENCE = (int(word) for word in sys.argv[1:])
 recorder = FakeRecorder(Path("."), rank=rank)
 recorder.world_size = 4
 recorder.wall = lambda monotonic=None: time.time_ns() + offset
@@ -63,8 +62,9 @@ def records_of(*processes: subprocess.Popen[str]) -> list[list[dict[str, Any]]]:
     return [json.loads(out) for out, _ in outcomes]
 
 
-def start(rank: int, port: int, offset: int = 0, ends_early: int = 0) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", PROGRAM, str(rank), str(port), str(offset), str(ends_early)]
+def start(rank: int, port: int, offset: int = 0, ends_early: int = 0, patience: int = 4) -> subprocess.Popen[str]:
+    numbers = (rank, port, offset, ends_early, patience)
+    words = [sys.executable, "-c", PROGRAM, *map(str, numbers)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -86,7 +86,7 @@ def test_readings_of_both_hosts_hold_the_offset_between_them(store: Any) -> None
 
 
 def test_a_host_that_died_costs_a_note(store: Any) -> None:
-    first, _ = records_of(start(0, store.port), start(2, store.port, ends_early=1))
+    first, _ = records_of(start(0, store.port, patience=1), start(2, store.port, ends_early=1))
     assert [record["what"] for record in first if record["kind"] == "note"] == ["clock_exchange"]
 
 

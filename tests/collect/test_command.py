@@ -189,7 +189,11 @@ print("lostflops.collect.attach" in sys.modules, file=sys.stderr)
 
 @pytest.mark.parametrize(
     "before",
-    ["", "importlib.util.find_spec('torch')", "import importlib.metadata; importlib.metadata.version('torch')"],
+    [
+        "",
+        "importlib.util.find_spec('torch')",
+        pytest.param("import importlib.metadata; importlib.metadata.version('torch')", marks=pytest.mark.slow),
+    ],
 )
 def test_torch_looks_as_it_does_unrecorded(tmp_path: Path, before: str) -> None:
     """Also where a program asks first whether torch is there, as many libraries do."""

@@ -59,6 +59,20 @@ def train(folder: Path, model: Any, optimizer: Any, inside: Any = lambda out: No
             optimizer.step()
 
 
+@pytest.fixture
+def raw_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reducer runs when no one else wants a processor, and tests would wait for it; rows are the same without."""
+    monkeypatch.setattr("lostflops.collect.windows.Form", lambda *_: export.RAW)
+
+
+@pytest.fixture(scope="module")
+def adam(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, list[Row]]:
+    """A job that is recorded and reduced as any other, its model, and its rows."""
+    folder, model = tmp_path_factory.mktemp("adam"), network()
+    train(folder, model, torch.optim.AdamW(model.parameters()))
+    return folder, model, holdings(folder)
+
+
 def holdings(folder: Path) -> list[Row]:
     end = time.monotonic() + 60
     while export.pending(folder / "capture") and time.monotonic() < end:
@@ -89,11 +103,8 @@ def size(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def test_what_was_there_equals_what_can_be_counted(tmp_path: Path) -> None:
-    model = network()
-    optimizer = torch.optim.AdamW(model.parameters())
-    train(tmp_path, model, optimizer)
-    rows = holdings(tmp_path)
+def test_what_was_there_equals_what_can_be_counted(adam: tuple[Path, Any, list[Row]]) -> None:
+    _, model, rows = adam
     found = bytes_by_owner([row for row in rows if row["before"]])
     parameters = size(model.parameters())
     assert found["parameters"] == found["gradients"] == parameters
@@ -106,11 +117,9 @@ def test_what_was_there_equals_what_can_be_counted(tmp_path: Path) -> None:
     assert {row["device_index"] for row in rows} == {-1}
 
 
-def test_what_comes_in_a_step_is_seen_in_it(tmp_path: Path) -> None:
-    model = network()
-    train(tmp_path, model, torch.optim.SGD(model.parameters(), 0.1))
-    rows = holdings(tmp_path)
-    steps = [step for step in records(tmp_path, "step")[0] if step["step"] in (3, 4)]
+def test_what_comes_in_a_step_is_seen_in_it(adam: tuple[Path, Any, list[Row]]) -> None:
+    folder, model, rows = adam
+    steps = [step for step in records(folder, "step")[0] if step["step"] in (3, 4)]
     for step in steps:
         inside = [row for row in rows if not row["before"] and step["start"] < row["time"] < step["stop"]]
         found = bytes_by_owner(inside)
@@ -123,10 +132,9 @@ def test_what_comes_in_a_step_is_seen_in_it(tmp_path: Path) -> None:
     assert all(row["gone"] > row["time"] for row in rows if row["gone"])
 
 
-def test_what_comes_and_goes_lies_between_its_allocation_and_its_free(tmp_path: Path) -> None:
-    model = network()
-    train(tmp_path, model, torch.optim.AdamW(model.parameters()))
-    rows, at = holdings(tmp_path), events(tmp_path)
+def test_what_comes_and_goes_lies_between_its_allocation_and_its_free(adam: tuple[Path, Any, list[Row]]) -> None:
+    folder, _, rows = adam
+    at = events(folder)
     came = [row for row in rows if not row["before"] and row["owner"] in ("gradients", "batches")]
     assert len(came) == 2 * 8
     for row in came:
@@ -137,6 +145,7 @@ def test_what_comes_and_goes_lies_between_its_allocation_and_its_free(tmp_path: 
     assert len([row for row in came if row["gone"]]) == 8
 
 
+@pytest.mark.usefixtures("raw_traces")
 def test_state_that_an_optimizer_makes_in_the_window_is_its_own(tmp_path: Path) -> None:
     model = network()
     with lostflops.record(tmp_path, steps="2:2", options=OPTIONS):
@@ -170,6 +179,7 @@ def test_nothing_is_alive_because_of_us(tmp_path: Path) -> None:
         assert [reference() for reference in gone] == [None, None]
 
 
+@pytest.mark.usefixtures("raw_traces")
 def test_parameters_that_are_no_leaves_are_not_asked_for_gradients(tmp_path: Path) -> None:
     """Torch would warn the program of it."""
     model = network()
@@ -205,6 +215,7 @@ def test_of_many_tensors_of_nobody_the_largest_are_asked_about_most_often() -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("raw_traces")
 def test_storages_that_were_emptied_are_gone(tmp_path: Path) -> None:
     model, kept = network(), torch.ones(1000)
     address = kept.untyped_storage().data_ptr()
@@ -241,6 +252,7 @@ def test_a_window_without_memory_registers_nothing(tmp_path: Path) -> None:
     assert records(tmp_path, "holdings") == {0: []}
 
 
+@pytest.mark.usefixtures("raw_traces")
 def test_a_list_that_keeps_activations_is_named_with_its_line(tmp_path: Path) -> None:
     model, kept = network(), []
 
@@ -277,6 +289,7 @@ def test_ranks_hold_what_is_theirs(tmp_path: Path, kind: str, share: int) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("raw_traces")
 def test_an_input_that_is_there_from_the_start_is_a_batch(tmp_path: Path) -> None:
     model, inputs, other = network(), torch.ones(8, 16), torch.ones(8, 16)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -79,7 +79,11 @@ def test_no_canary_gets_into_a_capture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "rank", "size"), [({}, 0, 1), ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 3, 8)]
+    ("variables", "rank", "size"),
+    [
+        pytest.param({}, 0, 1, marks=pytest.mark.slow),
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 3, 8),
+    ],
 )
 def test_a_process_without_a_group_is_the_rank_that_its_launcher_says(
     tmp_path: Path, variables: dict[str, str], rank: int, size: int

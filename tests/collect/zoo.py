@@ -1,7 +1,7 @@
 """Ways to train, each in a process of its own: python zoo.py OUT NAME...
 
 Every loss goes to OUT/NAME.RANK as `float.hex`, so that two runs can be compared bit by bit. Ranks are forked, so that
-torch is imported once for all of them.
+torch, and what the first optimizer imports of it, is imported once for all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset

@@ -37,7 +37,7 @@ needs_ranks = pytest.mark.skipif(
 
 
 @needs_ranks
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow if n > 3 else ()) for n in range(12)])
 @pytest.mark.parametrize("health", ["sick", "healthy"])
 def test_small_clusters(health: Health, number: int) -> None:
     assert run_trial(health, number, seed=0, most_ranks=SMALL).failures == {}

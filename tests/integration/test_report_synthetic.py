@@ -216,7 +216,21 @@ def check(cluster: SyntheticCluster) -> None:
         check_flops(generated, run)
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys())
+SELDOM = {
+    "one step", "all losses", "two losses", "slow launch calls", "straggler: more_work", "straggler: larger_batch",
+    "straggler: late_data", "straggler: allocation", "pipeline", "pipeline, all forward first", "two clocks",
+    "two compute streams",
+}  # fmt: skip
+"""Each is close to another one that is always tried."""
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param(cluster, marks=pytest.mark.slow if name in SELDOM else (), id=name)
+        for name, cluster in CLUSTERS.items()
+    ],
+)
 def test_the_ledger_is_the_truth(cluster: SyntheticCluster) -> None:
     check(cluster)
 

@@ -64,7 +64,7 @@ HELD = """() => ({
 OURS = ["META", "META", "META", "SCRIPT", "STYLE"]
 
 
-@pytest.fixture(scope="module", params=["behind what was recorded", "alone"])
+@pytest.fixture(scope="module", params=["behind what was recorded", pytest.param("alone", marks=pytest.mark.slow)])
 def hostile_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     write_hostile_traces(folder / "traces", bare=request.param == "alone")
