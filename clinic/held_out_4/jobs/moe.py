@@ -71,7 +71,7 @@ def make_likes(tokens: int, world: int, popular: str, chance: torch.Generator) -
     """Each token likes two experts; so many of them like the popular one best."""
     likes = 3 * torch.rand(tokens, world, generator=chance)
     expert, share = popular.split(":")
-    if int(expert) >= 0:
+    if expert != "none":
         likes[torch.rand(tokens, generator=chance) < float(share), int(expert)] = 5
     return likes
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--wide", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=128, help="of a rank")
     parser.add_argument("--slices", type=int, default=1, help="in which tokens are sent")
-    parser.add_argument("--popular", default="-1:0", metavar="EXPERT:SHARE", help="tokens that like it best")
+    parser.add_argument("--popular", default="none:0", metavar="EXPERT:SHARE", help="tokens that like it best")
     asked = parser.parse_args()
     rank, world = join(asked)
     layers = nn.ModuleList(Experts(asked, world) for _ in range(asked.layers))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from common import Farm, Stopwatch, join, make_optimizer, make_parser
+from common import Farm, Stopwatch, join, make_parser
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -42,7 +42,7 @@ def main() -> None:
     mesh = init_device_mesh("cpu", (world,))
     for layer in model:
         parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
-    optimizer = make_optimizer("sgd", model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
     chance = torch.Generator().manual_seed(asked.seed)
     watch = Stopwatch(asked.batch)
     for _ in range(asked.steps):
