@@ -122,7 +122,7 @@ _SHARDED: Final = (
     sick(
         "shards_reduce_in_each_pass",
         "fsdp_accumulation|missing_no_sync",
-        shards("--blocks 3 --width 256 --length 8 --batch 4 --accumulate 6 --no-hold"),
+        shards("--blocks 2 --width 256 --length 4 --batch 2 --accumulate 4 --no-hold"),
         "--hold",
     ),
     sick(
@@ -137,7 +137,7 @@ _SETTINGS: Final = (
     sick(
         "leaves_anomaly_detection_on",
         "debug_mode",
-        mixer(f"{PATCHES} --blocks 4 --batch 24 --detect-anomaly"),
+        mixer(f"{PATCHES} --blocks 4 --batch 48 --detect-anomaly"),
         "--no-detect-anomaly",
     ),
     sick("expects_unused_parameters", "ddp_settings", mixer(f"{DEEP} --blocks 60 --unused"), "--no-unused"),
@@ -157,8 +157,8 @@ _LOADING: Final = (
     sick(
         "one_worker_for_a_store",
         "input_pipeline",
-        denoise(f"{ARCHIVE} --source-side 48 --store-ms 18 --workers 1"),
-        "--workers 3",
+        denoise(f"{ARCHIVE} --source-side 48 --store-ms 20 --workers 1"),
+        "--workers 2",
     ),
 )
 _WORK: Final = (
@@ -186,7 +186,7 @@ _COMMUNICATION: Final = (
         "--average ddp --bucket-mb 4",
     ),
     sick("clips_tensor_by_tensor", "sync|small_messages", mixer(f"{PATCHES} --clip-every 1"), "--clip-every 1000"),
-    sick("splits_the_sequence", "small_messages|host_bound", split("--chunks 16"), "--chunks 1"),
+    sick("splits_the_sequence", "small_messages|host_bound", split("--layers 2 --chunks 4"), "--chunks 1"),
 )
 _HOST: Final = (
     sick(
@@ -218,12 +218,18 @@ _MEMORY: Final = (
     ),
 )
 _STAGES: Final = (
-    sick("heavy_second_stage", "stage_imbalance", pipe("--layers 2,6"), "--layers 4,4", rank=1),
     sick(
-        "relay_of_two_microbatches",
+        "heavy_second_stage",
+        "stage_imbalance",
+        pipe("--layers 1,5 --farm-ms 0.3 --width 64 --batch 32"),
+        "--layers 3,3",
+        rank=1,
+    ),
+    sick(
+        "relay_without_microbatches",
         "few_microbatches",
-        relay("--farm-ms 0.8 --width 32 --batch 16 --microbatches 2"),
-        "--microbatches 8",
+        relay("--layers 1,1,1 --farm-ms 1.6 --width 32 --batch 16 --microbatches 1"),
+        "--microbatches 4",
     ),
 )
 _TWO: Final = (
@@ -252,7 +258,7 @@ _HEALTHY: Final = (
     healthy("healthy_experts", moe("--tokens 64 --farm-ms 0.2")),
     healthy("healthy_pipe", pipe("--schedule gpipe --layers 2,2 --microbatches 16 --batch 64")),
     healthy("healthy_relay", relay("--farm-ms 0.5 --width 32 --batch 32 --layers 1,1,1 --microbatches 16")),
-    healthy("healthy_split", split("--batch 32 --wide 1024")),
+    healthy("healthy_split", split("--layers 2 --batch 32 --wide 1024")),
 )
 
 REAL: Final[tuple[Patient, ...]] = (
