@@ -221,7 +221,7 @@ _STAGES: Final = (
     sick(
         "heavy_second_stage",
         "stage_imbalance",
-        pipe("--layers 1,5 --farm-ms 0.3 --width 64 --batch 32"),
+        pipe("--layers 1,5 --farm-ms 0.45 --width 64 --batch 32"),
         "--layers 3,3",
         rank=1,
     ),
