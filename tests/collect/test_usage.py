@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from lostflops.collect.busy_threads import BusyThreads
+from lostflops.collect.busy_threads import BusyThreads, _called
 from lostflops.collect.thread_usage import ThreadUsage
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no scheduler statistics")
@@ -27,6 +28,23 @@ def test_a_descriptor_that_the_program_closed_is_not_closed_again(tmp_path: Path
     usage.close()
     assert os.write(own, b"still open") == 10
     os.close(own)
+
+
+def test_a_thread_is_where_its_program_is_not_in_a_wait_of_threading() -> None:
+    def monitor(gate: threading.Event) -> None:
+        gate.wait()
+
+    gate = threading.Event()
+    waiting = threading.Thread(target=monitor, args=(gate,))
+    waiting.start()
+    time.sleep(0.1)
+    frame = sys._current_frames()[waiting.ident or 0]
+    assert frame.f_code.co_name == "wait"
+    try:
+        assert _called(frame).f_code.co_name == "monitor"
+    finally:
+        gate.set()
+        waiting.join()
 
 
 def test_a_busy_thread_is_seen_after_many_short_ones() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Final
 
 from lostflops.collect.sampler import label
@@ -58,7 +59,7 @@ class BusyThreads:
                 frame = frames.get(thread.ident or 0)
                 known = self._threads[thread.native_id or 0, thread.ident or 0]
                 if frame is not None and len(known.places) < _MOST_PLACES:
-                    known.places[label(frame)] += 1
+                    known.places[label(_called(frame))] += 1
             del frames
         if now - self._began >= self._next:
             self._next *= 2
@@ -95,6 +96,13 @@ class BusyThreads:
         known = self._threads.setdefault(key, _Busy(thread.name[:_LONGEST_NAME], cpu))
         used, known.last = cpu - known.last, cpu
         return used >= _BUSY * between
+
+
+def _called(frame: FrameType) -> FrameType:
+    """Return the frame that called a wait of the `threading` module: that is where the program is."""
+    while frame.f_code.co_filename == threading.__file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def _cpu_time(thread: int) -> int | None:
