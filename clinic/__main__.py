@@ -1,7 +1,7 @@
 """How often `lostflops diagnose` is right: jobs with a known disease are run, diagnosed, cured and measured.
 
 sudo python -m clinic                                  # all; without root those between network namespaces are skipped
-sudo python -m clinic --held-out 4 --rounds 2          # the fourth set that no rule has seen; sick and cured run in turn
+sudo python -m clinic --held-out 4 --rounds 2          # the fourth set that no rule has seen; sick, cured in turn
 sudo python -m clinic --kinds --repeat 10              # how often each of eleven kinds of fault is found first
 python -m clinic --only slow_device,tiny_buckets
 python -m clinic --keep runs                           # runs stay in runs/PATIENT/sick and runs/PATIENT/cured

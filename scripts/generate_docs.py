@@ -9,7 +9,8 @@ import typer.main
 
 import rules_and_changes
 from lostflops.analyze import ANALYSES
-from lostflops.cli.main import COMMANDS, EXIT_CODES, build
+from lostflops.cli.help import EXIT_CODES
+from lostflops.cli.main import COMMANDS, build
 from lostflops.facts.devices import DEVICES
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 

@@ -10,7 +10,9 @@ import typer.main
 
 from lostflops.advise.rules import RULES
 from lostflops.analyze import ANALYSES
-from lostflops.cli.main import COMMANDS, EXIT_CODES, build
+from lostflops.cli.help import EXIT_CODES
+from lostflops.cli.main import COMMANDS, build
+from lostflops.cli.verbs import OLD
 from lostflops.facts.devices import DEVICES
 from lostflops.ledger.lines import LINES
 from lostflops.predict.changes import CHANGES
@@ -39,8 +41,8 @@ def test_the_reference_is_fresh() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_documented(verb: str) -> None:
     assert f"\n## lostflops {verb}\n" in read("docs/reference/cli.md")
-    assert f"lostflops {verb}" in read("README.md")
-    assert f"`lostflops {verb}`" in read("CHANGELOG.md")
+    assert f"lostflops {verb}" in read("README.md") or verb in OLD
+    assert f"`lostflops {verb}" in read("CHANGELOG.md")
 
 
 def test_every_verb_says_what_it_does_and_shows_an_example() -> None:

@@ -1,4 +1,4 @@
-"""`lostflops overlap` and `lostflops lateness` say what their analyses do."""
+"""`comm --overlap` and `ranks --by-step`, also by their old names, say what their analyses do."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,17 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("golden"), BUSY, CALM)
 
 
-@pytest.mark.parametrize("analysis", [overlap, lateness], ids=lambda one: one.__name__)
-def test_json_is_that_of_the_analysis(lostflops, golden: Path, analysis) -> None:
-    outcome = lostflops(analysis.__name__, golden, "--json")
+@pytest.mark.parametrize(
+    ("verb", "option", "analysis"),
+    [
+        ("comm", "--overlap", overlap),
+        ("ranks", "--by-step", lateness),
+        ("overlap", None, overlap),
+        ("lateness", None, lateness),
+    ],
+)
+def test_json_is_that_of_the_analysis(lostflops, golden: Path, verb: str, option: str | None, analysis) -> None:
+    outcome = lostflops(verb, golden, *([option] if option else []), "--json")
     assert (outcome.code, outcome.err) == (0, "")
     with Run.open(golden) as run:
         assert json.loads(outcome.out) == analysis(run).to_json()

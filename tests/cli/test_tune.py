@@ -48,6 +48,15 @@ def test_a_sweep(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (tmp_path / "curve.svg").read_text().startswith("<svg")
 
 
+def test_whatif_tunes_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("tune", "bucket", run, "--sizes", "4,16", "--json") == 0
+    old = json.loads(capsys.readouterr().out)
+    assert called("whatif", run, "--tune", "bucket_mb=4,16", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == old
+    assert called("whatif", run, "--tune", "precision") == 2
+    assert "only bucket_mb can be tuned" in capsys.readouterr().err
+
+
 def test_people_see_a_curve(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("tune", "bucket", run, "--sizes", "4,32") == 0
     told = capsys.readouterr().out

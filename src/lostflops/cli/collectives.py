@@ -51,7 +51,7 @@ def collectives(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how long collectives take, and which algorithm would be fastest.
+    """Estimate how long collectives take.
 
     From a calibration, carried over to the group where that was not measured; else from NCCL's published model of a
     described cluster. Each answer has an interval and says where it comes from.

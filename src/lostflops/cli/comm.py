@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.overlap import overlap
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
 
 EXAMPLE = "lostflops comm run --step 10"
@@ -18,13 +19,18 @@ def comm(
     rank: RankOption = None,
     step: StepOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Collectives to list.")] = 20,
+    overlapping: Annotated[
+        bool, typer.Option("--overlap", help="Show which work overlaps with which, communication and compute.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was communicated.
+    """Show the communication: calls, sizes, bandwidth.
 
     By process group: time, and what of it compute hid. By operation, group, dtype and size: how often, how long calls
     waited for late ranks, how long data moved, and the bandwidth of that.
     """
+    if overlapping:
+        return overlap(run, window=window, rank=rank, step=step, as_json=as_json)
     from lostflops.analyze.comm import comm as analyse
     from lostflops.store.run import Run
 
@@ -32,4 +38,4 @@ def comm(
         result = analyse(
             opened, window=window_kind(window), ranks=rank or (), steps=step or (), limit=limit, progress=progress
         )
-    show(replace(result, next_command=command("ranks", run)), as_json)
+    return show(replace(result, next_command=command("ranks", run)), as_json)

@@ -32,7 +32,7 @@ def diff(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show whether B is faster than A, by how much, and where.
+    """Compare two runs: which is faster, and where.
 
     The answer is faster, slower, no difference or inconclusive; the exit code is 0 for all four, gate has one for each.
     One run of each decides large differences; several, recorded in turns, decide small ones.

@@ -26,7 +26,7 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what this machine and its PyTorch can and cannot measure, and why.
+    """Check what can be measured on this machine.
 
     Of a run that is recorded, also what its collector could not measure. The exit code is 3 when something is missing
     without which nothing can be recorded.

@@ -23,7 +23,7 @@ def explain(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show all about one finding: what the cause is, the events it rests on, and what its fix moves.
+    """Explain one finding: evidence, fix, what it moves.
 
     Findings are numbered as lostflops diagnose lists them. Next comes the command that scores the prediction with a
     run of the fixed program.

@@ -35,7 +35,7 @@ def export(
     step: StepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run for another tool: Perfetto.
+    """Write a run for Perfetto.
 
     All ranks on one clock, each with its steps, its ledger, its waits and transfers apart, its memory, and every
     event of its streams and threads. Arrows lead from launches to kernels, and through the ranks of each collective.

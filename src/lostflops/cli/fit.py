@@ -60,7 +60,7 @@ def fit(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a command at a few batch sizes, and fit memory and time of a step.
+    """Measure time and memory at a few batch sizes.
 
     Tells the largest batch that fits a device, and the smallest that is worth its throughput. The command runs once per
     size, with all that it does beside training; what it prints goes to stderr.

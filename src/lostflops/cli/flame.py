@@ -35,7 +35,7 @@ def flame(
     step: StepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show in which functions the host loses time, from samples of its stacks.
+    """Show which functions the host loses time in.
 
     Each sample stands on the line of the ledger that its instant stands on; those on lines that the host is
     responsible for are shown, and drawn as a flame graph (SVG) with -o. With --collapsed and no file, the

@@ -43,7 +43,9 @@ def gate(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Exit with 0 if the candidate is within the limit, with 1 if it regressed, with 3 if the runs do not decide.
+    """Fail in CI if a run is slower than its baseline.
+
+    Exits with 0 if the candidate is within the limit, 1 if it regressed, 3 if the runs do not decide.
 
     With 3 the answer says how many runs or steps are needed. A limit below the noise of the runs gives 3, unless the
     candidate is clearly within the limit, or slower by more than limit and noise. 2 and all codes above 3 are errors.

@@ -26,7 +26,7 @@ def hang(
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Rows of each table.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the ranks that hold up a job that hangs.
+    """Name the ranks that block a hung job.
 
     From Flight Recorder dumps: which ranks never arrived at which collective, which are ahead, which called
     something else, and what they did last. Ranks that wait for others themselves are not blamed.

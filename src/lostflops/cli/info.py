@@ -14,7 +14,7 @@ EXAMPLE = "lostflops info run"
 
 
 def info(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Show what a run holds.
+    """Show what a run contains, and how good its data is.
 
     Ranks, devices, steps, events, collectives, what is missing, and how far each rank can be trusted.
     """

@@ -65,7 +65,7 @@ def ingest(
     ] = EngineName.LOCAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Read traces into a run that can be queried.
+    """Read traces into a run.
 
     A file that the run holds already is skipped when it did not change, and read again when it did.
     """

@@ -20,7 +20,7 @@ def kernels(
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Kernels to list.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which kernels take the time of the device.
+    """Show which kernels take the device's time.
 
     By class and by name: how often, how long, the time lost waiting for their launch, occupancy where it is
     recorded, and how much of the matmul time runs on tensor cores.

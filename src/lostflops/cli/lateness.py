@@ -1,4 +1,4 @@
-"""`lostflops lateness`: in which steps and phases each rank is late."""
+"""In which steps and phases each rank is late: `lostflops ranks --by-step`, and its old name `lostflops lateness`."""
 
 from dataclasses import replace
 

@@ -25,6 +25,7 @@ from lostflops.cli import (
     flame,
     gate,
     hang,
+    help,  # noqa: A004
     info,
     ingest,
     kernels,
@@ -47,6 +48,7 @@ from lostflops.cli import (
     watch,
     whatif,
 )
+from lostflops.cli.verbs import OLD, Verbs
 from lostflops.errors import LostflopsError
 from lostflops.utf8 import utf8
 
@@ -86,21 +88,12 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (doctor, doctor.doctor),
     (watch, watch.watch),
     (sql, sql.sql),
+    (help, help.help),
 )
-
-EXIT_CODES = (
-    (0, "success"),
-    (1, "any other failure; gate: regressed"),
-    (2, "the request cannot be carried out"),
-    (3, "inconclusive: required data is missing; gate: the runs do not decide"),
-    (4, "a source cannot be used"),
-    (5, "a run cannot be used"),
-    (6, "the query was refused"),
-    (70, "any other failure of gate"),
-    (126, "run: the command cannot be executed"),
-    (127, "run: the command was not found"),
-    (130, "interrupted"),
-)
+EPILOG = """\
+lostflops RUN         the report of a run
+lostflops help all    all verbs; help VERB, help TOPIC and help exit-codes
+lostflops demo        try it on a made run"""
 
 
 def build() -> typer.Typer:
@@ -111,12 +104,18 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
-        epilog="\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES),
+        cls=Verbs,
+        epilog="\b\n" + EPILOG,
     )
     app.callback()(root)
     for module, function in COMMANDS:
         context = getattr(module, "CONTEXT", None)
-        app.command(function.__name__, epilog=f"\b\nExample:\n  {module.EXAMPLE}", context_settings=context)(function)
+        app.command(
+            function.__name__,
+            epilog=f"\b\nExample:\n  {module.EXAMPLE}",
+            context_settings=context,
+            hidden=function.__name__ in OLD,
+        )(function)
     return app
 
 
@@ -131,7 +130,7 @@ def root(
         bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Where did the FLOPs go? Accounts for every nanosecond of distributed PyTorch training."""
+    """Show where the time of PyTorch training goes, and what wins it back."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

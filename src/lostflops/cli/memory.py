@@ -40,7 +40,7 @@ def memory(
     as_json: JsonOption = False,
     as_markdown: MarkdownOption = False,
 ) -> None:
-    """Show whose memory it is, and what made the peak.
+    """Show what uses the memory, and what made the peak.
 
     When most was allocated and in which phase, module and op; what was alive then, by owner (parameters, gradients,
     optimizer state, activations, ...) and layer; owners over time; rank against rank. Owners sum to what the allocator

@@ -1,4 +1,4 @@
-"""`lostflops overlap`: what is hidden under what."""
+"""Which work overlaps: `lostflops comm --overlap`, and its old name `lostflops overlap`."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def overlap(
     step: StepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what runs alone, and what under what.
+    """Show which work overlaps and which does not.
 
     Compute, each operation of communication and copies: how long each runs, how much of it alone and how much under
     compute; and every nanosecond in which anything ran, by all that did.

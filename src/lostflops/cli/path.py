@@ -18,7 +18,7 @@ def path(
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Tasks and stretches to show.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which ranks and which tasks the step time hangs on.
+    """Show the critical path of a step.
 
     The run is replayed as a graph of tasks over all ranks, and each step's end is walked back over what let each task
     start. What is not on that path has slack.

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from lostflops.cli.lateness import lateness
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar, window_kind
 
@@ -18,13 +19,18 @@ def ranks(
     step: StepOption = None,
     mesh: MeshOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Ranks to list.")] = 12,
+    by_step: Annotated[
+        bool, typer.Option("--by-step", help="Show when each rank is late: maps of steps and phases.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who is late, and why.
+    """Show which ranks are late, and why.
 
     Stragglers with the line of the ledger that makes them late, what others waited for them, and how likely it is
     chance; a map of arrivals in the order of the mesh; every rank beside those that do the same work.
     """
+    if by_step:
+        return lateness(run, window=window, step=step, mesh=mesh, as_json=as_json)
     from lostflops.advise.summary import ranks_with_findings
     from lostflops.align.mesh import parse
     from lostflops.analyze.ranks import ranks as analyse
@@ -47,4 +53,4 @@ def ranks(
         following = command("steps", run)
     if late := found["stragglers"]:
         following = command("report", run, "--rank", str(late[0]["rank"]))
-    show(replace(result, next_command=following), as_json)
+    return show(replace(result, next_command=following), as_json)

@@ -71,7 +71,7 @@ def run(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a command and record the PyTorch training in it, without changing it.
+    """Run a command and record its PyTorch training.
 
     Its output, exit code and signals stay as they are. When it ends, the report goes to stderr. If the recording cannot
     be read then, the last line there says so with the command to try again, and the exit code is still the command's.

@@ -40,7 +40,7 @@ def scale(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict step time and efficiency at other numbers of ranks.
+    """Predict step time at other numbers of ranks.
 
     The recorded steps are replayed with the transfers that larger data-parallel groups would have: as a calibration or
     a topology tells them, else as the run's own collectives do. Without --strong each rank keeps its work.

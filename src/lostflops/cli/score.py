@@ -37,7 +37,7 @@ def score(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a prediction of lostflops whatif with a run that was made with its changes.
+    """Compare a prediction with a run that has the change.
 
     The mean step of the new run is measured as that of the old one was. The score is recorded with the prediction.
     """

@@ -39,7 +39,7 @@ def snap(
     ] = 300,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile the next steps of a job that runs under `lostflops run`.
+    """Profile the next steps of a job under `lostflops run`.
 
     All ranks profile the same steps, a few seconds ahead. Waits until their traces are there.
     """

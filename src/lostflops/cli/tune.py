@@ -1,4 +1,4 @@
-"""`lostflops tune`: the value of a setting that makes steps shortest."""
+"""The best size of buckets: `lostflops whatif --tune bucket_mb`, and its old name `lostflops tune bucket`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from lostflops.cli.scope import bar_of
 EXAMPLE = "lostflops tune bucket run --sizes 5,25,100"
 
 
+SIZES = "1,2,5,10,25,50,100,200"
+
+
 class Setting(StrEnum):
     BUCKET = "bucket"
 
@@ -24,9 +27,7 @@ def tune(
     setting: Annotated[Setting, typer.Argument(metavar="SETTING", help="What to tune: bucket.", show_default=False)],
     run: RunArgument,
     *,
-    sizes: Annotated[str, typer.Option("--sizes", metavar="MB,MB,...", help="Sizes to try, in MiB.")] = (
-        "1,2,5,10,25,50,100,200"
-    ),
+    sizes: Annotated[str, typer.Option("--sizes", metavar="MB,MB,...", help="Sizes to try, in MiB.")] = SIZES,
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
     plot: Annotated[

@@ -65,7 +65,7 @@ def watch(
     otel: Annotated[bool, typer.Option("--otel", help="The same, to the endpoint that OTEL_* variables name.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a job while it runs, from what its collectors write.
+    """Follow a job while it runs.
 
     One line per step: its time, data share, throughput, memory, MFU and the rank that enqueues collectives last. Says
     which ranks stop reporting, and ends with a summary (Ctrl-C). With --json one object per line.

@@ -11,6 +11,7 @@ import typer
 from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import bar_of
+from lostflops.cli.tune import SIZES, Setting, tune
 
 if TYPE_CHECKING:
     from lostflops.predict.answers.facts_of import Told
@@ -30,25 +31,40 @@ def whatif(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show all changes, and which apply to this run.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Try every change alone, and rank them by gain.")] = False,
+    tuned: Annotated[
+        str | None,
+        typer.Option(
+            "--tune",
+            metavar="NAME[=A,B,...]",
+            help="Find the best value of a setting: bucket_mb, or bucket_mb=5,25,100.",
+            show_default=False,
+        ),
+    ] = None,
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict the step time with something changed, before doing it.
+    """Predict the step time with something changed.
 
     The run is replayed as a graph of tasks, as it was and with the changes in their order. An answer to --change is
     kept in the run under an id, and lostflops score compares it with a later run; those of --all are not kept.
     """
     from lostflops.errors import UsageError
 
-    if bool(change) + listed + everything != 1:
-        raise UsageError("give one of --change NAME=VALUE, --list and --all")
+    if bool(change) + listed + everything + (tuned is not None) != 1:
+        raise UsageError("give one of --change NAME=VALUE, --list, --all and --tune bucket_mb")
+    if tuned is not None:
+        name, _, sizes = tuned.partition("=")
+        if name not in ("bucket_mb", "bucket"):
+            raise UsageError(f"--tune {tuned}: only bucket_mb can be tuned; --all tries one value of every change")
+        return tune(
+            Setting.BUCKET, run, sizes=sizes or SIZES, calibration=calibration, topology=topology, as_json=as_json
+        )
     cluster = described(calibration, topology)
     times = times_of(calibration, cluster) if calibration or cluster else None
     if change:
-        show(_asked(run, change, times), as_json)
-    else:
-        show(_listed(run, times) if listed else _all(run, times), as_json)
+        return show(_asked(run, change, times), as_json)
+    return show(_listed(run, times) if listed else _all(run, times), as_json)
 
 
 def _asked(path: Path, changes: list[str], times: Told | None) -> Result:

@@ -45,10 +45,10 @@ MOST_KERNELS: Final = 1_000
 _NEXT: Final = {
     "report": "diagnose {}",
     "ranks": "ranks {}",
-    "lateness": "lateness {}",
+    "lateness": "ranks {} --by-step",
     "steps": "steps {}",
     "comm": "comm {}",
-    "overlap": "overlap {}",
+    "overlap": "comm {} --overlap",
     "kernels": "kernels {}",
     "pipeline": "pipeline {}",
     "memory": "memory {}",

@@ -119,7 +119,7 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
             *_told(case),
         ),
         confidence=0.85,
-        certain_if="run lostflops tune bucket RUN, then record the job with the size that it names.",
+        certain_if="run lostflops whatif RUN --tune bucket_mb, then record the job with the size that it names.",
         fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
         **_price(case, made, reduced, size, is_sure=not larger),
     )
