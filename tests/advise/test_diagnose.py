@@ -172,7 +172,7 @@ def claimed(**told: object) -> Rule:
 @pytest.mark.parametrize(
     ("told", "doubt"),
     [
-        ({"gain": Gain(0.1, 0.0, 0.3, "a guess")}, "The saving may be zero: its 90% interval is 0.0% to 30.1%"),
+        ({"gain": Gain(0.1, 0.0, 0.3, "a guess")}, "The saving may be zero: its 90% interval is 0.0% to 30.0%"),
         ({"gain": Gain(0.1, -0.2, 0.3, "a guess")}, "The saving may be zero"),
         ({"confidence": 0.4}, "right in 40.0% of cases"),
         ({"suspected": "Only two steps show it."}, "Only two steps show it."),

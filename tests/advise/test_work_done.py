@@ -11,9 +11,9 @@ from lostflops.advise.signs import work_done
 from lostflops.ledger.pieces import Piece
 
 
-def rank(number: int, *ops: tuple[str, str, int]) -> SimpleNamespace:
-    pieces = [Piece("other", name, (name, shapes, ""), "forward", 1, ns, ns, 0) for name, shapes, ns in ops]
-    return SimpleNamespace(rank=number, pieces=pieces)
+def rank(number: int, *ops: tuple[str, str, int], steps: int = 1) -> SimpleNamespace:
+    pieces = [Piece("other", name, (name, shapes, ""), "forward", steps, ns, ns, 0) for name, shapes, ns in ops]
+    return SimpleNamespace(rank=number, pieces=pieces, steps=steps)
 
 
 def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time() -> None:
@@ -31,7 +31,8 @@ def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time()
 
 
 def test_a_slow_rank_reads_as_much_as_its_peers() -> None:
-    ranks = [rank(number, ("aten::mm", "[[64, 64], [64, 64]]", ns)) for number, ns in enumerate((10, 10, 30))]
+    """It also recorded more steps."""
+    ranks = [rank(number, ("aten::mm", "[[64, 64], [64, 64]]", ns), steps=ns) for number, ns in enumerate((10, 10, 30))]
     case: Any = SimpleNamespace(computed=ranks)
     found = work_done._elements(case)
     assert found is not None

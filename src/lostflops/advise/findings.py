@@ -89,14 +89,14 @@ def priced(case: Case, claim: Claim) -> Priced:
 
 def _between_runs(case: Case, gain: Gain) -> Gain:
     """Widen a rule's own interval by how far the steps of another run differ from those of this one, as the interval of
-    a what-if is."""
-    if gain.high == 0:
+    a what-if is. Limits stay: a saving that may be zero, and one that is the most there can be."""
+    if gain.low <= 0:
         return gain
     between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
     differs = between * (1 - gain.share)
     below, above = hypot(gain.share - gain.low, differs), hypot(gain.high - gain.share, differs)
-    low = gain.share - below if gain.low > 0 else gain.low
-    return replace(gain, low=low, high=min(gain.share + above, 1.0))
+    high = gain.high if gain.high == gain.share else min(gain.share + above, 1.0)
+    return replace(gain, low=gain.share - below, high=high)
 
 
 def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:

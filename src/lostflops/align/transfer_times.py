@@ -2,7 +2,8 @@
 
 A transfer begins when the last one has arrived. Whoever came last waits for nobody, so that of a call whose members
 were all seen the shortest record is the transfer, and no clock is needed. A broadcast or a send is no barrier, and who
-sends may leave early: there the transfer is the longest record without its wait.
+sends may leave early: there the transfer is the longest record without its wait. A send over gloo is recorded until the
+program waits for it, so only its receive counts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _CALLS: Final = """
     with met as (select * from arrivals where event is not null {within}),
     seen as (
         select m.meeting, m.is_transfer, m.seen, m.expected, coalesce(m.wait, 0) as wait, m.rank, c.op as called,
-               c.group_id, c.group_size, c.stop - c.start as dur, {size} as bytes,
+               c.group_id, c.group_size, {size} as bytes,
+               if(m.is_transfer and c.op = 'send' and c.metadata = 'gloo', null, c.stop - c.start) as dur,
                coalesce(k.uncertainty, 0) as uncertainty
         from met m join collectives c on m.rank = c.rank and m.event = c.event
         left join clocks k on k.rank = c.rank

@@ -73,7 +73,8 @@ class Verbs(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _fail(self, ctx: Any, word: str) -> None:
-        near = SYNONYMS.get(word.lower()) or next(iter(get_close_matches(word.lower(), list(self.commands), 1, _ALIKE)), None)
+        alike = get_close_matches(word.lower(), list(self.commands), 1, _ALIKE)
+        near = SYNONYMS.get(word.lower()) or (alike[0] if alike else None)
         hint = f" Did you mean {near!r}?" if near else " lostflops help all lists the verbs."
         there = "" if near or not Path(word).exists() else f" To read traces: lostflops ingest {word} -o run"
         ctx.fail(f"{word!r} is neither a verb nor a run.{there or hint}")

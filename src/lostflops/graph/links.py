@@ -39,7 +39,8 @@ def linked(graph: TaskGraph) -> TaskGraph:
     for group in np.unique(meetings.group[chosen]).tolist():
         own = np.flatnonzero(chosen & (meetings.group == group))
         own = own[np.argsort(ready[own], kind="stable")]
-        stop, weight = ready[own] + transfer[own], np.maximum(meetings.size[own], 0) + MESSAGE
+        stop, size = ready[own] + transfer[own], meetings.size[own]
+        weight = size + MESSAGE if (size > 0).all() else np.ones_like(ready[own])
         together = bool(np.isin(meetings.op[own], late).all())
         if together or _in_turn(ready[own], stop):
             link[own] = link.max(initial=NONE) + 1
@@ -88,8 +89,8 @@ def shares(ready: Ns, stop: Ns, weight: Ns) -> npt.NDArray[np.float64]:
     """
     edges = np.unique(np.concatenate((ready, stop)))
     begun, ended = (_until(edges, times, weight) for times in (ready, stop))
-    moving = np.maximum(begun - ended, 1)[:-1]
-    own = np.concatenate(([0.0], np.cumsum(np.diff(edges) / moving)))
+    moving = (begun - ended)[:-1]
+    own = np.concatenate(([0.0], np.cumsum(np.where(moving, np.diff(edges) / np.maximum(moving, 1), 0.0))))
     alone: npt.NDArray[np.float64] = weight * (own[np.searchsorted(edges, stop)] - own[np.searchsorted(edges, ready)])
     return alone
 

@@ -354,14 +354,17 @@ def _beside(chosen: str, module_key: str) -> str:
             select rank, event, lane, start, start + dur as stop, {module_key} as module
             from events where {chosen} and kind = 'host_comm'
         ), transfers as (
-            select rank, event, meeting, op, arrived + c.stop - c.start as ended, coalesce(spread, 0) as spread
+            select rank, event, meeting, op, arrived + c.stop - c.start as ended, coalesce(spread, 0) as spread,
+                   coalesce(uncertainty, 0) as uncertainty, coalesce(host, rank::text) as host
             from arrivals join collectives c using (rank, event) left join clocks using (rank)
+            left join (select rank, host from ranks) using (rank)
             where is_transfer and arrived is not null and metadata = 'gloo'
         ), late as (
             select sent.rank, sent.event, max(sent.ended - received.ended) as late
             from transfers sent join transfers received using (meeting)
             where sent.op = 'send' and received.op = 'recv' and sent.rank <> received.rank
               and sent.ended - received.ended > {RESOLUTION} * (sent.spread + received.spread)
+                  + if(sent.host = received.host, 0, sent.uncertainty + received.uncertainty)
             group by all
         )
         select rank, event, lane, start, greatest(start, stop - coalesce(late, 0)) as stop, stop as noticed, module

@@ -64,7 +64,7 @@ def _located(times: Times, trimmed: float) -> Location:
     value = float(_middle(times[np.newaxis], trimmed)[0])
     if count < 2:
         return Location(value, inf, 0.0)
-    if not np.ptp(times):
+    if not np.ptp(times) or not value:
         return Location(value, 0.0, count - 1.0)
     if count < _FEWEST:
         return _located_by_few(times, value)
@@ -86,8 +86,10 @@ def _located_by_few(times: Times, value: float) -> Location:
 def _drift(times: Times, trimmed: float) -> tuple[float, float]:
     """Return the standard deviation of the logarithms of the parts' locations, and its degrees of freedom."""
     parts = np.array_split(times, min(PARTS, times.size // 2))
-    located = np.log([_middle(part[np.newaxis], trimmed)[0] for part in parts])
-    return float(located.std(ddof=1)), len(parts) - 1.0
+    located = np.array([_middle(part[np.newaxis], trimmed)[0] for part in parts])
+    if not located.all():
+        return 1.0, len(parts) - 1.0
+    return float(np.log(located).std(ddof=1)), len(parts) - 1.0
 
 
 def _middle(times: Times, trimmed: float) -> Times:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.advise.rules.made_loops import Loop, case_of, claims, findings
 
@@ -199,10 +201,26 @@ def test_a_rank_that_shares_its_core(tmp_path: Path) -> None:
         assert set(seen.of(1).tolist()) == {0.42}
         (one,) = claims(case, contention.RULE)
         assert one.ranks == (1,)
-        assert one.gain is not None
-        assert one.gain.share == pytest.approx(0.4)
-        assert not one.changes
+        assert one.changes == ("straggler=1",)  # no collective shows how much later it comes
         assert "straggler" in one.instead_of
+
+
+@pytest.mark.parametrize(
+    ("lead_ms", "on_thread", "share"),
+    [(50.0, True, 0.4), (10.0, True, 0.1), (0.0, True, 0.0), (50.0, False, None)],
+    ids=["late by more", "late by less", "never late", "accelerator"],
+)
+def test_a_core_saves_what_it_is_waited_for_but_no_more_than_the_rank_is_late(
+    lead_ms: float, on_thread: bool, share: float | None
+) -> None:
+    """Of a step of 100 ms, it waits 40 ms longer than its peers."""
+    normal = SimpleNamespace(location=SimpleNamespace(value=100 * MS))
+    case: Any = SimpleNamespace(
+        baseline=SimpleNamespace(normal=normal, noise=0.0), total=SimpleNamespace(on_thread={1} if on_thread else set())
+    )
+    late = np.where(np.arange(30) % 10 == 0, lead_ms * MS + MS, lead_ms * MS)
+    gain = contention._gain(case, 1, np.full(30, 0.4), late)
+    assert (gain.share if gain else None) == (pytest.approx(share, abs=0.01) if share is not None else None)
 
 
 def test_a_rank_that_computes_more_on_a_busy_host_is_not_squeezed(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def _find(case: Case) -> Iterator[Claim]:
     name, cpu, places = busy[worst]
     lock = min(held[worst].share, _MOST)
     explained = min(lock, cpu * stretch(case))
-    beside = _beside(case, worst, cpu, explained)
+    beside = _beside(case, worst, cpu, explained, is_elsewhere=len(held) > 1)
     share = min(explained + beside / 2, _MOST)
     at = f" at {places[0]}" if places else ""
     taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
@@ -89,9 +89,9 @@ def _doubt(held: _Held, explained: float, lock: float, cpu: float) -> str:
     return _SLEEPS if held.is_capped and cpu < _MOSTLY else ""
 
 
-def _beside(case: Case, rank: int, cpu: float, explained: float) -> float:
-    """Return at most how much of a step else the thread costs: waits of the training thread for a core, of which the
-    thread takes no more than it uses, and waits for other ranks, which the same thread holds up there."""
+def _beside(case: Case, rank: int, cpu: float, explained: float, *, is_elsewhere: bool) -> float:
+    """Return an upper limit of what the thread costs besides the lock, as a share of the step: waits of the training
+    thread for a core, up to the CPU time of the thread, and waits for other ranks if such a thread delays them too."""
     lines = case.lines[rank]
     timed = series(case)
     inside = np.isin(timed.step, sorted(case.total.steps))
@@ -99,7 +99,7 @@ def _beside(case: Case, rank: int, cpu: float, explained: float) -> float:
     whole, queued = (timed.column(name)[inside, at] for name in ("stop - start", "queued"))
     known = np.isfinite(queued) & np.isfinite(whole)
     waited = float(queued[known].sum() / max(whole[known].sum(), 1.0))
-    late = lines["comm.wait"] / (sum(lines.values()) or 1)
+    late = lines["comm.wait"] / (sum(lines.values()) or 1) if is_elsewhere else 0.0
     return min(waited, cpu) + min(late, explained)
 
 

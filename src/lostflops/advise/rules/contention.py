@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import hypot
 from typing import TYPE_CHECKING, Final
 
@@ -33,13 +33,14 @@ def _find(case: Case) -> Iterator[Claim]:
     known = set(case.judgement.comparison.ranks.tolist())
     for rank in sorted(late, key=lambda one: -late[one]):
         if rank in known:
-            yield _claim(case, found, rank, late[rank])
+            yield _claim(case, found, rank, late)
 
 
-def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
+def _claim(case: Case, found: Pressure, rank: int, late: Mapping[int, float]) -> Claim:
+    more = late[rank]
     own, beyond = found.of(rank), found.beyond(rank)
     host = _host(case, rank)
-    gain = _gain(case, rank, beyond)
+    gain = _gain(case, rank, beyond, leads(case.run, list(late)))
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
     return Claim(
         cause="contention",
@@ -70,20 +71,24 @@ def _claim(case: Case, found: Pressure, rank: int, more: float) -> Claim:
     )
 
 
-def _gain(case: Case, rank: int, beyond: Values) -> Gain | None:
+def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
     """Return what all settled steps say that a core of its own saves: how much longer the rank waits for one than its
-    peers, but no more than it comes after them. None where the normal step is not known."""
+    peers, but no more than ranks that wait come after the others. None where that is not known, as on accelerators,
+    whose queues hide a late host."""
     normal = case.baseline.normal if case.baseline is not None else None
     known = beyond[np.isfinite(beyond)]
-    if normal is None or case.baseline is None or known.size < FEWEST:
+    if normal is None or case.baseline is None or rank not in case.total.on_thread:
         return None
-    waited, later = typical(np.maximum(known, 0.0)), leads(case.run, [rank])
+    if min(known.size, later.size) < FEWEST:
+        return None
+    waited = typical(np.maximum(known, 0.0))
     share, doubt = waited.value, noise_of(waited) * waited.value
-    if later.size >= FEWEST and (lead := typical(later)).value < share * normal.location.value:
+    lead = typical(later)
+    if lead.value < share * normal.location.value:
         share = lead.value / normal.location.value
         doubt = noise_of(lead) * share
     doubt = hypot(doubt, case.baseline.noise * (1 - share))
-    basis = f"its waits for a core beyond those of its peers, in all {counted(known.size, 'timed step')}"
+    basis = f"its waits for a core, compared with its peers, in {counted(known.size, 'settled step')}"
     return Gain(share, share - doubt, min(share + doubt, 1.0), basis)
 
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lostflops.advise.claim import Claim, Gain, Place, Rule
-from lostflops.advise.signs.hand_made import MOSTLY, latency_share
 from lostflops.advise.signs.job_facts import job_facts
-from lostflops.predict.edits.reductions import called
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_share
 
@@ -24,12 +22,6 @@ _SEARCH: Final = """
 _BITMAP_ITEM: Final = 4
 """Bytes of a parameter in the map of used parameters that ranks reduce."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
-_LIKELY: Final = 0.6
-_AT_LEAST: Final = 0.2
-"""Parts of what perfect overlap gains that buckets in the order of the backward pass are taken to gain, and gain at
-least, as in rule bucket_size."""
-_FEW: Final = 2
-"""Buckets of a step up to which their order changes little."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -51,17 +43,14 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
     wall = case.wall or 1
     search = sum(searched.values()) / wall
     reduced = int(made.exposed[rows].sum()) / wall
-    own = search + reduced
-    buckets, bound = _late_buckets(case, ddp)
-    share = min(own + _LIKELY * bound, 1.0)
-    order = ", and keeps DDP from sorting its buckets by the backward pass" if bound else ""
+    share = search + reduced
     return Claim(
         cause="ddp_settings",
         what=(
             f"DDP searches for unused parameters in every step, but all {count:,} are used: "
-            f"find_unused_parameters=True costs {format_share(share)} of the time{order}."
+            f"find_unused_parameters=True costs {format_share(share)} of the time."
         ),
-        taken=made.taken(rows | made.of(buckets)) | _within(case, searched),
+        taken=made.taken(rows) | _within(case, searched),
         evidence=(
             Evidence(
                 f"searching the graph takes {format_share(search)} of all time, and reducing the map of used "
@@ -70,7 +59,6 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
                 steps=tuple(sorted(case.total.steps)),
             ),
             Evidence("DDP's log says that no parameter was unused (unused_parameter_size = 0) on any rank"),
-            *_order(case, buckets, bound),
         ),
         confidence=0.95,
         certain_if=(
@@ -83,43 +71,12 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
         ),
         gain=Gain(
             share,
-            0.5 * own + _AT_LEAST * bound,
-            min(1.5 * own + bound + 0.01, 1.0),
-            "time of the search and of its all-reduce in the profiled steps"
-            + (", and a bound: overlap=perfect, of which sorted buckets should gain most" if bound else ""),
+            0.5 * share,
+            min(1.5 * share + 0.01, 1.0),
+            "time of the search and of its all-reduce in the profiled steps; buckets in the order of the backward "
+            "pass, which DDP then rebuilds, may add to it",
         ),
-        instead_of=("bucket_size",) if bound else (),
     )
-
-
-def _late_buckets(case: Case, ddp: dict[str, Any]) -> tuple[Flags, float]:
-    """Return the buckets that DDP did not rebuild in the order in which gradients become ready, and what perfect
-    overlap gains: DDP starts buckets in their order, so one that is ready late holds up all after it.
-
-    The bound is 0 where DDP rebuilt them, where they are few, and where latency is most of their time: then their size
-    is the cause.
-    """
-    made = case.traffic
-    buckets = made.in_backward & called(made.graph, "all_reduce")
-    none: Flags = np.zeros_like(buckets)
-    if ddp.get("has_rebuilt_buckets") or made.is_sharded or made.a_step(made.of(buckets)) <= _FEW:
-        return none, 0.0
-    found = case.price("overlap=perfect")
-    if found is None or found.gain <= 0 or (latency_share(case, buckets) or 0.0) >= MOSTLY:
-        return none, 0.0
-    return buckets, found.gain
-
-
-def _order(case: Case, buckets: Flags, bound: float) -> Iterator[Evidence]:
-    if bound:
-        made = case.traffic
-        rows = made.of(buckets)
-        yield Evidence(
-            f"DDP did not rebuild its {made.a_step(rows):.3g} buckets, so they have the order in which the model's "
-            f"parameters were made; compute hides {format_share(made.hidden(rows))} of them, and perfect overlap would "
-            f"save {format_share(bound)}",
-            events=made.examples(rows),
-        )
 
 
 def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
@@ -174,10 +131,8 @@ RULE: Final = Rule(
     cause="ddp_settings",
     about=(
         "DDP can look for parameters that a step left out: it walks the whole autograd graph after each forward pass "
-        "and reduces a map of used parameters after each backward pass. It also keeps its buckets in the order in "
-        "which parameters were made, instead of that in which gradients become ready, so less of them may overlap. "
-        "Where every parameter is used that is for nothing, and so is sending buffers from rank 0 in every step where "
-        "they are constant."
+        "and reduces a map of used parameters after each backward pass. Where every parameter is used that is for "
+        "nothing, and so is sending buffers from rank 0 in every step where they are constant."
     ),
     find=_find,
 )

@@ -15,7 +15,7 @@ from lostflops.advise.signs.pressure import stretch
 from lostflops.advise.signs.series import series
 from lostflops.ledger.lines import COMM_LINES
 from lostflops.results import Evidence
-from lostflops.units import format_ns, format_share
+from lostflops.units import format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -23,26 +23,6 @@ if TYPE_CHECKING:
 _NAN: Final = """
     select rank, sum(dur) from events where kind = 'op' and name in ('aten::isnan', 'aten::_is_any_true')
     and step is not null group by rank"""
-_CHECKED: Final = """
-    with node as (
-        select rank, lane, start, start + dur as stop from events
-        where name like 'autograd::engine::evaluate_function:%' and step is not null),
-    checked as (
-        select node.rank, node.start, any_value(node.stop) as stop, min(op.start) as first from node join events op
-        on op.rank = node.rank and op.lane = node.lane and op.start >= node.start and op.start < node.stop
-        where op.kind = 'op' and op.name = 'aten::isnan' group by node.rank, node.start)
-    select rank, sum(stop - first) from checked group by rank"""
-"""From a node's first check to its end: checks are the last that it does, and reading their answers takes time too."""
-_MADE: Final = """
-    with op as (
-        select e.rank, e.name, e.dur, l.from_start is not null as makes_node from events e
-        left join (select distinct rank, from_lane, from_start from links) l
-        on e.rank = l.rank and e.lane = l.from_lane and e.start = l.from_start
-        where e.kind = 'op' and e.step is not null and e.name in ('aten::view', 'aten::t', 'aten::transpose',
-        'aten::permute', 'aten::unsqueeze', 'aten::squeeze', 'aten::expand', 'aten::select', 'aten::slice'))
-    select count(*) filter (makes_node), avg(dur) filter (makes_node), avg(dur) filter (not makes_node) from op"""
-"""Ops that only describe a tensor again, with and without a node of the graph."""
-_FEWEST_MADE: Final = 20
 _NODES: Final = """
     select count(*) / nullif(count(distinct (rank, step)), 0) from events
     where name like 'autograd::engine::evaluate_function:%' and {which} and step is not null"""
@@ -80,12 +60,10 @@ def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
 
 
 def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim:
-    nan = dict(case.run.sql(_NAN).fetchall()) | dict(case.run.sql(_CHECKED).fetchall())
+    nan = dict(case.run.sql(_NAN).fetchall())
     checks = sum(nan.values()) / (case.wall or 1)
     nodes, frames = _nodes(case), _frames(case)
-    each = _of_node(case)
-    cpu = _BESIDE * nodes * frames * modes.get("frame_ns", 0)
-    tracebacks = _tracebacks(case, cpu) if each is None else min(nodes * each / _window_step(case), 0.9)
+    tracebacks = _tracebacks(case, _BESIDE * nodes * frames * modes.get("frame_ns", 0))
     least, most = checks + tracebacks, min(checks * _slowdown(case) + tracebacks, 0.95)
     least = min(least, most)
     share = (least + most) / 2
@@ -102,13 +80,9 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
                 steps=tuple(sorted(case.total.steps)),
             ),
             Evidence(
-                f"each of {nodes:.0f} nodes of the graph keeps a traceback of {frames} frames, "
-                + (
-                    f"and ops that only make views take {format_ns(round(each))} longer with a node than without"
-                    if each is not None
-                    else f"of {modes.get('frame_ns', 0) / 1000:.3g} us of CPU time each as measured in this job"
-                )
-                + f": {format_share(tracebacks)} of the step"
+                f"each of {nodes:.0f} nodes of the graph keeps a traceback of {frames} frames, of "
+                f"{modes.get('frame_ns', 0) / 1000:.3g} us of CPU time each as measured in this job: "
+                f"{format_share(tracebacks)} of the step"
             ),
         ),
         confidence=0.98,
@@ -134,20 +108,6 @@ def _nodes(case: Case) -> float:
     which = "name not like '%AccumulateGrad'" if job_facts(case, "ddp") else "true"
     ((found,),) = case.run.sql(_NODES.format(which=which)).fetchall()
     return float(found or 0)
-
-
-def _of_node(case: Case) -> float | None:
-    """Return the ns by which making a node of the graph lengthens an op: the traceback is made inside the op. Views
-    show it, because they take a few us otherwise. None where the window has too few."""
-    ((count, with_node, without),) = case.run.sql(_MADE).fetchall()
-    if count < _FEWEST_MADE or without is None:
-        return None
-    return max(float(with_node - without), 0.0)
-
-
-def _window_step(case: Case) -> float:
-    """Return the mean time of a profiled step of a rank, in ns."""
-    return case.wall / max(sum(one.steps for one in case.total.ranks), 1)
 
 
 def _frames(case: Case) -> int:

@@ -33,7 +33,7 @@ _FEWEST: Final = 5
 """Samples in the program's own code that name it,"""
 _SUSPECTED: Final = 2
 """and that make it a suspicion."""
-_UPDATE: Final = re.compile(r"(?:adam|sgd|adagrad|rmsprop|lion|muon|optim)\w*\.(?:step|update)\w*$", re.IGNORECASE)
+_UPDATE: Final = re.compile(r"(?:Adam\w{0,3}|SGD|Adagrad|RMS[Pp]rop|Lion|Muon|[Oo]ptimizer)\.(?:step|update)$")
 """A place in a method that updates parameters, by the names of optimizers; it must run in every step."""
 
 

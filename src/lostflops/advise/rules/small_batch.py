@@ -58,7 +58,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     grows = _growing_share(case)
     lines = {line: case.total.lines[line] / case.wall for line in case.total.lines}
-    lines["comm.transfer"] -= _between_hosts(case)
+    lines["comm.transfer"] = max(lines["comm.transfer"] - _between_hosts(case), 0.0)
     fixed = lines["compute"] * (1 - grows) + sum(lines[line] for line in _FIXED_LINES)
     unsure = sum(lines[line] for line in _UNSURE_LINES)
     if fixed < _DOMINATES:
@@ -99,6 +99,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _between_hosts(case: Case) -> float:
     """Share of time that transfers between hosts take while nothing computes: the network decides how long."""
+    if case.baseline is None:
+        return 0.0
     made = case.traffic
     across = made.of((made.graph.meetings.hosts > 1) & (made.graph.meetings.size > 0))
     return int(made.exposed[across].sum()) / case.wall

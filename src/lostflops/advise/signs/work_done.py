@@ -3,7 +3,7 @@ elements that ops read, where they have no formula."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -90,14 +90,15 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 def _elements(case: Case) -> Done | None:
-    """Elements of the largest input of every op, over all steps at once (step -1). Each op counts by the time that it
+    """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it
     takes on the mean rank: copies of small tensors say nothing about the work."""
     ranks = [one.rank for one in case.computed]
-    read, took = Counter[tuple[str, int]](), Counter[str]()
+    read: defaultdict[tuple[str, int], float] = defaultdict(float)
+    took = Counter[str]()
     for one in case.computed:
         for piece in one.pieces:
             if size := max((prod(shape) for shape in tensors_of(piece)), default=0):
-                read[piece.op, one.rank] += size * piece.count
+                read[piece.op, one.rank] += size * piece.count / one.steps
                 took[piece.op] += piece.own_ns
     usual = {op: sum(read[op, rank] for rank in ranks) / len(ranks) for op in took}
     amount = [sum(took[op] * read[op, rank] / usual[op] for op in took) for rank in ranks]

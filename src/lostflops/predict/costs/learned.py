@@ -26,14 +26,16 @@ _CALLS: Final = """
         select a.meeting, a.is_transfer, a.seen, a.expected, a.wait, c.rank, c.op, c.dtype, c.stop - c.start as dur,
                {size} as bytes,
                r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty,
-               r.device is not null and l.kind = 'thread' as is_beside
+               r.device is not null and l.kind = 'thread' as is_beside,
+               c.op = 'send' and c.metadata = 'gloo' as is_noticed_late
         from arrivals a join collectives c on a.rank = c.rank and a.event = c.event
         join ranks r on r.rank = c.rank left join clocks k on k.rank = c.rank
         left join lanes l on l.rank = c.rank and l.lane = c.lane
     ), calls as (
         select meeting, bool_or(is_transfer) as is_transfer, count(distinct rank) as ranks,
                coalesce(max(expected), max(seen)) as expected, max(op) as op, max(dtype) as dtype, max(bytes) as bytes,
-               min(dur) as shortest, max(dur - coalesce(wait, 0)) as longest, max(uncertainty) as uncertainty,
+               min(dur) as shortest, max(if(is_noticed_late, null, dur - coalesce(wait, 0))) as longest,
+               max(uncertainty) as uncertainty,
                bool_or(dur <= wait) as is_early, {hosts} as hosts,
                count(host) < count(*) as is_guessed, coalesce(bool_or(is_beside), false) as is_beside
         from seen group by meeting

@@ -7,9 +7,10 @@ size, latency cannot be told from bandwidth: then time goes with bytes, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,14 @@ from lostflops.graph.tasks import Flags, TaskGraph
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Times
-from lostflops.predict.edits.reductions import calls
+from lostflops.predict.edits.reductions import Call, calls
 from lostflops.predict.edits.selecting import POINT_TO_POINT
 from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
 
 Floats = npt.NDArray[np.float64]
+Like = tuple[str, int, int]
+"""Operation, ranks and hosts of a call."""
+_FEWEST_ALIKE = 3
 
 
 @dataclass
@@ -108,16 +112,26 @@ def latencies(graph: TaskGraph, chosen: Flags, transfers: Transfers) -> Latencie
     columns = np.zeros((3, len(graph.meetings)))
     rows, different, which = calls(graph, chosen)
     shares = np.zeros((3, len(different)))
-    typical = np.array([np.median(graph.meetings.transfer[rows[which == at]]) for at in range(len(different))])
+    quickest = _quickest(different, [graph.meetings.transfer[rows[which == at]] for at in range(len(different))])
     for number, call in enumerate(different):
         whole = transfers.time(*call).ns
         one, two = (transfers.time(call.op, size, call.ranks, call.hosts) for size in (1, 2))
         byte = two.ns - one.ns
-        alike = [(other.op, other.ranks, other.hosts) == (call.op, call.ranks, call.hosts) for other in different]
-        most = min(1.0, float(typical[alike].min()) / max(float(typical[number]), 1.0))
+        most = min(1.0, quickest.get((call.op, call.ranks, call.hosts), inf) / max(whole, 1e-9))
         shares[:, number] = np.minimum((np.array((one.ns, one.low, one.high)) - byte) / max(whole, 1e-9), most)
     columns[:, rows] = np.clip(np.round(shares, 9), 0.0, 1.0)[:, which]
     return Latencies(*columns)
+
+
+def _quickest(different: Sequence[Call], transfers: Sequence[npt.NDArray[np.int64]]) -> dict[Like, float]:
+    """Return the median time of the quickest size, by operation and group; sizes that were seen once or twice, or took
+    no time, do not count."""
+    found: dict[Like, float] = {}
+    for call, took in zip(different, transfers, strict=True):
+        key = call.op, call.ranks, call.hosts
+        if np.count_nonzero(took > 0) >= _FEWEST_ALIKE:
+            found[key] = min(found.get(key, inf), float(np.median(took[took > 0])))
+    return found
 
 
 def apart(graph: TaskGraph, *factors: Floats) -> float:

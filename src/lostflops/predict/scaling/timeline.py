@@ -204,7 +204,7 @@ def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued,
             np.array(column, np.int64)
             for column in zip(*((calls[i].ready, calls[i].stop, calls[i].size or 0) for i in rows), strict=True)
         )
-        alone[rows] = shares(ready, stop, size + MESSAGE)
+        alone[rows] = shares(ready, stop, size + MESSAGE if size.all() else np.ones_like(size))
     return tuple(
         Queued(call.lane, float(call.ready - call.start), own, link)
         for call, own, link in zip(calls, alone.tolist(), links, strict=True)
