@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from lostflops.advise.case import Case
 from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.diagnose import diagnose, diagnosis
 from lostflops.advise.explain import explain
-from lostflops.advise.summary import report_with_findings
+from lostflops.advise.summary import card, report_with_findings
+from lostflops.analyze.report import report
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger import few_steps
 from lostflops.predict.answers.predictions import stored
 from lostflops.report import renderer
-from lostflops.results import Evidence, Result
+from lostflops.results import Evidence, Findings, Result
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 
@@ -245,3 +247,19 @@ def test_a_more_exact_cause_takes_the_place_of_another_and_is_said_to(run: Run) 
     found = diagnosis(Case(run), rules=(rule("late", 0.2), Rule("save", "", exact), rule("other", 0.1)))
     assert [one.cause for one in found.findings] == ["save", "other"]
     assert (found.checked[0].outcome, found.checked[0].why) == ("named better", "named by save")
+
+
+def test_the_card_is_a_report_in_fifteen_lines(run: Run) -> None:
+    """As `lostflops run` ends: the verdict, three findings with what each saves, and nothing else."""
+    (one,) = diagnosis(Case(run), rules=(rule("late", 0.3),)).findings
+    blocks = (Findings("findings", "What to do about it", (one,) * 4),)
+    whole = replace(report(run), blocks=(*blocks, *report(run).blocks))
+    short = card(whole)
+    stream = StringIO()
+    renderer("terminal").write(replace(short, next_command="lostflops diagnose run"), stream)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) <= 15
+    assert short.verdict.startswith(whole.verdict)
+    advice = [line for line in lines if "Fixing it saves" in line]
+    assert len(advice) == 3
+    assert "1  late is there. Fixing it saves 30.0% of the step" in advice[0]

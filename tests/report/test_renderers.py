@@ -285,3 +285,10 @@ def test_a_heat_map_names_its_columns_and_says_what_it_leaves_out():
     assert ", b" in shown
     assert "is 25.0%" in shown
     assert "... and 26 more" in shown
+
+
+@pytest.mark.parametrize(("columns", "width"), [("120", 120), ("60", 60), ("", 80), ("wide", 80)])
+def test_text_in_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    longest = max(map(len, render("terminal", Result("wide", "Wide", "word " * 100)).splitlines()))
+    assert width - 5 <= longest <= width

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.diagnose import SMALL, Diagnosis, diagnosis_of, says, verdict
 from lostflops.ledger.few_steps import is_large
-from lostflops.results import Figure, Findings, Result
+from lostflops.results import Figure, Finding, Findings, Pair, Pairs, Result
+from lostflops.units import counted, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,8 @@ FIRST: Final = 3
 _OF_RANKS: Final = ("straggler", "work_imbalance")
 _OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
 _SMALL: Final = "Fixing that would save less than 3% of the step."
+_CLAUSE: Final = re.compile(r"(?<=[.:]) |, and ")
+_INTERVAL, _MAY_BE_ZERO = "(90% interval ", ", and may be zero"
 LARGE: Final = "Causes were not checked, because the run is large: lostflops diagnose names them."
 
 
@@ -59,6 +63,44 @@ def ranking_with_findings(answer: Result, run: Run) -> Result:
     made = _with_findings(answer, run, lambda _: answer.verdict, shown=True)
     blocks = sorted(made.blocks, key=lambda block: isinstance(block, Findings))
     return replace(made, blocks=tuple(blocks))
+
+
+def card(report: Result) -> Result:
+    """Return a report in a few lines: the verdict, the first findings with what each saves, and what was recorded."""
+    found = next((block for block in report.blocks if isinstance(block, Findings)), None)
+    first = found.items[:FIRST] if found is not None else ()
+    advice = tuple(Pair(str(number), _headline(one)) for number, one in enumerate(first, 1))
+    blocks = (Pairs("advice", "What to do about it", advice),) if advice else ()
+    return replace(report, verdict=f"{report.verdict} {_recorded(report)}", blocks=blocks, notes=())
+
+
+def _headline(one: Finding) -> str:
+    """Return a finding in a line or two: its first clause, and what its fix saves.
+
+    >>> from lostflops.results import Prediction
+    >>> saving = Prediction(0.21, 0.07, 0.35, "a replay")
+    >>> told = "gc", "found", "gc", "It pauses: often. And long.", 0, 0.0, 0.0, None, (), (), 1.0, "", "", {}
+    >>> _headline(Finding(*told, saving))
+    'It pauses. Fixing it saves 21.0% of the step (7.0% to 35.0%).'
+    """
+    what = _CLAUSE.split(one.what)[0].rstrip(".:")
+    saving = one.saving.replace(_INTERVAL, "(")
+    if one.is_suspected:
+        return f"Suspected: {what}. May save {saving.removesuffix(_MAY_BE_ZERO)}."
+    return f"{what}. Fixing it saves {saving}."
+
+
+def _recorded(report: Result) -> str:
+    """Return how much was recorded, and what that cost."""
+    told = report.to_json()
+    on = f" on {counted(len(told['ranks']), 'rank')}" if told.get("ranks") else ""
+    all_along = told.get("recorded")
+    if all_along is None:
+        return f"Traces{on} were read."
+    deep = f", {all_along['profiled_steps']} of them in detail" if all_along["profiled_steps"] else ""
+    share = all_along["collector_share"]
+    cost = "" if share is None else f", for {format_share(share)} of a step"
+    return f"Recorded: {counted(all_along['steps'], 'step')}{on}{deep}{cost}."
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:

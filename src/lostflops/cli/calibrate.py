@@ -63,7 +63,7 @@ def calibrate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure links, matrix products and memory.
+    """Benchmark links, matrix products and memory.
 
     The launcher starts the ranks as it would start a job: torchrun, srun ... python. Each level that can be told
     apart is measured: inside a host, across hosts, all ranks. The file holds every sample. Whoever cannot measure

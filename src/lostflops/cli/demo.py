@@ -28,7 +28,7 @@ def demo(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a synthetic run and open its page.
+    """Try it: make a synthetic run and open its page.
 
     Writes what lostflops run would record of a pipelined job in which one rank is slow and one step waits for its data,
     ingests it, shows what the run holds, and writes the page with all views of it.

@@ -31,7 +31,7 @@ def diagnose(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the causes of lost time, and what fixes save.
+    """Find what slows training, and what each fix saves.
 
     Every cause is looked for by a rule of its own; its fix is priced by replaying the run with it. Findings are ranked
     by that gain, and never claim the same time twice. What-ifs are kept in the run, so that lostflops score can hold

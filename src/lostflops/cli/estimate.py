@@ -117,7 +117,7 @@ def estimate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate a job before it is launched.
+    """Predict step time and memory from a description.
 
     FLOPs of a step, memory of a rank by owner and whether it fits, what is communicated in which group, and how long a
     step takes, as a range with what limits it. Parameters, gradients and optimizer states are exact.

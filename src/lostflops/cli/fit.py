@@ -60,7 +60,7 @@ def fit(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure time and memory at a few batch sizes.
+    """Find the batch size that fits and is fastest.
 
     Tells the largest batch that fits a device, and the smallest that is worth its throughput. The command runs once per
     size, with all that it does beside training; what it prints goes to stderr.

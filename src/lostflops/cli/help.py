@@ -1,6 +1,7 @@
 """`lostflops help`: all verbs, one verb, exit codes, a cause or a line of the ledger."""
 
 from difflib import get_close_matches
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -9,15 +10,16 @@ from lostflops.cli.verbs import GROUPS, Verbs
 from lostflops.errors import UsageError
 
 EXAMPLE = "lostflops help straggler"
+WIDTH = 79
 EXIT_CODES = (
     (0, "success"),
-    (1, "any other failure; gate: regressed"),
-    (2, "the request cannot be carried out"),
-    (3, "inconclusive: required data is missing; gate: the runs do not decide"),
-    (4, "a source cannot be used"),
-    (5, "a run cannot be used"),
-    (6, "the query was refused"),
-    (70, "any other failure of gate"),
+    (1, "unexpected failure; gate: slower than the baseline"),
+    (2, "bad arguments, or a question that this run cannot answer"),
+    (3, "inconclusive: required data is missing; gate: too few runs or steps"),
+    (4, "a trace file cannot be read"),
+    (5, "the folder has no run, or a damaged one"),
+    (6, "sql: the query is wrong or not allowed"),
+    (70, "gate: unexpected failure"),
     (126, "run: the command cannot be executed"),
     (127, "run: the command was not found"),
     (130, "interrupted"),
@@ -40,8 +42,9 @@ def help(context: typer.Context, topic: Topic = "all") -> None:  # noqa: A001 - 
         print(command.get_help(typer.Context(command, info_name=topic, parent=root)))
     elif topic in ("exit-codes", "exit", "codes"):
         print("\n".join(f"{code:<4} {meaning}" for code, meaning in EXIT_CODES))
+        print("lostflops run exits with the code of its command, whatever becomes of the recording.")
     else:
-        print(_explained(topic, program))
+        print(fill(_explained(topic, program), WIDTH))
 
 
 def _explained(topic: str, program: Verbs) -> str:

@@ -91,9 +91,9 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (help, help.help),
 )
 EPILOG = """\
-lostflops RUN         the report of a run
-lostflops help all    all verbs; help VERB, help TOPIC and help exit-codes
-lostflops demo        try it on a made run"""
+lostflops run -- torchrun train.py    record a job into a folder, its RUN
+lostflops help all                    all verbs; help NAME explains a verb or a word
+lostflops demo                        try it on synthetic data"""
 
 
 def build() -> typer.Typer:

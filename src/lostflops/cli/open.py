@@ -33,7 +33,7 @@ def open(  # noqa: A001 - a verb is named as it is typed
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Open the page of a run in the browser.
+    """Open everything about a run in the browser.
 
     All views of the run in one file that needs no network: it can be sent to others as it is.
     """

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
 CONTEXT = {"allow_interspersed_args": False}
 _DEFAULT = "lostflops-run"
-_LEFT_TO_REPORT = ("mfu", "losses", "phases", "overlap", "memory", "quality")
-"""Blocks that `lostflops report` shows and the end of a job does not."""
 
 
 def run(
@@ -141,9 +139,9 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    """Show the verdict, the first findings and the ledger; JSON is that of `lostflops report`."""
+    """Show the verdict, what to do first and what was recorded; JSON is that of `lostflops report`."""
     from lostflops.advise.own_traces import own_traces
-    from lostflops.advise.summary import report_with_findings
+    from lostflops.advise.summary import card, report_with_findings
     from lostflops.analyze.report import report
     from lostflops.memory.out_of_memory import out_of_memory
     from lostflops.store.run import Run
@@ -158,11 +156,10 @@ def _report(folder: Path, as_json: bool) -> None:
     if as_json:
         show(answer, True, sys.stderr)
         return
-    blocks = tuple(block for block in answer.blocks if block.name not in _LEFT_TO_REPORT)
-    has_findings = any(block.name == "findings" for block in blocks)
+    short = card(answer)
+    has_findings = bool(short.blocks)
     following = command("diagnose", folder) if has_findings else command("report", folder)
-    short = replace(answer, blocks=blocks, next_command=following, other_command=command("open", folder))
-    show(short, False, sys.stderr)
+    show(replace(short, next_command=following, other_command=command("open", folder)), False, sys.stderr)
 
 
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":

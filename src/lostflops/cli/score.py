@@ -37,7 +37,7 @@ def score(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a prediction with a run that has the change.
+    """Check a prediction of whatif against a real run.
 
     The mean step of the new run is measured as that of the old one was. The score is recorded with the prediction.
     """

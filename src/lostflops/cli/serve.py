@@ -19,7 +19,7 @@ def serve(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve the page of a run, live, on this machine.
+    """The same page, live: zoom, what-ifs, SQL.
 
     The same views as in the file of lostflops report --html, for runs of any size: results show as they are found,
     the timeline loads what it shows, what-ifs are replayed, and SQL is answered. Only this machine can reach it,

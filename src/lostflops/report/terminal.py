@@ -4,6 +4,7 @@ Colour appears only on a terminal and never when NO_COLOR is set. Text from trac
 neither style the output nor send control codes. This module knows no analysis by name.
 """
 
+import os
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -50,6 +51,7 @@ from lostflops.results import (
 from lostflops.units import format_ns, format_share
 
 WIDTH = 80
+_NARROWEST = 40
 NARROWEST_TEXT = 12
 """A text column may be folded down to this; a table that needs more is shown as one record after the other."""
 
@@ -63,7 +65,7 @@ MOST_NAMED = 8
 
 
 def write(result: Result, stream: TextIO) -> None:
-    console = Console(file=stream, width=None if stream.isatty() else WIDTH, highlight=False, markup=False, emoji=False)
+    console = Console(file=stream, width=_width(stream), highlight=False, markup=False, emoji=False)
     console.print(Text(_clean(result.title), style="bold"))
     console.print(Text(_clean(result.verdict)))
     for block in result.blocks:
@@ -77,6 +79,14 @@ def write(result: Result, stream: TextIO) -> None:
         console.print(Text(f"Next: {_clean(result.next_command)}", style="cyan"), soft_wrap=True)
     if result.other_command:
         console.print(Text(f"Or: {_clean(result.other_command)}", style="cyan"), soft_wrap=True)
+
+
+def _width(stream: TextIO) -> int | None:
+    """Return the columns to use: those of the terminal, else COLUMNS, else 80."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return max(int(asked), _NARROWEST)
+    return None if stream.isatty() else WIDTH
 
 
 def _write_pairs(block: Pairs, console: Console) -> None:

@@ -38,7 +38,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _claim(case: Case, found: Pressure, rank: int, late: Mapping[int, float]) -> Claim:
     more = late[rank]
-    own, beyond = found.of(rank), found.beyond(rank)
+    waits, beyond = float(np.nanmedian(found.of(rank))), found.beyond(rank)
     host = _host(case, rank)
     gain = _gain(case, rank, beyond, leads(case.run, list(late)))
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
@@ -46,23 +46,24 @@ def _claim(case: Case, found: Pressure, rank: int, late: Mapping[int, float]) ->
         cause="contention",
         what=(
             f"Rank {rank} shares its core with another process: it waits for a core "
-            f"{format_share(float(np.nanmedian(own)))} of each step, {format_share(more)} more than its peers."
+            f"{format_share(waits)} of each step, its peers {format_share(max(waits - more, 0.0))}."
         ),
         taken=taken(case, (rank,)),
         evidence=(
             Evidence(
-                f"the scheduler's run-queue wait of its training thread is above that of its peers in "
-                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}, for as much CPU time",
+                f"its training thread waits longer for a core than those of its peers in "
+                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}, "
+                "although it uses the same CPU time (schedstat)",
                 ranks=(rank,),
                 steps=tuple(sorted(found.step[at] for at in worst.tolist())),
             ),
         ),
         confidence=0.95,
-        certain_if=f"run rank {rank} on a core of its own: it must be as fast as its peers.",
+        certain_if=f"run rank {rank} on a core of its own: it should then be as fast as its peers.",
         fix=(
-            f"Find the process that runs on its cores{host} (top -H; taskset -cp PID), and move or stop it. Give every "
-            "rank its own cores (torchrun --numa-binding=node, or taskset / numactl --physcpubind per rank; "
-            "Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)."
+            f"Find what else runs on the cores of rank {rank}{host} (top -H; taskset -cp PID), and move or stop it. "
+            "Give every rank its own cores (torchrun --numa-binding=exclusive, or taskset / numactl --physcpubind per "
+            "rank; Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)."
         ),
         changes=(f"straggler={rank}",) if gain is None else (),
         gain=gain,
@@ -94,7 +95,7 @@ def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
 
 def _host(case: Case, rank: int) -> str:
     rows = case.run.sql(f"select host from ranks where rank = {rank} and host is not null").fetchall()
-    return f" of {rows[0][0]}" if rows else ""
+    return f" on host {rows[0][0]}" if rows else ""
 
 
 RULE: Final = Rule(

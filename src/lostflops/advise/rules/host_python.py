@@ -36,6 +36,9 @@ _SUSPECTED: Final = 2
 _UPDATE: Final = re.compile(r"(?:Adam\w{0,3}|SGD|Adagrad|RMS[Pp]rop|Lion|Muon|[Oo]ptimizer)\.(?:step|update)$")
 """A place in a method that updates parameters, by the names of optimizers; it must run in every step."""
 
+_FORWARD: Final = re.compile(r"(?:^|[\s.])forward$")
+"""A place in a forward pass, which must run in every step too."""
+
 
 def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, LINE)
@@ -78,6 +81,11 @@ def _fix(found: Seen) -> str:
             f"{found.places[0][0]} updates parameters in Python. Use torch.optim.AdamW(model.parameters(), ..., "
             "fused=True) or another optimizer of PyTorch, or call torch._foreach_mul_, torch._foreach_add_ and the "
             "like on lists of all parameters."
+        )
+    if _FORWARD.search(found.places[0][0]):
+        return (
+            f"Remove Python work from the forward pass, most of it in {' and '.join(found.sources[:2])}: logging, "
+            "text, .item(), loops over elements. Or run fewer, larger microbatches, or use torch.compile(model)."
         )
     return (
         f"Do what {' and '.join(found.sources[:2])} does only every n steps (if step % n == 0: ...), or in another "

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 ABOUT: Final = (
     "In synchronous training every step takes as long as its slowest rank: the others wait for it in the next "
     "collective. A straggler does the same work as the others and takes longer, because its device is slow, shared or "
-    "hot, its data comes late, or its host does something that the others do not. Averages hide it, since the wait "
-    "makes all steps equally long. It is found by who enqueues its collectives last in the timed steps of the job, and "
-    "by the time that a rank spends outside communication in the profiled ones."
+    "hot, its data comes late, or its host does something that the others do not. Averages hide it: because the others "
+    "wait, every rank shows the same step time. It is found in two ways: it is the rank that reaches collectives last, "
+    "and in profiled steps it spends most time outside communication."
 )
 _MOST_SOURCES: Final = 3
 _MOST_EVENTS: Final = 5

@@ -67,8 +67,9 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         confidence=first.confidence,
         certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
-            "Give every rank the same amount: DistributedSampler(..., drop_last=True) with one batch_size on all "
-            "ranks. Experts: --moe-router-load-balancing-type aux_loss. Embedding tables: shard popular tables by rows."
+            "Give every rank the same amount: one batch_size on all ranks, and batches of similar length (sort by "
+            "length, pack sequences, or fill batches up to a number of tokens). Experts: "
+            "--moe-router-load-balancing-type aux_loss. Embedding tables: shard popular tables by rows."
         ),
         changes=(_EVEN,),
         ranks=ranks,
