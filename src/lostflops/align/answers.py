@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.align.clocks import COLLECTIVES, CONTRADICTORY, SAME_HOST, UNTIED
-from lostflops.ledger.record import RESOLUTION
+from lostflops.facts.clock_error import RESOLUTION
 from lostflops.results import Field, Pair, Section, Table
 from lostflops.units import counted, format_ns, format_share
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lostflops.align.calls import ROWS_AT_ONCE, Calls, Codes, Flags, Ns
 from lostflops.align.common_clock import Clocks
 from lostflops.align.match import Channel, Matched
-from lostflops.ledger.record import RESOLUTION
+from lostflops.facts.clock_error import RESOLUTION
 
 BASES: Final = (None, "clock", "ends", "shortest")
 _CLOCK, _ENDS, _SHORTEST = 1, 2, 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.blame.judgement import within
-from lostflops.ledger.record import RESOLUTION
+from lostflops.facts.clock_error import RESOLUTION
 from lostflops.ledger.scope import Scope
 from lostflops.results import Section
 

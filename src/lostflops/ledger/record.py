@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.facts.clock_error import RESOLUTION
 from lostflops.facts.flops import FORMULAS, Work, op_work
 from lostflops.ledger.batches import Batch, Vocabulary
 from lostflops.ledger.host_traits import NOT_COMPUTE, Trait, traits
@@ -298,8 +299,6 @@ def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-RESOLUTION: Final = 3
-"""Times the typical distance of the ends of two ranks that a difference of their times must exceed."""
 _TIMES: Final = "rank, event, lane, start, start + dur as stop"
 
 
