@@ -91,7 +91,7 @@ def test_the_list_tells_what_applies(runs: Path, lostflops) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give one of --change NAME=VALUE, --list and --all"),
+        ((), "give one of --change NAME=VALUE, --list, --all and --tune bucket_mb"),
         (("--all", "--list"), "give one of"),
         (("--change", "stragler=removed"), "Did you mean straggler"),
         (("--change", "straggler"), "write NAME=VALUE"),

@@ -25,6 +25,7 @@ SAME_HOST: Final = "same host"
 COLLECTIVES: Final = "collectives"
 UNTIED: Final = "untied"
 _FEWEST_PROMPT: Final = 8
+"""Sends that end before their receive, from which on they show how far clocks of two hosts are apart."""
 CONTRADICTORY: Final = "contradictory"
 
 
@@ -144,20 +145,21 @@ def _spreads(matched: Matched, channels: Members, guess: Clocks) -> Floats:
         weight = seen.sum(axis=1) * (1 if channel.is_p2p else 1_000_000)
         better = weight > busiest[places]
         if channel.is_p2p:
-            distance = np.minimum(distance, _of_prompt_sends(times))
+            fewest = 1 if np.ptp(guess.clock[places]) == 0 else _FEWEST_PROMPT
+            distance = np.minimum(distance, _of_prompt_sends(times, fewest))
             better |= (busiest[places] < 1_000_000) & (distance < spread[places])
         spread[places[better]] = distance[better]
         busiest[places[better]] = np.maximum(weight, busiest[places])[better]
     return spread
 
 
-def _of_prompt_sends(times: Floats) -> float:
+def _of_prompt_sends(times: Floats, fewest: int) -> float:
     """Return how far the ends of sends lie from the middle, of those that end before their receive. A send over gloo is
     recorded until the program waits for it, which says nothing; infinite where too few end first.
 
-    >>> _of_prompt_sends(np.array([[10.0] * 8 + [900.0] * 8, [14.0] * 16]))
+    >>> _of_prompt_sends(np.array([[10.0] * 8 + [900.0] * 8, [14.0] * 16]), 8)
     2.0
     """
     early = (times[1] - times[0]) / 2
     early = early[early >= 0]
-    return float(np.median(early)) if early.size >= _FEWEST_PROMPT else inf
+    return float(np.median(early)) if early.size >= fewest else inf

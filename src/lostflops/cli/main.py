@@ -91,8 +91,8 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (help, help.help),
 )
 EPILOG = """\
-lostflops run -- torchrun train.py    record a job into a folder, its RUN
-lostflops help all                    all verbs; help NAME explains a verb or a word
+lostflops run -- torchrun train.py    record a job into a folder: a RUN
+lostflops help all                    list all verbs; help NAME explains one
 lostflops demo                        try it on synthetic data"""
 
 
