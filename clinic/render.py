@@ -41,7 +41,7 @@ SECTIONS = (
     (
         "held-out-3",
         "Patients of the third set that no rule had seen",
-        "Written and scored in the same way; what they showed was mended afterwards.",
+        "Written and scored in the same way; what they showed was fixed afterwards.",
     ),
     (
         "held-out-1",

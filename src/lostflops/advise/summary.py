@@ -21,7 +21,6 @@ _OF_RANKS: Final = ("straggler", "work_imbalance")
 _OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
 _SMALL: Final = "Fixing that would save less than 3% of the step."
 _CLAUSE: Final = re.compile(r"(?<=[.:]) |, and ")
-_INTERVAL, _MAY_BE_ZERO = "(90% interval ", ", and may be zero"
 LARGE: Final = "Causes were not checked, because the run is large: lostflops diagnose names them."
 
 
@@ -70,7 +69,7 @@ def card(report: Result) -> Result:
     found = next((block for block in report.blocks if isinstance(block, Findings)), None)
     first = found.items[:FIRST] if found is not None else ()
     advice = tuple(Pair(str(number), _headline(one)) for number, one in enumerate(first, 1))
-    blocks = (Pairs("advice", "What to do about it", advice),) if advice else ()
+    blocks = (Pairs("advice", "", advice),) if advice else ()
     return replace(report, verdict=f"{report.verdict} {_recorded(report)}", blocks=blocks, notes=())
 
 
@@ -81,26 +80,23 @@ def _headline(one: Finding) -> str:
     >>> saving = Prediction(0.21, 0.07, 0.35, "a replay")
     >>> told = "gc", "found", "gc", "It pauses: often. And long.", 0, 0.0, 0.0, None, (), (), 1.0, "", "", {}
     >>> _headline(Finding(*told, saving))
-    'It pauses. Fixing it saves 21.0% of the step (7.0% to 35.0%).'
+    'It pauses. Fixing it saves 21.0% of the step (90% interval 7.0% to 35.0%).'
     """
     what = _CLAUSE.split(one.what)[0].rstrip(".:")
-    saving = one.saving.replace(_INTERVAL, "(")
-    if one.is_suspected:
-        return f"Suspected: {what}. May save {saving.removesuffix(_MAY_BE_ZERO)}."
-    return f"{what}. Fixing it saves {saving}."
+    return (
+        f"Suspected: {what}. May save {one.saving}." if one.is_suspected else f"{what}. Fixing it saves {one.saving}."
+    )
 
 
 def _recorded(report: Result) -> str:
     """Return how much was recorded, and what that cost."""
-    told = report.to_json()
-    on = f" on {counted(len(told['ranks']), 'rank')}" if told.get("ranks") else ""
-    all_along = told.get("recorded")
-    if all_along is None:
-        return f"Traces{on} were read."
-    deep = f", {all_along['profiled_steps']} of them in detail" if all_along["profiled_steps"] else ""
-    share = all_along["collector_share"]
-    cost = "" if share is None else f", for {format_share(share)} of a step"
-    return f"Recorded: {counted(all_along['steps'], 'step')}{on}{deep}{cost}."
+    recorded = report.to_json().get("recorded")
+    if recorded is None:
+        return "Step times were not recorded."
+    deep = f", {recorded['profiled_steps']} in detail" if recorded["profiled_steps"] else ""
+    share = recorded["collector_share"]
+    cost = "" if share is None else f", at a cost of {format_share(share)}"
+    return f"Recorded {counted(recorded['steps'], 'step')}{deep}{cost}."
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:

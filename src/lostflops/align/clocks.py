@@ -24,9 +24,11 @@ REFERENCE: Final = "reference"
 SAME_HOST: Final = "same host"
 COLLECTIVES: Final = "collectives"
 UNTIED: Final = "untied"
-_FEWEST_PROMPT: Final = 8
-"""Sends that end before their receive, from which on they show how far clocks of two hosts are apart."""
 CONTRADICTORY: Final = "contradictory"
+_COLLECTIVE: Final = 1_000_000
+"""Weight of a collective when the busiest channel of a rank is chosen: any number of collectives comes before sends."""
+_FEWEST_PROMPT: Final = 8
+"""Sends ending before their receive that are needed to estimate the clock error between two hosts."""
 
 
 def clocks(matched: Matched, ranks: Codes, hosts: Mapping[int, str | None], readings: Readings | None = None) -> Clocks:
@@ -142,20 +144,20 @@ def _spreads(matched: Matched, channels: Members, guess: Clocks) -> Floats:
         times = np.where(seen, ends, np.nan)
         sample = np.unique(np.linspace(0, places.size - 1, min(SAMPLE, places.size)).astype(np.int64))
         distance = middle_of(np.abs(times - middle_of(times[sample].T)))
-        weight = seen.sum(axis=1) * (1 if channel.is_p2p else 1_000_000)
+        weight = seen.sum(axis=1) * (1 if channel.is_p2p else _COLLECTIVE)
         better = weight > busiest[places]
         if channel.is_p2p:
             fewest = 1 if np.ptp(guess.clock[places]) == 0 else _FEWEST_PROMPT
             distance = np.minimum(distance, _of_prompt_sends(times, fewest))
-            better |= (busiest[places] < 1_000_000) & (distance < spread[places])
+            better |= (busiest[places] < _COLLECTIVE) & (distance < spread[places])
         spread[places[better]] = distance[better]
         busiest[places[better]] = np.maximum(weight, busiest[places])[better]
     return spread
 
 
 def _of_prompt_sends(times: Floats, fewest: int) -> float:
-    """Return how far the ends of sends lie from the middle, of those that end before their receive. A send over gloo is
-    recorded until the program waits for it, which says nothing; infinite where too few end first.
+    """Return half the median time from the end of a send to that of its receive, of sends that end first; infinite if
+    fewer than `fewest` do. Later ends say nothing: gloo records a send until the program waits for it.
 
     >>> _of_prompt_sends(np.array([[10.0] * 8 + [900.0] * 8, [14.0] * 16]), 8)
     2.0

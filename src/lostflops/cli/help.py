@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lostflops.cli.verbs import GROUPS, Verbs
+from lostflops.cli.verbs import ALIKE, GROUPS, Verbs
 from lostflops.errors import UsageError
 
 EXAMPLE = "lostflops help straggler"
@@ -54,6 +54,6 @@ def _explained(topic: str, program: Verbs) -> str:
     topics = {**GLOSSARY, **{rule.cause: rule.about for rule in RULES}}
     if topic in topics:
         return f"{topic}: {topics[topic]}"
-    near = get_close_matches(topic, [*topics, *program.commands], 3)
+    near = get_close_matches(topic, [*topics, *program.commands], 3, ALIKE)
     hint = f"Did you mean {', '.join(near)}?" if near else "lostflops help all lists the verbs."
     raise UsageError(f"there is no help on {topic!r}. {hint}")

@@ -43,7 +43,7 @@ SYNONYMS: Final = {
 }
 """Words that people try, and the verb that does it."""
 _REPORT: Final = "report"
-_ALIKE: Final = 0.7
+ALIKE: Final = 0.7
 """How alike a word and a verb must be for a suggestion, of 1."""
 
 
@@ -73,7 +73,7 @@ class Verbs(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _fail(self, ctx: Any, word: str) -> None:
-        alike = get_close_matches(word.lower(), list(self.commands), 1, _ALIKE)
+        alike = get_close_matches(word.lower(), list(self.commands), 1, ALIKE)
         near = SYNONYMS.get(word.lower()) or (alike[0] if alike else None)
         hint = f" Did you mean {near!r}?" if near else " lostflops help all lists the verbs."
         there = "" if near or not Path(word).exists() else f" To read traces: lostflops ingest {word} -o run"

@@ -19,8 +19,7 @@ from lostflops.graph.tasks import NONE, LaneKind, Ns, TaskGraph
 from lostflops.graph.threads.waits import LATE_USE
 
 MESSAGE: Final = 65_536
-"""Bytes that a link would move in the time that it takes to start a message: 50 us at 1.3 GB/s. What starts and ends
-with larger messages has a small part of their time."""
+"""Bytes that count for the latency of a message when several share a link: 50 us at 1.3 GB/s."""
 OUT_OF_TURN: Final = 0.2
 """Of a group's overlapping neighbours that end in another order than they were ready: with more, they take no turns."""
 
@@ -39,8 +38,7 @@ def linked(graph: TaskGraph) -> TaskGraph:
     for group in np.unique(meetings.group[chosen]).tolist():
         own = np.flatnonzero(chosen & (meetings.group == group))
         own = own[np.argsort(ready[own], kind="stable")]
-        stop, size = ready[own] + transfer[own], meetings.size[own]
-        weight = size + MESSAGE if (size > 0).all() else np.ones_like(ready[own])
+        stop, weight = ready[own] + transfer[own], weigh(meetings.size[own])
         together = bool(np.isin(meetings.op[own], late).all())
         if together or _in_turn(ready[own], stop):
             link[own] = link.max(initial=NONE) + 1
@@ -77,6 +75,15 @@ def _turns(ready: Ns, stop: Ns, weight: Ns) -> tuple[list[int], list[int]]:
         free = turn + took[-1]
         beyond.append(max(end - free, 0))
     return took, beyond
+
+
+def weigh(size: Ns) -> Ns:
+    """Return what part of a shared link each message gets: by size, or evenly if any size is unknown (0 or less).
+
+    >>> weigh(np.array([0, 10])).tolist(), weigh(np.array([1, 10])).tolist()
+    ([1, 1], [65537, 65546])
+    """
+    return size + MESSAGE if (size > 0).all() else np.ones_like(size)
 
 
 def shares(ready: Ns, stop: Ns, weight: Ns) -> npt.NDArray[np.float64]:

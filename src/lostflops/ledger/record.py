@@ -315,7 +315,7 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
         f"coalesce(occupancy, -1) as occupancy from events where {chosen} and {_DEVICE}",
         ranks,
     )
-    gloo = Batch(run, _beside(chosen, module_key), ranks)
+    gloo = Batch(run, _host_collectives(chosen, module_key), ranks)
     steps, numbered = _steps(run, chosen, ranks), _numbered(run, chosen, ranks)
     meetings, groups, made = _meetings(run, chosen, ranks)
     formulas, efforts, works = _worked(run, chosen, ranks)
@@ -345,9 +345,9 @@ def _read(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
         )
 
 
-def _beside(chosen: str, module_key: str) -> str:
-    """Collectives of hosts. A send is over when its peer has received: gloo records its end when somebody waits for it,
-    which may be the end of the step."""
+def _host_collectives(chosen: str, module_key: str) -> str:
+    """Return the query for collectives of hosts. A send ends when its peer has received: gloo records it until the
+    program waits for it, which may be the end of the step."""
     return f"""
         with chosen_events as (
             select rank, event, lane, start, start + dur as stop, {module_key} as module

@@ -82,7 +82,7 @@ def write(result: Result, stream: TextIO) -> None:
 
 
 def _width(stream: TextIO) -> int | None:
-    """Return the columns to use: those of the terminal, else COLUMNS, else 80."""
+    """Return the columns to use: COLUMNS if it is set, else those of the terminal, else 80."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdigit() and int(asked):
         return max(int(asked), _NARROWEST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import hypot
 from typing import TYPE_CHECKING, Final
 
@@ -31,16 +31,15 @@ def _find(case: Case) -> Iterator[Claim]:
         raise NotChecked("the collector recorded no waits for cores: record with this version of Lostflops on Linux")
     late = squeezed(case)
     known = set(case.judgement.comparison.ranks.tolist())
+    later = leads(case.run, list(late)) if late else np.empty(0)
     for rank in sorted(late, key=lambda one: -late[one]):
         if rank in known:
-            yield _claim(case, found, rank, late)
+            yield _claim(case, found, rank, late[rank], _gain(case, rank, found.beyond(rank), later))
 
 
-def _claim(case: Case, found: Pressure, rank: int, late: Mapping[int, float]) -> Claim:
-    more = late[rank]
+def _claim(case: Case, found: Pressure, rank: int, more: float, gain: Gain | None) -> Claim:
     waits, beyond = float(np.nanmedian(found.of(rank))), found.beyond(rank)
     host = _host(case, rank)
-    gain = _gain(case, rank, beyond, leads(case.run, list(late)))
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
     return Claim(
         cause="contention",

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.links import MESSAGE, shares
+from lostflops.graph.links import shares, weigh
 from lostflops.graph.threads.waits import LATE_USE
 from lostflops.ledger.partition import Partition
 from lostflops.store.intervals import Intervals
@@ -204,7 +204,7 @@ def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued,
             np.array(column, np.int64)
             for column in zip(*((calls[i].ready, calls[i].stop, calls[i].size or 0) for i in rows), strict=True)
         )
-        alone[rows] = shares(ready, stop, size + MESSAGE if size.all() else np.ones_like(size))
+        alone[rows] = shares(ready, stop, weigh(size))
     return tuple(
         Queued(call.lane, float(call.ready - call.start), own, link)
         for call, own, link in zip(calls, alone.tolist(), links, strict=True)
