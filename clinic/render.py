@@ -23,8 +23,8 @@ HEAD = """\
 
 # Accuracy of diagnoses
 
-Training jobs whose causes of lost time are known, each run, diagnosed, cured and run again:
-[the clinic](explanation/clinic.md) says what they are and how they are scored.
+Training jobs ("patients") with known causes of lost time. Each job is run, diagnosed, fixed and run again.
+[The clinic](explanation/clinic.md) describes the jobs and how they are scored.
 
 ```sh
 sudo python -m clinic --json > clinic/results/patients.json
@@ -35,25 +35,32 @@ python -m clinic.render
 SECTIONS = (
     (
         "held-out-4",
-        "Patients of the fourth set that no rule had seen",
-        "Written without a look at rules or outcomes, recorded with the defaults of `lostflops run`, and scored once.",
+        "Fourth held-out set",
+        "Written without looking at rules or outcomes, recorded with the defaults of `lostflops run`, and scored once.",
     ),
     (
         "held-out-3",
-        "Patients of the third set that no rule had seen",
-        "Written and scored in the same way; what they showed was fixed afterwards.",
+        "Third held-out set",
+        (
+            "Written without looking at rules or outcomes, recorded with the defaults of `lostflops run`, and scored "
+            "once. The rules were corrected afterwards."
+        ),
     ),
     (
         "held-out-1",
-        "Patients that no rule had seen",
-        "Written without a look at rules, for frozen ones, and scored once; what they showed was mended afterwards.",
+        "First held-out set",
+        "Written without looking at the frozen rules, and scored once. The rules were corrected afterwards.",
     ),
     (
         "held-out",
-        "Patients that the mended rules had not seen",
-        "A second set, written in the same way and scored once.",
+        "Second held-out set",
+        "Written like the first set, for the rules corrected after it, and scored once.",
     ),
-    ("patients", "Patients that rules were written with", "No test on unseen jobs: rules were corrected on these."),
+    (
+        "patients",
+        "Patients that the rules were developed on",
+        "Not a test on unseen jobs: the rules were corrected on these.",
+    ),
 )
 
 
@@ -62,7 +69,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     for name, title, about in SECTIONS:
         if name in results:
             parts += _section(results[name], title, about)
-    return "\n".join(parts) if len(parts) > 1 else f"{HEAD}\nThe clinic was not run yet.\n"
+    return "\n".join(parts) if len(parts) > 1 else f"{HEAD}\nThe clinic has not been run yet.\n"
 
 
 def _section(told: dict[str, Any], title: str, about: str) -> Iterator[str]:
@@ -74,7 +81,7 @@ def _section(told: dict[str, Any], title: str, about: str) -> Iterator[str]:
         own = [one for one in outcomes if one.is_real == is_real]
         if own:
             yield f"### {kind}\n\n{patients(own)}\n"
-    yield f"### What was found first\n\n{matrix(outcomes)}\n"
+    yield f"### First finding by true cause\n\n{matrix(outcomes)}\n"
 
 
 def main(arguments: Sequence[str]) -> int:

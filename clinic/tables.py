@@ -25,13 +25,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[i
 def summary(outcomes: Sequence[Outcome]) -> str:
     score = Score.of(outcomes)
     rows = (
-        ("first finding is the cause", str(score.top_1)),
-        ("all causes in the first three", str(score.top_3)),
+        ("first finding is correct", str(score.top_1)),
+        ("all causes are in the first three findings", str(score.top_3)),
         ("first finding names the rank at fault", str(score.rank)),
         ("false alarms in healthy jobs", str(score.false_alarms)),
-        (f"of right ones, saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
-        ("of right ones, measured saving inside the interval", str(score.inside)),
-        ("median width of an interval, points of the step", "" if score.width is None else f"{100 * score.width:.0f}"),
+        (f"if correct: predicted saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
+        ("if correct: measured saving inside the interval", str(score.inside)),
+        (
+            "median width of the intervals, in points of the step",
+            "" if score.width is None else f"{100 * score.width:.0f}",
+        ),
         ("intervals that contain zero", str(score.about_zero)),
         ("not run here", str(score.skipped)),
     )
@@ -71,8 +74,9 @@ def matrix(outcomes: Sequence[Outcome]) -> str:
     letters = {cause: str(number + 1) for number, cause in enumerate(columns)}
     heads = ("true", "", *letters.values())
     lines = [(row, letters.get(row, ""), *(str(counts[row][each] or ".") for each in columns)) for row in rows]
-    legend = ", ".join(f"{letters[cause]} {cause}" for cause in (*said, NOTHING))
-    return f"{table(heads, lines, right=range(1, len(heads)))}\n\nFirst findings by number of the row; {legend}."
+    others = ", ".join(f"{letters[cause]} is {cause}" for cause in (*said, NOTHING))
+    legend = f"A column is a first finding, numbered as in the rows; {others}."
+    return f"{table(heads, lines, right=range(1, len(heads)))}\n\n{legend}"
 
 
 def text(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -53,7 +53,7 @@ SAYS = {
     "run": "2 ranks compute for",
     "diagnose": "input_pipeline",
     "whatif": "data=",
-    "open": "one file that any browser opens",
+    "open": "one HTML file that opens in any browser",
     "diff": "faster",
     "gate": "PASSED",
     "score": "Predicted",

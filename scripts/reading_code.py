@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import NamedTuple
 
+LONGEST = 40
+"""Characters of a text that still is a threshold, and not a pattern or a query."""
+
 
 class Constant(NamedTuple):
     """A constant of a module, and the sentence below it that says what it means."""
@@ -27,11 +30,13 @@ class Source:
         self._functions = {node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
 
     def constants(self) -> Iterator[Constant]:
-        """Those that are told in a sentence of their own."""
+        """Yield numbers and short texts that have a sentence of their own; longer values are code, not thresholds."""
         for node, below in zip(self.tree.body, self.tree.body[1:], strict=False):
             match node, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as meaning)):
-                    yield Constant(name.lstrip("_"), _plain(getattr(self.module, name)), " ".join(meaning.split()))
+                    value = getattr(self.module, name)
+                    if isinstance(value, int | float) or (isinstance(value, str) and len(value) < LONGEST):
+                        yield Constant(name.lstrip("_"), _plain(value), " ".join(meaning.split()))
 
     def calls(self, name: str) -> list[ast.Call]:
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]

@@ -17,15 +17,15 @@ from reading_code import Source
 
 SIGNS = "lostflops.advise.signs"
 RULES_INTRODUCTION = """\
-What `lostflops diagnose` looks for, one rule per cause. [Causes](../explanation/causes.md) tells how each is
-recognised, and what it cannot tell; this page is what the code says: what a rule reads, its thresholds, its fix, and
-what prices it. An ellipsis stands for what depends on the run. A finding must gain at least 3% of the step, and more
-than the doubt of its own price.
+The rules of `lostflops diagnose`, one per cause. [Causes](../explanation/causes.md) explains how each cause is
+recognised and the limits of that; this page lists, from the code, what a rule reads, its thresholds, its fix and how
+its gain is computed. An ellipsis replaces text that depends on the run. A finding must save at least 3% of the step,
+and more than the uncertainty of its own estimate.
 """
 CHANGES_INTRODUCTION = """\
-What `lostflops whatif --change NAME=VALUE` can be asked. `lostflops whatif RUN --list` says which apply to a run, and
-`--all` tries the values under "tried". How each is computed, and how wrong it was where the truth is known: changes
-of [computing](../explanation/whatif-computing.md), [communication](../explanation/whatif-communication.md),
+All changes for `lostflops whatif --change NAME=VALUE`. `lostflops whatif RUN --list` shows which apply to a run, and
+`--all` tries the values listed under "tried". How each is computed, and its error where the true effect is known:
+changes of [computing](../explanation/whatif-computing.md), [communication](../explanation/whatif-communication.md),
 [pipelines](../explanation/whatif-pipelines.md) and [memory](../explanation/whatif-memory.md);
 [accuracy](../accuracy.md).
 """
@@ -38,28 +38,28 @@ OTHER_VALUES = {"compression": "or `fp16`, `bf16`; below `1x`"}
 """What a change takes beyond its form."""
 UNITS = {
     "MB": "`MB` is in MiB (2^20 bytes)",
-    "BYTES": "`BYTES` is what a rank may hold at its peak, such as `20GiB`",
-    "S": "`S` is in steps",
-    "FACTOR": "`FACTOR` is times the recorded batch",
-    "WORKERS": "`WORKERS` is processes of a DataLoader",
-    "N": "`N` is ranks",
-    "M": "`M` is microbatches of a step",
-    "RANK": "`RANK` is the number of a rank",
+    "BYTES": "`BYTES` is the highest allowed peak memory of a rank, such as `20GiB`",
+    "S": "`S` is a number of steps",
+    "FACTOR": "`FACTOR` is a multiple of the recorded batch",
+    "WORKERS": "`WORKERS` is the number of DataLoader workers",
+    "N": "`N` is the number of ranks",
+    "M": "`M` is the number of microbatches per step",
+    "RANK": "`RANK` is a rank number",
     "NAME": "`NAME` is a [device](devices.md)",
-    "K": "`K` is how many",
-    "MODULE": "`MODULE` is the name of a module, as `model.named_modules()` has it",
+    "K": "`K` is a count",
+    "MODULE": "`MODULE` is a module name, as in `model.named_modules()`",
 }
 
 
 def rules() -> str:
     rows = [f"| [`{rule.cause}`](#{rule.cause}) | {_cell(_first_line(module_of(rule)))} |" for rule in RULES]
-    parts = ["# Rules\n", RULES_INTRODUCTION, "| cause | in one line |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    parts = ["# Rules\n", RULES_INTRODUCTION, "| cause | description |\n|---|---|\n" + "\n".join(rows) + "\n"]
     return "\n".join([*parts, *(_rule(rule) for rule in RULES)])
 
 
 def changes() -> str:
     rows = [f"| [`{_cell(one.form)}`](#{anchor(one.name)}) | {_cell(one.about)} |" for one in CHANGES]
-    parts = ["# Changes\n", CHANGES_INTRODUCTION, "| change | what is then so |\n|---|---|\n" + "\n".join(rows) + "\n"]
+    parts = ["# Changes\n", CHANGES_INTRODUCTION, "| change | effect |\n|---|---|\n" + "\n".join(rows) + "\n"]
     return "\n".join([*parts, *(_change(one) for one in CHANGES)])
 
 
@@ -84,19 +84,19 @@ def _rule(rule: Rule) -> str:
     claims = [{word.arg: word.value for word in call.keywords} for call in source.calls("Claim")]
     facts = [
         ("reads", _signs(source)),
-        ("lines of the ledger", ", ".join(f"`{line}`" for line in _lines(source))),
+        ("ledger lines", ", ".join(f"`{line}`" for line in _lines(source))),
         ("fix", _texts(text for claim in claims for text in source.texts(claim.get("fix")))),
-        ("what-ifs it asks", _asked(source)),
+        ("what-ifs it uses", _asked(source)),
         ("its own estimate", _texts(_bases(source))),
-        ("settled by", _texts(text for claim in claims for text in source.texts(claim.get("certain_if")))),
-        ("right", _confidence(source.numbers(claim.get("confidence")) for claim in claims)),
+        ("to confirm", _texts(text for claim in claims for text in source.texts(claim.get("certain_if")))),
+        ("confidence", _confidence(source.numbers(claim.get("confidence")) for claim in claims)),
     ]
     rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
     more = f"[How it is recognised](../explanation/causes.md#{anchor(rule.cause)})."
     about = f"{_first_line(source.module)} {rule.about} {more}"
     text = f"## `{rule.cause}`\n\n{about}\n\n|  |  |\n|---|---|\n" + "\n".join(rows) + "\n"
     limits = [f"| {_cell(one.value)} | {_cell(one.meaning)} |" for one in source.constants() if one.name != "RULE"]
-    return text + ("\n| threshold | of what |\n|--:|---|\n" + "\n".join(limits) + "\n" if limits else "")
+    return text + ("\n| threshold | meaning |\n|--:|---|\n" + "\n".join(limits) + "\n" if limits else "")
 
 
 def _signs(source: Source) -> str:
@@ -107,9 +107,9 @@ def _signs(source: Source) -> str:
 def _confidence(found: Iterable[list[float]]) -> str:
     numbers = sorted({number for one in found for number in one})
     if not numbers:
-        return "as often as what it rests on: it is told with each finding"
+        return "depends on the evidence: shown with each finding"
     shares = dict.fromkeys((f"{numbers[0]:.0%}", f"{numbers[-1]:.0%}"))
-    return f"in {' to '.join(shares)} of cases with such evidence, by its own judgement"
+    return f"{' to '.join(shares)}: how often the rule expects to be right with such evidence"
 
 
 def _lines(source: Source) -> list[str]:
@@ -132,19 +132,19 @@ def _bases(source: Source) -> list[str]:
 
 def _change(one: Change) -> str:
     module = module_of(one)
-    tried = ", ".join(f"`{one.name}={value}`" for value in one.tried) or "nothing: its value is yours to know"
+    tried = ", ".join(f"`{one.name}={value}`" for value in one.tried) or "nothing: you have to give a value"
     facts = [
-        ("asks", " ".join((module.__doc__ or "").split())),
+        ("question", " ".join((module.__doc__ or "").split())),
         ("value", _value(one, module)),
         ("tried by `--all`", tried),
-        ("how to do it", _how(one)),
-        ("cost", one.cost),
-        ("memory", "its peak is told too" if one.remember else "nobody knows what it does to memory: no peak is told"),
+        ("how to apply it", _how(one)),
+        ("cost and risk", one.cost),
+        ("memory", "peak memory is predicted too" if one.remember else "the effect on memory is unknown"),
     ]
     if one.is_bound:
-        facts.append(("bound", "what is to be gained at most: no setting gives it"))
+        facts.append(("upper limit", "shows the most that can be saved; no setting achieves it"))
     if one.again:
-        facts.append(("several", "may be asked for several values at once"))
+        facts.append(("several", "can be given several times, with different values"))
     rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
     return f"## {one.name}\n\n`{one.form}`: {one.about}.\n\n|  |  |\n|---|---|\n" + "\n".join(rows) + "\n"
 

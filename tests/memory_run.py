@@ -1,6 +1,7 @@
 """A run in memory: the declared tables with the rows that a test states."""
 
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,6 +19,8 @@ class MemoryRun:
     """
 
     steps: tuple[int, ...] = ()
+    path = Path("run")
+    address = "run"
 
     def __init__(self, **rows: list[dict[str, Any]]) -> None:
         self.whole = self

@@ -88,6 +88,6 @@ def test_the_walk_through_works_as_it_stands(tmp_path: Path, programs: Path) -> 
             assert not new.exists(), f"{block.files[-1]} is in the product already: walk through another question"
             new.write_text(block.body, encoding="utf-8")
     assert done.count("python") == 3
-    assert done.count("diff") == 7
+    assert done.count("diff") == 11
     assert done.count("sh") == 3
     assert "lostflops syncs" in (copy / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")

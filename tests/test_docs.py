@@ -61,19 +61,19 @@ def test_every_cause_is_documented(rule) -> None:
 def test_every_rule_stands_in_the_reference_with_its_fix_and_its_price(rule) -> None:
     section = read("docs/reference/rules.md").split(f"\n## `{rule.cause}`\n")[1].split("\n## ")[0]
     assert rule.about in section
-    for fact in ("reads", "lines of the ledger", "what-ifs it asks", "its own estimate", "fix", "settled by", "right"):
+    for fact in ("reads", "ledger lines", "what-ifs it uses", "its own estimate", "fix", "to confirm", "confidence"):
         told = re.search(rf"^\| {fact} \| (.+) \|$", section, re.MULTILINE)
         assert told is None or told[1].strip("… <br>")
     assert "\n| fix | " in section
-    assert "\n| settled by | " in section
-    assert "\n| what-ifs it asks | " in section or "\n| its own estimate | " in section
+    assert "\n| to confirm | " in section
+    assert "\n| what-ifs it uses | " in section or "\n| its own estimate | " in section
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 def test_every_change_stands_in_the_reference_with_its_values_and_its_cost(change) -> None:
     section = read("docs/reference/changes.md").split(f"\n## {change.name}\n")[1].split("\n## ")[0]
     assert f"`{change.form}`: {change.about}." in section
-    assert f"\n| cost | {change.cost}" in section
+    assert f"\n| cost and risk | {change.cost}" in section
     value = re.search(r"^\| value \| (.+) \|$", section, re.MULTILINE)
     assert value is not None
     for word in re.findall(r"[A-Z]+", change.form):

@@ -12,7 +12,11 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 
 def test_the_public_names_are_frozen() -> None:
-    assert set(lostflops.__all__) == {"LostflopsError", "Run", "__version__", "record", "step", "trace_handler"}
+    assert set(lostflops.__all__) == {
+        *("Finding", "LostflopsError", "Result", "Run", "TrainingRun", "__version__"),
+        *("open", "ingest", "diff", "gate", "score", "hang", "estimate", "doctor"),
+        *("record", "step", "trace_handler"),
+    }
     assert dir(lostflops) == sorted(lostflops.__all__)
 
 
@@ -26,11 +30,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         lostflops.levitate  # noqa: B018
 
 
-def test_ingest_is_the_package_however_often_it_is_imported() -> None:
+def test_ingest_is_a_package_that_can_be_called(tmp_path: Path) -> None:
     import lostflops.ingest
 
     assert lostflops.ingest.__name__ == "lostflops.ingest"
     assert callable(lostflops.ingest.ingest)
+    with pytest.raises(lostflops.LostflopsError):
+        lostflops.ingest(tmp_path / "nothing", tmp_path / "run")
 
 
 def test_import_is_light() -> None:

@@ -77,11 +77,15 @@ _NETWORK = Group(
     "network",
     _exchanging(),
     (
-        Experiment("bandwidth-halved", "250 Mbit/s become 125", ("network.bandwidth=0.5x",), _exchanging(mbit=125)),
-        Experiment("bandwidth-doubled", "250 Mbit/s become 500", ("network.bandwidth=2x",), _exchanging(mbit=500)),
+        Experiment(
+            "bandwidth-halved", "link of 250 Mbit/s becomes 125", ("network.bandwidth=0.5x",), _exchanging(mbit=125)
+        ),
+        Experiment(
+            "bandwidth-doubled", "link of 250 Mbit/s becomes 500", ("network.bandwidth=2x",), _exchanging(mbit=500)
+        ),
         Experiment(
             "bucket-and-bandwidth",
-            "DDP buckets of 5 MB become 10 MB, and 250 Mbit/s become 500",
+            "DDP buckets of 5 MB become 10 MB, and the link of 250 Mbit/s becomes 500",
             ("bucket_mb=10", "network.bandwidth=2x"),
             Setting(("--layers", "16", "--bucket-mb", "10"), mbit=500),
         ),
@@ -93,7 +97,7 @@ _UPDATES = Group(
     (
         Experiment(
             "accumulate",
-            "gradients are reduced with every fourth microbatch (`no_sync`)",
+            "gradients are reduced only in every fourth microbatch (`no_sync`)",
             ("accumulate=4",),
             _exchanging("--accumulate", "4"),
             batches=4,
@@ -110,7 +114,7 @@ _STRAGGLER = Group(
     (
         Experiment(
             "straggler",
-            "a rank of three that sleeps 150 ms in each forward pass no longer does",
+            "one of three ranks no longer sleeps 150 ms in each forward pass",
             ("straggler=removed",),
             Setting(_SMALL, ranks=3),
         ),
@@ -124,9 +128,13 @@ def _loader(name: str, load_ms: int, what: str) -> Group:
     return Group(name, Setting(flags), (Experiment(name, what, ("data=2",), changed),), steps=10)
 
 
-_LOADER = _loader("loader", 150, "batches that take 150 ms are loaded by 2 workers instead of none")
-_HIDDEN_LOADER = _loader("loader-hidden", 900, "batches that take 900 ms, longer than a step, get 2 workers")
-_SLOW_LOADER = _loader("loader-bound", 1500, "batches of 1,500 ms, longer than 2 workers can hide, get 2 workers")
+_LOADER = _loader("loader", 150, "2 workers instead of 0 load batches that take 150 ms")
+_HIDDEN_LOADER = _loader(
+    "loader-hidden", 900, "2 workers instead of 0 load batches that take 900 ms, longer than a step"
+)
+_SLOW_LOADER = _loader(
+    "loader-bound", 1500, "2 workers instead of 0 load batches that take 1,500 ms, more than 2 can hide"
+)
 _WORLD = Group(
     "world",
     Setting(("--layers", "16")),
@@ -138,13 +146,13 @@ _STALE = Group(
     (
         Experiment(
             "staleness-2",
-            "a parameter server lets 3 ranks that are late by chance be 2 steps apart",
+            "a parameter server with 3 randomly late ranks lets them be 2 steps apart",
             ("staleness=2",),
             _stale(2),
         ),
         Experiment(
             "staleness-unbounded",
-            "a parameter server makes none of 3 ranks that are late by chance wait",
+            "a parameter server with 3 randomly late ranks never makes a rank wait",
             ("staleness=unbounded",),
             _stale(1_000_000),
         ),
@@ -157,13 +165,13 @@ _SERVER = Group(
     (
         Experiment(
             "server-2",
-            "DDP of 3 ranks that are late by chance becomes a parameter server that lets them be 2 steps apart",
+            "DDP with 3 randomly late ranks becomes a parameter server that lets ranks be 2 steps apart",
             ("staleness=2",),
             _stale(2),
         ),
         Experiment(
             "server-unbounded",
-            "DDP of 3 ranks that are late by chance becomes a parameter server that makes none wait",
+            "DDP with 3 randomly late ranks becomes a parameter server that never makes a rank wait",
             ("staleness=unbounded",),
             _stale(1_000_000),
         ),

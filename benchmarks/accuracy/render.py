@@ -22,17 +22,17 @@ HEAD = """\
 
 Each experiment is a training job over gloo, between network namespaces with rate-limited links. The job is recorded,
 `lostflops whatif` predicts the effect of a change, the changed job is recorded, and `lostflops score` compares the two.
-A trial is one such round with its own baseline. All trials are shown: the latest first, then earlier trials, which led
-to changes of code or jobs. So the latest trials are not a test on unseen jobs: the handling of waits was corrected on
-these jobs, and the rule for ZeRO-1 over gloo was written after timing this job.
+A trial is one such round with its own baseline. All trials are shown: first the latest, then earlier trials, which led
+to changes in the code or the jobs. So the latest trials are not a test on unseen jobs: the handling of waits was
+corrected on these jobs, and the rule for ZeRO-1 over gloo was written after timing the job below.
 
 ```sh
 sudo python -m benchmarks.accuracy && python benchmarks/accuracy/render.py
 ```
 
-Limits: ranks share few cores with everything else on the machine, so the same job varies by some percent from run to
-run. DDP turned into a parameter server is predicted with the transfer time of its all-reduce; sending gradients to a
-server and parameters back takes longer.
+Limits: the ranks share few cores with everything else on the machine, so the same job varies by a few percent from run
+to run. DDP turned into a parameter server is predicted with the transfer time of its all-reduce; sending gradients to
+a server and parameters back takes longer.
 """
 
 
@@ -68,12 +68,12 @@ def _summary(results: Sequence[dict[str, Any]]) -> str:
     rows = (
         ("experiments, trials", f"{len(results)}, {len(trials)}"),
         ("not predicted", f"{len(trials) - len(told)}"),
-        ("error of the step time, mean without sign", f"{mean(errors):.1%}"),
+        ("error of the step time, mean absolute", f"{mean(errors):.1%}"),
         ("median, worst", f"{median(errors):.1%}, {max(errors):.1%}"),
-        (f"sign of gains and losses over {CLEAR:.0%} wrong", f"{wrong} of {len(clear)}"),
+        (f"wrong sign of a gain or loss over {CLEAR:.0%}", f"{wrong} of {len(clear)}"),
         ("measured step inside the 90% interval", f"{inside} of {len(told)} ({inside / len(told):.0%})"),
-        ("width of the intervals, median", f"±{median(_width(trial) for _, trial in told):.1%} of the prediction"),
-        ("error of the unchanged replay, median", f"{median(abs(trial['replay_error']) for _, trial in told):.1%}"),
+        ("median width of the intervals", f"±{median(_width(trial) for _, trial in told):.1%} of the prediction"),
+        ("median error of the unchanged replay", f"{median(abs(trial['replay_error']) for _, trial in told):.1%}"),
     )
     lines = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"## Summary\n\n| | |\n|---|--:|\n{lines}\n"
@@ -92,7 +92,7 @@ def _experiments(results: Sequence[dict[str, Any]]) -> str:
     rows = "\n".join(_row(one) for one in results)
     return (
         "## Experiments\n\nMedians over the trials of an experiment, in ms; the error is that of the median trial.\n\n"
-        "| experiment | asked | before | predicted | measured | error | inside |\n|---|---|--:|--:|--:|--:|--:|\n"
+        "| experiment | change | before | predicted | measured | error | inside |\n|---|---|--:|--:|--:|--:|--:|\n"
         f"{rows}\n"
     )
 
@@ -110,9 +110,8 @@ def _row(one: dict[str, Any]) -> str:
 
 def _trials(results: Sequence[dict[str, Any]]) -> str:
     rows = "\n".join(_trial(one, trial) for one in results for trial in one["trials"])
-    return (
-        f"## Trials\n\nIn ms. The prediction was stored under its id before the changed job ran.\n\n{_COLUMNS}{rows}\n"
-    )
+    about = "Times in ms. Each prediction was stored under its id before the changed job ran."
+    return f"## Trials\n\n{about}\n\n{_COLUMNS}{rows}\n"
 
 
 def _earlier(trials: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -120,8 +119,8 @@ def _earlier(trials: Sequence[dict[str, Any]]) -> Iterator[str]:
         return
     errors, inside = [abs(trial["error"]) for trial in trials], sum(trial["inside"] for trial in trials)
     yield (
-        f"## Earlier trials\n\n{len(trials)}, not in the summary: their mean error without sign is {mean(errors):.1%}, "
-        f"and {inside} were inside the interval.\n"
+        f"## Earlier trials\n\n{len(trials)} trials, not in the summary. Their mean absolute error is "
+        f"{mean(errors):.1%}, and {inside} are inside the interval.\n"
     )
     for why in dict.fromkeys(trial["why"] for trial in trials):
         rows = "\n".join(_trial(trial, trial) for trial in trials if trial["why"] == why)

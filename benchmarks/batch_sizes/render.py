@@ -25,9 +25,9 @@ def figures() -> Iterator[str]:
     yield (
         f"{len(rows)} sizes of {len(told['jobs'])} jobs were predicted from three others and measured, on "
         f"{told['machine']}, torch {told['torch']}, {told['date']}. The worst peak is off by {worst:.2%}; one line "
-        f"through peaks would be off by {line:.2%}, and `batch=FACTOR` from the middle size alone is off by "
-        f"{change:.2%}. {held} of {len(rows)} peaks lie in their intervals. How `batch=FACTOR` tells gradients apart "
-        "was settled with these runs in sight.\n"
+        f"through peaks would be off by up to {line:.2%}, and `batch=FACTOR` from the middle size alone is off by up "
+        f"to {change:.2%}. {held} of {len(rows)} peaks are inside their intervals. The way `batch=FACTOR` recognises "
+        "gradients was chosen on these runs.\n"
     )
     yield "```sh\npython -m benchmarks.batch_sizes --keep FOLDER && python -m benchmarks.batch_sizes.render\n```\n"
     yield (
@@ -36,7 +36,7 @@ def figures() -> Iterator[str]:
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     for job, one in rows:
-        beyond = " (beyond)" if one["is_beyond"] else ""
+        beyond = " (extrapolated)" if one["is_beyond"] else ""
         step = one.get("step")
         cells = [
             job["job"],
@@ -56,15 +56,16 @@ def figures() -> Iterator[str]:
     inside = sum(one["low"] <= one["measured"] <= one["high"] for one in steps)
     bent = [job["job"] for job in told["jobs"] if job["times_linear"] is False]
     if bent:
-        yield (f"\nStep times of {', '.join(bent)} were on no line, and throughput at other sizes was refused.")
+        yield (f"\nStep times of {', '.join(bent)} do not fit a line, so throughput at other sizes is not predicted.")
     pairs = [one["resident"] for _, one in rows if one["resident"]["predicted"] is not None]
     over = [one["predicted"] / one["measured"] - 1 for one in pairs]
     yield (
-        f"\nResident memory is told for {len(pairs)} of {len(rows)} and off by {min(over):+.1%} to {max(over):+.1%}; "
-        "most of it is libraries. From which difference of peaks on it is told was settled with these runs in sight."
+        f"\nResident memory is predicted for {len(pairs)} of {len(rows)} and off by {min(over):+.1%} to "
+        f"{max(over):+.1%}; most of it is libraries. The smallest difference of peaks for which it is predicted was "
+        "chosen on these runs."
     )
     if steps:
-        yield f"\n{inside} of {len(steps)} step times lie in intervals that should hold nine of ten."
+        yield f"\n{inside} of {len(steps)} step times are inside their 90% intervals."
 
 
 def _mb(count: int | None) -> str:

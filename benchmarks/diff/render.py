@@ -40,8 +40,8 @@ def _real(told: dict[str, Any], how: str, flag: str) -> Iterator[str]:
     length = f"{told['seconds']:g} s" if "seconds" in told else f"{told['steps']} steps"
     yield (
         f"### Real runs, {how}\n\n{len(pairs)} pairs on {told['machine']}, torch {told['torch']}, {told['date']}: each "
-        f"is {runs} runs of a small training job of {length} against as many of the same job, and against as many with "
-        f"a tenth more work, {how} on one core.\n"
+        f"compares {runs} runs of a small training job of {length} with as many runs of the same job, and with as many "
+        f"of a job with a tenth more work, {how} on one core.\n"
     )
     yield (
         f"```sh\npython -m benchmarks.diff.real --pairs 40 --runs-per-side {runs}{flag} --keep FOLDER && "
@@ -51,7 +51,7 @@ def _real(told: dict[str, Any], how: str, flag: str) -> Iterator[str]:
     for answer in ("faster", "slower", "no difference", "inconclusive"):
         counts = [sum(pair[side]["answer"] == answer for pair in pairs) for side in ("same", "slow")]
         yield f"| {answer} | {counts[0]} | {counts[1]} |"
-    for what, name in (("change", "difference, median"), ("between_runs", "a run is off by, median")):
+    for what, name in (("change", "difference, median"), ("between_runs", "spread between runs, median")):
         values = [median(pair[side][what] for pair in pairs) for side in ("same", "slow")]
         yield f"| {name} | {values[0]:+.1%} | {values[1]:+.1%} |".replace("+", "+" if what == "change" else "")
     width = [median((pair[side]["high"] - pair[side]["low"]) / 2 for pair in pairs) for side in ("same", "slow")]
@@ -63,10 +63,10 @@ def _one_run(results: dict[str, Any]) -> Iterator[str]:
     pairs, sides = results["pairs"], ("same", "third", "double")
     yield (
         f"### One real run on each side\n\n{len(pairs)} pairs on {results['machine']}, torch {results['torch']}, "
-        f"{results['date']}: one run of {results['ranks']} ranks and {results['steps']} steps over gloo against one of "
-        "the same job, and against one with 30% and with 100% more work, one after the other. Other jobs overloaded "
-        "the machine, with a load average of up to 26: the same work took up to three times as long from run to run, "
-        "so that 30% cannot be found.\n"
+        f"{results['date']}: each compares one run of {results['ranks']} ranks and {results['steps']} steps over gloo "
+        "with one run of the same job, and with one run of jobs with 30% and 100% more work, one after the other. "
+        "Other jobs overloaded the machine, with a load average of up to 26: one run took up to three times as long "
+        "as another for the same work, so 30% cannot be found.\n"
     )
     yield (
         f"```sh\npython -m benchmarks.diff.one_run --pairs {len(pairs)} --keep FOLDER && "
@@ -82,30 +82,31 @@ def _one_run(results: dict[str, Any]) -> Iterator[str]:
     yield f"| largest difference | {' | '.join(f'{value:.0%}' for value in apart)} |"
     plain = [[pair[side]["sign_without_drift"] for pair in pairs] for side in sides]
     signs = [f"{found.count(1)} slower, {found.count(-1)} faster" for found in plain]
-    yield f"| called without the spread of parts | {' | '.join(signs)} |\n"
+    yield f"| answers without the spread of parts | {' | '.join(signs)} |\n"
 
 
 def _called(pairs: list[dict[str, Any]]) -> str:
     wrong = sum(pair["same"]["answer"] in CALLED for pair in pairs)
     found = sum(pair["slow"]["answer"] == "slower" for pair in pairs)
     planted = [pair["planted"] for pair in pairs if "planted" in pair]
-    truth = f" By the processor's own time a slow step took {median(planted):.1%} more." if planted else ""
+    truth = f" Measured in CPU time, a slow step took {median(planted):.1%} more." if planted else ""
     return (
-        f"{wrong} of {len(pairs)} pairs that are alike were called different ({wrong / len(pairs):.1%}); "
+        f"{wrong} of {len(pairs)} equal pairs were called different ({wrong / len(pairs):.1%}); "
         f"{found} of {len(pairs)} slowdowns were found ({found / len(pairs):.1%}).{truth}\n"
     )
 
 
 def _synthetic(told: dict[str, Any]) -> Iterator[str]:
     yield (
-        "### Made series\n\nAutocorrelated steps, of which some are held up, in runs that differ. A first look at so "
-        "many runs of each side asks for a number of runs, or of steps; then a regression of "
-        f"{told['planted']:.0%} is planted in fresh ones, as many as asked for. Steps are asked for where they help.\n"
+        "### Synthetic series\n\nSteps are autocorrelated, some of them stall, and runs differ. A first comparison of "
+        "a few runs on each side suggests a number of runs, or of steps if these help. Then as many new runs are made, "
+        f"with a planted regression of {told['planted']:.0%}.\n"
     )
     yield "```sh\npython -m benchmarks.diff.synthetic && python -m benchmarks.diff.render\n```\n"
     yield (
-        "| job | runs differ by | steps by | correlation | held up | first look | trials | alike, called different | "
-        "runs asked, median | found | steps asked | median | found |\n"
+        "| job | runs differ by | steps differ by | correlation | stalled steps | first comparison | trials | "
+        "equal, called different | runs suggested, median | regression found | steps suggested | median | "
+        "regression found |\n"
         "|---|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|"
     )
     for kind in told["kinds"]:

@@ -21,17 +21,18 @@ MARK = (
 HEAD = """
 ## Measured afterwards
 
-Each row is a job that was recorded, what `lostflops whatif` predicted of its peak, and the peak of the changed job, MB,
-recorded after. All ran on CPUs over gloo. The error is predicted / measured - 1. Steps of a job are alike, but what a
-recording misses adds to some of them: threads of gloo free blocks where the profiler does not look, and blocks from
-before the window are seen gone at the next edge of a phase. So the least of a rank's steps is taken, and of the ranks
-the one with most; the last column is the highest of all events. When units of `fully_shard` are gathered, and in which
-order ZeRO-1 updates, was corrected on the first of these jobs (the perceptron and the transformer with AdamW on 2
-ranks): the others are the test of it.
+Each row is one experiment: a job is recorded, `lostflops whatif` predicts its peak after a change, and the changed job
+is recorded. Sizes are in MB. All jobs ran on CPUs over gloo. The error is predicted / measured - 1.
 
-What limits `fully_shard` over gloo: gloo copies what it reduces and scatters, and its threads free the copy when they
-come to it, so that a step has a unit more or not. Where units are most of the memory, as in the perceptron on 4 ranks,
-that shows. Predictions are without the copy, their intervals with.
+Steps of a job are alike, but gaps in a recording inflate some of them: gloo threads free blocks without a profiler
+event, and the free of a block from before the window is only noticed at the next boundary of a phase. So the measured
+peak of a rank is the lowest over its steps, and the table has the rank with the highest; the last column is the highest
+total of all events. When `fully_shard` gathers its units, and the order in which ZeRO-1 updates, were corrected on the
+first of these jobs (the MLP and the transformer with AdamW on 2 ranks); the other jobs test them.
+
+Known limit of `fully_shard` over gloo: gloo copies what it reduces and scatters, and its threads free the copy at some
+later time, so a step may hold one unit more. This matters if units are most of the memory, as in the MLP on 4 ranks.
+Predictions do not include the copy; their intervals do.
 
 ```sh
 python -m benchmarks.memory_whatif && python -m benchmarks.memory_whatif.render
@@ -63,7 +64,7 @@ def lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         worst = max(abs(one["error"]) for one in results)
         inside = sum(one["interval"][0] <= one["measured"] <= one["interval"][1] for one in results)
         yield (
-            f"\nOf {len(results)} the largest error is {worst:.1%}; {inside} lie inside of their intervals. "
+            f"\nThe largest of {len(results)} errors is {worst:.1%}; {inside} peaks are inside their intervals. "
             f"{'; '.join(sorted({one['machine'] for one in results}))}."
         )
         off = max(abs(one["predicted"] / one["highest"] - 1) for one in results)
@@ -71,8 +72,8 @@ def lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             one["experiment"] for one in results if not one["interval"][0] <= one["highest"] <= one["interval"][1]
         ]
         yield (
-            f"\nBy the highest of all events, which is the peak that `lostflops memory` shows, the largest error is "
-            f"{off:.1%}, and {len(results) - len(outside)} lie inside; outside: {', '.join(outside) or 'none'}."
+            f"\nCompared with the highest of all events, the peak that `lostflops memory` shows, the largest error is "
+            f"{off:.1%}, and {len(results) - len(outside)} are inside; outside: {', '.join(outside) or 'none'}."
         )
     if lacking := sorted({one.name for one in EXPERIMENTS} - {one["experiment"] for one in results}):
         yield f"\nNot measured: {', '.join(lacking)}."
@@ -80,8 +81,8 @@ def lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if one["experiment"] == "relu-mask":
             saved, predicted = one["before"] - one["measured"], one["before"] - one["predicted"]
             yield (
-                f"\nThe masks save {_mb(saved)} MB of the peak where {_mb(predicted)} MB were predicted: "
-                f"{one['saving_error']:+.1%}."
+                f"\nThe masks save {_mb(saved)} MB of the peak; {_mb(predicted)} MB were predicted "
+                f"({one['saving_error']:+.1%})."
             )
 
 

@@ -28,8 +28,8 @@ HEAD = """\
 
 # Compared with two other tools
 
-`traceml-ai` 0.5.0 and `pytscope` 0.2.1 also explain why training is slow. Here both, and `lostflops diagnose`, get the
-real jobs of the clinic with known causes: small gloo jobs on CPUs, sick or healthy, one run per tool.
+`traceml-ai` 0.5.0 and `pytscope` 0.2.1 also explain why training is slow. Here both, and `lostflops diagnose`, are run
+on the real jobs of the clinic, whose causes are known: small gloo jobs on CPUs, sick or healthy, one run per tool.
 
 ```sh
 python -m benchmarks.peers --environments envs
@@ -37,36 +37,36 @@ python -m clinic --json >clinic.json
 python -m benchmarks.peers.render --ours clinic.json
 ```
 
-We chose the jobs and the causes, on a machine without a GPU, and the rules of `lostflops` were corrected on these very
-jobs: [its accuracy](../diagnosis-accuracy.md) on unseen jobs is lower. Both other tools are made for GPUs first: their
+We chose the jobs and the causes, on a machine without a GPU, and corrected the rules of `lostflops` on these very jobs:
+[its accuracy](../diagnosis-accuracy.md) on unseen jobs is lower. Both other tools are made for GPUs first: their
 findings about device memory, copies and, from a profile, communication kernels cannot appear here. Neither needs a
-profile; `lostflops` records one of a few steps.
+profile; `lostflops` profiles a few steps.
 
 ## How each is used
 
-Each tool has its own environment with the same torch, and runs with its defaults.
+Each tool has its own environment with the same torch version, and runs with its defaults.
 
-- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. A copy of the script has the lines from its README for plain
+- `traceml-ai`: `traceml run SCRIPT --nproc-per-node N`. A copy of the script gets the lines from its README for plain
   PyTorch: `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body of a step. We read
   `final_summary.json`: the verdict, then the issues of its sections.
-- `pytscope`: a copy of the script has the lines from its README under "Automatic": an `AutoProfiler` around the loop
+- `pytscope`: a copy of the script gets the lines from its README under "Automatic": an `AutoProfiler` around the loop
   with `warmup=10`, and `distributed=True` for several ranks. Then `torchrun` and `pytscope analyze`; we read its
   findings in the order of the report. It gets no `--trace`, because that counts GPU kernels.
 - `lostflops`: `lostflops run` around the unchanged script, then `lostflops diagnose`.
 
-Neither claims to support pipelines; `pytscope` says that FSDP is not supported yet; jobs between network namespaces are
-not run with either.
+Neither tool claims to support pipelines, and `pytscope` says that FSDP is not supported yet. Jobs between network
+namespaces are not run with either tool.
 
 ## How it is judged
 
-The same for all three:
+The same rules apply to all three tools:
 
 | | |
 |---|---|
 | right | the first finding names the cause, or one of the causes; for a late rank, also the right rank |
 | partly | one of the first three findings names the cause, lists it among others, or names its part of the step |
-| wrong | there are findings, but none of the first three does that; in a healthy job, any finding |
-| nothing | no finding; in a healthy job that is right |
+| wrong | there are findings, but the first three do none of this; in a healthy job, any finding |
+| nothing | no finding; in a healthy job, no finding is right |
 
 A finding is a statement that steps lose time or memory. Verdicts that a tool itself calls information
 (`COMPUTE-BOUND`), and processor loads that it does not blame for slow steps (`HIGH CPU`), are not findings.
@@ -157,7 +157,7 @@ def _summary(jobs: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[s
 
 
 def _table(jobs: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Cell]]) -> str:
-    lines = ["## Job by job", "", "Quoted words are the tool's own.", ""]
+    lines = ["## Job by job", "", "Quoted words are the tool's own output.", ""]
     lines += [f"| job | true | {' | '.join(f'`{tool}`' for tool in (OURS, *PEERS))} |", "|---|---|---|---|---|"]
     for name, job in jobs.items():
         true = ", ".join(f"`{cause}`" for cause in job["causes"]) or "healthy"
@@ -171,7 +171,7 @@ def _meanings(told: Mapping[str, Mapping[str, Any]]) -> str:
     """Only of what was said."""
     said = {(one["code"]) for peer in told.values() for job in peer["jobs"] for one in job.get("said", ())}
     lines = ["## How their findings are interpreted", "", "Only findings that occurred here.", ""]
-    lines += ["| finding | names | lists, or names the place of |", "|---|---|---|"]
+    lines += ["| finding | names the cause | lists the cause, or names its part of the step |", "|---|---|---|"]
     for code, means in MEANINGS.items():
         if code in said:
             listed = means.lists - means.names

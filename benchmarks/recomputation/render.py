@@ -24,15 +24,15 @@ CHOICES = {"half": "half of what can be saved", "lowest": "lowest peak"}
 def figures() -> Iterator[str]:
     told = json.loads((RESULTS / "checkpointed.json").read_text(encoding="utf-8"))
     yield (
-        f"Measured on {told['machine']}, torch {told['torch']}, {told['date']}. A job is recorded as it is; then "
-        "modules that its frontier picks are wrapped and it is run again.\n"
+        f"Measured on {told['machine']}, torch {told['torch']}, {told['date']}. A job is recorded unchanged; "
+        "then the modules that its frontier picks are checkpointed, and it is run again.\n"
     )
     yield (
         "```sh\npython -m benchmarks.recomputation --keep FOLDER && python -m benchmarks.recomputation.render\n```\n"
     )
     yield (
-        "| job | ranks | choice | modules | peak before | predicted | measured | error | step, predicted | by the "
-        "clock | error | by the processor | error |\n|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| job | ranks | choice | modules | peak before | predicted | measured | error | step ratio, predicted | wall "
+        "clock | error | CPU time | error |\n|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     for trial in told["trials"]:
         yield f"| {' | '.join(_cells(trial))} |"
@@ -56,9 +56,9 @@ def _summary(trials: list[dict[str, Any]]) -> str:
         return f"{sum(error <= most for error in errors)} of {len(errors)} within {most:.0%}, worst {max(errors):.1%}"
 
     return (
-        f"Peaks: {within(0.07, 'peak', 'peak')}. Steps, to those without: by the clock "
-        f"{within(0.1, 'seconds', 'ratio')}; by the processor's time {within(0.1, 'processor', 'ratio')}. Steps with "
-        "and without take turns in one process, and the median of neighbouring turns is shown.\n"
+        f"Peaks: {within(0.07, 'peak', 'peak')}. Step time with checkpoints over that without: wall clock "
+        f"{within(0.1, 'seconds', 'ratio')}; CPU time {within(0.1, 'processor', 'ratio')}. Steps with and without "
+        "checkpoints alternate in one process; shown is the median ratio of neighbours.\n"
     )
 
 

@@ -1,11 +1,11 @@
 """Where did the FLOPs go? Lostflops accounts for every nanosecond of distributed PyTorch training.
 
-The public names are loaded on first use, so that `import lostflops` costs nothing. The function
-that ingests traces is `lostflops.ingest.ingest`; it has no second name here, because a package
-cannot hold a function and a subpackage of the same name.
+`open(run)` gives the answers of the command line to Python, each as a `Result`; `ingest` reads traces into a run;
+`diff`, `gate` and `score` compare runs. `record`, `step` and `trace_handler` are for training scripts. Names are
+loaded on first use, so that `import lostflops` costs nothing.
 
->>> import lostflops
->>> issubclass(lostflops.LostflopsError, Exception)
+>>> import lostflops as lf
+>>> issubclass(lf.LostflopsError, Exception)
 True
 """
 
@@ -14,18 +14,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lostflops._version import __version__
+    from lostflops.api import TrainingRun, diff, doctor, estimate, gate, hang, ingest, open, score  # noqa: A004
     from lostflops.collect.api import record, step
     from lostflops.collect.trace_handler import trace_handler
     from lostflops.errors import LostflopsError
+    from lostflops.results import Finding, Result
     from lostflops.store.run import Run
 
-__all__ = ["LostflopsError", "Run", "__version__", "record", "step", "trace_handler"]
+__all__ = [
+    "Finding",
+    "LostflopsError",
+    "Result",
+    "Run",
+    "TrainingRun",
+    "__version__",
+    "diff",
+    "doctor",
+    "estimate",
+    "gate",
+    "hang",
+    "ingest",
+    "open",
+    "record",
+    "score",
+    "step",
+    "trace_handler",
+]
 
 _HOMES = {
+    "Finding": "lostflops.results",
     "LostflopsError": "lostflops.errors",
+    "Result": "lostflops.results",
     "Run": "lostflops.store.run",
+    "TrainingRun": "lostflops.api",
     "__version__": "lostflops._version",
+    "diff": "lostflops.api",
+    "doctor": "lostflops.doctor",
+    "estimate": "lostflops.api",
+    "gate": "lostflops.api",
+    "hang": "lostflops.api",
+    "ingest": "lostflops.ingest",
+    "open": "lostflops.api",
     "record": "lostflops.collect.api",
+    "score": "lostflops.api",
     "step": "lostflops.collect.api",
     "trace_handler": "lostflops.collect.trace_handler",
 }
@@ -34,7 +65,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'lostflops' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module = import_module(_HOMES[name])
+    return module if name in ("doctor", "ingest") else getattr(module, name)  # see callable_package
 
 
 def __dir__() -> list[str]:

@@ -1,19 +1,19 @@
 """Every error that Lostflops raises on purpose.
 
     LostflopsError                 exit code 1
-    ├── UsageError                 2   the request itself cannot be carried out
+    ├── UsageError                 2   bad arguments, or a question that the run cannot answer
     ├── SourceError                4   a file to ingest cannot be used
     │   ├── UnknownFormat              no reader recognises it
     │   ├── BrokenSource               recognised, but nothing in it can be read
     │   └── RankConflict               two files claim the same rank
     │       └── SeveralJobs            files are of several jobs
     ├── RunError                   5   a run cannot be used
-    │   ├── NotARun                    the folder holds no run
+    │   ├── NotARun                    the folder is not a run
     │   ├── RunTooNew                  written by a newer Lostflops
     │   ├── RunBusy                    another ingest is writing to it
     │   └── BrokenRun                  a part is missing or damaged
     ├── QueryError                 6   SQL that the store refuses
-    └── UnknownCost                3   nothing that was measured or published tells it
+    └── UnknownCost                3   no measurement and no published model gives it
 
 A message says what was found and what to do about it. The command line prints it
 without a traceback and exits with the code above; 130 is an interrupt.
@@ -55,7 +55,7 @@ class RunError(LostflopsError):
 
 
 class NotARun(RunError):
-    """The folder holds no run."""
+    """The folder is not a run."""
 
 
 class RunTooNew(RunError):
@@ -66,7 +66,7 @@ class RunBusy(RunError):
     """Another process is writing to the run."""
 
     is_early = False
-    """It is an ingest that the job of the run has started itself."""
+    """Whether it is an ingest that the job itself started."""
 
 
 class BrokenRun(RunError):
@@ -78,10 +78,10 @@ class QueryError(LostflopsError):
 
 
 class UnknownCost(LostflopsError):
-    """Neither a measurement nor a published model tells what something costs."""
+    """Neither a measurement nor a published model gives the cost."""
 
     exit_code = 3
 
 
 class ReplayDiffers(UnknownCost):
-    """Replayed as it was, the run takes another time than measured: the graph lacks what decides."""
+    """The replay of the unchanged run does not match its measured time: the graph lacks something important."""

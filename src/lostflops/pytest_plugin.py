@@ -14,7 +14,7 @@ Runs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @pytest.fixture
 def lostflops_gate() -> Callable[..., dict[str, Any]]:
-    """Fails the test where the candidate regressed, and skips it where that cannot be told, or fails with `strict`.
+    """Fail the test if the candidate regressed; skip it if inconclusive, or fail then too with `strict`.
 
     def test_speed(lostflops_gate):
         lostflops_gate(baseline=["main-1", "main-2"], candidate=["new-1", "new-2"], max_regress=0.03)
@@ -32,7 +32,7 @@ def _gated(
     from lostflops.errors import UsageError  # noqa: PLC0415
 
     if not 0 < max_regress < 1:
-        raise UsageError(f"max_regress {max_regress!r} is no part of a step, such as 0.03")
+        raise UsageError(f"max_regress {max_regress!r} is not a share between 0 and 1, such as 0.03")
     result, found = gate(read(_paths(baseline), _paths(candidate), anyway=anyway), max_regress)
     if found is Outcome.REGRESSED or (strict and found is Outcome.INCONCLUSIVE):
         pytest.fail(result.verdict, pytrace=False)

@@ -1,27 +1,43 @@
-"""What an analysis says, and all that any renderer ever reads.
+"""Answers as data: what an analysis returns, and all that a renderer reads.
 
-A `Result` is a verdict with blocks of evidence below it. Values are plain and raw (integers of ns, bytes
-or FLOP); a unit beside each column or pair tells a renderer how to show them. This module knows neither
-where results come from nor how they look.
+A `Result` is a verdict with blocks of evidence below it. Values are plain (integers in ns, bytes or FLOP); the unit
+of a column or pair says how to show them. This module knows neither where results come from nor how they look.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from lostflops.errors import UsageError
 from lostflops.pictures import Knobs, Spans, Strips
-from lostflops.units import format_share
+from lostflops.units import format_interval, format_ns, format_percent
 
 Value = str | int | float | bool | None
 Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
-"""`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per something, `gbs` GB/s;
-without a unit a value shows as it is."""
+"""`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per second or ratio, `gbs` GB/s;
+a value without a unit is shown unchanged."""
+
+
+class _Block:
+    """A part of an answer."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        from lostflops.report.notebook import block_html  # noqa: PLC0415 - only a notebook asks
+
+        return block_html(self)
+
+    def to_pandas(self) -> Any:
+        """Return its rows as a pandas DataFrame."""
+        return to_pandas(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a table. `name` is its key in JSON, inside the object `within` where that is given; `label` is its
-    heading where the name does not do. People see it if it is `shown`."""
+    """A column of a table. `name` is its key in JSON, inside the object `within` if given; `label` is its heading if it
+    differs from the name. Only JSON has columns that are not `shown`."""
 
     name: str
     unit: Unit = ""
@@ -31,9 +47,9 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under typed columns; `left_out` counts the rows that were not kept. People see the first `most_shown`, and
-    nothing of what `more` adds to each row."""
+class Table(_Block):
+    """Rows under typed columns; `left_out` counts rows that were not kept. Screens show the first `most_shown`; `more`
+    adds keys to each row in JSON."""
 
     name: str
     title: str
@@ -61,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A figure, or a list of them; people see it if it is `shown`."""
+    """A figure, or a list of figures. Only JSON has figures that are not `shown`."""
 
     name: str
     value: Value | tuple[Value, ...]
@@ -71,7 +87,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(_Block):
     """Single figures, each with its name."""
 
     name: str
@@ -81,10 +97,20 @@ class Pairs:
     def to_json(self) -> dict[str, Any]:
         return {pair.name: list(pair.value) if isinstance(pair.value, tuple) else pair.value for pair in self.items}
 
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of the figure of this name."""
+        for pair in () if name.startswith("_") else self.items:
+            if pair.name == name:
+                return pair.value
+        raise AttributeError(f"{type(self).__name__} has no figure {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *(pair.name for pair in self.items)]
+
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """Single figures with the table that they are about: one object in JSON."""
+class Section(_Block):
+    """Single figures with the table that they describe: one object in JSON."""
 
     name: str
     title: str
@@ -96,10 +122,10 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Values by row and place; None where there is none. `legend` says what a cell is. `columns` name the places where
-    these mean the same in each row, and are the keys of values in JSON; so none is named twice. `down` says what rows
-    are, `across` what places of a row are: titles of the axes."""
+class HeatMap(_Block):
+    """Values by row and column; None if a cell has no value. `legend` says what a cell is. `columns`, if they mean the
+    same in every row, are unique names and the keys of values in JSON. `down` and `across` are the titles of the
+    axes."""
 
     name: str
     title: str
@@ -125,8 +151,8 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points by x and y, drawn as `marks` where they were measured and as a `line` where they were computed. Names that
-    are the same up to a colon are about one thing."""
+    """Points by x and y: `marks` if measured, a `line` if computed. Series whose names are equal up to a colon belong
+    together."""
 
     name: str
     drawn: Literal["marks", "line"]
@@ -134,8 +160,8 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """Series over a common x. Axes are fields, so that a renderer knows units; each can be logarithmic."""
+class Plot(_Block):
+    """Series over a common x. Axes are fields, which have units; each can be logarithmic."""
 
     name: str
     title: str
@@ -157,9 +183,9 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Stacks:
-    """Stacks, each as its frames from the outermost, how often it was seen, and the time that it stands for. `kinds`
-    tells what each frame is."""
+class Stacks(_Block):
+    """Stacks: frames from the outermost, number of samples, and the time of these samples. `kinds` has the kind of each
+    frame."""
 
     name: str
     title: str
@@ -172,7 +198,7 @@ class Stacks:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the ledger; its parts say what it is made of."""
+    """A line of the ledger with its parts."""
 
     name: str
     ns: int
@@ -189,8 +215,9 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Ledger lines: exclusive, and together `total_ns`. People are shown each divided by `per` of what `unit` says."""
+class Lines(_Block):
+    """Lines of the ledger: exclusive, with the sum `total_ns`. Screens show them per `unit`, of which there are
+    `per`."""
 
     name: str
     title: str
@@ -209,7 +236,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some bytes of a whole, in `count` pieces; its parts say what they are made of."""
+    """Bytes of a whole, in `count` pieces, with their parts."""
 
     name: str
     bytes: int
@@ -222,8 +249,8 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Portions:
-    """What `total` bytes are made of: exclusive, and nothing left over. `key` is what JSON calls a portion."""
+class Portions(_Block):
+    """Portions of `total` bytes: exclusive and complete. `key` is the name of a portion in JSON."""
 
     name: str
     title: str
@@ -251,10 +278,9 @@ class Portions:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """Bytes over time, from `start` to `stop` in columns of equal length. A column is the moment `at` in it when most
-    was there: rows sum to `total` in each. `marks` are numbers of what `marked` says and when each begins; `top` is the
-    moment of the most bytes of all."""
+class Timeline(_Block):
+    """Bytes over time, from `start` to `stop` in columns of equal length. A column shows the moment `at` with the most
+    bytes in it; rows sum to `total`. `marks` are numbers of `marked` and their start times; `top` is the peak."""
 
     name: str
     title: str
@@ -291,7 +317,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Waterfall:
+class Waterfall(_Block):
     """From 100% down to what is left: the bars sum to 100, and the last is `value` where that is known."""
 
     name: str
@@ -314,11 +340,15 @@ class Waterfall:
         }
 
 
+_SAME_WORK = 0.005
+"""Changes such as a larger batch change the work of a step: the saving is then not the difference of step times."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a fix would do to the step time: `gain` is the part of a step that it saves, for the same work, with its 90%
-    interval. `id` is that of the what-if which a later run can score, with its change; None where the gain rests on
-    something else, which `basis` says. Times are None where the run has no steps."""
+    """The effect of a fix on the step time: `gain` is the share of a step that it saves, for the same work, with its
+    90% interval. `id` and `change` are those of the what-if, which a later run can score; `id` is null if the gain
+    has another `basis`. Times are null if the run has no steps."""
 
     gain: float
     gain_low: float
@@ -331,7 +361,9 @@ class Prediction:
     high_ns: int | None = None
     replay_error: float | None = None
     is_bound: bool = False
-    """`gain` is an upper limit: the run cannot be replayed, and nothing else says how much of it a fix saves."""
+    """`gain` is an upper limit: the run cannot be replayed, and there is no other estimate."""
+    measured_ns: int | None = None
+    """The step time before the change."""
 
     def __post_init__(self) -> None:
         assert self.gain_low <= self.gain <= self.gain_high, f"interval of {self.change} excludes its own value"
@@ -341,27 +373,39 @@ class Prediction:
         return not self.is_bound and self.gain_low <= 0
 
     @property
+    def step_times(self) -> str:
+        """Return the step time before and after, if both are for the same work.
+
+        >>> Prediction(0.1, 0.05, 0.2, "", predicted_ns=90_000_000, measured_ns=100_000_000).step_times
+        'from 100 ms to 90.0 ms'
+        """
+        if self.predicted_ns is None or not self.measured_ns or self.may_be_zero:
+            return ""
+        is_same_work = abs(1 - self.predicted_ns / self.measured_ns - self.gain) < _SAME_WORK
+        return f"from {format_ns(self.measured_ns)} to {format_ns(self.predicted_ns)}" if is_same_work else ""
+
+    @property
     def saving(self) -> str:
-        """The gain in words, the same in every verb and view.
+        """Return the gain in words, the same in every verb and view.
 
         >>> Prediction(0.21, 0.07, 0.35, "a replay").saving
-        '21.0% of the step (90% interval 7.0% to 35.0%)'
+        '21% of the step (90% interval 7 to 35%)'
         >>> Prediction(0.21, -0.1, 0.35, "a replay").saving
-        'up to 35.0% of the step, and may be zero'
+        'up to 35% of the step, and may be zero'
         >>> Prediction(0.21, 0, 0.21, "its time", is_bound=True).saving
-        'at most 21.0% of the step'
+        'at most 21% of the step'
         """
         if self.is_bound:
-            return f"at most {format_share(self.gain)} of the step"
+            return f"at most {format_percent(self.gain)} of the step"
         if self.may_be_zero:
-            return f"up to {format_share(max(self.gain_high, 0.0))} of the step, and may be zero"
-        low, high = format_share(self.gain_low), format_share(self.gain_high)
-        return f"{format_share(self.gain)} of the step (90% interval {low} to {high})"
+            return f"up to {format_percent(max(self.gain_high, 0.0))} of the step, and may be zero"
+        interval = format_interval(self.gain_low, self.gain_high)
+        return f"{format_percent(self.gain)} of the step (90% interval {interval})"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a finding rests on. An event is named by its rank and its number in table `events`."""
+    """A reason for a finding. An event is a rank and a number in table `events`."""
 
     what: str
     events: tuple[tuple[int, int], ...] = ()
@@ -376,8 +420,8 @@ Level = Literal["found", "suspected"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause of lost time: what it costs, why we think so, what would settle it, and the fix. `rank_hours` are what
-    a day of training loses by it on all ranks, `usd` what these cost where a price is known."""
+    """A cause of lost time: what it costs, the evidence, how to confirm it, and the fix. `rank_hours` is what the fix
+    saves in a day of training on all ranks; `usd` is the price of these hours, if known."""
 
     id: str
     """The cause with the ranks that it is on, such as `straggler:4`: the same in every verb."""
@@ -399,7 +443,7 @@ class Finding:
     doubt: str = ""
     """Why it is suspected and not found."""
     record: str = ""
-    """Flags of `lostflops run` that record what would settle a suspicion."""
+    """Flags of `lostflops run` that record what is needed to confirm it."""
 
     def __post_init__(self) -> None:
         assert 0 <= self.confidence <= 1, f"confidence of {self.cause} is {self.confidence}"
@@ -414,19 +458,19 @@ class Finding:
 
     @property
     def costs_time(self) -> bool:
-        """Whether its fix shortens the step: growing memory, for one, costs nothing until it runs out."""
+        """Return whether its fix shortens the step: growing memory, for example, costs nothing until it runs out."""
         return self.prediction is not None and self.prediction.gain_high > 0
 
     @property
     def saving(self) -> str:
-        """What its fix saves, in words."""
+        """Return what its fix saves, in words."""
         return self.prediction.saving if self.prediction is not None and self.costs_time else "no time yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """Those that are found first, the largest gain first; people see the first `most_shown`, and of each only what it
-    is, what its fix saves and the fix where the block `is_brief`."""
+class Findings(_Block):
+    """Findings: first those that are certain, then by gain. Screens show the first `most_shown`, and if it `is_brief`
+    only the heading, the saving and the fix of each."""
 
     name: str
     title: str
@@ -437,16 +481,10 @@ class Findings:
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]
 
-    def _repr_html_(self) -> str:
-        """How a notebook shows it."""
-        from lostflops.report.notebook import findings_html  # noqa: PLC0415 - a result need not know how it looks
-
-        return findings_html(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One value under a key of its own, or an object of several, for programs."""
+    """One value, or an object of several, for programs."""
 
     name: str
     value: Value | tuple[Value, ...] | Mapping[str, Any]
@@ -475,9 +513,11 @@ class Result:
     notes: tuple[str, ...] = ()
     next_command: str = ""
     other_command: str = ""
-    """What may be typed instead of the next command."""
+    """An alternative to the next command."""
     more: tuple[Block | Figure, ...] = ()
-    """What only programs read: it stands in JSON beside the blocks, and on no screen."""
+    """Parts that only programs see."""
+    folded: tuple[str, ...] = ()
+    """Names of blocks that only a page shows; a terminal shows them with `--full`."""
 
     def __post_init__(self) -> None:
         taken = {"schema", "title", "verdict", "notes"}
@@ -485,8 +525,43 @@ class Result:
             assert block.name not in taken, f"two parts of {self.name} are called {block.name}"
             taken.add(block.name)
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings of this answer, if any."""
+        found = [block for block in (*self.blocks, *self.more) if isinstance(block, Findings)]
+        return found[0].items if found else ()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the part of this name: a block, or the value of a figure."""
+        if not name.startswith("_"):
+            for part in (*self.blocks, *self.more):
+                if part.name == name:
+                    return part.to_json() if isinstance(part, Figure) else part
+        known = ", ".join(sorted(self._parts())) if not name.startswith("_") else ""
+        raise AttributeError(f"{self.name!r} has no part {name!r}" + (f"; it has {known}" if known else ""))
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self._parts()]
+
+    def _parts(self) -> set[str]:
+        return {part.name for part in (*self.blocks, *self.more)}
+
+    def to_pandas(self, name: str = "") -> Any:
+        """Return a part as a pandas DataFrame: the one of this name, or the first table. Needs pandas."""
+        if name:
+            return to_pandas(getattr(self, name))
+        tables = [block for block in (*self.blocks, *self.more) if isinstance(block, Table)]
+        if not tables:
+            raise UsageError(f"{self.name} has no table; its parts are {', '.join(sorted(self._parts())) or 'none'}")
+        return to_pandas(tables[0])
+
+    @property
+    def first_blocks(self) -> tuple[Block, ...]:
+        """Return the blocks that are not folded."""
+        return tuple(block for block in self.blocks if block.name not in self.folded)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data: a key for each block beside the verdict, raw values, no hint for humans."""
+        """Return plain data: the verdict and a key for each block, with raw values."""
         return {
             "schema": f"lostflops.{self.name}/1",
             "title": self.title,
@@ -496,16 +571,28 @@ class Result:
         }
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the one place where a result knows that it can be drawn."""
+        """Show it in a notebook."""
         from lostflops.report.notebook import html  # noqa: PLC0415 - only a notebook asks
 
         return html(self)
 
 
+def to_pandas(part: Any) -> Any:
+    """Return the rows of a block as a DataFrame; a block of single figures is a row."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an answer does not need it
+    except ImportError:
+        raise UsageError("pandas is not installed: pip install pandas") from None
+    rows = part.to_json() if hasattr(part, "to_json") else part
+    if isinstance(part, Lines):
+        rows = [{"line": line.name, "ns": line.ns, "share": line.share} for line in part.items]
+    return pd.json_normalize(rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that is said of a run, in the order in which to read it. `glossary` explains words that appear in results;
-    `missing` names what could not be answered, and why; `standing` the result whose verdict stays in sight."""
+    """All answers about a run, in reading order. `glossary` explains words; `missing` lists answers that failed, and
+    why; `standing` is the result whose verdict stays in sight."""
 
     title: str
     results: tuple[Result, ...]

@@ -95,6 +95,29 @@ def format_share(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
+def format_percent(share: float) -> str:
+    """A part of a whole in sentences: whole percents, with a digit after the point below 1%.
+
+    >>> format_percent(0.1234), format_percent(1), format_percent(0.999), format_percent(0.0042), format_percent(0)
+    ('12%', '100%', '>99%', '0.4%', '0%')
+    """
+    if 0.995 <= share < 1:
+        return ">99%"
+    if share == 0 or abs(share) >= 0.0095:
+        return f"{100 * share:.0f}%"
+    return format_share(share)
+
+
+def format_interval(low: float, high: float) -> str:
+    """Two shares as an interval.
+
+    >>> format_interval(0.07, 0.352), format_interval(0.004, 0.03)
+    ('7 to 35%', '0.4% to 3%')
+    """
+    first, last = format_percent(low), format_percent(high)
+    return f"{first.removesuffix('%') if first[:-1].isdigit() and last[:-1].isdigit() else first} to {last}"
+
+
 def format_time(ns: int) -> str:
     """A Unix time in UTC, cut to milliseconds.
 

@@ -14,14 +14,14 @@ def utf8(path: Path) -> Path:
     'run'
     >>> utf8(Path(os.fsdecode(b"caf\\xe9/run")))
     Traceback (most recent call last):
-    lostflops.errors.UsageError: the path caf\\xe9/run is not UTF-8, so that nothing in it can be read or written. \
-Rename what is not, or use another folder.
+    lostflops.errors.UsageError: the path caf\\xe9/run is not UTF-8, so Lostflops cannot read or write there. \
+Rename it, or use another folder.
     """
     named = os.fsencode(path)
     try:
         named.decode()
     except UnicodeDecodeError:
         shown = named.decode(errors="backslashreplace")
-        reason = "is not UTF-8, so that nothing in it can be read or written. Rename what is not, or use another folder"
+        reason = "is not UTF-8, so Lostflops cannot read or write there. Rename it, or use another folder"
         raise UsageError(f"the path {shown} {reason}.") from None
     return path

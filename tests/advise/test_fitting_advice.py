@@ -66,7 +66,7 @@ def instructions() -> Iterator[tuple[str, str]]:
 
 
 VERBS = {"add", "call", "compare", "count", "double", "exchange", "leave", "log", "look", "make", "move", "print"}
-VERBS |= {"record", "run", "skip", "time", "train"}
+VERBS |= {"find", "give", "halve", "record", "run", "skip", "stop", "time", "train"}
 
 
 @pytest.mark.parametrize(("rule", "text"), list(instructions()))

@@ -22,7 +22,7 @@ KNOWN = [
     pytest.param(
         "astra-sim__astra-sim/megatron-tp8/*kineto*", "straggler", (0, 6), "host stall", marks=pytest.mark.slow
     ),
-    (f"{PUBLISHED}/trace-ST.parquet", "stage_imbalance", (6, 7), "Stage 3"),
+    (f"{PUBLISHED}/trace-ST.parquet", "stage_imbalance", (6, 7), "stage 3"),
     pytest.param(f"{PUBLISHED}/trace-AR.parquet", "straggler", (0,), "slow device", marks=pytest.mark.slow),
     pytest.param(f"{PUBLISHED}/trace-SE.parquet", "work_imbalance", (), "microbatches", marks=pytest.mark.slow),
 ]

@@ -25,8 +25,8 @@ def test_ends_that_coincide_are_no_0_ns_apart() -> None:
 
 def test_ranks_without_an_offset_and_why() -> None:
     untied, contradictory = notes("reference", "untied", "contradictory", "untied")
-    assert untied.startswith("No collective ties the clock of rank 1, 3 to that of rank 0: in their groups, a wait is")
-    assert contradictory.startswith("Collectives contradict each other about the clock of rank 2 and that of rank 0:")
+    assert untied.startswith("No collective aligns the clock of rank 1, 3 with that of rank 0: in their groups, the")
+    assert contradictory.startswith("Collectives give contradictory offsets between the clocks of rank 2 and rank 0:")
 
 
 def test_one_host() -> None:

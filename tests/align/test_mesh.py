@@ -173,7 +173,7 @@ def test_evidence_that_does_not_tile_is_left_out_and_noted():
         mesh = recognise(run)
     assert mesh.dimensions == (("tp", 2), ("dp", 2), ("pp", 2))
     assert any("2 shapes" in note for note in mesh.notes)
-    assert any("taken as dp" in note for note in mesh.notes)
+    assert any("assumed to be dp" in note for note in mesh.notes)
 
 
 def test_sharded_within_a_host_and_replicated_across():

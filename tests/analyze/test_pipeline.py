@@ -68,7 +68,7 @@ def test_a_slow_stage(tmp_path):
     assert found["causes"][0]["stage"] == 3
     assert found["stages"][3]["vs_mean"] == pytest.approx(1.5 / 1.125, abs=1e-3)
     assert found["verdict"].endswith(
-        "27.3% is inherent to 1F1B with 4 stages and 8 microbatches; stage 3 takes 1.33 times the mean."
+        "27.3% is inherent to 1F1B with 4 stages and 8 microbatches; stage 3 takes 1.33 times the mean stage."
     )
 
 
@@ -101,7 +101,7 @@ def test_unrelated_clocks_do_not_change_the_bubble(tmp_path):
 
 def test_no_pipeline(tmp_path):
     found = answer(tmp_path, replace(EVEN, pipeline_parallel=1))
-    assert found["verdict"].startswith("Cannot tell the bubble: no pipeline was found")
+    assert found["verdict"].startswith("The bubble is unknown: no pipeline was found")
     assert set(found["bubble"].values()) == {None}
     assert found["causes"] == found["stages"] == []
 
@@ -162,7 +162,7 @@ def test_an_unknown_order_has_no_inherent_bubble():
     assert found["bubble"]["inherent"] is found["bubble"]["excess"] is None
     assert found["bubble"]["achieved"] == pytest.approx(1 - 12 / 18)
     assert found["causes"] == []
-    assert "cannot be told" in found["verdict"]
+    assert "the inherent bubble is unknown" in found["verdict"]
 
 
 def test_offsets_of_clocks_are_applied():
@@ -192,7 +192,7 @@ def test_clocks_that_count_from_different_origins():
 def test_a_mesh_that_contradicts_the_passes_is_refused():
     rows = by_hand(lambda stage: microbatch_order("1f1b", stage, 4, 4), 4)
     assert of_passes(rows, mesh={"pp": 4})["bubble"]["stages"] == 4
-    with pytest.raises(UsageError, match="2 stages, but passes of 4 are recorded"):
+    with pytest.raises(UsageError, match="2 stages, but passes of 4 stages are recorded"):
         of_passes(rows, mesh={"dp": 2, "pp": 2})
 
 
@@ -219,7 +219,7 @@ def test_primus(name, schedule, chunks, inherent):
     assert (bubble["schedule"], bubble["chunks"], bubble["microbatches"]) == (schedule, chunks, 16)
     assert bubble["inherent"] == inherent
     assert bubble["achieved"] == pytest.approx(counted_by_hand(name, range(2, 4)), abs=1e-4)
-    assert any(note.startswith("Step 1 takes") for note in found["notes"])
+    assert any(note.startswith("Step 1 is left out: it takes") for note in found["notes"])
     assert found["causes"][0]["cause"] == "uneven stages"
     assert found["causes"][0]["stage"] == 7
     assert sum(shares(found).values()) == pytest.approx(bubble["excess"], abs=2e-3)

@@ -96,14 +96,14 @@ def test_many_ranks_show_the_worst_and_count_all() -> None:
     stats = [{"rank": rank, "what": "unreadable_events", "effect": "dropped", "count": rank} for rank in range(20, 40)]
     result = quality(MemoryRun(ranks=ranks, stats=stats))
     data = result.to_json()
-    assert result.verdict == "Of 40 ranks 19 are good, 20 usable and 1 poor."
+    assert result.verdict == "Data quality of 40 ranks: 19 good, 20 usable with gaps, 1 poor."
     assert data["verdicts"] == {"good": 19, "usable": 20, "poor": 1}
     assert [row["rank"] for row in data["doubtful_ranks"]] == [0, *range(39, 30, -1)]
     assert result.blocks[1].left_out == 21 - MOST_RANKS
 
 
 def test_an_empty_run() -> None:
-    assert quality(MemoryRun()).verdict == "The run holds no rank."
+    assert quality(MemoryRun()).verdict == "The run has no ranks."
 
 
 def test_every_judged_name_is_one_that_ingest_writes() -> None:

@@ -59,7 +59,7 @@ def test_the_strips_show_who_waits_for_the_slow_rank(answer):
 def test_clocks_that_are_not_tied_tell_no_beginning_of_steps(run, monkeypatch):
     monkeypatch.setattr(OneClock, "of", lambda _: OneClock({}))
     apart = timeline(run)
-    assert "each by its own clock" in apart.verdict
+    assert "each rank on its own clock" in apart.verdict
     assert apart.blocks[0].marks == ()
 
 

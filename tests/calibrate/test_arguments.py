@@ -15,8 +15,8 @@ def test_each_is_measured_once_and_sizes_ascend() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--sizes", "0,1024"], "a size is above zero"),
-        (["--sizes=-5"], "a size is above zero"),
+        (["--sizes", "0,1024"], "give sizes above zero"),
+        (["--sizes=-5"], "give sizes above zero"),
         (["--sizes", "1k"], "whole numbers of bytes"),
         (["--seconds", "0"], "from 1 to"),
         (["--seconds", "nan"], "from 1 to"),

@@ -34,7 +34,7 @@ def test_uneven_hosts_are_measured_by_their_first_ranks() -> None:
     assert found["host"] == ((0, 1), (3, 4))
     assert found["across"] == ((0, 3, 5),)
     assert uneven(by_host("aaabbc")) == (
-        "hosts have 1 to 3 ranks: host and across are of the first ranks of each, and world is not even"
+        "hosts have 1 to 3 ranks: host and across use only the first ranks of each host, and world is uneven"
     )
     assert uneven(by_host("aabb")) is None
 

@@ -110,7 +110,7 @@ def test_chosen_ops_and_sizes(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_told_before_it_is_measured(tmp_path: Path) -> None:
     finished = done([sys.executable, *MODULE, "--out", str(tmp_path / "no" / "one.json"), "--seconds", "60"])
     assert finished.returncode == 2
-    assert finished.stderr == f"lostflops: {tmp_path / 'no'} is no folder that can be written to; give another --out.\n"
+    assert finished.stderr == f"lostflops: {tmp_path / 'no'} is not a writable folder; choose another --out.\n"
 
 
 @pytest.mark.slow

@@ -44,7 +44,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], MemoryRun]]:
         def open(path: str | Path) -> MemoryRun:
             if str(path) not in known:
                 raise NotARun(f"{path} holds no run; make one with lostflops ingest")
-            return known[str(path)]()
+            opened = known[str(path)]()
+            opened.path, opened.address = Path(path), str(path)
+            return opened
 
     module = ModuleType("lostflops.store.run")
     module.Run = Run  # type: ignore[attr-defined]

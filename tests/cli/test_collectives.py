@@ -34,7 +34,7 @@ def test_a_measured_group(lostflops, cluster: Path) -> None:
     # 4 steps and twice the size against 6 and 1.5 times: even at alpha / beta, 2 MB.
     assert [(row["from_bytes"], row["algorithm"]) for row in told["winners"]] == [(1024, "tree"), (1 << 21, "ring")]
     assert told["notes"][0] == "From: calibration of 2026-01-31."
-    assert "Not told: all_gather, reduce_scatter, all_to_all, broadcast, send_recv." in told["notes"]
+    assert "Unknown: all_gather, reduce_scatter, all_to_all, broadcast, send_recv." in told["notes"]
 
 
 def test_a_larger_group_is_carried_over_and_says_so(lostflops, cluster: Path) -> None:
@@ -74,4 +74,4 @@ def test_what_cannot_be_asked(lostflops, words: tuple[str, ...], code: int, said
 def test_a_group_that_nothing_tells_of(lostflops, cluster: Path) -> None:
     outcome = lostflops("collectives", "--ranks", 4, "--calibration", cluster)
     assert outcome.code == 3
-    assert "nothing tells how long all_reduce takes on 4 ranks on 1 host" in outcome.err
+    assert "the time of all_reduce on 4 ranks on 1 host is unknown" in outcome.err

@@ -61,5 +61,5 @@ def test_demo_overwrites_nothing(lostflops, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     outcome = lostflops("demo", "--out", tmp_path)
     assert outcome.code == 2
-    assert "exists already" in outcome.err
+    assert "already exists" in outcome.err
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]

@@ -41,7 +41,7 @@ def test_people_read_why_there_is_no_verdict(made, lostflops):
 
 def test_no_line_is_said_to_have_moved_where_none_did(made, lostflops):
     text = " ".join(lostflops("diff", made / "old", made / "old").out.split())
-    assert "Ranks compute for 32.3% of the recorded time on both, and no line moved." in text
+    assert "Ranks compute for 32.3% of the recorded time on both, and no line changed." in text
 
 
 def test_a_side_with_steps_is_not_compared_with_one_without(made, lostflops):

@@ -56,7 +56,7 @@ def with_environment(**environment: str) -> Machine:
 
 def test_a_sound_machine_has_no_limits() -> None:
     assert {check.state for check in all_checks(MACHINE)} == {"ok"}
-    assert result(all_checks(MACHINE)).verdict == "All is well."
+    assert result(all_checks(MACHINE)).verdict == "Everything can be measured."
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_sound_machine_has_no_limits() -> None:
             with_python(other_sitecustomize="/x/sitecustomize.py"),
             "injection",
             "ok",
-            "there already, /x/sitecustomize.py",
+            "so does the existing one, /x/sitecustomize.py",
         ),
         (replace(MACHINE, environment={"CONDA_PREFIX": "/conda"}), "python", "limited", "environment is /conda"),
         (replace(MACHINE, environment={"CONDA_PREFIX": "/env"}), "python", "ok", "Python 3.12.1, /env/bin/python"),
@@ -75,23 +75,23 @@ def test_a_sound_machine_has_no_limits() -> None:
         (with_torch(backends=("gloo",)), "distributed", "limited", "backends: gloo"),
         (with_torch(has_flight_recorder=False), "flight recorder", "no", "cannot dump"),
         (with_environment(TORCH_FR_BUFFER_SIZE="0"), "flight recorder", "no", "TORCH_FR_BUFFER_SIZE=0"),
-        (with_environment(TORCH_NCCL_TRACE_BUFFER_SIZE="0"), "flight recorder", "no", "turns the ring off"),
-        (with_environment(TORCH_FR_BUFFER_SIZE="5000"), "flight recorder", "ok", "ring of 5,000 entries"),
+        (with_environment(TORCH_NCCL_TRACE_BUFFER_SIZE="0"), "flight recorder", "no", "turns the recorder off"),
+        (with_environment(TORCH_FR_BUFFER_SIZE="5000"), "flight recorder", "ok", "buffer of 5,000 entries"),
         (with_torch(has_kineto=False), "profiler", "no", "without Kineto"),
-        (with_torch(activities=("CPU",)), "profiler", "limited", "none of cuda"),
+        (with_torch(activities=("CPU",)), "profiler", "limited", "but not cuda"),
         (with_torch(accelerator=None, activities=("CPU",)), "accelerator", "no", "none"),
         (with_disk(free_bytes=10**9), "space", "limited", "1.00 GB free"),
-        (with_disk(free_bytes=None), "space", "limited", "cannot tell"),
+        (with_disk(free_bytes=None), "space", "limited", "unknown"),
         (with_disk(file_system="tmpfs"), "file system", "limited", "tmpfs"),
-        (with_disk(file_system="lustre"), "file system", "ok", "a network's"),
+        (with_disk(file_system="lustre"), "file system", "ok", "a network file system"),
         (with_disk(write_ns=3_000_000_000), "file system", "limited", "written in 3.00 s"),
         (replace(MACHINE, clocksource="hpet"), "clock", "limited", "clocksource hpet"),
-        (replace(MACHINE, clock_step_ns=4_000_000), "clock", "limited", "steps of 4.00 ms"),
-        (replace(MACHINE, is_synchronised=None), "time server", "limited", "cannot tell"),
-        (replace(MACHINE, is_synchronised=False), "time server", "limited", "follows none"),
+        (replace(MACHINE, clock_step_ns=4_000_000), "clock", "limited", "resolution 4.00 ms"),
+        (replace(MACHINE, is_synchronised=None), "time server", "limited", "unknown"),
+        (replace(MACHINE, is_synchronised=False), "time server", "limited", "is not synchronised"),
         (MACHINE, "time server", "ok", "within 500 us"),
         (replace(MACHINE, load=65.0), "cores", "limited", "64 cores, load 65.0"),
-        (replace(MACHINE, open_files=256), "limits", "limited", "open files 256"),
+        (replace(MACHINE, open_files=256), "limits", "limited", "open files: 256"),
         (replace(MACHINE, file_size=10**6), "limits", "limited", "files of at most 1.00 MB"),
         (with_environment(CUDA_INJECTION64_PATH="/x.so"), "other profilers", "limited", "CUDA_INJECTION64_PATH"),
         (with_environment(KINETO_USE_DAEMON="1"), "other profilers", "limited", "dynolog"),
@@ -110,19 +110,28 @@ def test_one_fact_changes_one_check(machine: Machine, name: str, state: str, fin
 
 
 @pytest.mark.parametrize(
-    ("machine", "name"),
+    ("machine", "name", "why"),
     [
-        (replace(MACHINE, interpreter=None, interpreter_error="it did not answer"), "python"),
-        (with_python(python="3.9.2"), "python"),
-        (with_python(torch=None, torch_error="ModuleNotFoundError: No module named 'torch'"), "torch"),
-        (with_disk(write_error="Permission denied"), "folder"),
-        (with_disk(free_bytes=1000), "space"),
+        (
+            replace(MACHINE, interpreter=None, interpreter_error="it did not answer"),
+            "python",
+            "the collector runs inside the job's Python, and this Python cannot be queried",
+        ),
+        (with_python(python="3.9.2"), "python", "the collector needs Python 3.11 or newer"),
+        (
+            with_python(torch=None, torch_error="ModuleNotFoundError: No module named 'torch'"),
+            "torch",
+            "PyTorch cannot be imported",
+        ),
+        (with_disk(write_error="Permission denied"), "folder", "the folder is not writable"),
+        (with_disk(free_bytes=1000), "space", "too little disk space, records would be lost"),
     ],
 )
-def test_what_is_needed(machine: Machine, name: str) -> None:
+def test_what_is_needed(machine: Machine, name: str, why: str) -> None:
     checks = all_checks(machine)
     assert not is_usable(checks)
-    assert result(checks).verdict == f"Nothing can be recorded: {name}."
+    assert [check.name for check in checks if check.is_needed and check.state == "no"] == [name]
+    assert result(checks).verdict == f"Cannot record: {why}."
 
 
 def test_a_driver_without_a_device_that_torch_sees() -> None:
@@ -230,7 +239,7 @@ def test_a_rank_that_only_an_older_attempt_had_is_missing(tmp_path: Path) -> Non
         write(tmp_path, rank, *([older] if rank else [older, newer]))
     found = {check.name: check for check in capture_checks(tmp_path)}["run: ranks"]
     assert (found.state, found.finding) == ("limited", "1 of 2 ranks, 3 sessions in 2 attempts")
-    assert found.consequence == "nothing is known of rank 1"
+    assert found.consequence == "there is no data on rank 1"
 
 
 def test_what_a_collector_could_not_measure(tmp_path: Path) -> None:
@@ -247,12 +256,12 @@ def test_what_a_collector_could_not_measure(tmp_path: Path) -> None:
         file.write(made.frame(0, [made.step(0, 0)])[:-9])
     made.append(0, [made.step(0, 1)])
     found = {check.name: check for check in capture_checks(tmp_path)}
-    assert found["run: ranks"].consequence == "nothing is known of rank 3"
-    assert found["run: records"].finding == "4 dropped, 5 collectives overwritten, 1 stretches damaged"
+    assert found["run: ranks"].consequence == "there is no data on rank 3"
+    assert found["run: records"].finding == "4 dropped, 5 collectives overwritten, 1 damaged sections"
     assert found["run: overhead"].finding == "rank 2: 3.0% of the step"
-    assert found["run: overhead"].consequence.endswith("neither collectives nor stacks")
+    assert found["run: overhead"].consequence.endswith("no collectives and no stacks")
     noted = found["run: samples_unknown"]
-    assert (noted.finding, noted.consequence) == ("2 times, rank 0", "batches have no first dimension")
+    assert (noted.finding, noted.consequence) == ("2 times on rank 0", "batches have no first dimension")
 
 
 def test_the_verb(lostflops, tmp_path: Path, wrapper) -> None:

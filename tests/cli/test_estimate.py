@@ -45,7 +45,7 @@ def test_flags_go_before_the_description(lostflops, model: Path) -> None:
 
 
 def test_hosts_that_nobody_described_are_said_to_be_taken(lostflops, model: Path) -> None:
-    taken = "Hosts are taken to have 8 devices: --topology or --calibration tells how many they have."
+    taken = "Assumes 8 devices per host: to change that, give --topology or --calibration."
     assert taken in json.loads(lostflops("estimate", model, "--json").out)["notes"]
     assert taken not in json.loads(lostflops("estimate", model, "--device", "B200", "--json").out)["notes"]
 
@@ -55,15 +55,15 @@ def test_a_window_that_is_not_followed_is_a_note(lostflops, tmp_path: Path) -> N
     config |= {"intermediate_size": 512, "vocab_size": 1000, "sliding_window": 64}
     (tmp_path / "config.json").write_text(json.dumps(config))
     outcome = lostflops("estimate", tmp_path / "config.json", "--seq", "128", "--json")
-    assert any("looks back 64 tokens at most" in note for note in json.loads(outcome.out)["notes"])
+    assert any("attend to at most 64 tokens" in note for note in json.loads(outcome.out)["notes"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere.json"], 2, "is no file and no function"),
-        (["MODEL", "--device", "H1000"], 2, "device 'H1000' is not known"),
-        (["MODEL", "--tp", "3"], 2, "tp 3 does not divide heads"),
+        (["nowhere.json"], 2, "is neither a file nor a function"),
+        (["MODEL", "--device", "H1000"], 2, "unknown device 'H1000'"),
+        (["MODEL", "--tp", "3"], 2, "is not a multiple of tp 3"),
         (["MODEL", "--topology", "nowhere"], 2, "neither a file nor a known topology"),
     ],
 )

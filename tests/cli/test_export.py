@@ -33,7 +33,7 @@ def test_people_are_told_how_to_open_it(lostflops: Any, golden: Path, tmp_path: 
     out = " ".join(lostflops("export", golden, "--perfetto", tmp_path / "t", "--rank", "1").out.split())
     assert "of 1 rank" in out
     assert "ui.perfetto.dev" in out
-    assert "not sent anywhere" in out
+    assert "not uploaded" in out
     assert f"lostflops open {golden}" in out
 
 

@@ -69,16 +69,17 @@ def test_half_the_given_size_it_and_double_are_run(lostflops: Any, made: Jobs) -
 def test_text_tells_what_json_tells(lostflops: Any, made: Jobs) -> None:
     outcome = lostflops("fit", "--memory", "12 kB", "--", "python", "t.py", "--batch-size", "64")
     told = " ".join(outcome.out.split())
-    assert "The largest batch that fits 12.0 kB is 333, and 332 by the high end of the interval." in told
-    assert "90% of the throughput that larger batches near (20.0 k samples a second) is reached at batch 360" in told
-    assert "1.00 kB is what the process held beside its tensors" in told
+    assert "The largest batch that fits 12.0 kB is 333, or 332 at the high end of the interval." in told
+    assert "Batch 360 (" in told
+    assert ") reaches 90% of the throughput limit of large batches (20.0 k samples/s)." in told
+    assert "the process held 1.00 kB besides its tensors" in told
     assert "lostflops fit --keep fit --memory '12 kB' -- python t.py --batch-size 64" in outcome.out
 
 
 def test_what_is_too_far_from_the_measured_is_not_told(lostflops: Any, made: Jobs) -> None:
     words = ("--json", "--memory", "12 GB", "--", "python", "t.py", "--batch-size", "64")
     told = _json(lostflops("fit", *words).out)
-    assert "far more than what was measured takes" in told["verdict"]
+    assert "far above the measured peaks" in told["verdict"]
     assert told["largest"]["batch"] is None
     assert max(row["batch"] for row in told["curve"]) == 512
 
@@ -96,26 +97,26 @@ def test_the_next_command_asks_the_same_and_keeps_it(lostflops: Any, made: Jobs)
 
 
 def test_a_size_that_fails_is_left_out_and_told(lostflops: Any, made: Jobs) -> None:
-    made.fails[128] = "ended with code 1"
+    made.fails[128] = "failed with exit code 1"
     outcome = lostflops("fit", "--json", "--", "python", "t.py", "--batch-size", "64")
     told = _json(outcome.out)
     assert told["sizes"] == [32, 64]
-    assert "The run at 128 ended with code 1: it is left out." in told["notes"]
-    assert "two sizes leave nothing to test that with" in told["verdict"]
+    assert "Batch size 128 is left out: its run failed with exit code 1." in told["notes"]
+    assert "two sizes are not enough to check that" in told["verdict"]
 
 
 def test_one_run_is_not_enough(lostflops: Any, made: Jobs) -> None:
-    made.fails = {64: "ended with code 1", 128: "ended with code 1"}
+    made.fails = {64: "failed with exit code 1", 128: "failed with exit code 1"}
     outcome = lostflops("fit", "--", "python", "t.py", "--batch-size", "64")
     assert outcome.code == 1
-    assert "1 of 3 runs could be measured: two are needed. The run at 64 ended with code 1" in outcome.err
+    assert "1 of 3 runs could be measured, but two are needed. Batch size 64 is left out: its run failed" in outcome.err
 
 
 def test_memory_that_is_no_line_is_refused(lostflops: Any, made: Jobs) -> None:
     made.bent = 3
     outcome = lostflops("fit", "--json", "--memory", "60 kB", "--", "python", "t.py", "--batch-size", "64")
     told = _json(outcome.out)
-    assert "What other sizes take cannot be told." in told["verdict"]
+    assert "Other sizes cannot be predicted." in told["verdict"]
     assert told["largest"]["batch"] is None
     assert [row["peak"] for row in told["curve"] if row["measured"]] == [
         row["measured_peak"] for row in told["curve"] if row["measured"]
@@ -134,13 +135,13 @@ def test_steps_of_as_many_samples_at_any_size_tell_no_throughput(lostflops: Any,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--", "python", "t.py"], "no argument of the command is known as a batch size"),
+        (["--", "python", "t.py"], "no argument of the command looks like a batch size"),
         (["--sizes", "8", "--", "t", "-b", "4"], "--sizes 8: give two or more whole numbers"),
-        (["--memory", "0 B", "--", "t", "-b", "4"], "--memory 0 B is no memory"),
+        (["--memory", "0 B", "--", "t", "-b", "4"], "--memory 0 B is not above zero"),
         (["--device", "V100-SXM2", "--", "t", "-b", "4"], "give --memory"),
-        (["--variable", "NOT_SET_HERE", "--", "t"], "NOT_SET_HERE is not set to a batch size"),
-        (["--variable", "PATH", "--", "t"], "PATH is not set to a batch size"),
-        (["--variable", "B", "--argument", "b", "--", "t"], "give one"),
+        (["--variable", "NOT_SET_HERE", "--", "t"], "environment variable NOT_SET_HERE is not a batch size"),
+        (["--variable", "PATH", "--", "t"], "environment variable PATH is not a batch size"),
+        (["--variable", "B", "--argument", "b", "--", "t"], "give only one"),
     ],
 )
 def test_refusals(lostflops: Any, words: list[str], message: str) -> None:
@@ -153,13 +154,13 @@ def test_kept_runs_are_those_of_one_command(lostflops: Any, made: Jobs, tmp_path
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").touch()
     words = ("--", "python", "t.py", "--batch-size")
-    assert "holds something else" in lostflops("fit", "--keep", tmp_path / "taken", *words, "64").err
+    assert "has other files in it" in lostflops("fit", "--keep", tmp_path / "taken", *words, "64").err
     assert lostflops("fit", "--keep", tmp_path / "kept", *words, "64").code == 0
     assert lostflops("fit", "--keep", tmp_path / "kept", *words, "32").code == 0
     count = len(made.asked)
     outcome = lostflops("fit", "--keep", tmp_path / "kept", *words, "64", "--deep")
     assert outcome.code == 2
-    assert "holds runs of another command" in outcome.err
+    assert "has runs of another command" in outcome.err
     assert len(made.asked) == count
 
 
@@ -182,4 +183,4 @@ def test_a_kept_run_is_not_run_again(
     outcome = lostflops("fit", "--keep", tmp_path / "kept", "--", "python", "t.py", "--batch-size", "64")
     assert outcome.code == 0, outcome.err
     assert [size for size, *_ in made.asked] == [32, 128]
-    assert "batch-64 from before" in outcome.err
+    assert f"reusing the run in {tmp_path / 'kept' / 'batch-64'}" in outcome.err

@@ -108,7 +108,7 @@ def test_text(lostflops, dumps: Path, scratch: Path) -> None:
     outcome = lostflops("hang", dumps)
     text = " ".join(outcome.out.split())
     assert "Rank 1 never arrived at all_reduce 2 of 0@0-2. 2 other ranks wait for it." in text
-    assert "Rank 1 enqueued last: all_reduce 1 of 0@0-2 (completed) at 2023-11-14 22:13:20.001 UTC" in text
+    assert "Last call of rank 1: all_reduce 1 of 0@0-2 (completed) at 2023-11-14 22:13:20.001 UTC" in text
     assert text.endswith(f"Next: lostflops ingest {dumps} -o run")
     assert (outcome.err, list(scratch.iterdir())) == ("", [])
 
@@ -155,7 +155,7 @@ def test_dumps_that_do_not_tell_their_rank(lostflops, dumps: Path) -> None:
     (dumps / "fr_rank_2.json").rename(dumps / "last.json")
     notes = json.loads(lostflops("hang", dumps, "--json").out)["notes"]
     assert not any("assigned" in note for note in known)
-    assert any(note.startswith("The rank of 1 file is not known: numbers were assigned") for note in notes)
+    assert any(note.startswith("The rank of 1 file is unknown: numbers were assigned") for note in notes)
 
 
 def test_nothing_there(lostflops, tmp_path: Path, scratch: Path) -> None:

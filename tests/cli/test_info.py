@@ -17,7 +17,7 @@ def test_text(lostflops, runs, tmp_path) -> None:
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert lines[1] == "2 of 2 ranks, 0 steps, 2 events over 11 ns."
-    assert "Of 2 ranks 1 are good, 0 usable and 1 poor." in lines
+    assert "Data quality of 2 ranks: 1 good, 0 usable with gaps, 1 poor." in lines
     assert "no timed events" in outcome.out
     assert "5 B" in outcome.out
     assert lines[-2:] == [f"Next: lostflops report {tmp_path}", f"Or: lostflops sql {tmp_path}"]

@@ -70,14 +70,14 @@ def test_json(lostflops, engine) -> None:
 def test_doubtful_ranks_are_named(lostflops, engine) -> None:
     engine["stats"] = [{"rank": 0, "what": "truncated", "effect": "missing", "count": 1}]
     outcome = lostflops("ingest", "a.json", "-o", "out")
-    assert "Note: Of 1 rank 0 are good, 1 usable and 0 poor." in outcome.out
-    assert "Note: rank 0 is usable: truncated: 1" in outcome.out
+    assert "Note: Data quality of 1 rank: 0 good, 1 usable with gaps, 0 poor." in outcome.out
+    assert "Note: Rank 0 (usable): truncated: 1" in outcome.out
 
 
 def test_what_a_cluster_wrote_to_a_store_is_not_fetched_for_a_verdict(lostflops, engine) -> None:
     engine["stats"] = [{"rank": 0, "what": "truncated", "effect": "missing", "count": 1}]
     words = ("ingest", "s3://bucket/traces", "-o", "s3://bucket/run")
-    assert "Note: rank 0 is usable" in lostflops(*words).out
+    assert "Note: Rank 0 (usable)" in lostflops(*words).out
     outcome = lostflops(*words, "--engine", "ray")
     assert (outcome.code, "Note" in outcome.out) == (0, False)
     assert outcome.out.splitlines()[-1] == "Next: lostflops info s3://bucket/run"

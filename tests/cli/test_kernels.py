@@ -57,7 +57,7 @@ def test_json_by_name(lostflops, golden: Path) -> None:
     }
     assert rows[NVJET]["share"] == 40 / 70
     assert rows[ELEMENTWISE]["class"] == "elementwise"
-    assert rows[ELEMENTWISE]["short"] == "at::native::vectorized_elementwise_ke..."
+    assert rows[ELEMENTWISE]["short"] == "vectorized_elementwise_ke...float>>(int)"
 
 
 def test_json_of_the_device(lostflops, golden: Path) -> None:
@@ -78,7 +78,7 @@ def test_json_of_the_device(lostflops, golden: Path) -> None:
 
 def test_text(lostflops, golden: Path) -> None:
     lines = [line.rstrip() for line in lostflops("kernels", golden).out.splitlines()]
-    assert lines[1] == "7 kernels of 4 names; nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT takes 81.2% of"
+    assert lines[1] == "7 kernels (4 names); nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT takes 81.2% of"
     assert any(line.split() == ["matmul", "6", "150", "us", "93.8%", "18.0", "us", "62.5%"] for line in lines)
     assert any(line.split() == [TRITON, "1", "10.0", "us", "6.2%", "10.0", "us"] for line in lines)
     assert lines[-1] == f"Next: lostflops comm {golden}"

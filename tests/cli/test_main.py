@@ -14,7 +14,7 @@ from lostflops.cli.verbs import FIRST, GROUPS, OLD
 CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-step"}
 MARKDOWN = {"--markdown", "--md"}
 FLAGS = {
-    "": {"--version"},
+    "": {"--version", "--install-completion", "--show-completion"},
     "demo": {"--out", "--ranks", "--browser", "--json"},
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
     | {"--learn", "--against"},
@@ -25,10 +25,10 @@ FLAGS = {
     | {"--dtype", "--precision", "--recompute", "--optimizer"},
     "fit": {"CMD", "--argument", "--variable", "--sizes", "--steps", "--device", "--memory", "--keep", "--json"},
     "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},
-    "help": {"TOPIC"},
+    "help": {"TOPIC", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
-    "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--json"},
+    "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--full-names", "--json"},
     "lateness": {"RUN", "--window", "--step", "--mesh", "--json"},
     "overlap": {"RUN", "--window", "--rank", "--step", "--json"},
     "memory": {"RUN", "--rank", "--device", "--by", "--frontier", "--json"} | MARKDOWN,
@@ -48,10 +48,12 @@ FLAGS = {
         "--keep-raw",
         "--json",
     },
-    "report": {"RUN", "--window", "--rank", "--step", "--by", "--findings", "--html", "--json"} | CLAIMS | MARKDOWN,
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--full", "--findings", "--html", "--json"}
+    | CLAIMS
+    | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
     "serve": {"RUN", "--port", "--browser", "--json"},
-    "export": {"RUN", "--perfetto", "--rank", "--step", "--json"},
+    "export": {"RUN", "--perfetto", "--wandb", "--mlflow", "--tensorboard", "--rank", "--step", "--json"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
     "diff": {"A", "B", "--margin", "--anyway", "--json"} | MARKDOWN,
@@ -69,7 +71,7 @@ FLAGS = {
     },
     "score": {"PREDICTION", "--with", "--from", "--list", "--json"},
     "tune": {"SETTING", "RUN", "--sizes", "--calibration", "--topology", "--plot", "--json"},
-    "whatif": {"RUN", "--change", "--list", "--all", "--tune", "--calibration", "--topology", "--json"},
+    "whatif": {"RUN", "--change", "--list", "--all", "--tune", "--plot", "--calibration", "--topology", "--json"},
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--engine", "--json"},
     "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},
@@ -158,8 +160,8 @@ def test_the_first_screen_is_one_screen_of_twelve_verbs(lostflops) -> None:
 @pytest.mark.parametrize(
     ("topic", "says"),
     [
-        ("comm.wait", "a participant is still missing"),
-        ("straggler", "every step takes as long as its slowest rank"),
+        ("comm.wait", "a participant has not arrived yet"),
+        ("straggler", "the slowest rank sets the step time"),
         ("exit-codes", "130  interrupted"),
         ("steps", "Usage: lostflops steps"),
     ],

@@ -67,11 +67,11 @@ def test_nothing_is_opened_without_a_display_or_when_told_so(
     lostflops: Any, golden: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    assert "browser here" not in lostflops("open", golden, "--out", page, "--no-browser").out
+    assert "No browser found" not in lostflops("open", golden, "--out", page, "--no-browser").out
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert "There is no browser here" in lostflops("open", golden, "--out", page).out
+    assert "No browser found" in lostflops("open", golden, "--out", page).out
     assert opened == []
 
 

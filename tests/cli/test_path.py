@@ -32,10 +32,10 @@ def test_programs_read_the_path(run: Path, capsys: pytest.CaptureFixture[str]) -
 def test_people_see_the_rank_and_the_next_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("path", run, "--top", "3") == 0
     told = capsys.readouterr().out
-    assert "rank 2 holds" in " ".join(told.split())
+    assert "rank 2 accounts for" in " ".join(told.split())
     assert f"Next: lostflops whatif {run} --all" in told
 
 
 def test_a_step_that_was_not_recorded(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("path", run, "--step", "999") == 2
-    assert "step 999 is not in the run" in capsys.readouterr().err
+    assert "step 999 was not recorded" in capsys.readouterr().err

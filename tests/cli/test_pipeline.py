@@ -46,4 +46,4 @@ def test_the_mesh_may_be_stated(lostflops, staged):
     assert "3 places, but the job has 4 ranks" in refused.err
     assert "as in tp=2,dp=2,pp=4" in lostflops("pipeline", staged, "--mesh", "pp").err
     none = json.loads(lostflops("pipeline", staged, "--mesh", "dp=4", "--json").out)
-    assert none["verdict"].startswith("Cannot tell the bubble")
+    assert none["verdict"].startswith("The bubble is unknown")

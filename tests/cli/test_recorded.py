@@ -54,9 +54,10 @@ def test_report_without_a_deep_window(tmp_path, ask, lostflops):
     run = recorded(tmp_path)
     found = ask("report", run)
     assert found["verdict"] == (
-        "A settled step takes 10.0 ms (95% up to 10.0 ms, of 37): backward 40.0%, forward 20.0%, outside 20.0%, data "
-        "10.0%, optimizer 10.0%. Rank 1 is the slowest: it enqueues its collectives last in 37 of 37 steps, in the "
-        "median 2.00 ms behind the first (20.0% of a step)."
+        "A normal step takes 10.0 ms (median of 37; 95% take up to 10.0 ms): backward 40.0%, forward 20.0%, outside "
+        "20.0%, data 10.0%, optimizer 10.0%. Rank 1 is the slowest: it enqueues its collectives last in 37 of 37 "
+        "steps, 2.00 ms after the first rank (median, 20.0% of a step). "
+        "Recorded 40 steps, 2 in detail, at a cost of 1% of the step."
     )
     assert found["notes"][0].endswith("lostflops run --steps FIRST:COUNT, or lostflops snap while the job runs.")
     assert found["recorded"]["samples_per_second"] == pytest.approx(800)
@@ -155,7 +156,7 @@ def test_info(tmp_path, ask, lostflops):
     held = found["contents"]["held"]
     assert (held["formats"], held["timed_steps"], held["enqueues"], held["attempts"]) == ("capture", 40, 80, 1)
     assert found["contents"]["verdict"] == "2 of 2 ranks, 40 steps, 0 events."
-    assert found["quality"]["verdict"] == "Of 2 ranks 1 are good, 1 usable and 0 poor."
+    assert found["quality"]["verdict"] == "Data quality of 2 ranks: 1 good, 1 usable with gaps, 0 poor."
     assert found["quality"]["doubtful_ranks"][0]["reasons"] == "records_dropped: 1 (2.3%)"
 
 

@@ -56,13 +56,13 @@ def test_a_page_and_a_comparison(lostflops, object_store: ObjectStore, cluster: 
     assert (tmp_path / "page.html").stat().st_size > 100_000
     twice = lostflops("diff", run, run)
     assert twice.code == 2
-    assert f"{run} and {run} hold the same recording" in twice.err
+    assert f"{run} and {run} are the same recording" in twice.err
 
 
 def test_what_cannot_be_read_is_one_line(lostflops, object_store: ObjectStore) -> None:
     gone = lostflops("report", object_store / "nothing")
     assert (gone.code, gone.err.count("\n")) == (5, 1)
-    assert f"{object_store / 'nothing'} holds no run" in gone.err
+    assert f"{object_store / 'nothing'} is not a run" in gone.err
     nowhere = lostflops("ingest", "s3://no-such-bucket/traces", "-o", object_store / "run")
     assert (nowhere.code, nowhere.err.count("\n")) == (4, 1)
     assert "s3://no-such-bucket/traces" in nowhere.err

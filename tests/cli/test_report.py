@@ -165,14 +165,14 @@ def test_the_waterfall_with_a_given_peak(lostflops, golden: Path) -> None:
     needed = 4 * FLOPS / 5
     assert found["mfu"]["value"] == pytest.approx(needed / 172_000)
     assert found["mfu"]["reason"] == ""
-    assert "0.005 TFLOPS as given" in found["mfu"]["convention"]
+    assert "0.005 TFLOPS (given)" in found["mfu"]["convention"]
     assert [(bar["line"], bar["points"]) for bar in found["mfu"]["waterfall"]] == [
         *((line, pytest.approx(100 * ns / 172_000)) for line, ns in BUSY_LINES.items() if line != "compute"),
         ("compute.no_model_flops", pytest.approx(100 * 10_000 / 172_000)),
         ("compute.below_achievable", pytest.approx(100 * (60_000 - needed) / 172_000)),
         ("mfu", pytest.approx(100 * needed / 172_000)),
     ]
-    assert found["verdict"].startswith("MFU is 30.5%. 1 rank computes for 40.7% of 2 steps")
+    assert found["verdict"].startswith("1 rank, 2 steps. MFU is 30%. Compute takes 41% of the time; ")
 
 
 def test_the_waterfall_with_given_flops(lostflops, golden: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_waterfall_with_given_flops(lostflops, golden: Path) -> None:
     bars = {bar["line"]: bar["points"] for bar in found["mfu"]["waterfall"]}
     assert bars["compute.no_model_flops"] == pytest.approx(100 * 10_000 / 172_000)
     assert bars["compute.below_peak"] == pytest.approx(100 * 48_000 / 172_000)
-    assert "60.0 kFLOP a step on 2 ranks as given" in found["mfu"]["convention"]
+    assert "60.0 kFLOP per step on 2 ranks (given)" in found["mfu"]["convention"]
 
 
 # A receive that was launched ahead begins step 11 at 60, in the middle of a product of step 10.
@@ -226,8 +226,8 @@ def test_the_peak_of_a_known_device(lostflops, golden: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--peak-tflops", "0.004"), "109.2% of the time that matmul"),
-        (("--model-flops", "1e12"), "Check --model-flops, which is for one step of all ranks together"),
+        (("--peak-tflops", "0.004"), "109.2% of the time of matmul"),
+        (("--model-flops", "1e12"), "Check --model-flops (for one step of all ranks together)"),
         (("--model-flops", "6e4", "--window", "trace"), "--model-flops is per step, and the window has no steps"),
     ],
 )
@@ -241,7 +241,7 @@ def test_what_the_user_says_may_be_impossible(lostflops, golden: Path, words: tu
 @pytest.mark.parametrize(
     ("device", "shapes", "reason"),
     [
-        ("Frobnicator 9000", True, "the peak of 'Frobnicator 9000' is not known. Give"),
+        ("Frobnicator 9000", True, "the peak of 'Frobnicator 9000' is unknown. Give"),
         ("", True, "the trace names no accelerator. Give the dense peak of one device with --peak-tflops."),
         ("NVIDIA H100 80GB HBM3", False, "Record with record_shapes=True, or give --peak-tflops and --model-flops."),
     ],
@@ -333,17 +333,20 @@ def test_by(lostflops, golden: Path, by: str, title: str, rows: list[str]) -> No
 
 
 def test_the_first_screen(lostflops, golden: Path) -> None:
-    lines = lostflops("report", golden).out.splitlines()
+    short = lostflops("report", golden).out.splitlines()
+    lines = lostflops("report", golden, "--full").out.splitlines()
+    assert len(short) < len(lines)
+    assert short[-1] == f"Or: lostflops report {golden} --full"
     assert lines[0] == "Where the time went"
-    assert lines[1].startswith("MFU is <0.1%. 2 ranks compute for 51.3% of 2 steps; the largest losses are")
+    assert lines[1].startswith("2 ranks (NVIDIA H100 80GB HBM3), 78.0 us per step. MFU is <0.1%. Compute takes")
     for title in (
         "From peak to model FLOPs (MFU)",
         "The ledger",
         "Largest losses",
         "By phase of training, all ranks",
-        "Communication under compute, all ranks",
+        "Communication and compute, all ranks",
         "Throughput",
-        "What this rests on",
+        "Data",
     ):
         assert title in lines
     assert any(line.split() == ["idle.python", "16.5", "us", "21.2%"] for line in lines)
@@ -382,8 +385,9 @@ def check_text(text: str) -> None:
     """Fits 80 columns, whatever path the next command names; and nothing in it steers a terminal."""
     assert text.endswith("\n")
     lines = text.splitlines()
-    assert lines[-1].startswith("Next: lostflops ")
-    assert max(cell_len(line) for line in lines[:-1]) <= 80
+    commands = [line for line in lines if line.startswith(("Next: lostflops ", "Or: lostflops "))]
+    assert commands == lines[-len(commands) :]
+    assert max(cell_len(line) for line in lines if line not in commands) <= 80
     assert not [character for character in text if not character.isprintable() and character != "\n"]
 
 
@@ -460,7 +464,7 @@ def test_the_next_command_can_be_typed(lostflops, tmp_path: Path, verb: str) -> 
 )
 def test_the_next_command_looks_into_the_largest_loss(lostflops, tmp_path: Path, events: list, verb: str) -> None:
     run = make_run(tmp_path, [op("aten::mm", 0, 100), *events])
-    assert lostflops("report", run, "--no-findings").out.splitlines()[-1] == f"Next: lostflops {verb} {run}"
+    assert f"Next: lostflops {verb} {run}" in lostflops("report", run, "--no-findings").out.splitlines()
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -472,8 +476,8 @@ def test_the_next_command_looks_into_the_largest_loss(lostflops, tmp_path: Path,
     [
         (("--rank", "7"), "the run has no rank 7; it has 0, 1"),
         (("--rank", "0", "--rank", "-1"), "the run has no rank -1; it has 0, 1"),
-        (("--step", "3"), "no step 3 was recorded; there are 10, 11"),
-        (("--step", "10", "--step", "12"), "no step 12 was recorded; there are 10, 11"),
+        (("--step", "3"), "no step 3 was recorded; recorded steps: 10, 11"),
+        (("--step", "10", "--step", "12"), "no step 12 was recorded; recorded steps: 10, 11"),
     ],
 )
 def test_what_is_not_there(lostflops, golden: Path, verb: str, words: tuple[str, ...], message: str) -> None:
@@ -485,7 +489,7 @@ def test_what_is_not_there(lostflops, golden: Path, verb: str, words: tuple[str,
 def test_a_step_is_not_in_the_window_of_the_trace(lostflops, golden: Path, verb: str) -> None:
     outcome = lostflops(verb, golden, "--window", "trace", "--step", "10")
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.endswith("leave out --window trace, or --step\n")
+    assert outcome.err.endswith("--step does not work with --window trace: leave out one of them\n")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -497,7 +501,7 @@ def test_no_steps(lostflops, tmp_path: Path, verb: str) -> None:
         "lostflops: no steps were recorded: use --window trace, or call profiler.step() in the training loop\n"
     )
     asked = lostflops(verb, run, "--step", "1")
-    assert (asked.code, asked.err) == (2, "lostflops: no step 1 was recorded; there are none\n")
+    assert (asked.code, asked.err) == (2, "lostflops: no step 1 was recorded; recorded steps: none\n")
     assert lostflops("report", run).code == 0
 
 
@@ -644,7 +648,7 @@ def test_a_cpu_rank(lostflops, tmp_path: Path) -> None:
 
 def test_an_accelerator_that_recorded_nothing_is_named(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, "report", make_run(tmp_path, [event for event in CALM if event["cat"] != "kernel"]))
-    assert any("recorded no device event: their training thread is shown instead" in note for note in found["notes"])
+    assert any("recorded no device events, so this shows the training thread" in note for note in found["notes"])
 
 
 def test_device_events_alone_are_unexplained(lostflops, tmp_path: Path) -> None:
@@ -652,14 +656,14 @@ def test_device_events_alone_are_unexplained(lostflops, tmp_path: Path) -> None:
     assert line_sums(found) == whole({"compute": 12_000, "unexplained": 4_000})
     assert found["quality"]["kernels_without_launch"] == 2
     assert found["quality"]["unexplained"] == 0.25
-    assert any("25.0% is unexplained: what ended these gaps has no launch" in note for note in found["notes"])
+    assert any("25.0% is unexplained: the kernels after these gaps have no launch" in note for note in found["notes"])
 
 
 def test_the_flight_recorder_alone(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, "report", make_flight_run(tmp_path))
-    assert found["verdict"] == "Cannot tell: no rank recorded any time in this window."
+    assert found["verdict"] == "2 ranks (nccl). No rank recorded any time in this window."
     assert (found["window"]["ranks"], found["window"]["steps"], found["window"]["wall_ns"]) == ([], [], 0)
-    assert found["notes"] == ["2 ranks recorded no time in this window, and are on no line"]
+    assert found["notes"] == ["2 ranks recorded no time in this window, and count nowhere."]
     assert (found["ledger"]["total_ns"], found["ranks"], found["quality"]["ranks_seen"]) == (0, [], 0)
 
 

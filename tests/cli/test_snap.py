@@ -112,13 +112,13 @@ def test_a_job_that_stands_still_is_given_up_on(lostflops, job: Job) -> None:
     outcome = lostflops("snap", job.folder.parent, "--timeout", "1", "--json")
     assert outcome.code == 1
     reasons = [row["reason"] for row in json.loads(outcome.out)["missing"]]
-    assert reasons == ["not there in time; the rank finished step 7 last"] * 2
+    assert reasons == ["no trace before the timeout; the last finished step is 7"] * 2
 
 
 def test_without_a_capture(lostflops, tmp_path: Path) -> None:
     outcome = lostflops("snap", tmp_path)
     assert outcome.code == 2
-    assert "holds no capture; start the job with lostflops run" in outcome.err
+    assert "has no capture; start the job with lostflops run" in outcome.err
 
 
 def test_a_job_that_has_ended(lostflops, job: Job) -> None:
@@ -137,7 +137,7 @@ def test_a_job_that_has_not_begun(lostflops, job: Job) -> None:
     assert "no rank has finished a step" in lostflops("snap", job.folder.parent).err
 
 
-@pytest.mark.parametrize(("ranks", "words"), [("5", "no such rank trains in this job: 5"), ("some", "--ranks is all")])
+@pytest.mark.parametrize(("ranks", "words"), [("5", "no such rank in this job: 5"), ("some", "--ranks must be all")])
 def test_ranks_that_there_are_not(lostflops, job: Job, ranks: str, words: str) -> None:
     job.start()
     job.step(7)

@@ -19,7 +19,7 @@ def run(runs) -> str:
 def test_a_table_is_cut_and_says_so(lostflops, run) -> None:
     outcome = lostflops("sql", run, "select event, dur from events order by event")
     lines = outcome.out.splitlines()
-    assert lines[1] == "The first 40 rows; --limit N shows more, --format csv all."
+    assert lines[1] == "The first 40 rows; --limit N shows more, --format csv shows all."
     assert sum(line.split() == [str(i), str(i)] for i in range(100) for line in lines) == TABLE_ROWS
     assert lines[-1].startswith("Next: lostflops sql run")
 

@@ -60,7 +60,7 @@ def test_whatif_tunes_the_same(run: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_people_see_a_curve(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("tune", "bucket", run, "--sizes", "4,32") == 0
     told = capsys.readouterr().out
-    assert "Step time by size of buckets" in told
+    assert "Step time by bucket size" in told
     assert f"Next: lostflops whatif {run} --change bucket_mb=" in told
 
 

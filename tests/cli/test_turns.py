@@ -47,7 +47,7 @@ def test_an_ingest_waits_for_that_of_the_job_itself(lostflops: Call, capture: Pa
     with held(capture.parent, 0.5, is_early=True):
         done = lostflops("ingest", capture, "-o", capture.parent, "--workers", "1")
     assert done.code == 0, done.err
-    assert done.err.count("waiting for up to 60 s: the job of ") == 1
+    assert done.err.count("waiting up to 60 s: the job of ") == 1
     with Run.open(capture.parent) as run:
         assert run.ranks == (0,)
 
@@ -57,7 +57,7 @@ def test_it_does_not_wait_forever(lostflops: Call, capture: Path, monkeypatch: p
     with held(capture.parent, 1, is_early=True):
         done = lostflops("ingest", capture, "-o", capture.parent, "--workers", "1")
     assert done.code == 5
-    assert "adds its newest window to the run (process " in done.err.splitlines()[-1]
+    assert "is adding its newest window to the run (process " in done.err.splitlines()[-1]
 
 
 def test_who_started_two_ingests_is_told_at_once(lostflops: Call, capture: Path) -> None:
@@ -70,6 +70,6 @@ def test_who_started_two_ingests_is_told_at_once(lostflops: Call, capture: Path)
 def test_the_end_of_a_job_waits_for_whoever_writes(capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with held(capture.parent, 0.5, is_early=False):
         ingest_capture(capture, capture.parent)
-    assert capsys.readouterr().err.count("waiting for up to 60 s: another ingest ") == 1
+    assert capsys.readouterr().err.count("waiting up to 60 s: another ingest ") == 1
     with Run.open(capture.parent) as run:
         assert run.ranks == (0,)

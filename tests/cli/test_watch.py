@@ -37,13 +37,13 @@ def test_one_line_per_step_and_a_summary(lostflops, job: MadeJob, tmp_path: Path
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert lines[0] == "Attempt 0: 4 ranks, 1 host."
-    assert lines[1] == "MFU is not known: give the FLOPs of one step of all ranks with --model-flops."
+    assert lines[1] == "MFU is unknown: give the model FLOPs per step over all ranks with --model-flops."
     assert words(lines[2]) == "step time median data samples/s tokens/s memory MFU last to enqueue"
     assert words(lines[3]) == "0 112 ms 100 ms 9.7% 286 - 4.00 GB - -, compiled"
     assert words(lines[11]) == "8 112 ms 100 ms 9.7% 286 - 4.00 GB - rank 2 +12.0 ms (100%)"
     assert [line.split()[0] for line in lines[3:12]] == list("012345678")
     assert "\x1b" not in outcome.out
-    verdict = "The job ended: 9 steps on 4 ranks; rank 2 enqueues last in 100% of its collectives, 12.0 ms behind"
+    verdict = "The job ended: 9 steps on 4 ranks; rank 2 enqueues last in 100% of its collectives, on average 12.0 ms"
     assert verdict in words(outcome.out)
     assert outcome.out.endswith(f"Next: lostflops report {tmp_path / 'run'}\n")
 
@@ -84,7 +84,7 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
         "incomplete": 0,
     }
     assert summary["collector"]["restarts"] == 0
-    assert summary["notes"] == ["Step 8 was under way: rank 2 had not reported it."]
+    assert summary["notes"] == ["Step 8 was not finished: rank 2 had not reported it."]
 
 
 def test_mfu_is_what_its_definition_says(lostflops, job: MadeJob, tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_mfu_is_what_its_definition_says(lostflops, job: MadeJob, tmp_path: Path
     ("device", "dtype", "expected"),
     [
         ("NVIDIA H100 80GB HBM3", ["--dtype", "bf16"], 1e12 / (0.1 * 989e12)),
-        ("NVIDIA H100 80GB HBM3", [], "name the dtype of the products (bf16, fp16, fp8, fp32, tf32) with --dtype"),
-        ("NVIDIA A10G", ["--dtype", "fp32"], "no confirmed fp32 peak of A10G is known: give --peak-tflops."),
-        ("NVIDIA X999", ["--dtype", "bf16"], "the peak of 'NVIDIA X999' is not known: give --peak-tflops."),
-        (None, [], "the peak of 'no accelerator' is not known: give --peak-tflops."),
+        ("NVIDIA H100 80GB HBM3", [], "give the dtype of the matmuls (bf16, fp16, fp8, fp32, tf32) with --dtype"),
+        ("NVIDIA A10G", ["--dtype", "fp32"], "there is no confirmed fp32 peak for A10G: give --peak-tflops."),
+        ("NVIDIA X999", ["--dtype", "bf16"], "the peak of 'NVIDIA X999' is unknown: give --peak-tflops."),
+        (None, [], "the peak of 'no accelerator' is unknown: give --peak-tflops."),
     ],
 )
 def test_the_peak_of_a_known_device(lostflops, tmp_path: Path, device, dtype: list[str], expected) -> None:
@@ -115,7 +115,7 @@ def test_the_peak_of_a_known_device(lostflops, tmp_path: Path, device, dtype: li
     if isinstance(expected, float):
         assert objects(lostflops(*call, "--json").out)[1]["mfu"] == pytest.approx(expected)
     else:
-        assert f"MFU is not known: {expected}" in lostflops(*call).out
+        assert f"MFU is unknown: {expected}" in lostflops(*call).out
 
 
 def test_only_the_last_steps_of_the_past_are_shown_and_all_are_counted(lostflops, job: MadeJob, tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_only_the_last_steps_of_the_past_are_shown_and_all_are_counted(lostflops
 def test_no_capture(lostflops, tmp_path: Path) -> None:
     outcome = lostflops("watch", tmp_path, "--once")
     assert (outcome.code, outcome.out) == (5, "")
-    assert "holds no capture" in outcome.err
+    assert "has no capture" in outcome.err
 
 
 def test_watching_ends_when_nothing_comes(lostflops, tmp_path: Path) -> None:
     outcome = lostflops("watch", tmp_path, "--interval", "0.05", "--patience", "0.1")
     assert outcome.code == 0
     assert outcome.out.startswith(f"Waiting for {tmp_path / 'capture'}.\n")
-    assert "Nothing was recorded so far." in outcome.out
+    assert "Nothing is recorded yet." in outcome.out
 
 
 WRITER = """
@@ -199,7 +199,7 @@ def test_an_interrupt_ends_with_the_summary(job: MadeJob, tmp_path: Path) -> Non
         watcher.kill()  # else later tests have a child
         watcher.communicate()
     assert watcher.returncode == 0
-    assert "The job was seen to run: 2 steps on 4 ranks" in rest
+    assert "The job was still running: 2 steps on 4 ranks" in rest
 
 
 def test_watching_loads_no_engine(job: MadeJob, tmp_path: Path) -> None:

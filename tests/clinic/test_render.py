@@ -14,7 +14,7 @@ def test_held_out_patients_stand_apart_and_first() -> None:
     seen = results(Outcome("a_real", ("gc",), True, (Finding("gc", 0.2),), 0.25), Outcome("a_made", (), False))
     unseen = results(Outcome("b_real", ("gc",), True, (Finding("sync", 0.2),), 0.25))
     text = page({"patients": seen, "held-out": unseen})
-    first, second = text.split("## Patients that rules were written with")
+    first, second = text.split("## Patients that the rules were developed on")
     assert "b_real" in first
     assert "0 of 1 (0%)" in first
     assert "a_real" not in first
@@ -24,7 +24,7 @@ def test_held_out_patients_stand_apart_and_first() -> None:
 
 
 def test_without_results_it_says_so() -> None:
-    assert "The clinic was not run yet." in page({})
+    assert "The clinic has not been run yet." in page({})
 
 
 def test_the_page_is_fresh() -> None:

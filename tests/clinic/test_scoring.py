@@ -149,7 +149,7 @@ def test_the_confusion_is_of_first_findings() -> None:
         "| sync    |   2 |   . |   1 |   . |   1 |",
         "| healthy |     |   . |   . |   1 |   1 |",
         "",
-        "First findings by number of the row; 3 copies, 4 nothing.",
+        "A column is a first finding, numbered as in the rows; 3 is copies, 4 is nothing.",
     ]
 
 

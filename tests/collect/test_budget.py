@@ -29,7 +29,7 @@ def test_each_stretch_past_it_gives_up_one_thing_more_until_nothing_is_left() ->
     told = run(budget, 100, STEP // 50)
     assert [record["level"] for record in told] == [1, 2, 3, 3, 3]
     assert budget.level == OFF
-    assert "2.00% of 20 steps, more than 1.00%" in told[0]["reason"]
+    assert "overhead was 2.00% over 20 steps, more than 1.00%" in told[0]["reason"]
 
 
 def test_threads_of_ours_count_as_well() -> None:

@@ -115,7 +115,7 @@ def test_a_store_that_ends_meanwhile_makes_no_noise() -> None:
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         (records,) = records_of(start(2, int(server.stdout.readline())))
-    assert [record["reason"] for record in records if record["kind"] == "note"] == ["rank 0 sent no clock"]
+    assert [record["reason"] for record in records if record["kind"] == "note"] == ["rank 0 sent no clock reading"]
 
 
 @pytest.mark.parametrize(("rank", "world_size"), [(0, 2), (1, 4)])

@@ -147,8 +147,8 @@ def test_a_capture_that_cannot_be_read_is_told_last_and_the_exit_code_is_the_com
     done = finish([*run_words(run), "sh", "-c", f"echo broken > {broken}; exit {code}"], plain_environment())
     assert done.code == code
     last = done.stderr.decode().splitlines()[-1]
-    assert last.startswith("lostflops: no report: ")
-    assert last.endswith(f"The capture is kept; to read it: lostflops ingest {run / FOLDER} -o {run}")
+    assert last.startswith("lostflops: no summary: ")
+    assert last.endswith(f"The recording is kept; to read it: lostflops ingest {run / FOLDER} -o {run}")
 
 
 def test_a_command_that_dies_of_a_signal_is_told_from_one_that_exits(tmp_path: Path) -> None:

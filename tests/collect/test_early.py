@@ -196,7 +196,7 @@ def test_a_process_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
     where, another = str(Path(early.__file__).parents[2]), "1"
     words = [PYTHON, "-P", "-c", early._PROGRAM, where, another, *map(str, [tmp_path] * 3)]
     done = finish(words, plain_environment())
-    assert (done.code, done.stderr) == (1, b"it was killed before\n")
+    assert (done.code, done.stderr) == (1, b"the parent process has already ended\n")
 
 
 @pytest.mark.slow

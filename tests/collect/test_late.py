@@ -83,9 +83,9 @@ def test_what_is_still_being_written_is_kept_named_and_can_be_added(
         assert [path.name for path in places.local.iterdir()] == [f"{trace.name}.lock"]
     waiting, said = capsys.readouterr().err.splitlines()
     assert f"the trace of rank 1 (window 0) is still being written to {places.local}: waiting" in waiting
-    assert "the trace of rank 1 (window 0) is still being written, and not in the run" in said
-    assert f"{places.local} on {socket.gethostname()}" in said
-    obey(said, "To add it then: ")
+    assert f"the trace of rank 1 (window 0) is still being written to {places.local} on {socket.gethostname()}" in said
+    assert "not in the run yet" in said
+    obey(said, "To add it later: ")
     assert traced(places.run) == [(0, 1, 1), (1, 1, 1)]
 
 
@@ -96,7 +96,7 @@ def test_without_a_spool_it_is_named_too(places: Places, tmp_path: Path, capsys:
         ingest([places.capture], places.run, workers=1)
     said = capsys.readouterr().err.splitlines()[-1]
     assert "rank 1 (window 0)" in said
-    obey(said, "To add it then: ")
+    obey(said, "To add it later: ")
     assert traced(places.run) == [(0, 1, 1), (1, 1, 1)]
 
 
@@ -112,8 +112,8 @@ def test_a_trace_that_failed_after_its_rank_had_ended_is_told(
     else:
         conclude(Places(places.local, places.local, places.run))
     assert capsys.readouterr().err.splitlines() == [
-        "lostflops: the trace of rank 1 (window 0) is not there: No space left on device.",
-        "lostflops: the trace of rank 2 (window 0) is not there: the exporting process ended early.",
+        "lostflops: the trace of rank 1 (window 0) is missing: No space left on device.",
+        "lostflops: the trace of rank 2 (window 0) is missing: the process that writes the trace ended early.",
     ]
 
 
@@ -155,7 +155,7 @@ def test_who_interrupts_the_wait_loses_nothing(
     with writing(trace_file(places.local, 1, 0)), pytest.raises(KeyboardInterrupt):
         conclude(places, gatherer(places))
     assert {frame.rank for frame in read_frames(host_file(places.capture, socket.gethostname()))[0]} == {0, 1}
-    assert "To add it then: " in capsys.readouterr().err
+    assert "To add it later: " in capsys.readouterr().err
     assert trace_file(places.local, 1, 0).exists()
 
 
@@ -168,7 +168,7 @@ def test_who_interrupts_the_carrying_learns_where_the_rest_lies(
     monkeypatch.setattr(gather, "_copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
         conclude(places, gatherer(places))
-    obey(capsys.readouterr().err, "To bring it in later: ")
+    obey(capsys.readouterr().err, "To add them later: ")
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
 
 
@@ -191,10 +191,10 @@ def test_what_cannot_be_carried_stays_and_can_be_brought_in(
     clear = obstacle(places)
     conclude(places, gatherer(places))
     said = capsys.readouterr().err
-    assert f"It is kept in {places.local} on {socket.gethostname()}" in said
+    assert f"They are kept in {places.local} on {socket.gethostname()}" in said
     assert len(list(places.local.glob(f"*{SUFFIX}"))) == 2
     clear()
-    obey(said, "To bring it in later: ")
+    obey(said, "To add them later: ")
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
 
 
@@ -207,7 +207,7 @@ def test_what_was_carried_from_a_spool_that_is_gone_is_read(
     shutil.rmtree(places.local)
     run._conclude(places, carrying, as_json=False)
     assert (
-        f"{places.local} on {socket.gethostname()} is gone: what ranks wrote to it last is lost."
+        f"{places.local} on {socket.gethostname()} is gone: the last records of its ranks are lost."
         in capsys.readouterr().err
     )
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
@@ -222,19 +222,19 @@ def test_what_the_last_ingest_left_out_is_told_broken_files_first(
     broken.write_bytes(b'{"traceEvents": }')
     run.ingest_capture(places.local, places.run)
     first, *windows, more = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"lostflops: {broken} was left out: ")
-    assert [line.partition(" was left out: ")[2][:19] for line in windows] == [
+    assert first.startswith(f"lostflops: skipped {broken}: ")
+    assert [line.partition(": skipped ")[2].partition(": ")[2][:19] for line in windows] == [
         "1 trace of window 0",
         "1 trace of window 1",
     ]
-    assert more.startswith("lostflops: 2 more were left out; all of them: lostflops ingest ")
+    assert more.startswith("lostflops: skipped 2 more; to see all: lostflops ingest ")
 
 
 def test_a_spool_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = finish([*run_words(tmp_path / "run", "--spool", str(tmp_path / "file")), "true"])
     assert done.code == 0
-    assert b"cannot be used (File exists): ranks write to" in done.stderr
+    assert b"cannot be used (File exists): ranks write directly to" in done.stderr
 
 
 def test_a_spool_is_made_and_known_wherever_a_rank_goes(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_command_that_runs_out_of_memory_ends_as_it_would_and_is_explained(tmp
         assert dict(found.held)["parameters"] == dict(found.held)["gradients"] == PARAMETERS
         assert dict(found.held)["optimizer_state"] == 2 * PARAMETERS + 2 * 4
         assert dict(found.held)["buffers"] == 40
-        assert "other shapes at out_of_memory_job.py:" in explained(found)
+        assert "check the shapes at out_of_memory_job.py:" in explained(found)
 
 
 @pytest.mark.slow

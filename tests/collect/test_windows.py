@@ -149,7 +149,7 @@ def test_a_rank_that_learns_too_late_of_a_move_says_so_and_goes_there_too(tmp_pa
     publish(request_file(tmp_path, 0), WindowRequest(0, 16, 2))
     training.windows.poll()
     training.run(20)
-    assert any("went to step 16" in reason for reason in training.recorder.reasons())
+    assert any("moved to step 16" in reason for reason in training.recorder.reasons())
     assert steps_of(training.trace()) == [16, 17]
 
 
@@ -177,7 +177,7 @@ def test_a_request_is_obeyed_or_refused_as_too_late(tmp_path: Path) -> None:
     training.run(12)
     assert steps_of(training.trace(1)) == [6, 7]
     assert training.recorder.states(2) == ["planned", "skipped"]
-    assert "learned at step 9: too late" in training.recorder.reasons()
+    assert "the request arrived too late, at step 9" in training.recorder.reasons()
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_same_job_is_no_difference(made):
 def test_one_run_of_each_says_what_it_lacks(made):
     found = told(runs(made / "a")[:1], runs(made / "b")[:1])
     assert found["answer"] == "inconclusive"
-    assert any("With one run a side" in note for note in found["notes"])
+    assert any("With one run per side" in note for note in found["notes"])
     assert "record" in found["verdict"]
     assert found["needed_runs"] > 2
 
@@ -138,8 +138,8 @@ def test_the_run_without_steps_is_named(made, tmp_path):
 
 def test_runs_that_were_not_recorded_in_turns_are_noted(made):
     first, second = runs(made / "a"), runs(made / "b")
-    assert not any("in turns" in note for note in told(first, second)["notes"])
-    assert any("in turns" in note for note in told([first[0], second[0]], [first[2], second[2]])["notes"])
+    assert not any("alternately" in note for note in told(first, second)["notes"])
+    assert any("alternately" in note for note in told([first[0], second[0]], [first[2], second[2]])["notes"])
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_lines_ranks_and_tasks_of_all_steps(done):
     }
     assert ("pause", "launch latency") in [(row["kind"], row["name"]) for row in told["tasks"]]
     assert told["verdict"] == (
-        "The step time hangs on 77.8% compute and 15.6% comm.transfer; rank 1 holds 57.8% of it outside collectives, "
-        "and others wait for it 2 times."
+        "The critical path is 77.8% compute and 15.6% comm.transfer; rank 1 accounts for 57.8% of it outside "
+        "collectives, and other ranks wait for it 2 times."
     )
 
 
@@ -79,7 +79,7 @@ def test_one_step_and_its_stretches_in_order(done):
         (30, 7, 0, "comm.transfer", "meeting"),
         (37, 9, 0, "compute", "lane"),
     ]
-    assert "Of step 4 alone." in told["notes"]
+    assert "Only step 4 is shown." in told["notes"]
 
 
 def test_the_top_leaves_out_and_counts(done):
@@ -90,7 +90,7 @@ def test_the_top_leaves_out_and_counts(done):
 
 
 def test_a_step_that_was_not_recorded(done):
-    with pytest.raises(UsageError, match="step 9 is not in the run; recorded are 4 to 5"):
+    with pytest.raises(UsageError, match="step 9 was not recorded; recorded steps: 4 to 5"):
         critical_of(done, step=9)
 
 
@@ -108,9 +108,9 @@ def alone():
 
 
 def test_ranks_that_are_as_late_are_noted(alone, done):
-    (note,) = [one for one in critical_of(alone).notes if "hold up the step as much" in one]
-    assert note.startswith("In 1 of 1 step other ranks end within 1.0%")
-    assert not any("as much" in one for one in critical_of(done).notes)
+    (note,) = [one for one in critical_of(alone).notes if "delay the step just as much" in one]
+    assert note.startswith("In 1 of 1 step, other ranks finish within 1.0%")
+    assert not any("just as much" in one for one in critical_of(done).notes)
 
 
 def test_names_fit_a_column_and_ranks_that_hold_nothing_are_not_shown(alone):

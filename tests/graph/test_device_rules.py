@@ -140,9 +140,9 @@ def test_what_held_a_kernel_and_was_not_recorded_is_a_task_and_is_told(tmp_path:
         kernel(1, 15, 100, "first"),
         kernel(2, 3_115, 100, "second"),
     )
-    at = task(graph, "waits for what was not recorded", Kind.MARK)
+    at = task(graph, "wait for something not recorded", Kind.MARK)
     assert 2_990_000 <= graph.tasks.duration[at] <= 3_000_000
-    assert "waited 3.0 ms on its device for something that was not recorded" in graph.notes[0]
+    assert "waited 3.0 ms on the device for something that was not recorded" in graph.notes[0]
 
 
 def test_a_batch_is_one_task_and_python_between_calls_another(tmp_path: Path) -> None:

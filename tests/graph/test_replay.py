@@ -49,7 +49,7 @@ def test_meetings_on_a_link_take_turns():
 
 def test_what_waits_for_itself_is_refused_and_named():
     made = graph([L(0, LaneKind.HOST, [T("a", 1), T("b", 1)])], [("b", "a")])
-    with pytest.raises(Circular, match="2 of 2 tasks wait for each other, the first 'a' on rank 0"):
+    with pytest.raises(Circular, match="2 of 2 tasks wait for each other, starting with 'a' on rank 0"):
         replay(made)
 
 

@@ -107,7 +107,7 @@ def test_running_out_of_memory_is_noted_with_its_line(tmp_path: Path) -> None:
     run = ingested(tmp_path, allocator.snapshot())
     words = "asked for 2.00 GB with 5.00 MB free on the device, at /home/me/job/train.py:31"
     assert asked(run, "select what, effect, count, reason from stats") == [
-        ("out_of_memory", "note", 1, f"on device 0 the allocator found no memory: {words}")
+        ("out_of_memory", "note", 1, f"on device 0 the allocator ran out of memory: {words}")
     ]
 
 

@@ -90,5 +90,5 @@ def test_files_of_one_process_are_no_several_jobs(traces):
     ("folder", "jobs"), [("meta-pytorch__torchrec", 6), ("KellerJordan__modded-nanogpt", 4), ("pytorch__kineto", 2)]
 )
 def test_recorded_folders(tmp_path, folder, jobs):
-    with pytest.raises(SeveralJobs, match=f"holds traces of {jobs} jobs"):
+    with pytest.raises(SeveralJobs, match=f"has traces of {jobs} jobs"):
         ingest([TRACES / folder], tmp_path / "run")

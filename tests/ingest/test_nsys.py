@@ -313,7 +313,7 @@ def test_pages_that_lead_to_each_other_end(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
-        ([f"drop table {TABLE.format(kind)}" for kind in ("KERNEL", "MEMCPY", "MEMSET")], "no work of a device"),
+        ([f"drop table {TABLE.format(kind)}" for kind in ("KERNEL", "MEMCPY", "MEMSET")], "no device events"),
         (["alter table CUPTI_ACTIVITY_KIND_MEMCPY drop column streamId"], "lacks streamId.*newer"),
         (
             [f"alter table {TABLE.format(kind)} drop column globalPid" for kind in ("KERNEL", "MEMCPY", "MEMSET")],
@@ -326,7 +326,7 @@ def test_pages_that_lead_to_each_other_end(tmp_path) -> None:
                 "drop table CUPTI_ACTIVITY_KIND_MEMSET",
                 "create view CUPTI_ACTIVITY_KIND_KERNEL as select * from k",
             ],
-            "no work of a device",
+            "no device events",
         ),
     ],
     ids=["no device", "a column less", "no process", "a view"],
@@ -340,7 +340,7 @@ def test_what_cannot_be_read_is_told(tmp_path, statements, told) -> None:
 def test_damaged_and_foreign_files_are_told_apart(tmp_path) -> None:
     whole = small_export().write(tmp_path / "whole.sqlite").read_bytes()
     (tmp_path / "cut.sqlite").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BrokenSource, match=r"no whole SQLite file.*again"):
+    with pytest.raises(BrokenSource, match=r"not a complete SQLite file.*again"):
         ingest([tmp_path / "cut.sqlite"], tmp_path / "run", workers=1)
     other = sqlite3.connect(tmp_path / "mlflow.sqlite")
     other.execute("create table experiments (id)")

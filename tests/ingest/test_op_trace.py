@@ -301,12 +301,12 @@ def test_data_files_of_a_run_are_no_traces(traces, trace):
 def test_a_truncated_file_is_refused(traces, trace, kept):
     half = traces.folder / "half.parquet"
     half.write_bytes(trace.read_bytes()[:kept])
-    with pytest.raises(BrokenSource, match=r"half\.parquet is no whole Parquet file"):
+    with pytest.raises(BrokenSource, match=r"half\.parquet is not a complete Parquet file"):
         ingest([half], traces.run, workers=1)
     assert not traces.run.exists()
     done = ingest([traces.folder], traces.run, workers=1)
     assert done.ranks_added == (0, 4, 8, 12)
-    assert ["half.parquet is no whole" in reason for _, reason in done.skipped] == [True]
+    assert ["half.parquet is not a complete" in reason for _, reason in done.skipped] == [True]
 
 
 def test_damage_in_the_middle_leaves_no_rows_behind(traces, trace):
@@ -327,7 +327,7 @@ def test_damage_in_the_middle_leaves_no_rows_behind(traces, trace):
 
 def test_a_file_without_an_op_that_can_be_read_is_refused(traces):
     path = write(traces.folder / "trace.parquet", [op(0, 1, "optimizer", 0, -1)])
-    with pytest.raises(BrokenSource, match="holds no op"):
+    with pytest.raises(BrokenSource, match="has no op"):
         ingest([path], traces.run, workers=1)
 
 
@@ -386,7 +386,7 @@ def test_the_analyses_read_it(traces, trace):
         "comm.transfer": 8 * 750,
         "unexplained": 8 * 125,
     }
-    assert any("the format records no launches" in note for note in found["notes"])
+    assert any("this trace format has no launches" in note for note in found["notes"])
     assert held["held"]["source_bytes"] == trace.stat().st_size
 
 

@@ -147,7 +147,7 @@ def test_where_a_reduced_trace_is_broken_the_raw_one_beside_it_is_read(
         done = ingest([folder], folder.parent, workers=1)
         ((path, why),) = done.skipped
         assert path == str(broken)
-        assert why.endswith("; the raw trace beside it is taken instead")
+        assert why.endswith("; the raw trace next to it is used instead")
         assert [row[0] for row in rows_of(folder.parent)["events"]] == [0] * 3 + [1] * 3
         with Run.open(folder.parent) as run:
             found = run.sql("select source from ranks order by rank").fetchall()
@@ -203,7 +203,7 @@ def test_windows_in_both_forms_are_counted_by_rank(folder: Path) -> None:
     done = ingest([folder], folder.parent, workers=1)
     ((pattern, why),) = done.skipped
     assert pattern == str(folder / "rank-*.w0001.parts")
-    assert "1 trace of window 1, and other windows have 2" in why
+    assert "1 trace of window 1, but other windows have 2" in why
     assert ingest([pattern], folder.parent.with_name("other"), workers=1).ranks_added == (0,)
 
 
@@ -274,24 +274,24 @@ def flagged(path: Path) -> None:
 HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "another rank in one table": (
         lambda path: rewritten(path, path, told=lambda told: told | {"rank": 7}),
-        "not rank 7's",
+        "a rank other than 7",
     ),
     "a rank that is null": (
         lambda path: rewritten(path, path, part="* replace (null::integer as rank)"),
-        "not rank 0's",
+        "a rank other than 0",
     ),
-    "no rank": (lambda path: rewritten(path, path, part="* exclude (rank)"), "a column of ranks"),
+    "no rank": (lambda path: rewritten(path, path, part="* exclude (rank)"), "no column of ranks"),
     "a time that overflows": (
         lambda path: rewritten(path, path, tables="events/", part="* replace (9223372036854775807 as start)"),
-        "rows of no time, or one that cannot be reckoned with",
+        "rows without a valid time",
     ),
     "a time that is null": (
         lambda path: rewritten(path, path, tables="events/", part="* replace (null::bigint as start)"),
-        "events has 4 rows of no time",
+        "events has 4 rows without a valid time",
     ),
     "an end before its start": (
         lambda path: rewritten(path, path, tables="events/", part="* replace (-1::bigint as dur)"),
-        "events has 4 rows of no time",
+        "events has 4 rows without a valid time",
     ),
     "no starts": (lambda path: rewritten(path, path, tables="events/", part="* exclude (start)"), "events has 4 rows"),
     "an unknown column": (lambda path: rewritten(path, path, part="*, 1 as more"), "no column 'more'"),
@@ -301,15 +301,15 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "an unknown table": (
         lambda path: rewritten(path, path, rename=lambda name: name.replace("lanes", "timings")),
-        "does not belong",
+        "unexpected member",
     ),
     "a path": (
         lambda path: rewritten(path, path, rename=lambda name: name.replace("lanes/", "../../lanes/")),
-        "does not belong",
+        "unexpected member",
     ),
     "rows that it does not tell": (
         lambda path: rewritten(path, path, told=lambda told: told | {"rows": told["rows"] | {"events": 3}}),
-        "other rows than it says",
+        "the number of rows is not as declared",
     ),
     "another format": (lambda path: rewritten(path, path, told=lambda told: told | {"format": "nsys"}), "'nsys'"),
     "a newer schema": (lambda path: rewritten(path, path, told=lambda told: told | {"schema": 99}), "newer version"),
@@ -318,7 +318,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: rewritten(path, path, told=lambda told: told | {"rank": -1}),
         "part.json is damaged",
     ),
-    "the end is missing": (lambda path: path.write_bytes(path.read_bytes()[:-200]), "not whole"),
+    "the end is missing": (lambda path: path.write_bytes(path.read_bytes()[:-200]), "not complete"),
     "a byte is wrong": (lambda path: changed_bytes(path, 700), "damaged"),
     "a feature that is not there": (flagged, "part.json is damaged"),
     "much of nothing": (compressed, "larger than the file"),
@@ -335,7 +335,7 @@ def test_what_is_no_reduced_trace_gives_no_row(folder: Path, what: str) -> None:
     ((_, why),) = done.skipped
     assert reason in why
     assert {row[0] for row in rows_of(folder.parent)["events"]} == {1}
-    with pytest.raises(BrokenSource, match="no reduced trace"):
+    with pytest.raises(BrokenSource, match="not a readable reduced trace"):
         ingest([reduced_form(trace_file(folder, 0, 0))], folder.parent, workers=1)
 
 

@@ -101,9 +101,9 @@ def test_what_is_no_trace_is_skipped_and_names_stay_in_the_folder(
     assert all(name.isprintable() for name in reasons)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not list(tmp_path.parent.rglob("outside.json"))
-    with pytest.raises(UnknownFormat, match=r"s3://\S+/config.json is in no format"):
+    with pytest.raises(UnknownFormat, match=r"s3://\S+/config.json has an unknown format"):
         ingest([f"{traces}/config.json"], tmp_path / "other", workers=1)
-    with pytest.raises(UsageError, match="holds no object"):
+    with pytest.raises(UsageError, match="has no object"):
         ingest([object_store / "nothing"], tmp_path / "other", workers=1)
 
 
@@ -139,7 +139,7 @@ def test_ranks_that_nothing_tells_are_assigned_and_two_files_of_a_rank_refused(
         found = run.sql("select rank, source, rank_source from ranks where rank > 0 order by rank").fetchall()
     assert found == [(1, object_store / "traces/b.json", "assigned"), (2, object_store / "traces/c.json", "assigned")]
     copy = object_store.put("copy/other.json", cluster[0].read_bytes() + b" ")
-    with pytest.raises(RankConflict, match=rf"two files claim rank 0: .*{copy}"):
+    with pytest.raises(RankConflict, match=rf"two files have rank 0: .*{copy}"):
         ingest([copy], tmp_path / "run", workers=1)
 
 
@@ -252,7 +252,7 @@ def test_captures_are_read_from_a_store(object_store: ObjectStore, tmp_path: Pat
     local = ingest([folder], tmp_path / "local", workers=1)
     done = ingest([stored], object_store / "run", workers=1)
     assert done.ranks_added == local.ranks_added == (0, 1)
-    assert [reason.partition(".")[0] for _, reason in done.skipped] == ["1 trace of window 2, and other windows have 2"]
+    assert [reason.partition(".")[0] for _, reason in done.skipped] == ["1 trace of window 2, but other windows have 2"]
     assert rows(object_store / "run") == rows(tmp_path / "local")
 
 

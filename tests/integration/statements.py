@@ -20,9 +20,10 @@ from lostflops.errors import LostflopsError
 from lostflops.pages.page import page_of
 from lostflops.results import Finding, Findings, Prediction, Result
 from lostflops.store.run import Run
+from lostflops.units import format_percent
 
 VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",))
-SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |most: )?(\d+\.\d)% of the step")
+SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |the most: )?(\d+(?:\.\d)?%) of the step")
 Json = dict[str, Any]
 
 
@@ -150,16 +151,16 @@ def _words(run: Path, found: dict[str, Json], findings: list[Json]) -> Iterator[
     known = set()
     for one in findings:
         known |= (
-            {f"{100 * one['prediction'][key]:.1f}" for key in ("gain", "gain_high")} if one["prediction"] else set()
+            {format_percent(one["prediction"][key]) for key in ("gain", "gain_high")} if one["prediction"] else set()
         )
-    known |= {f"{100 * row['gain']:.1f}" for row in found.get("whatif", {}).get("changes", [])}
+    known |= {format_percent(row["gain"]) for row in found.get("whatif", {}).get("changes", [])}
     texts = {verb: told["verdict"] for verb, told in found.items()}
     texts |= {f"{verb} on the terminal": asked(verb, str(run)) for verb in ("report", "ranks", "diagnose")}
     texts |= {f"{verb} --markdown": asked(verb, str(run), "--markdown") for verb in ("report", "diagnose")}
     for place, text in texts.items():
         for share in SAVING.findall(" ".join(text.split())):
             if share not in known:
-                yield f"{place} says {share}% of the step, and no finding does"
+                yield f"{place} says {share} of the step, and no finding does"
     first = next((one for one in findings if one["level"] == "found"), None)
     for place in ("diagnose --markdown", "report --markdown"):
         if (

@@ -23,7 +23,7 @@ from tests.shared_data import TRACES, needs_traces
 pytestmark = needs_traces
 
 MOST_UNEXPLAINED = 0.02
-NO_LAUNCH = "is unexplained: what ended these gaps has no launch in the trace"
+NO_LAUNCH = "is unexplained: the kernels after these gaps have no launch in the trace"
 UNEXPLAINED = {
     # A trace of the device alone: nothing tells what the host did.
     ("AMD-AGI__TraceLens/mi210_gpu_only_trace_gpu_only_trace.json.gz", "trace"),

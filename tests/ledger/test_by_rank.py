@@ -78,7 +78,7 @@ def test_a_run_that_is_gone_is_an_error_of_the_one_who_asks(run, monkeypatch, tm
     monkeypatch.setenv("LOSTFLOPS_WORKERS", "2")
     asked = scope(run, None)
     monkeypatch.setattr(run, "path", tmp_path)
-    with pytest.raises(NotARun, match="holds no run"):
+    with pytest.raises(NotARun, match="is not a run"):
         list(by_rank(PROFILE, run, asked))
 
 

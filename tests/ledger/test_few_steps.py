@@ -87,8 +87,8 @@ def test_what_is_predicted_from_them_is_what_all_say(path: Path, monkeypatch: py
         assert len(set(baseline(run).graph.steps.number.tolist())) == STEPS // 4
     assert few["gain"] == pytest.approx(whole["gain"], abs=0.01)
     assert few["baseline"]["measured_ns"] == pytest.approx(whole["baseline"]["measured_ns"], rel=0.05)
-    assert any(note.startswith("The run is large, so that steps") for note in few["notes"])
-    assert not any("One step was recorded" in note for note in few["notes"])
+    assert any(note.startswith("The run is large, so only steps") for note in few["notes"])
+    assert not any("Only one step was recorded" in note for note in few["notes"])
 
 
 def test_chance_is_told_by_all_steps(path: Path) -> None:

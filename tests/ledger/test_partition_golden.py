@@ -511,7 +511,7 @@ def test_without_launches_steps_have_the_edges_of_the_host(steps):
         2: (12, 20, {"unexplained": 2, "compute": 6}),
         4: (30, 40, {"compute": 5, "unexplained": 5}),
     }
-    assert "step edges are those of the host" in notes
+    assert "step boundaries are those of the host" in notes
 
 
 def test_steps_of_a_cpu_rank(steps):

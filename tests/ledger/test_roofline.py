@@ -72,14 +72,14 @@ def test_what_is_unknown_is_counted_and_not_invented(run):
     (row,) = roofline.table().to_json()
     assert row["of_peak"] is row["of_roof"] is row["bound"] is None
     assert list(roofline.notes()) == [
-        "60.0% of compute is not in the roofline: shapes do not tell FLOPs or bytes of its ops.",
-        "No peak of the device is known for fp64: the roofline has no roof for it.",
+        "60.0% of compute is not in the roofline: the FLOPs or bytes of its ops are unknown.",
+        "The device's peak for fp64 is unknown, so the roofline has no roof for it.",
     ]
 
 
 def test_rates_above_the_peak_are_said_to_be_shared_time(run):
     assert list(made(run, {effort(989_001_000, 1): (1, 1000)}).notes()) == [
-        "aten::mm above the peak: kernels that run at once share their time."
+        "Above the peak: aten::mm, because kernels that run at the same time share their time."
     ]
 
 
@@ -89,7 +89,7 @@ def test_what_moves_faster_than_memory_is_said_to_be_in_caches(run):
     (row,) = found.table().to_json()
     assert row["of_roof"] > 1
     assert [*found.notes()] == [
-        "aten::mm above what memory lets through: caches hold what is read or written, or kernels run at once."
+        "Above the memory bandwidth: aten::mm, because data is in caches, or kernels run at the same time."
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_cpu_has_no_roof():
     with MemoryRun(ranks=[{"rank": 0, "events": 1}]) as run:
         roofline = made(run, {effort(100, 100): (1, 1000)})
     assert [series.drawn for series in roofline.plot().series] == ["marks"]
-    assert "No peak of the device is known" in next(roofline.notes())
+    assert "The device's peak" in next(roofline.notes())
 
 
 def test_no_shapes_no_roofline(run):

@@ -69,7 +69,7 @@ def test_a_rank_that_stops_reporting_is_named_after_the_wait_and_not_waited_for_
     assert isinstance(silent, Notice)
     assert isinstance(line, StepLine)
     assert (silent.kind, silent.ranks) == ("silent", (2,))
-    assert silent.text == "Others went on without: rank 2 on node0: no step after 4, last heard of 11.0 s ago."
+    assert silent.text == "Other ranks continue without: rank 2 on node0: no step after 4, last heard from 11.0 s ago."
     assert (line.step, line.missing, line.samples) == (5, (2,), None)
     job.run(6, 1, ranks=[0, 1, 3])
     assert [(line.step, line.missing) for line in watched.lines()] == [(6, (2,))]
@@ -87,8 +87,8 @@ def test_a_rank_that_never_reported_is_told_from_one_that_stopped(tmp_path: Path
     job.run(0, 1, ranks=[0, 1, 2])
     assert watched.lines() == []
     begun, notice = watched.notices(10)
-    assert begun.text == "Attempt 0: 4 ranks, 3 of them so far, 1 host."
-    assert notice.text == "Others went on without: rank 3 never reported."
+    assert begun.text == "Attempt 0: 4 ranks (3 so far), 1 host."
+    assert notice.text == "Other ranks continue without: rank 3 never reported."
 
 
 def test_a_record_that_was_dropped_is_not_waited_for(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_restart_is_a_new_attempt_and_shows_who_died(tmp_path: Path) -> None:
     assert isinstance(notice, Notice)
     assert isinstance(new, StepLine)
     assert (old.attempt, old.step, old.missing) == (0, 2, (1,))
-    assert (notice.kind, notice.text) == ("attempt", "The job was started again, attempt 1: 2 ranks, 1 host.")
+    assert (notice.kind, notice.text) == ("attempt", "The job restarted, attempt 1: 2 ranks, 1 host.")
     assert (new.attempt, new.step, new.missing) == (1, 0, ())
 
 
@@ -134,9 +134,9 @@ def test_another_world_size_is_another_attempt(tmp_path: Path) -> None:
     MadeJob(tmp_path, world_size=4).start(0)
     MadeJob(tmp_path, world_size=2, attempt=1, begin=BEGIN + SECOND).start(1)
     watched = Watched(tmp_path, wait=10)
-    assert [notice.text for notice in watched.notices()] == ["Attempt 0: 4 ranks, 1 of them so far, 1 host."]
+    assert [notice.text for notice in watched.notices()] == ["Attempt 0: 4 ranks (1 so far), 1 host."]
     assert [notice.text for notice in watched.notices(10)] == [
-        "The job was started again, attempt 1: 2 ranks, 1 of them so far, 1 host.",
+        "The job restarted, attempt 1: 2 ranks (1 so far), 1 host.",
     ]
 
 
@@ -231,7 +231,7 @@ def test_a_stall_names_the_rank_that_did_not_come(tmp_path: Path) -> None:
     assert isinstance(notice, Notice)
     assert (notice.kind, notice.ranks) == ("stall", (1,))
     assert notice.text == (
-        "No rank has ended a step for 12.0 s: rank 1 did not come to gloo:all_reduce 11 of group 0, as 3 others have."
+        "No rank has finished a step for 12.0 s: rank 1 has not reached gloo:all_reduce 11 of group 0; 3 others have."
     )
     assert watched.look(30) == []
 
@@ -311,7 +311,7 @@ def test_a_collector_that_records_less_says_so_once(tmp_path: Path) -> None:
     reduced = {"kind": "overhead", "step": 3, "own_share": 0.02, "level": 2, "reason": "2.0% of the step"}
     job.append(1, [reduced])
     (notice,) = watched.notices()
-    assert notice.text == "The collector of rank 1 records edges of steps only: 2.0% of the step."
+    assert notice.text == "The collector of rank 1 now records only step boundaries: 2.0% of the step."
     assert watched.notices() == []
 
 
@@ -327,7 +327,7 @@ def test_the_job_ended_when_every_rank_said_so(tmp_path: Path) -> None:
     assert isinstance(line, StepLine)
     assert isinstance(notice, Notice)
     assert (line.step, line.missing) == (1, (1,))
-    assert (notice.kind, notice.text) == ("ended", "All 2 ranks ended; another attempt would show.")
+    assert (notice.kind, notice.text) == ("ended", "All 2 ranks ended; still watching for another attempt.")
     assert watched.board.is_ended
     assert watched.look(100) == []
 

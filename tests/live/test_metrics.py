@@ -110,7 +110,7 @@ def test_metrics_are_named_as_prometheus_wants_them() -> None:
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "grpc://host", "http://"])
 def test_what_is_no_endpoint(endpoint: str) -> None:
-    with pytest.raises(UsageError, match="no OTLP endpoint"):
+    with pytest.raises(UsageError, match="not an OTLP endpoint"):
         otel.metrics_url(endpoint)
 
 

@@ -241,4 +241,4 @@ def test_events_alone_cannot_tell() -> None:
     assert answer(RUN, 5, "cuda:0").notes == ()
     told = answer(RUN, 5, "cuda:0", seen)
     assert told.blocks == ()
-    assert told.notes[0].startswith("events cannot tell fragmentation: the 5.24 MB that were reserved")
+    assert told.notes[0].startswith("Events do not show fragmentation: the 5.24 MB that were reserved")

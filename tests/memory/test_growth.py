@@ -107,8 +107,8 @@ def test_the_holder_is_that_of_the_blocks() -> None:
     (one,) = found(lambda _, begin: [act(begin)], held={8192: Holder("kept", "train.py:12")})
     assert (one.holder, one.is_by_graph) == (Holder("kept", "train.py:12"), False)
     assert says([one]) == (
-        "Each of 3 steps leaves 1.02 kB on cpu of rank 0 that no later one frees, most of it from aten::linear of net, "
-        "held by kept at train.py:12."
+        "Each of 3 steps leaves 1.02 kB on cpu of rank 0 that no later step frees, most of it from aten::linear of "
+        "net, held by kept at train.py:12."
     )
 
 

@@ -47,4 +47,4 @@ def test_without_addresses_it_closes_and_names_nobody(name, tmp_path):
     for memory in found:
         memory.self_check()
         assert not memory.by_owner()[:, :-1].any()
-        assert "cannot be told" in memory.notes[0]
+        assert "owners are unknown" in memory.notes[0]

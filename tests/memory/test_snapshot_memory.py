@@ -52,7 +52,7 @@ def test_the_peak_by_line_from_a_whole_history(tmp_path: Path) -> None:
 def test_no_owner_is_made_up_without_phases(tmp_path: Path) -> None:
     memory = memory_of(tmp_path, three_tensors())
     assert set(memory.blocks.owner.tolist()) == {CODE[Owner.UNATTRIBUTED]}
-    assert any("owners cannot be told" in note for note in memory.notes)
+    assert any("owners are not" in note for note in memory.notes)
 
 
 def test_blocks_older_than_the_history_come_from_the_snapshot(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_a_buffer_lives_as_long_as_the_same_one_of_another_step() -> None:
     found.self_check()
     assert (made.peak_bytes, found.peak_bytes) == (180, 140)
     assert found.by_owner()[:, CODE[Owner.COMMUNICATION]].tolist() == [0, 40, 0, 0, 40, 0]
-    assert "1 buffer of communication (40 B)" in found.notes[-1]
+    assert "1 communication buffer (40 B)" in found.notes[-1]
 
 
 def test_where_none_was_seen_freed_it_is_gone_with_its_step() -> None:

@@ -79,8 +79,8 @@ def test_the_pace_of_settled_steps(opened):
     # Of both ranks: 16 x 1, 16 x 2, 7 x 4 + 7 x 3 + 2 x 4, 16 x 1, 7 x 2 + 7 x 3 + 2 x 12
     assert pace.phases == tuple(ns * MS for ns in (16, 32, 57, 16, 59))
     assert went(pace) == (
-        "A settled step takes 10.0 ms (95% up to 16.5 ms, of 8): outside 32.8%, backward 31.7%, forward 17.8%, data "
-        "8.9%, optimizer 8.9%."
+        "A normal step takes 10.0 ms (median of 8; 95% take up to 16.5 ms): outside 32.8%, backward 31.7%, forward "
+        "17.8%, data 8.9%, optimizer 8.9%."
     )
     assert [row[0] for row in phases(pace).rows] == ["data", "forward", "backward", "optimizer", "outside"]
     assert sum(row[1] for row in phases(pace).rows) == pytest.approx(180 * MS / 16, abs=3)
@@ -140,8 +140,8 @@ def test_a_rank_that_is_late_in_every_step_is_named(tmp_path):
     assert (found.slowest.rank, found.slowest.steps_last, found.slowest.steps) == (2, 40, 40)
     assert (found.slowest.last, found.slowest.collectives, found.slowest.lateness) == (40, 40, 2 * MS)
     assert says == (
-        "Rank 2 is the slowest: it enqueues its collectives last in 40 of 40 steps, in the median 2.00 ms behind the "
-        "first (20.0% of a step)."
+        "Rank 2 is the slowest: it enqueues its collectives last in 40 of 40 steps, 2.00 ms after the first "
+        "rank (median, 20.0% of a step)."
     )
 
 
@@ -209,10 +209,7 @@ def test_ranks_that_come_at_once_have_no_last(tmp_path):
 def test_clocks_of_two_hosts_that_nothing_ties(tmp_path):
     found, says, _ = lates(tmp_path, [never, always(2 * MS)], hosts=["a", "b"])
     assert (found.ranks, found.slowest) == ((), None)
-    assert says == (
-        "Which rank is the slowest cannot be told: the ranks are on several hosts, and nothing ties their clocks to "
-        "each other."
-    )
+    assert says == ("The slowest rank is unknown: the ranks are on several hosts, whose clocks are not aligned.")
 
 
 def two_hosts(behind, method="collectives"):
@@ -253,15 +250,13 @@ def test_on_accelerators_lateness_is_that_of_hosts(tmp_path):
     facts = {"device": "cuda", "device_name": "NVIDIA H100"}
     found, says, told = lates(tmp_path, [never, always(2 * MS)], facts=facts)
     assert found.slowest is not None
-    assert told == ["Lateness is that of hosts, which run ahead of their devices: it is no wait of a device."]
+    assert told == ["Lateness is that of hosts, which run ahead of their devices: it is not the wait of a device."]
     assert "wait" not in says
 
 
 def test_one_rank_cannot_be_compared(tmp_path):
     _, says, _ = lates(tmp_path, [never])
-    assert says == (
-        "Which rank is the slowest cannot be told: fewer than two ranks recorded when they enqueued collectives."
-    )
+    assert says == ("The slowest rank is unknown: fewer than two ranks recorded when they enqueued collectives.")
 
 
 def test_no_samples_no_rate(opened):
@@ -283,7 +278,7 @@ def test_attempts_each_have_their_pace(tmp_path):
         table = attempts(run, found).to_json()
         figures = recorded(run, found, pace).to_json()
         assert next(notes(run, found, pace)) == (
-            "Of 2 attempts with steps attempt 1 is shown, the newest with a settled step."
+            "2 attempts have steps; attempt 1 is shown, the newest with a normal step."
         )
     assert [(row["attempt"], row["ranks"], row["steps"], row["settled_steps"], row["ended"]) for row in table] == [
         (0, 2, 4, 2, False),
@@ -305,7 +300,7 @@ def test_a_trace_of_another_attempt_is_said_to_be_one(tmp_path, traced, said):
     ingest([folder], tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:
         found = list(notes(run, paces(run), chosen(paces(run))))
-    told = "The trace is of attempt 0: its steps are not among those of attempt 1."
+    told = "The trace is of attempt 0, so its steps are not those of attempt 1."
     assert (told in found) == said
 
 
@@ -315,7 +310,7 @@ def test_an_attempt_without_a_settled_step_is_shown_if_there_is_no_other(tmp_pat
     with Run.open(tmp_path / "run") as run:
         pace = chosen(paces(run))
         assert (pace.p50, pace.phases) == (None, tuple(map(float, EARLY)))
-        assert went(pace).startswith("1 step recorded, and none is settled")
+        assert went(pace).startswith("1 step recorded, but no normal one")
         assert lateness(run, pace).why_not
 
 

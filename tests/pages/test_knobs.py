@@ -124,7 +124,7 @@ def test_switches_that_move_most_come_first_behind_what_is_gradual(cluster: Resu
 def test_what_does_not_apply_says_why(cluster: Result) -> None:
     refused = {row["change"]: row["reason"] for row in cluster.to_json()["not_applicable"]}
     reason = next(reason for names, reason in refused.items() if "microbatches" in names.split(", "))
-    assert reason == "no passes of microbatches and no transfers between stages were recorded: no pipeline"
+    assert reason == "no microbatch passes and no transfers between stages were recorded: this is not a pipeline"
 
 
 def test_the_verdict_names_the_best_that_can_be_set(cluster: Result) -> None:
@@ -146,12 +146,12 @@ def test_hardware_is_no_setting_and_named_as_what_it_is(tmp_path: Path) -> None:
 
     with Run.open(store(CLUSTER.generate(), tmp_path / "run")) as run:
         start = baseline(run)
-        setting, hardware = verdict_of("straggler", "network.bandwidth").split(". Other hardware would gain more: ")
+        setting, hardware = verdict_of("straggler", "network.bandwidth").split(". Other hardware would save more: ")
         alone = verdict_of("network.bandwidth")
-    gains_most = "Of 2 knobs, each turned alone, this gains most of those that are settings: "
+    gains_most = "The best setting among 2 changes, each tried alone: "
     assert setting.startswith(f"{gains_most}with straggler=removed a step takes ")
     assert hardware.startswith("with network.bandwidth=8x a step takes ")
-    none = "None of 1 knob shortens the step by more than chance would, but for other hardware: "
+    none = "None of 1 change shortens the step by more than chance, except other hardware: "
     assert alone == none + hardware
 
 
@@ -160,7 +160,7 @@ def test_fewer_ranks_are_no_gain_since_they_train_on_less(tmp_path: Path) -> Non
     with Run.open(store(CLUSTER.generate(), tmp_path / "run")) as run:
         found = turned(baseline(run), ranks)
     assert position(found, "world_size", "1").high_ns < block(found).measured_ns
-    assert found.verdict == "None of 1 knob shortens the step by more than chance would."
+    assert found.verdict == "None of 1 change shortens the step by more than chance."
 
 
 def test_large_runs_are_not_replayed_for_a_page() -> None:
@@ -203,7 +203,10 @@ def test_a_step_of_more_work_says_how_much(start: Baseline) -> None:
         ([("network", "2x"), ("never", "on")], "never=on does not apply: no loader was recorded"),
         ([("network", "fast")], "network=fast: give a factor such as 2x or 0.5x"),
         ([("nothing", "1")], "no change is called 'nothing'. lostflops whatif RUN --list shows all"),
-        ([("accumulate", "1000000")], f"accumulate=1000000 is more than a page replays: at most {MOST_TIMES}"),
+        (
+            [("accumulate", "1000000")],
+            f"accumulate=1000000 is too large for a page, which replays at most {MOST_TIMES}",
+        ),
     ],
 )
 def test_what_cannot_be_told_is_said_in_words(start: Baseline, changes: list[tuple[str, str]], why: str) -> None:

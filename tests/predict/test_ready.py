@@ -9,5 +9,5 @@ from lostflops.predict.edits.ready import Held, between
 
 def test_buckets_out_of_order_are_not_cut_anew() -> None:
     held = Held(lane=0, src=np.array([898, 896]), edges=np.array([0, 1]))
-    with pytest.raises(NotApplicable, match="no order to cut by"):
+    with pytest.raises(NotApplicable, match="cannot be cut in order"):
         between(None, held, 0, np.array([1.0]))  # type: ignore[arg-type]

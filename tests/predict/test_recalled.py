@@ -73,8 +73,8 @@ def refuses(kept: Memory, value: str, facts: Facts) -> Remembered:
     ("facts", "remember", "reason"),
     [
         (Facts(None), halved, "no memory was recorded"),
-        (FACTS, None, "what halve=activations does to memory is not known"),
-        (FACTS, refuses, "cannot be told: of a reason"),
+        (FACTS, None, "the effect of halve=activations on memory is unknown"),
+        (FACTS, refuses, "cannot be predicted: of a reason"),
     ],
 )
 def test_what_is_not_known_has_a_reason(facts: Facts, remember: Remember | None, reason: str) -> None:
@@ -84,9 +84,7 @@ def test_what_is_not_known_has_a_reason(facts: Facts, remember: Remember | None,
 
 def test_people_read_the_peak_in_one_sentence() -> None:
     found = recalled(FACTS, [applied(halved)])
-    assert found.verdict == (
-        "The peak of memory, on rank 0 (cpu), becomes 800 B (759 B to 841 B), 20.0% less than 1.00 kB."
-    )
+    assert found.verdict == ("Peak memory on rank 0 (cpu) becomes 800 B (759 B to 841 B), 20.0% less than 1.00 kB.")
     assert list(told(found)) == ["Memory, halve=activations: activations halved, None"]
     assert list(told("why not")) == ["Memory: why not."]
-    assert recalled(FACTS, []).verdict == "The peak of memory, on rank 0 (cpu), stays 1.00 kB."
+    assert recalled(FACTS, []).verdict == "Peak memory on rank 0 (cpu) stays 1.00 kB."

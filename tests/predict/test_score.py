@@ -69,7 +69,7 @@ def test_a_run_that_cannot_be_written_is_answered_all_the_same(folder: Path) -> 
     (folder / "old" / "predictions").write_text("in the way")
     told = ask(folder / "old")
     assert told.to_json()["prediction_id"] is None
-    assert any("was not stored" in note for note in told.notes)
+    assert any("could not be stored" in note for note in told.notes)
     assert told.to_json()["predicted_ns"] == 90
 
 
@@ -78,7 +78,7 @@ def test_no_prediction_is_written_out_of_a_run_of_strangers(folder: Path, tmp_pa
     own.mkdir()
     (folder / "old" / "predictions").symlink_to(own)
     told = ask(folder / "old")
-    assert any("was not stored" in note for note in told.notes)
+    assert any("could not be stored" in note for note in told.notes)
     assert list(own.iterdir()) == []
     (folder / "old" / "predictions").unlink()
     kept = asked(folder / "old")
@@ -86,10 +86,10 @@ def test_no_prediction_is_written_out_of_a_run_of_strangers(folder: Path, tmp_pa
     (own / "notes").write_text("mine")
     file.with_name(f".{file.name}.{os.getpid()}").symlink_to(own / "notes")
     prediction, holder = find(kept, [folder / "old"])
-    assert not any("was not recorded" in note for note in scored(prediction, holder, folder / "new").notes)
+    assert not any("could not be stored" in note for note in scored(prediction, holder, folder / "new").notes)
     assert (own / "notes").read_text() == "mine"
     file.write_text(file.read_text().replace(f'"{kept}"', '"../../../own/planted"'))
-    with pytest.raises(BrokenRun, match="of another prediction"):
+    with pytest.raises(BrokenRun, match="holds another prediction"):
         find(kept, [folder / "old"])
 
 
@@ -118,7 +118,7 @@ def test_found_by_the_index_beside_or_as_told(folder: Path, tmp_path: Path) -> N
     assert find(kept, [folder / "old"], known=False)[1] == folder / "old"
     with pytest.raises(UsageError, match="--from RUN"):
         find(kept, [folder / "new"])
-    with pytest.raises(UsageError, match="is no id of a prediction"):
+    with pytest.raises(UsageError, match="is not a prediction id"):
         find("../../etc", [folder])
 
 
@@ -170,7 +170,7 @@ def asked_at(path: Path, level: int) -> str:
 
 def test_the_run_itself_is_no_score(folder: Path) -> None:
     told = scored(*find(asked(folder / "old"), []), folder / "old")
-    assert told.verdict.startswith("No score: this is the run that the prediction was made from.")
+    assert told.verdict.startswith("No score: the prediction was made from this run.")
     assert not next(stored(folder / "old")).scores
 
 

@@ -53,13 +53,14 @@ def test_the_best_size_and_those_as_good(start: Baseline) -> None:
     assert [row["as_good"] for row in told["sizes"]] == [False, False, False, True, True, True, False, False]
     assert told["curve"][0]["bucket_mb"] == [float(size) for size in SIZES]
     assert "Buckets of 25 MiB are best" in told["verdict"]
-    assert "10 to 50 MiB are as good as it." in told["verdict"]
+    assert "10 to 50 MiB are equally good." in told["verdict"]
     assert "as told" in told["notes"]
 
 
 def test_no_size_is_better_than_what_is_there(start: Baseline) -> None:
     told = tune_bucket(start, ("5", "25"), known=bucket({"5": 19, "25": 20}))
-    assert told.verdict.startswith("Leave the buckets as they are: no size makes steps 2.0% shorter")
+    assert told.verdict.startswith("Keep the current buckets: no size shortens the measured step of ")
+    assert "by more than 2.0%" in told.verdict
 
 
 def test_the_size_that_the_run_has_stays_what_was_measured(start: Baseline) -> None:
@@ -75,8 +76,8 @@ def test_equal_sizes_the_smallest_is_taken(start: Baseline) -> None:
 def test_sizes_that_do_not_apply_are_said(start: Baseline) -> None:
     told = tune_bucket(start, ("1", "2", "5"), known=bucket({"5": 4})).to_json()
     assert [row["bucket_mb"] for row in told["sizes"]] == [5]
-    assert "Cannot tell 1, 2 MiB: no such bucket." in told["notes"]
-    assert "Buckets of 5 MiB are best of the 1 that can be told" in told["verdict"]
+    assert "No prediction for 1, 2 MiB: no such bucket." in told["notes"]
+    assert "Buckets of 5 MiB are best of the 1 that can be predicted" in told["verdict"]
     with pytest.raises(NotApplicable, match="no such bucket"):
         tune_bucket(start, ("1", "2"), known=bucket({}))
 
@@ -90,13 +91,13 @@ def test_reductions_are_told_by_size_and_not_as_notes(start: Baseline) -> None:
     (plain,) = bucket({"5": 4, "25": 9})
 
     def apply(graph, value, facts) -> Edited:
-        said = (f"2 reductions a step become {25 / float(value):g}.", "as told")
+        said = (f"2 reductions per step become {25 / float(value):g}.", "as told")
         extra = {"reductions_before": 2.0, "reductions": 25 / float(value)}
         return replace(plain.apply(graph, value, facts), notes=said, extra=extra)
 
     told = tune_bucket(start, ("5", "25"), known=(replace(plain, apply=apply),)).to_json()
     assert [row["reductions"] for row in told["sizes"]] == [5, 1]
-    assert told["notes"][1:] == ["The run makes 2 reductions a step.", "as told"]
+    assert told["notes"][1:] == ["The run makes 2 reductions per step.", "as told"]
 
 
 def test_sizes_on_hosts_differ_by_more_before_they_count(start: Baseline) -> None:

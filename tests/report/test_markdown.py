@@ -48,7 +48,7 @@ def test_pictures_are_named() -> None:
         Plot("p", "", Field("x"), Field("y"), (Series("s", "line", ()),)),
         Strips("s", "What <each> does", 0, 1, 1, ("k",), (("a", b"\x01"),)),
     )
-    named = [line for line in text.splitlines() if "is a picture" in line]
+    named = [line for line in text.splitlines() if "is a chart" in line]
     assert [line.split("*")[1] for line in named] == ["Who is late", "p", r"What \<each\> does"]
     assert all("`lostflops open RUN`" in line for line in named)
 

@@ -116,7 +116,7 @@ def test_findings_show_themselves() -> None:
     text = "".join(read(Findings("f", "Causes", (FINDING, FINDING), 1)._repr_html_()).text)
     assert "Causes" in text
     assert FINDING.fix in text
-    assert "1 more in the diagnosis." in text
+    assert "1 more finding in the diagnosis." in text
 
 
 def test_rows_that_are_left_out_are_counted() -> None:

@@ -79,8 +79,8 @@ def test_ascii_where_nothing_else_can_be_written() -> None:
 
 def test_points_without_a_place_are_counted() -> None:
     block = plot(Series("s", "marks", ((0, 1), (1, 0), (2, -1), (3, 3), (4, float("nan")))))
-    assert "  4 points without a place on these axes not drawn" in text(block)
-    assert "Not drawn: 4 points without a place on these axes." in [element.text for element in svg(block).iter()]
+    assert "  not drawn: 4 points that these axes cannot show" in text(block)
+    assert "Not drawn: 4 points that these axes cannot show." in [element.text for element in svg(block).iter()]
     linear = plot(Series("s", "marks", ((0, 1), (1, 0), (2, -1))), log_x=False, log_y=False)
     assert not any("not drawn" in line for line in text(linear))
 

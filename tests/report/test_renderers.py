@@ -34,7 +34,10 @@ LINES = Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),),
 FINDING = Finding(
     "sync:0", "found", "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), 0.9, "stacks",
     "fewer .item()", {"idle.sync": 10_000},
-    Prediction(0.1, 0.05, 0.2, "replaying the run", "p", "c", 90_000, 80_000, 95_000, 0.02),
+    Prediction(
+        0.1, 0.05, 0.2, "replaying the run", "p", "c", measured_ns=100_000, predicted_ns=90_000, low_ns=80_000,
+        high_ns=95_000, replay_error=0.02,
+    ),
 )  # fmt: skip
 
 
@@ -176,15 +179,16 @@ def test_values_are_shown_with_their_units() -> None:
     assert "kernel[bold red]<4>\\x1b[31m\\nnext :smile:" in text.replace("\n", "")
     assert "idle.data" in render("terminal", RESULTS["lines"])
     told = render("terminal", RESULTS["findings"])
-    assert "10.0% of the step (90% interval 5.0% to 20.0%), a step of 90.0 us" in told
-    assert "2.4 rank-hours a day, $6" in told
+    assert f"{FINDING.saving}, from 100 us to 90.0 us" in told
+    assert "2.4 rank-hours a day ($6)" in " ".join(told.split())
 
 
-def test_what_costs_nothing_of_the_window_is_not_said_to_be_free() -> None:
+def test_a_saving_that_may_be_zero_has_no_hours() -> None:
     (found,) = (block for block in RESULTS["findings"].blocks if isinstance(block, Findings))
-    outside = replace(found, items=(replace(found.items[0], lost_ns=0, lost_share=0.0, rank_hours=0.0),))
-    told = render("terminal", replace(RESULTS["findings"], blocks=(outside,)))
-    assert "no time of the recorded window is attributed to it" in told
+    unsure = replace(found.items[0].prediction, gain_low=-0.1)
+    doubted = replace(found.items[0], prediction=unsure, level="suspected", doubt="It may be chance.")
+    told = render("terminal", replace(RESULTS["findings"], blocks=(replace(found, items=(doubted,)),)))
+    assert "and may be zero" in " ".join(told.split())
     assert "rank-hours" not in told
 
 

@@ -13,7 +13,7 @@ def made(**more: object) -> Timeline:
 def test_small_rows_are_counted_and_nothing_is_cut_off() -> None:
     lines = list(sparklines(made()))
     assert [line.split()[0] for line in lines[:-1]] == ["total", "optimizer_state", "activations"]
-    assert lines[-1].endswith("999 ms; rows: each to its own scale; 1 below 1%")
+    assert lines[-1].endswith("999 ms; each row has its own scale; 1 row below 1% hidden")
     assert max(map(len, lines)) <= 80
 
 

@@ -52,7 +52,7 @@ def test_a_result_is_that_of_the_file(server: Server, run_folder: Path, name: st
 @pytest.mark.parametrize("name", ["", "levitate", "__init__", "_report", "../report"])
 def test_a_name_that_is_no_question_is_refused(server: Server, name: str) -> None:
     answer = server.ask("GET", "/api/result", params={"name": name})
-    assert (answer.status_code, answer.json()["error"][:20]) == (422, "there is no question")
+    assert (answer.status_code, answer.json()["error"][:21]) == (422, "no view has this name")
 
 
 def test_a_question_is_asked_once_however_many_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_run_that_is_gone_is_told_and_found_again(run_folder: Path, tmp_path: 
     folder.rename(tmp_path / "elsewhere")
     for path in ("/api/alive", "/api/questions", "/api/result?name=trust"):
         answer = server.ask("GET", path)
-        assert (answer.status_code, "holds no run" in answer.json()["error"]) == (422, True), path
+        assert (answer.status_code, "is not a run" in answer.json()["error"]) == (422, True), path
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     (tmp_path / "elsewhere").rename(folder)
     assert server.ask("GET", "/api/alive").status_code == 200

@@ -84,7 +84,7 @@ def test_a_port_in_use(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         port = str(taken.getsockname()[1])
         code, said = refused(capsys, str(run_folder), "--port", port)
     assert (code, said[:36]) == (2, f"lostflops: port {port} cannot be used"[:36])
-    assert "--port N" in said
+    assert "Choose another --port" in said
 
 
 def test_without_the_extra(
@@ -94,14 +94,14 @@ def test_without_the_extra(
     monkeypatch.delitem(sys.modules, "lostflops.serve.server", raising=False)
     assert refused(capsys, str(run_folder)) == (
         2,
-        "lostflops: a live page needs an extra: pip install 'lostflops[serve]'\n",
+        "lostflops: the live page needs an extra: pip install 'lostflops[serve]'\n",
     )
 
 
 def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, str(tmp_path))
     assert code == 5
-    assert "holds no run" in said
+    assert "is not a run" in said
 
 
 def test_programs_are_given_the_address_as_json(run_folder: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_second_process_is_told_to_wait(made):
 
 @pytest.mark.parametrize("is_early", [False, True])
 def test_who_is_refused_learns_who_writes(made, is_early):
-    what = "the job of .* adds its newest window" if is_early else "another ingest"
+    what = "the job of .* is adding its newest window" if is_early else "another ingest"
     said = rf"^{what}.* \(process {os.getpid()} on {re.escape(socket.gethostname())}\)"
     with (
         RunWriter(made.folder, is_early=is_early),

@@ -344,4 +344,4 @@ def test_a_notebook_shows_what_is_in_a_run_and_how_to_go_on(made, monkeypatch):
     assert f"<h3>Run {made.folder.name}</h3><p>2 ranks, 0 steps, 2 events.</p>" in shown
     assert '<td style="text-align:left">kineto</td>' in shown
     assert f"<code>lostflops open {made.folder.name}</code>" in shown
-    assert "2 ranks, 2 events. It is closed: open it again to ask it." in run._repr_html_()
+    assert "2 ranks, 2 events. It is closed: open it again to query it." in run._repr_html_()

@@ -56,7 +56,7 @@ def heat_map_is(where: Locator, block: HeatMap, told: Rows) -> int:
 
 def _cell(block: HeatMap, row: str, place: str, value: float | None) -> tuple[str, dict[str, str]]:
     said = "no value" if value is None else format_value(_whole(value, block.unit), block.unit)
-    across = block.across or ("column" if block.columns else "place")
+    across = block.across or "column"
     return said, {block.down or "row": row, across: place}
 
 
@@ -132,9 +132,9 @@ def stacks_are(where: Locator, _: Stacks, told: Rows) -> int:
 
 
 def _frame(ns: int, whole: int, samples: int, own: int) -> dict[str, str]:
-    shown = {"time": ns, "itself": own}
+    shown = {"time": ns, "self time": own}
     return {
         **{name: format_ns(value) for name, value in shown.items()},
-        "share of all": format_share(ns / whole),
+        "share of total": format_share(ns / whole),
         "samples": f"{samples:,}",
     }

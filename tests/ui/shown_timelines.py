@@ -38,8 +38,8 @@ def spans_are(where: Locator, _: Spans, told: dict[str, Any]) -> int:
         spans.sort(key=lambda one: (one["start"], one["row"]))
         for (name, pairs), one in zip(where.evaluate(FOUND, [word, len(spans)]), spans, strict=True):
             assert (name, pairs["kind"], pairs["row"]) == (one["name"], one["kind"], told["rows"][one["row"]])
-            assert pairs["start"] == f"{format_ns(one['start'])} from the beginning"
-            assert pairs["lasts"] == format_ns(one["stop"] - one["start"])
+            assert pairs["start"] == f"{format_ns(one['start'])} from the start"
+            assert pairs["duration"] == format_ns(one["stop"] - one["start"])
             compared += 5
     return compared
 
@@ -72,7 +72,7 @@ def strips_are(where: Locator, _: Strips, told: dict[str, Any]) -> int:
     for place, (row, stretches) in enumerate(told["rows"].items()):
         shown = where.evaluate(STRETCHES, [place, len(stretches)])
         wanted = [(kind or "nothing recorded", row, format_ns(round(bins * bin_ns))) for kind, bins in stretches]
-        lasts = [pairs["lasts"].split(",")[0] for _, pairs in shown]
+        lasts = [pairs["duration"].split(",")[0] for _, pairs in shown]
         found = [(kind, pairs["row"], last) for (kind, pairs), last in zip(shown, lasts, strict=True)]
         assert found == wanted
         compared += len(wanted)
@@ -86,6 +86,6 @@ def events_are(where: Locator, told: dict[str, Any], rows: list[dict[str, Any]])
         assert one["name"].startswith(name.removesuffix("…")), "names may be cut"
         assert (pairs["kind"], pairs["rank"]) == (one["kind"], f"rank {one['rank']}")
         assert pairs["event"] == str(one["event"])
-        assert pairs["lasts"] == format_ns(one["dur"])
-        assert pairs["start"].startswith(f"{format_ns(one['start'] - told['start_ns'])} from the beginning")
+        assert pairs["duration"] == format_ns(one["dur"])
+        assert pairs["start"].startswith(f"{format_ns(one['start'] - told['start_ns'])} from the start")
     return 6 * len(rows)

@@ -146,7 +146,7 @@ def test_a_plot_draws_all_points_that_have_a_place(shown: Shown) -> None:
     [fitted, measured, other] = found
     assert [count for count, _ in found] == ["2", "3", "1"]
     assert fitted[1] == measured[1] != other[1], "names that are the same up to a colon have one colour"
-    assert tab.get_by_text("Not drawn: 2 points without a place on these axes.").count() == 1
+    assert tab.get_by_text("Not drawn: 2 points that these axes cannot show.").count() == 1
 
 
 def test_series_can_be_switched_off(shown: Shown) -> None:
@@ -167,9 +167,9 @@ def test_plots_of_nothing_and_of_one_point(shown: Shown) -> None:
         _plot("zero", SIZES, TIMES, (0, 0)),
         _plot("one", SIZES, TIMES, (7, 7), log=True),
     )
-    assert tab.locator("[data-block=none]").inner_text() == "Nothing to draw."
+    assert tab.locator("[data-block=none]").inner_text() == "No data to plot."
     for name in ("unplaced", "infinite"):
-        assert "1 point without a place" in tab.locator(f"[data-block={name}]").inner_text()
+        assert "1 point that these axes cannot show" in tab.locator(f"[data-block={name}]").inner_text()
     for name, said in (("zero", "0 B"), ("one", "7 B")):
         tab.locator(f"[data-block={name}] .chart svg").focus()
         assert _told(tab)["size"] == said
@@ -215,7 +215,7 @@ def test_the_largest_cell_has_the_brightest_colour(shown: Shown, dark: bool) -> 
     left, top, right, bottom = canvas.evaluate(FIND, LARGEST_COLOUR)
     assert (right - left + 1, bottom - top + 1) == (76, 26), "one cell, and only one, has it"
     _hover(canvas, (left + right) / 2, (top + bottom) / 2)
-    assert _told(tab) == {"": "9.88 ms", "row": "rank 1", "place": "2 of 3"}
+    assert _told(tab) == {"": "9.88 ms", "row": "rank 1", "column": "2 of 3"}
     said = tab.locator(".scale span").all_text_contents()
     assert [text.strip() for text in said] == ["from 0 ns to 9.88 ms", "no value (1)"]
 
@@ -229,7 +229,7 @@ def test_arrow_keys_tell_every_cell(shown: Shown) -> None:
         for place, value in enumerate(row["values"]):
             told = _told(tab)
             assert told[""] == ("no value" if value is None else format_ns(round(value)))
-            assert (told["row"], told["place"]) == (row["row"], f"{place + 1} of {len(row['values'])}")
+            assert (told["row"], told["column"]) == (row["row"], f"{place + 1} of {len(row['values'])}")
             tab.keyboard.press("ArrowRight")
         tab.keyboard.press("Home")
         tab.keyboard.press("ArrowDown")
@@ -335,7 +335,7 @@ def test_areas_are_as_high_as_their_bytes(shown: Shown) -> None:
     assert activations[1] - activations[0] == pytest.approx(30_000 * pixels, abs=1)
     assert tab.locator(".top text").text_content() == "peak 80.0 kB"
     assert tab.locator("text.mark").all_text_contents() == ["step 7", "8"]
-    assert tab.locator(".chart-legend li").all_text_contents() == ["activations", "parameters", "1 more with nothing"]
+    assert tab.locator(".chart-legend li").all_text_contents() == ["activations", "parameters", "1 more at zero"]
 
 
 # Stacks
@@ -376,9 +376,9 @@ def test_all_frames_are_drawn_and_told(flame: Tab) -> None:
         _hover(canvas, at * width, 20 * level + 10)
         told = _told(flame)
         assert (told[""], told["time"]) == (path[-1], format_ns(ns))
-        assert told["share of all"] == format_share(ns / 1_000_000)
+        assert told["share of total"] == format_share(ns / 1_000_000)
         assert told["samples"] == str(sum(one for one, _ in under))
-    assert told["itself"] == "250 us"
+    assert told["self time"] == "250 us"
 
 
 def test_a_click_zooms_in_and_escape_out(flame: Tab) -> None:
@@ -410,7 +410,7 @@ def test_the_keyboard_walks_the_graph(flame: Tab) -> None:
 
 def test_search_tells_the_share_that_matches(flame: Tab) -> None:
     flame.locator(".flame input").fill("LOAD")
-    assert flame.locator("output").inner_text() == "75.0% of the time shown is under 1 frame that matches"
+    assert flame.locator("output").inner_text() == "1 matching frame, 75.0% of the time shown"
     flame.locator(".flame input").fill(".py")
     assert "100.0%" in flame.locator("output").inner_text(), "what matches inside of another counts once"
     flame.locator(".flame input").fill("")

@@ -88,10 +88,10 @@ def test_a_turned_slider_shows_the_numbers_of_the_json(page: Any) -> None:
     page.keyboard.press("ArrowRight")
     told = TOLD["knobs"]["straggler"][1]
     gain = 1 - told["predicted_ns"] / TOLD["measured_ns"]
-    figures = [format_ns(TOLD["measured_ns"]), format_ns(told["predicted_ns"]), f"{format_share(gain)} less"]
+    figures = [format_ns(TOLD["measured_ns"]), format_ns(told["predicted_ns"]), f"{format_share(gain)} shorter"]
     assert page.locator(".figure strong").all_inner_texts() == figures
     low, high = (format_ns(ns) for ns in told["interval"])
-    assert page.locator(".sure").inner_text() == f"Between {low} and {high}, nine times of ten."
+    assert page.locator(".sure").inner_text() == f"90% interval: {low} to {high}."
     both = {**TOLD["lines"], **told["lines"]}
     pairs = {name: (TOLD["lines"].get(name, 0), told["lines"].get(name, 0)) for name in both}
     pairs["step"] = TOLD["measured_ns"], told["predicted_ns"]
@@ -115,7 +115,7 @@ def test_bars_are_as_long_as_their_lines_on_one_scale(page: Any) -> None:
 
 def test_what_cannot_be_told_says_why_in_place_of_numbers(page: Any) -> None:
     slider(page, "straggler").fill("2")
-    assert page.locator(".why").inner_text() == "Cannot tell, because <i>nobody</i> is late"
+    assert page.locator(".why").inner_text() == "No prediction: <i>nobody</i> is late"
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
     assert page.locator(".knobs .moved, .knobs .bars, .knobs .applied").count() == 0
 
@@ -124,19 +124,19 @@ def test_one_at_a_time_and_steps_of_more_work_are_compared_by_it(page: Any) -> N
     slider(page, "straggler").fill("1")
     slider(page, "accumulate").fill("1")
     assert slider(page, "straggler").input_value() == "0"
-    assert page.locator(".figure strong").all_inner_texts() == ["200 ms", "180 ms", "10.0% less"]
-    assert "does the work of 2 recorded ones: 90.0 ms for each." in page.locator(".sure").inner_text()
+    assert page.locator(".figure strong").all_inner_texts() == ["200 ms", "180 ms", "10.0% shorter"]
+    assert "does the work of 2 recorded steps: 90.0 ms for each of them." in page.locator(".sure").inner_text()
     assert rows(page)["compute"] == ["140 ms", "180 ms", "+40.0 ms"]
-    page.get_by_role("button", name="put all back").click()
+    page.get_by_role("button", name="reset all").click()
     assert slider(page, "accumulate").input_value() == "0"
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
 
 
 def test_what_is_not_sure_is_neither_good_nor_bad(page: Any) -> None:
-    assert page.locator("[data-knob='launch'] .effect").inner_text() == "step: 100 ms, at most 0.4% more"
+    assert page.locator("[data-knob='launch'] .effect").inner_text() == "step: 100 ms, at most 0.4% longer"
     slider(page, "launch").fill("1")
-    assert "That it makes any difference is not sure." in page.locator(".sure").inner_text()
-    assert page.locator(".gain strong").inner_text() == "0.4% more"
+    assert "The effect may be zero." in page.locator(".sure").inner_text()
+    assert page.locator(".gain strong").inner_text() == "0.4% longer"
     assert page.locator(".gain").get_attribute("class") == "figure gain"
     slider(page, "straggler").fill("1")
     assert page.locator(".gain").get_attribute("class") == "figure gain good"
@@ -144,5 +144,5 @@ def test_what_is_not_sure_is_neither_good_nor_bad(page: Any) -> None:
 
 def test_knobs_that_move_nothing_are_folded_away(page: Any) -> None:
     assert not slider(page, "overlap").is_visible()
-    page.get_by_text("1 more that moves the step by less than 0.1%").click()
+    page.get_by_text("1 more change with an effect below 0.1%").click()
     assert slider(page, "overlap").is_visible()

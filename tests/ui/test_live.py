@@ -69,7 +69,7 @@ def test_a_live_page(open_page: OpenPage, run: Path, served: tuple[subprocess.Po
 
     process.send_signal(signal.SIGINT)
     page.locator(".live-status.bad").wait_for(timeout=20_000)
-    assert "does not answer" in page.locator(".live-status").inner_text()
+    assert "not responding" in page.locator(".live-status").inner_text()
     assert page.locator("#report .verdict").inner_text() == verdict
     # Chromium itself tells of answers that are errors, and of a server that is gone.
     complaints[:] = [one for one in complaints if "Failed to load resource" not in one]

@@ -34,6 +34,7 @@ from lostflops.results import (
     Waterfall,
 )
 from lostflops.store.run import Run
+from tests.integration.statements import saving_of
 from tests.ui.conftest import opening
 from tests.ui.made_run import recorded_run
 from tests.ui.shown_charts import heat_map_is, over_time_is, plot_is, stacks_are
@@ -146,8 +147,9 @@ def test_every_view_is_compared(job: Job) -> None:
 def test_a_view_shows_what_its_verb_says(job: Job, view: str) -> None:
     result, told = job.result(view), job.told(*VERBS[view])
     # The findings are in a view of their own, so the report of the page says their verdict as well.
-    verdict = f"{told['verdict']} {job.told('diagnose')['verdict']}" if view == "report" else told["verdict"]
-    job.says(view, verdict, told["notes"])
+    first = told["findings"][0] if view == "report" else None
+    cause = f" {first['what']} Fixing it saves {saving_of(first)}." if first else ""
+    job.says(view, f"{told['verdict']}{cause}", told["notes"])
     compared = {block.name: shows(job.shown(view, block.name), block, told[block.name]) for block in result.blocks}
     assert all(compared.values()), f"a block shows nothing of this run: {compared}"
     assert compared, f"{view} shows nothing of this run"

@@ -41,7 +41,7 @@ REASONS = Table(
 
 @pytest.fixture
 def phone(open_page: OpenPage, tmp_path: Path) -> Tab:
-    verdict = "Cannot tell: no memory events were recorded. To record them: lostflops run --with memory -- CMD"
+    verdict = "No memory events were recorded. To record them: lostflops run --with memory -- CMD"
     result = Result("made", "Made", verdict, (KERNELS, REASONS), next_command=COMMAND)
     file = tmp_path / "page.html"
     with file.open("w", encoding="utf-8") as stream:

@@ -68,7 +68,7 @@ def test_trust_is_always_in_sight_and_leads_to_its_section(file: Path, open_page
     standing.click()
     assert tab.url.endswith("#trust")
     assert 0 < top(tab, "trust") < 130
-    tab.get_by_role("link", name="What could not be answered").click()
+    tab.get_by_role("link", name="Not available").click()
     assert 0 < tab.get_by_text("no events").bounding_box()["y"] < 300
 
 

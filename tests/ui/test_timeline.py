@@ -209,14 +209,14 @@ def test_evidence_elsewhere_leads_here(show):
 def test_evidence_that_is_left_out_is_said_to_be(show):
     tab = show(strips())
     tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, event: 99 } }))")
-    assert "Event 99 of rank 1 is not among those that are shown" in tab.locator(".timeline .panel").inner_text()
+    assert "Event 99 of rank 1 is not shown here." in tab.locator(".timeline .panel").inner_text()
 
 
 def test_a_step_that_was_not_recorded_is_said_to_be(show):
     tab = show(strips())
     tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, step: 77 } }))")
     said = tab.locator(".timeline .panel").inner_text()
-    assert said == "Step 77 does not begin on this timeline; those that do: 3."
+    assert said == "Step 77 does not start on this timeline. Steps that do: 3."
     assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
 
 
@@ -302,7 +302,7 @@ def test_names_of_steps_and_moments_stand_apart_and_whole(show):
     tab.evaluate(WRITTEN)
     press(tab, "0")
     written = tab.evaluate("window.written")
-    assert {text for text, _, _ in written if text.startswith("step ")} == {"step 1", "step 9", "step begins"}
+    assert {text for text, _, _ in written if text.startswith("step ")} == {"step 1", "step 9", "step start"}
     width = tab.locator(".timeline .rows canvas").bounding_box()["width"]
     assert all(start + long <= width for _, start, long in written)
     tab.evaluate("window.written = []")

@@ -12,7 +12,6 @@ import pytest
 
 from lostflops.pages.glossary import GLOSSARY
 from lostflops.report.html import write_page
-from lostflops.report.values import format_lost
 from lostflops.results import (
     Bar,
     Block,
@@ -28,7 +27,7 @@ from lostflops.results import (
     Result,
     Waterfall,
 )
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.units import format_bytes, format_ns, format_percent, format_share
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Locator
@@ -118,7 +117,7 @@ def test_a_bar_tells_its_definition_to_pointer_and_keyboard(show: Show) -> None:
     tab = show(FALL)
     words, rows = tab.locator(".readout"), tab.locator(".fall[data-bar]")
     rows.nth(0).focus()
-    about = f"20.5% of what the devices could have done at their peak: {GLOSSARY['comm.wait']}"
+    about = f"20.5% of device peak: {GLOSSARY['comm.wait']}"
     assert words.inner_text() == f"comm.wait {about}"
     assert rows.nth(0).get_attribute("aria-label") == f"comm.wait: {about}"
     tab.keyboard.press("Tab")
@@ -195,7 +194,7 @@ def test_lines_unfold_into_their_parts_and_empty_ones_are_folded_away(show: Show
     assert rest.locator(".name").inner_text() == "16 more"
     assert rest.locator(".figure").inner_text() == format_ns(16 * 180 // 4)
     nothing = tab.locator(".nothing")
-    assert nothing.locator("summary").inner_text().strip().endswith("2 lines with nothing")
+    assert nothing.locator("summary").inner_text().strip().endswith("2 lines at zero")
     nothing.locator("summary").click()
     assert nothing.locator(".said").inner_text() == "copy, unexplained"
 
@@ -203,7 +202,10 @@ def test_lines_unfold_into_their_parts_and_empty_ones_are_folded_away(show: Show
 def found(cause: str, gain: tuple[float, float, float], usd: float | None = None) -> Finding:
     low, middle, high = gain
     seen = Evidence("It was seen.", ((3, 71), (3, 72)), (0, 1, 2, 3, 7), (10, 11), ("train.py(7): step",))
-    expected = Prediction(middle, low, high, "replaying the run", "p-1", "x=y", 33_179_147, 27_423_674, 38_934_620)
+    expected = Prediction(
+        middle, low, high, "replaying the run", "p-1", "x=y", measured_ns=47_398_781, predicted_ns=33_179_147,
+        low_ns=27_423_674, high_ns=38_934_620,
+    )  # fmt: skip
     costs = {"lost_ns": 9, "lost_share": 0.179, "rank_hours": 1034.25, "usd": usd}
     unsure = {"level": "suspected", "doubt": "The saving may be zero.", "record": "--steps 8:20"}
     return Finding(
@@ -226,16 +228,14 @@ def test_findings_say_what_json_says_on_a_common_scale(show: Show, width: int) -
     tab, told = show(FOUND, width), FOUND.to_json()
     cards = tab.locator(".findings > ol .finding")
     assert [one.get_attribute("data-cause") for one in cards.all()] == ["late_rank", "loader"]
-    assert cards.locator(".gain b").all_inner_texts() == [format_share(told[0]["prediction"]["gain"])]
-    assert "up to 20.0% of the step, and may be zero" in cards.nth(1).inner_text()
+    assert cards.locator(".gain b").all_inner_texts() == [format_percent(told[0]["prediction"]["gain"])]
+    assert "up to 20% of the step, and may be zero" in cards.nth(1).inner_text()
     assert "lostflops run --steps 8:20 -- COMMAND" in cards.nth(1).inner_text()
     words = cards.first.inner_text()
     for said in (
         told[0]["what"],
         told[0]["fix"],
-        format_lost(FOUND.items[0]),
-        "30.0% of the step (90% interval 20.0% to 40.0%), a step of 33.2 ms; by replaying the run",
-        "85.0%",
+        f"{FOUND.items[0].saving}, from 47.4 ms to 33.2 ms, 1,034.2 rank-hours a day ($2,586); based on replaying",
         "it goes",
     ):
         assert said in words
@@ -248,6 +248,22 @@ def test_findings_say_what_json_says_on_a_common_scale(show: Show, width: int) -
         assert interval["width"] == near((expected["gain_high"] - expected["gain_low"]) * per_share)
         assert best["x"] == near(scale["x"] + expected["gain"] * per_share)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+GAINS = (
+    (0.07, 0.215, 0.352),
+    (0.004, 0.03, 0.2),
+    (0.0094, 0.0095, 0.0099),
+    (0.0001, 0.0002, 0.0004),
+    (0.5, 0.996, 1.0),
+    (-0.1, 0.1, 0.2),
+)
+
+
+def test_a_saving_reads_as_in_python(show: Show) -> None:
+    made = tuple(found(f"cause_{place}", gain) for place, gain in enumerate(GAINS))
+    cards = show(Findings("findings", "Findings", made)).locator(".finding").all()
+    assert [one.saving for card, one in zip(cards, made, strict=True) if one.saving not in card.inner_text()] == []
 
 
 def test_the_keyboard_opens_findings_and_their_evidence_leads_to_the_timeline(show: Show) -> None:
@@ -327,6 +343,6 @@ def test_the_table_of_portions_sums_to_the_total(show: Show) -> None:
     assert rows.locator(".figure").all_inner_texts() == [format_bytes(one["bytes"]) for one in told[:-1]]
     assert rows.locator(".share").all_inner_texts() == [format_share(one["share"]) for one in told[:-1]]
     assert tab.locator(".total .figure").inner_text() == format_bytes(sum(one["bytes"] for one in told))
-    assert tab.locator(".nothing summary").inner_text().strip().endswith("1 owner with nothing")
+    assert tab.locator(".nothing summary").inner_text().strip().endswith("1 owner at zero")
     tab.locator(".tile").first.focus()
-    assert tab.locator(".readout").inner_text() == "activations, layers.0 350 kB, 35.0%, in 12 pieces"
+    assert tab.locator(".readout").inner_text() == "activations, layers.0 350 kB, 35.0%, 12 blocks"

@@ -18,6 +18,6 @@ export function legend(kinds: string[]): Element {
     const square = s("path", { d: "M0 0h12v12h-12z", fill });
     return h("li", {}, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, square), kind);
   });
-  const how = h("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
+  const how = h("li", { class: "muted" }, "Width is the time in a frame and everything it calls. Click to zoom in, press Escape to zoom out.");
   return h("ul", { class: "chart-legend" }, ...entries, how);
 }

@@ -3,9 +3,9 @@
 export const KEYS: [string, string][] = [
   ["j", "next result"],
   ["k", "previous result"],
-  ["/", "search in the table or the timeline in sight"],
-  ["?", "this help"],
-  ["Esc", "leave a box, a dialog or a zoom"],
+  ["/", "search the visible table or timeline"],
+  ["?", "show this help"],
+  ["Esc", "close a dialog or tooltip, leave a search box, zoom out"],
 ];
 
 export interface Actions {

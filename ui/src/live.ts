@@ -23,8 +23,8 @@ interface Questions {
 
 const AHEAD = 2;
 const LOOK_MS = 5000;
-const LOST = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.";
-const CHANGED = "The run was written anew since this page was opened: reload to see it.";
+const LOST = "The server is not responding. This page keeps what it shows. Run lostflops serve again and open the address it prints.";
+const CHANGED = "The run was rewritten after this page was opened. Reload the page.";
 
 export async function serve(root: HTMLElement): Promise<void> {
   const status = h("p", { class: "live-status", role: "status" }, "Opening the run…");
@@ -59,7 +59,7 @@ async function show(root: HTMLElement, server: Server, say: (text: string, bad?:
   };
   for (const [place, name] of questions.entries()) {
     for (let next = place; next < place + AHEAD; next++) ask(next);
-    say(`Asking the run: ${name.replaceAll("_", " ")} (${place + 1} of ${questions.length})…`);
+    say(`Computing: ${name.replaceAll("_", " ")} (${place + 1} of ${questions.length})…`);
     try {
       const found = await asked[place]!;
       for (const [missing, why] of found.missing) shell.miss(missing, why);
@@ -143,7 +143,7 @@ function renumbered(value: unknown, by: number): unknown {
 const TRACE: Result = {
   name: "perfetto",
   title: "Perfetto",
-  verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
+  verdict: "A Perfetto trace of all ranks on one clock, with separate tracks for waits, transfers and the time ledger.",
   notes: [],
   next_command: "",
   blocks: [{ kind: "Trace", name: "trace", title: "" }],
@@ -153,7 +153,7 @@ function asking(tables: TableDoc[]): Result {
   return {
     name: "sql",
     title: "SQL",
-    verdict: "Ask the tables of the run anything. Times are integer ns, sizes are bytes; nothing can be changed.",
+    verdict: "Query the run's tables, read-only. Times are integer ns, sizes are bytes.",
     notes: [],
     next_command: "",
     blocks: [{ kind: "Sql", name: "sql", title: "", tables }],

@@ -7,12 +7,12 @@ const PING_MS = 50;
 const PATIENCE_MS = 30_000;
 
 export const SAYS =
-  "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
+  "Opens ui.perfetto.dev, a third-party site, in a new tab and loads the trace there. Nothing is uploaded: the trace stays in your browser.";
 
 /** Asks for the trace while the site loads: a tab may be opened only at the click itself. */
 export async function handOver(buffer: ArrayBuffer | Promise<ArrayBuffer>, title: string): Promise<void> {
   const opened = window.open(ORIGIN);
-  if (!opened) throw new Error("The browser did not let this page open a tab.");
+  if (!opened) throw new Error("The browser blocked the new tab. Allow pop-ups for this page and try again.");
   const [trace] = await Promise.all([buffer, ready(opened)]).catch((error: unknown) => {
     opened.close();
     throw error;
@@ -36,7 +36,7 @@ function ready(opened: Window): Promise<void> {
     const asking = setInterval(() => opened.postMessage("PING", ORIGIN), PING_MS);
     const giving = setTimeout(() => {
       done();
-      reject(new Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
+      reject(new Error("ui.perfetto.dev did not respond. To write the same trace to a file: lostflops export RUN --perfetto FILE"));
     }, PATIENCE_MS);
     window.addEventListener("message", hear);
   });

@@ -49,7 +49,7 @@ export class Server {
       body: body ? JSON.stringify(body) : null,
       signal: signal ?? null,
     }).catch((error: unknown) => {
-      throw signal?.aborted ? error : new Lost("The server does not answer.");
+      throw signal?.aborted ? error : new Lost("The server is not responding.");
     });
     if (!response.ok) throw new Refused(await why(response));
     this.notice(response.headers.get("Lostflops-Run") ?? "");
@@ -70,5 +70,5 @@ export interface Asked {
 
 async function why(response: Response): Promise<string> {
   const said = (await response.json().catch(() => ({}))) as { error?: string };
-  return said.error ?? `The server says ${response.status}.`;
+  return said.error ?? `The server returned HTTP status ${response.status}.`;
 }

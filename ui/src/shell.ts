@@ -17,7 +17,7 @@ const SETTLED_MS = 1000;
 export class Shell {
   private readonly context: Context;
   private readonly articles: Article[] = [];
-  private readonly standing = h("a", { class: "standing", title: "How far the data can be trusted" });
+  private readonly standing = h("a", { class: "standing", title: "Data quality" });
   private readonly links = h("ul");
   private readonly nav = h("nav", { "aria-label": "Results" }, this.links);
   private readonly main = h("main", { id: "results", tabindex: -1 });
@@ -28,17 +28,17 @@ export class Shell {
   constructor(root: HTMLElement, source: Source) {
     this.context = { source };
     learn(source.page.glossary);
-    if (source.page.standing) this.standing.append("How far the data can be trusted is not told yet.");
+    if (source.page.standing) this.standing.append("Checking data quality…");
     const help = helpDialog();
     root.append(
-      h("a", { class: "skip", href: "#results" }, "Skip to the results"),
+      h("a", { class: "skip", href: "#results" }, "Skip to results"),
       h(
         "header",
         { class: "top" },
         h("h1", { title: source.page.title }, source.page.title),
         this.standing,
         themeSwitch(),
-        h("button", { type: "button", class: "help", "aria-label": "Keys and words", click: () => help.showModal() }, "?"),
+        h("button", { type: "button", class: "help", "aria-label": "Keyboard shortcuts and glossary", click: () => help.showModal() }, "?"),
       ),
       h("div", { class: "body" }, this.nav, this.main),
       help,
@@ -57,7 +57,7 @@ export class Shell {
     const article = new Article(result, this.context);
     this.articles.push(article);
     this.main.insertBefore(article.element, this.main.querySelector(".missing"));
-    const bare = result.blocks.length ? {} : { class: "bare", title: "There is nothing to show: its verdict says why." };
+    const bare = result.blocks.length ? {} : { class: "bare", title: "No charts or tables; the text says why." };
     const link = h("li", {}, h("a", { href: `#${result.name}`, ...bare }, result.title));
     this.links.insertBefore(link, this.links.querySelector(".last"));
     if (result.name === this.context.source.page.standing) {
@@ -73,7 +73,7 @@ export class Shell {
     let list = this.main.querySelector(".missing ul");
     if (!list) {
       list = h("ul");
-      const title = "What could not be answered";
+      const title = "Not available";
       this.main.append(h("article", { class: "missing", id: "missing" }, h("h2", {}, title), list));
       this.links.append(h("li", { class: "last" }, h("a", { href: "#missing" }, title)));
     }

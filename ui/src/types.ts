@@ -163,6 +163,7 @@ export interface Prediction {
   basis: string;
   id: string | null;
   change: string;
+  measured_ns: number | null;
   predicted_ns: number | null;
   low_ns: number | null;
   high_ns: number | null;

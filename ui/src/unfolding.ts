@@ -27,26 +27,26 @@ export function folded<Part>(parts: Part[], rest: (name: string, left: Part[]) =
   return [...parts.slice(0, MOST_PARTS), rest(`${left.length.toLocaleString("en-US")} more`, left)];
 }
 
-/** What rows tell of parts of a whole: how much it is in words and as a share, and what it is made of. */
-export interface Told<Part> {
+/** What rows show of parts of a whole: how much it is in words and as a share, and what it is made of. */
+export interface Shown<Part> {
   figure(part: Part): string;
   share(part: Part): number;
   parts(part: Part): Part[];
 }
 
 /** Rows one after the other, and those of their parts inside of them in the same colour. */
-export function placed<Part extends { name: string }>(items: Part[], told: Told<Part>, start = 0, paint?: string): Row[] {
+export function placed<Part extends { name: string }>(items: Part[], of: Shown<Part>, start = 0, paint?: string): Row[] {
   let from = start;
   return items.map((item) => {
-    const [share, own] = [told.share(item), paint ?? paintOf(item.name)];
-    const parts = placed(told.parts(item), told, from, own);
-    const row: Row = { name: item.name, figure: told.figure(item), share, from, paint: own, said: meaningOf(item.name) ?? "", parts };
+    const [share, own] = [of.share(item), paint ?? paintOf(item.name)];
+    const parts = placed(of.parts(item), of, from, own);
+    const row: Row = { name: item.name, figure: of.figure(item), share, from, paint: own, said: meaningOf(item.name) ?? "", parts };
     from += share;
     return row;
   });
 }
 
-/** `empty` are names of what holds nothing: `N lines with nothing`. */
+/** `empty` are names of what holds nothing: `N lines at zero`. */
 export function unfolding(figure: string, rows: Row[], total: string, empty: [string[], string]): Element {
   const [names, noun] = empty;
   return h(
@@ -112,6 +112,6 @@ export function stretch(from: number, share: number, paint: string): SVGElement[
 }
 
 function nothing(names: string[], noun: string): Element {
-  const counted = `${names.length} ${noun}${names.length === 1 ? "" : "s"} with nothing`;
+  const counted = `${names.length} ${noun}${names.length === 1 ? "" : "s"} at zero`;
   return h("details", { class: "nothing" }, h("summary", {}, h("span", { class: "mark" }), ` ${counted}`), h("p", { class: "said" }, names.join(", ")));
 }

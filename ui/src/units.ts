@@ -24,6 +24,7 @@ const WHOLE: readonly Unit[] = ["ns", "bytes", "flop", "count", "time"];
 const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const LONG_INTEGER = /^-?\d{16,}$/;
+const WHOLE_PERCENT = /^\d+%$/;
 
 export function formatNs(ns: number | bigint): string {
   return scaled(whole(ns), DURATIONS);
@@ -37,6 +38,18 @@ export function formatShare(share: number): string {
   if (share > 0.9995 && share < 1) return ">99.9%";
   if (Math.abs(share) > 0 && Math.abs(share) < 0.0005) return share > 0 ? "<0.1%" : ">-0.1%";
   return `${fixed(100 * share, 1)}%`;
+}
+
+/** A share in a sentence: whole percents, with a digit after the point below 1%. */
+export function formatPercent(share: number): string {
+  if (share >= 0.995 && share < 1) return ">99%";
+  return share === 0 || Math.abs(share) >= 0.0095 ? `${fixed(100 * share, 0)}%` : formatShare(share);
+}
+
+/** Two shares as an interval: 7 to 35%, or 0.4% to 3%. */
+export function formatInterval(low: number, high: number): string {
+  const [first, last] = [formatPercent(low), formatPercent(high)];
+  return `${[first, last].every((text) => WHOLE_PERCENT.test(text)) ? first.slice(0, -1) : first} to ${last}`;
 }
 
 export function formatValue(value: Value, unit: Unit): string {

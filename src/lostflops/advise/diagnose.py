@@ -21,9 +21,10 @@ from lostflops.advise.sharing import shared
 from lostflops.errors import UnknownCost, UsageError
 from lostflops.ledger.few_steps import told
 from lostflops.ledger.windows import inferred_steps
+from lostflops.pace.headline import describe_job, describe_recording
 from lostflops.predict.answers import predictions
 from lostflops.results import Field, Figure, Finding, Findings, Result, Table
-from lostflops.units import counted, format_share
+from lostflops.units import counted, format_percent, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.claim import Claim, Rule
@@ -39,7 +40,7 @@ NOT_CHECKED: Final = "not checked"
 NAMED_BETTER: Final = "named better"
 _NEXT_RUN: Final = "lostflops run {} -- COMMAND"
 _LARGEST_LEFT: Final = 0.01
-"""Share of all time below which a loss is not worth naming."""
+"""Share of the time of all ranks below which a loss is not named."""
 _NEARLY_HALF: Final = 0.4
 """Part of the saving of a claim that a more exact one must save to take its place."""
 
@@ -195,7 +196,7 @@ def diagnose(
     return Result(
         name="diagnosis",
         title="Diagnosis",
-        verdict=verdict(found),
+        verdict=" ".join(filter(None, (describe_job(run, case.total), in_short(found), describe_recording(run)))),
         blocks=(Findings("findings", "Findings", found.findings, most),),
         notes=(*_notes(found), *(kept(run, found.items[:most]) if keep else ())),
         more=(
@@ -223,20 +224,36 @@ def lost_ns(found: Diagnosis) -> int:
 
 
 def verdict(found: Diagnosis) -> str:
-    """The first finding and what its fix saves; else what is suspected; else the largest loss without a cause."""
+    """Name the first finding and what its fix saves; else what is suspected; else the largest loss without a cause."""
     if found.found:
         return " ".join(filter(None, (says(found.found[0]), _others(found))))
     if found.suspected:
         first = found.suspected[0]
-        more = f" To be sure, record: {_NEXT_RUN.format(first.record)}." if first.record else ""
+        more = f" To confirm, record: {_NEXT_RUN.format(first.record)}." if first.record else ""
         return f"No cause is certain yet. {says(first)} {first.doubt}{more}"
+    return _nothing(found)
+
+
+def in_short(found: Diagnosis) -> str:
+    """Count the findings and say what fixing the first saves, where the findings themselves follow."""
+    unsure = f", {len(found.suspected)} suspected" if found.suspected else ""
+    if not found.found:
+        return f"No cause is certain yet{unsure}." if unsure else _nothing(found)
+    first = found.found[0]
+    which = "it" if len(found.found) == 1 else "the first"
+    if not first.costs_time:
+        return f"No cause of lost time found{unsure}; {counted(len(found.found), 'warning')} below."
+    return f"{counted(len(found.found), 'cause')} found{unsure}. Fixing {which} saves {first.saving}."
+
+
+def _nothing(found: Diagnosis) -> str:
     if not found.case.wall:
-        return "No cause found, and the run has no deep window, so most causes could not be checked."
-    return f"No cause found that is worth {SMALLEST:.0%} of the step. {_left(found)}"
+        return "No cause found. No steps were recorded in detail, so most causes could not be checked."
+    return f"No cause found that costs {SMALLEST:.0%} of the step or more. {_left(found)}"
 
 
 def says(one: Finding) -> str:
-    """A finding in words, with what its fix saves: the same in every verb."""
+    """Return a finding in words, with what its fix saves: the same in every verb."""
     if one.is_suspected:
         return f"Suspected: {one.what}" + (f" Fixing it may save {one.saving}." if one.costs_time else "")
     return f"{one.what} Fixing it saves {one.saving}." if one.costs_time else f"{one.what} It costs no time yet."
@@ -244,8 +261,8 @@ def says(one: Finding) -> str:
 
 def _others(found: Diagnosis) -> str:
     more, unsure = len(found.found) - 1, len(found.suspected)
-    told = ([f"{counted(more, 'other cause')} found"] if more else []) + ([f"{unsure} suspected"] if unsure else [])
-    return f"{', '.join(told)}." if told else ""
+    parts = ([f"{counted(more, 'other cause')} found"] if more else []) + ([f"{unsure} suspected"] if unsure else [])
+    return f"{', '.join(parts)}." if parts else ""
 
 
 def _left(found: Diagnosis) -> str:
@@ -254,8 +271,8 @@ def _left(found: Diagnosis) -> str:
     line = max(lost, key=lambda name: lost[name], default="")
     share = lost.get(line, 0) / found.case.wall
     if share < _LARGEST_LEFT:
-        return f"Ranks compute {format_share(found.case.total.share('compute'))} of the time."
-    return f"The largest loss without a cause is {line}: {format_share(share)} of all time."
+        return f"Compute takes {format_percent(found.case.total.share('compute'))} of the time."
+    return f"The largest loss without a cause is {line}: {format_percent(share)} of the time of all ranks."
 
 
 def _notes(found: Diagnosis) -> Iterator[str]:
@@ -275,10 +292,9 @@ def not_checked(found: Diagnosis) -> Iterator[str]:
     by_flags: dict[str, list[str]] = {}
     for one in found.checked:
         if one.outcome == NOT_CHECKED:
-            by_flags.setdefault(one.record, []).append(one.cause)
-    for flags, causes in sorted(by_flags.items(), reverse=True):
-        needs = f" (needs `lostflops run {flags}`)" if flags else ""
-        yield f"Not checked{needs}: {', '.join(causes)}."
+            by_flags.setdefault(f"needs `lostflops run {one.record}`" if one.record else one.why, []).append(one.cause)
+    for why, causes in sorted(by_flags.items(), reverse=True):
+        yield f"Not checked ({why.removesuffix('.')}): {', '.join(causes)}."
 
 
 def _checked(rows: Sequence[Checked]) -> Table:

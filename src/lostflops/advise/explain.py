@@ -68,9 +68,9 @@ def _taken(one: Priced, case: Case) -> Table:
     rows = tuple((line, ns, case.total.lines[line], ns / (case.wall or 1)) for line, ns in claimed.items())
     fields = (
         Field("line"),
-        Field("claimed_ns", "ns", "claimed"),
-        Field("line_ns", "ns", "of"),
-        Field("share", "share", "of all time"),
+        Field("claimed_ns", "ns", "attributed"),
+        Field("line_ns", "ns", "line total"),
+        Field("share", "share", "of all ranks' time"),
     )
     return Table("claimed", "Time attributed to this cause", fields, rows)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS
 from lostflops.results import Finding, Prediction
-from lostflops.units import format_share
+from lostflops.units import format_interval, format_percent, format_share
 
 if TYPE_CHECKING:
     from lostflops.advise.case import Case
@@ -48,10 +48,10 @@ class Priced:
         if claim.suspected:
             return claim.suspected
         if not claim.is_warning and expected.may_be_zero:
-            low, high = format_share(expected.gain_low), format_share(expected.gain_high)
-            return f"The saving may be zero: its 90% interval is {low} to {high} of the step."
+            interval = format_interval(expected.gain_low, expected.gain_high)
+            return f"The saving may be zero: its 90% interval is {interval} of the step."
         if claim.confidence < SURE:
-            return f"Evidence like this is right in {format_share(claim.confidence)} of cases."
+            return f"The rule expects to be right in only {format_percent(claim.confidence)} of such cases."
         return ""
 
     @property
@@ -83,6 +83,7 @@ def priced(case: Case, claim: Claim) -> Priced:
         low_ns=stored.interval[0],
         high_ns=stored.interval[1],
         replay_error=stored.baseline.replay_error,
+        measured_ns=stored.baseline.measured_ns,
     )
     return Priced(claim, predicted, stored)
 
@@ -103,8 +104,8 @@ def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
     """Price a claim by its time on the ledger, where its what-if removes much more than this cause: a host that
     launches for free also has time for whatever else holds up the device, such as loading."""
     basis = (
-        f"the time attributed to this cause; {', '.join(claim.changes)} would save {format_share(found.gain)}, most of "
-        "it from other causes"
+        f"the time attributed to this cause ({', '.join(claim.changes)} would save {format_share(found.gain)}, but "
+        "mostly from other causes)"
     )
     reach = (found.high - found.low) / 2 * share / found.gain
     return Priced(claim, Prediction(share, max(share - reach, 0.0), min(_AT_MOST * share, 1.0), basis))
@@ -116,7 +117,7 @@ def _by_ledger(case: Case, claim: Claim) -> Priced:
         claim = replace(claim, suspected=_MISREAD)
     share = sum(claim.taken.values()) / (case.wall or 1)
     why = case.refused.get(claim.changes, "")
-    basis = "the time attributed to this cause, which is the most that can be saved" + (f" ({why})" if why else "")
+    basis = "the time attributed to this cause, as an upper limit" + (f" ({why})" if why else "")
     return Priced(claim, Prediction(share, 0.0, share, basis, is_bound=True))
 
 
@@ -124,7 +125,7 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
     claim, lines = one.claim, _by_line(taken)
     lost = sum(lines.values())
     share = lost / (case.wall or 1)
-    hours = share * len(case.total.ranks) * _HOURS
+    hours = max(one.prediction.gain, 0.0) * len(case.total.ranks) * _HOURS
     ranks = f":{','.join(map(str, claim.ranks))}" if claim.ranks else ""
     return Finding(
         id=f"{claim.cause}{ranks}",

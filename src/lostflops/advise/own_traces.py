@@ -20,9 +20,7 @@ def own_traces(run: Run) -> str:
     if not rows:
         return ""
     folders = sorted({folder for _, value in rows for folder in json.loads(value).get("folders", ())})
-    said = (
-        "The job runs torch.profiler itself, and Lostflops gives way to it: steps that it profiled are not in this run."
-    )
+    said = "The job runs torch.profiler itself, so Lostflops did not record the steps that it profiled."
     if not folders:
         return f"{said} To read its traces: lostflops ingest FOLDER_OF_ITS_TRACES -o {shlex.quote(_name(run))}"
     more = f" ({len(folders) - _MOST_FOLDERS} more folders)" if len(folders) > _MOST_FOLDERS else ""
@@ -31,7 +29,7 @@ def own_traces(run: Run) -> str:
         f"lostflops ingest {shlex.quote(folder)} -o {shlex.quote(name if not number else f'{name}-{number + 1}')}"
         for number, folder in enumerate(folders[:_MOST_FOLDERS])
     ]
-    return f"{said} To read its own traces: {'; '.join(commands)}{more}"
+    return f"{said} To read its traces: {'; '.join(commands)}{more}"
 
 
 def _name(run: Run) -> str:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _MOST_LISTED: Final = 8
 _NONE: Final = "none"
 _LOST: Final = {
-    UNTIED: "No collective ties the clock of rank {} to that of rank {}",
-    CONTRADICTORY: "Collectives contradict each other about the clock of rank {} and that of rank {}",
+    UNTIED: "No collective aligns the clock of rank {} with that of rank {}",
+    CONTRADICTORY: "Collectives give contradictory offsets between the clocks of rank {} and rank {}",
 }
 
 
@@ -63,8 +63,8 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
         if ranks:
             listed = ", ".join(map(str, ranks[:_MOST_LISTED])) + (" ..." if len(ranks) > _MOST_LISTED else "")
             yield (
-                f"{_LOST[method].format(listed, clock.items[1].value)}: in their groups, a wait is the time "
-                "that a call took longer than the shortest."
+                f"{_LOST[method].format(listed, clock.items[1].value)}: in their groups, the wait of a call is its "
+                "time beyond the shortest call."
             )
     ((by_ends, waited),) = run.sql(
         "select coalesce(sum(wait) filter (basis = 'ends'), 0), coalesce(sum(wait), 0) from arrivals"
@@ -79,6 +79,6 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
     ).fetchall()[0]
     if missing or alone:
         yield (
-            f"{counted(missing, 'collective')} not recorded on a rank that took part, and {alone:,} recorded on one "
+            f"{counted(missing, 'collective')} not recorded on all participating ranks, and {alone:,} recorded on one "
             "rank only: their waits are unknown."
         )

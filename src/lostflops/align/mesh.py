@@ -94,8 +94,8 @@ def parse(text: str) -> dict[str, int]:
         kind, _, size = (piece.strip() for piece in part.partition("="))
         if kind not in KINDS or not (size.isascii() and size.isdigit() and 0 < int(size) < 10**9) or kind in sizes:
             raise UsageError(
-                f"{part.strip()!r} in the mesh {text!r} is no dimension with its size: write each once, the fastest "
-                f"varying first, as in tp=2,dp=2,pp=4 (of {', '.join(KINDS)})"
+                f"{part.strip()!r} in the mesh {text!r} is not of the form DIMENSION=SIZE: write each dimension once, "
+                f"the fastest varying first, as in tp=2,dp=2,pp=4 (dimensions: {', '.join(KINDS)})"
             )
         sizes[kind] = int(size)
     return sizes
@@ -114,7 +114,7 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
         return mesh
     if len(ranks) == 1:
         return _placed((), ranks, "none")
-    note = "Neither names nor traffic of process groups tell how ranks are arranged: all are taken as data parallel."
+    note = "Neither names nor traffic of process groups show the mesh: all ranks are assumed to be data parallel."
     places = np.arange(len(ranks))[:, None]
     return Mesh((("dp", len(ranks)),), ranks, places, "none", (note,))
 
@@ -124,7 +124,7 @@ def _tiled(run: Run, evidence: Evidence, ranks: tuple[int, ...], source: str) ->
     if not any(kind in evidence for kind, _ in dimensions):
         return None
     if source == "traffic" and list(evidence) == ["dp"]:
-        notes = (*notes, "One shape of groups communicates: it is taken as data parallel.")
+        notes = (*notes, "All groups that communicate have the same shape: assumed to be data parallel.")
     return _ordered(run, _placed(dimensions, ranks, source, notes))
 
 

@@ -102,9 +102,9 @@ def _notes(evidence: Evidence, chosen: Mapping[str, Shape], dimensions: Dimensio
         likely = _best(shapes)[0]
         told = f"{kind} groups of {likely.size} ranks, {likely.stride} apart,"
         if kind not in chosen:
-            yield f"{told} are no dimension of their own: they overlap the others."
+            yield f"{told} are not a separate dimension: they overlap the others."
         elif len(shapes) > 1:
-            yield f"{kind} groups have {len(shapes)} shapes; those of {chosen[kind].size} ranks tile the job."
+            yield f"{kind} groups have {len(shapes)} shapes; those of {chosen[kind].size} ranks cover the job."
     for kind, size in dimensions:
         if kind not in evidence:
-            yield f"No group tells what {size} sets of ranks share: taken as {kind}."
+            yield f"No group shows what {size} sets of ranks have in common: assumed to be {kind}."

@@ -99,17 +99,19 @@ def _on_one_clock(run: Run, found: Passes) -> Passes:
 def _from_timeline(run: Run, mesh: Mesh) -> Passes:
     stages = dict(mesh.dimensions).get("pp", 1)
     if stages == 1:
-        raise CannotTell("no pipeline was found: no group is one, and no passes of microbatches are recorded")
+        raise CannotTell(
+            "no pipeline was found: there is no pipeline group, and no passes of microbatches are recorded"
+        )
     columns = [np.asarray(column) for column in run.sql(_TRANSFERS).fetchnumpy().values()]
     if not columns[0].size:
-        raise CannotTell("no transfers between stages are recorded, so the passes of microbatches cannot be told apart")
+        raise CannotTell("no transfers between stages are recorded, so passes cannot be assigned to microbatches")
     parts = []
     for record in records(run, run.ranks):
         own = columns[0] == record.rank
         parts.append(_of_rank(record, mesh, *(column[own] for column in columns[1:])))
     found = [np.concatenate(column) for column in zip(*parts, strict=True)]
     if not found or not found[0].size:
-        raise CannotTell("no launches of kernels are recorded in steps, so passes cannot be told apart")
+        raise CannotTell("no kernel launches are recorded in steps, so passes cannot be separated")
     return Passes(*found)
 
 

@@ -38,7 +38,7 @@ def stage_order(
         return ascending, ""
     path = _path(forward)
     if path is None:
-        return ascending, "Transfers do not tell the order of pipeline stages: that of the ranks is taken."
+        return ascending, "Transfers do not show the order of pipeline stages: the order of ranks is used."
     order = np.empty(stages, np.int64)
     order[path] = ascending
     return order, f"Activations flow through the pipeline in the order {', '.join(map(str, path[:16]))} of its ranks."

@@ -116,8 +116,8 @@ def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[Transfer
 
 def plot(found: Sequence[Transfers]) -> Plot:
     series = tuple(series for one in found[:MOST_DRAWN] for series in one.series())
-    axes = Field("bytes", "bytes", "size"), Field("ns", "ns", "time of the transfer, without waiting")
-    of = f" (those {MOST_DRAWN} of {len(found):,} that take most time)" if len(found) > MOST_DRAWN else ""
+    axes = Field("bytes", "bytes", "size"), Field("ns", "ns", "transfer time, without waiting")
+    of = f" (the {MOST_DRAWN} of {len(found):,} that take the most time)" if len(found) > MOST_DRAWN else ""
     return Plot("transfers", f"Transfers by size{of}", *axes, series)
 
 
@@ -133,7 +133,7 @@ def table(found: Sequence[Transfers]) -> Table:
         Field("algbw_gbs", "gbs", "algbw GB/s"),
         Field("busbw_gbs", "gbs", "busbw GB/s"),
         Field("farthest", "share", "off by"),
-        Field("why_not", label="no line"),
+        Field("why_not", label="no fit"),
     )
     title = "Latency and bandwidth of transfers (time = latency + size / algbw)"
     return Table("alpha_beta", title, fields, tuple(one.row() for one in found), most_shown=MOST_DRAWN)

@@ -1,8 +1,8 @@
 """What was communicated, how long did it take, and how much of it did compute hide?
 
-A collective's time on one rank holds its wait for the others; what is left when the last one seen has arrived is its
-transfer, and bandwidths are those of transfers. algbw is size / time, with the size of the gathered tensor for
-all-gather and of the input for reduce-scatter; busbw scales it to what crosses a link.
+The time of a collective on a rank includes its wait for the others. The transfer starts when the last recorded rank has
+arrived, and bandwidths are computed from transfers only. algbw is size / time, with the size of the gathered tensor for
+all-gather and of the input for reduce-scatter; busbw scales it to the bytes that cross a link.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 20
 GUESSED: Final = (
-    "The run does not name its hosts: as the devices of its ranks all have other numbers, they are taken to share one, "
-    "and shares are of the links inside it."
+    "Hosts were not recorded. All ranks have different device numbers, so we assume one host: `of link` is relative to "
+    "the links inside it."
 )
-NO_TRANSFERS: Final = "Latency and bandwidth cannot be told: no call of a known size was found on all its ranks."
+NO_TRANSFERS: Final = "Latency and bandwidth are unknown: no call of known size was recorded on all of its ranks."
 
 _QUERY: Final = """
     with windows(rank, start, stop) as (values {windows}),
@@ -105,12 +105,12 @@ def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     calls, matched = sum(row[5] for row in rows), sum(row[11] for row in rows)
     if matched < calls:
         yield (
-            f"{counted(calls - matched, 'call')} of {calls:,} could not be matched with other ranks: their transfer "
-            "may hold waiting."
+            f"{calls - matched:,} of {counted(calls, 'call')} could not be matched with other ranks: their transfer "
+            "time may include waiting."
         )
     if partial := sum(row[12] for row in rows):
         yield (
-            f"Of {counted(partial, 'call')} of {calls:,} the run lacks the record of a member: their transfer may hold "
+            f"{partial:,} of {counted(calls, 'call')} lack the record of a member: their transfer time may include "
             "waiting for it."
         )
 
@@ -120,11 +120,11 @@ def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, .
         return "No communication ran in this window."
     if not total.comm:
         calls, time = sum(row[5] for row in rows), sum(row[6] for row in rows)
-        return f"No communication ran on the device; {counted(calls, 'collective')} of the host took {format_ns(time)}."
+        return f"No communication ran on the device; {counted(calls, 'collective')} on the host took {format_ns(time)}."
     share = format_share(total.exposed / wall)
     hidden = format_share(total.hidden / total.comm)
-    time = f"{format_ns(total.comm)} of all ranks"
-    says = f"Communication takes {time}; compute hides {hidden} of it, the rest is {share} of all time"
+    time = f"{format_ns(total.comm)} over all ranks"
+    says = f"Communication takes {time}; compute hides {hidden} of it. The rest is {share} of the time of all ranks"
     return f"{says}, {format_share(waited / total.exposed)} of it waiting for others." if waited else f"{says}."
 
 

@@ -1,8 +1,8 @@
-"""What does the run hold?
+"""What is in the run?
 
 Ranks, hosts, devices, steps, events by kind, collectives by operation, and everything that was dropped,
-repaired, guessed or missing on the way in. Times are by the clock of each rank's own host: across hosts
-the span is as good as their clocks.
+repaired, guessed or missing when the run was read. Times are those of each rank's host clock: across hosts
+the span is only as exact as these clocks.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -66,18 +66,18 @@ def contents(run: "Run") -> Result:
             Pair("first_step", first_step, "", "First step"),
             Pair("last_step", last_step, "", "Last step"),
             Pair("median_step", step_ns, "ns", "Median step on the host"),
-            Pair("timed_steps", timed, "count", "Steps timed all along", timed > 0),
+            Pair("timed_steps", timed, "count", "Timed steps", timed > 0),
             Pair("enqueues", enqueued, "count", "Collectives enqueued", enqueued > 0),
             Pair("attempts", attempts, "count", "Attempts", attempts > 0),
             Pair("first_event", min(starts, default=None), "time", "First event (UTC)"),
-            Pair("span", span, "ns", "First to last event" + (", by clocks of hosts" if hosts > 1 else "")),
+            Pair("span", span, "ns", "First to last event" + (" (by host clocks)" if hosts > 1 else "")),
             Pair("events", events, "count", "Events"),
             Pair("source_bytes", source_bytes, "bytes", "Read from"),
         ),
     )
     return Result(
         name="contents",
-        title="What the run holds",
+        title="Contents of the run",
         # Clocks of hosts may be seconds apart: then only a rank tells how long its events are.
         verdict=_verdict(ranks, world, max(steps, timed), events, _row(run, _LONGEST)[0] if hosts > 1 else span),
         blocks=(held, _devices(run), _kinds(kinds), _collectives(run), _stats(run)),
@@ -125,7 +125,7 @@ def _collectives(run: "Run") -> Table:
 
 def _stats(run: "Run") -> Table:
     fields = (Field("what"), Field("effect"), Field("ranks", "count"), Field("count", "count"), Field("reason"))
-    return _table("stats", "Dropped, missing, guessed, repaired, noted", fields, run.sql(_STATS).fetchall())
+    return _table("stats", "Dropped, missing, guessed, repaired and noted data", fields, run.sql(_STATS).fetchall())
 
 
 def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[Any, ...]]) -> Table:

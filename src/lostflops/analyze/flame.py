@@ -1,8 +1,8 @@
-"""In which functions and source lines is the time of the host lost?
+"""In which functions and source lines is host time lost?
 
-Every stack sample of a rank's training thread stands on the line of the ledger that its instant stands on, for the time
-of that line since the sample before it. Those on lines that the host is responsible for tell where it was late. A
-function is named by the innermost frame of the program's own code.
+Every stack sample of a rank's training thread counts for the ledger line of that instant, with the time of that line
+since the previous sample. Samples on lines that the host is responsible for show where it was late. A function is named
+by the innermost frame of the program's own code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_FUNCTIONS: Final = 12
-CANNOT_TELL: Final = "cannot tell"
+CANNOT_TELL: Final = "too few samples"
 
 
 def flame(
@@ -45,7 +45,7 @@ def flame(
         total.add(one)
     return Result(
         name="flame",
-        title="Lost time of the host" if set(lines) <= set(HOST_LINES) else "Time of the host",
+        title="Lost host time" if set(lines) <= set(HOST_LINES) else "Host time",
         verdict=_verdict(total),
         blocks=(_lines(total), _functions(total)) if total.ranks else (),
         more=(_stacks(total),),
@@ -78,14 +78,14 @@ class _Total:
 
 def _verdict(total: _Total) -> str:
     if not total.ranks:
-        return "Cannot tell: the run holds no stack samples. Record it with lostflops run --with samples."
+        return "The run has no stack samples. Record them with lostflops run --with samples."
     counts = sum(counts.total() for counts in total.counts.values())
-    found = f"{counted(counts, 'sample')} of {counted(total.ranks, 'rank')} on lines of the ledger that last "
-    found += format_ns(total.lines.total())
+    found = f"{counted(counts, 'sample')} from {counted(total.ranks, 'rank')}"
     if not total.told:
-        return f"Cannot tell: {found}."
+        return f"Too few stack samples: {found} in {format_ns(total.lines.total())} of host time."
     place, ns = _places(total).most_common(1)[0]
-    return f"{found}: {format_share(ns / (total.lines.total() or 1))} of it in {place}."
+    share = format_share(ns / (total.lines.total() or 1))
+    return f"{share} of {format_ns(total.lines.total())} of host time is in {place} ({found})."
 
 
 def _places(total: _Total) -> Counter[str]:

@@ -1,24 +1,24 @@
-"""Which ranks hold up a job that hangs, and what did they do last?
+"""Which ranks block a job that hangs, and what did they do last?
 
-Read from Flight Recorder dumps. A rank waits for what it has pending, and a pending collective waits for the members of
-its group that are not in it. Ranks that are waited for may wait themselves, in another group or for a transfer; the
-culprits are where that ends:
+The answer comes from Flight Recorder dumps. A rank waits for its pending entry, and a pending collective waits for the
+members of its group that have not entered it. These may in turn wait in another group or for a transfer; the culprits
+are the ranks at the end of this chain:
 
 | why | what the dumps show |
 |---|---|
 | `never arrived` | others are in the collective or transfer, this rank never enqueued it, and it has nothing pending |
-| `stalled` | it is still in a collective that others completed, and none can before all arrived: its device is stuck |
+| `stalled` | it is still in a collective that others completed, which needs all ranks to arrive: its device is stuck |
 | `ahead` | it is in a collective that most of its group never called: they are idle, or wait for it elsewhere |
-| `alone` | as `ahead`, but the dumps do not tell whether the others never called it or completed it |
+| `alone` | as `ahead`, but the dumps do not show whether the others never called it or completed it |
 | `mismatch` | it called another operation, size or type than the others under the same number, or in another order |
-| `no dump` | it is a member of a group and wrote no dump: it may have died, or its dump is not among those given |
+| `no dump` | it is a member of a group and wrote no dump: it may have died, or its dump is not among the given files |
 
-What holds a rank is its oldest pending entry: a younger one that is only `scheduled` counts as not there yet. Where
-ranks wait for each other in a ring, or an equal number called this and that, the fewer are named; where there are
-no fewer, all are. An entry that is not in a dump tells nothing when newer ones of its group are there, or when the
-ring may have been overwritten: such ranks are `unknown`. Transfers have no number that both ends share: a peer without
-a pending counterpart counts as not there. Where all are in a collective and none leaves it, the dumps cannot tell
-who; the verdict says so.
+A rank is blocked by its oldest pending entry; a younger entry that is only `scheduled` counts as not yet reached. If
+ranks wait for each other in a ring, or disagree about a call, the smaller side is named; if both sides are equal, all
+are named. If an entry is missing from a dump although newer entries of its group are there, or if the ring buffer may
+have been overwritten, the rank is `unknown`. The two ends of a transfer share no number: a peer without a pending
+counterpart counts as not there. If all ranks are in a collective and none leaves it, the dumps do not show the culprit,
+and the verdict says so.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ MOST_NAMED: Final = 4
 MOST_RANGES: Final = 12
 
 NO_DUMPS: Final = (
-    "no Flight Recorder dump here. Start the job with TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
-    "TORCH_FR_DUMP_TEMP_FILE=/shared/fr_rank_ (in older PyTorch TORCH_NCCL_TRACE_BUFFER_SIZE and "
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE), and give the files that it writes when it hangs."
+    "no Flight Recorder dump found. Start the job with TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
+    "TORCH_FR_DUMP_TEMP_FILE=/shared/fr_rank_ (older PyTorch: TORCH_NCCL_TRACE_BUFFER_SIZE and "
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE), and pass the files that it writes when it hangs."
 )
 
 
@@ -57,7 +57,7 @@ def hang(run: Run, *, limit: int = MOST_ROWS) -> Result:
     blocks = _culprits(stands, waiting, found, limit), _groups(stands, waiting, found, limit), _mismatches(found, limit)
     return Result(
         name="hang",
-        title="Who holds the job up",
+        title="Which ranks block the job",
         verdict=_verdict(stands, waiting, found),
         blocks=tuple(block for block in blocks if block.rows),
         more=tuple(block for block in blocks if not block.rows),
@@ -78,12 +78,12 @@ def _verdict(stands: Standings, waiting: Waits, found: Blame) -> str:
         meeting = max(found.full, key=lambda meeting: len(waiting.rolls[meeting].at))
         there = waiting.rolls[meeting].at
         return (
-            f"Cannot tell who: {_ranks(there)} {'is' if len(there) == 1 else 'are'} in {_place(waiting, meeting)}, "
-            "nobody is missing, and none leaves it. Suspect the network or a device; stacks of these ranks would tell."
+            f"Culprit unknown: {_ranks(there)} {'is' if len(there) == 1 else 'are'} in {_place(waiting, meeting)}; no "
+            "rank is missing, but none leaves it. Suspect the network or a device, and check the stacks of these ranks."
         )
     return (
-        f"Cannot tell who: {counted(pending, 'rank')} {'has' if pending == 1 else 'have'} something pending, and the "
-        "dumps do not show for whom."
+        f"Culprit unknown: {counted(pending, 'rank')} {'has' if pending == 1 else 'have'} pending calls, and the dumps "
+        "do not show which rank they wait for."
     )
 
 
@@ -143,7 +143,7 @@ def _culprits(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Ta
         Field("waiting", "count"),
         *(Field(name, within="last", shown=False) for name in Last._fields),
     )
-    return _table("culprits", "Who the others wait for", fields, rows, limit)
+    return _table("culprits", "Ranks that the others wait for", fields, rows, limit)
 
 
 def _groups(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Table:
@@ -180,7 +180,7 @@ def _groups(stands: Standings, waiting: Waits, found: Blame, limit: int) -> Tabl
         Field("no_dump", "", "no dump", shown=any(row[9] for _, row in rows)),
         Field("unknown", shown=any(row[10] for _, row in rows)),
     )
-    return _table("groups", "What is pending, by group", fields, [row for _, row in rows], limit)
+    return _table("groups", "Pending calls, by group", fields, [row for _, row in rows], limit)
 
 
 def _mismatches(found: Blame, limit: int) -> Table:
@@ -214,21 +214,21 @@ def ranks_text(ranks: Iterable[int]) -> str:
 def _notes(stands: Standings, found: Blame) -> tuple[str, ...]:
     notes = [_last(culprit.rank, stands) for culprit in found.culprits[:MOST_NAMED] if culprit.why != "no dump"]
     if stands.missing:
-        notes.append(f"No dump of {_ranks(stands.missing)}: it died, or its file is not among those given.")
+        notes.append(f"No dump from {_ranks(stands.missing)}: the process died, or its file is not among those given.")
     notes += [
-        f"{_sentence(_ranks(ring))} wait for each other; the dumps do not tell which is wrong." for ring in found.tied
+        f"{_sentence(_ranks(ring))} wait for each other; the dumps do not show which is wrong." for ring in found.tied
     ]
     if found.unclear:
         names = ", ".join(f"{meeting.group}" for meeting in found.unclear[:MOST_NAMED])
-        notes.append(f"Of some members of {names} the dumps do not tell whether they arrived.")
+        notes.append(f"The dumps do not show whether some members of {names} arrived.")
     if unlisted := [name for name, group in stands.groups.items() if not group.is_known]:
         notes.append(
             f"Not all members of {', '.join(sorted(unlisted)[:MOST_NAMED])} are known; others may be absent too."
         )
     if stands.peers_unknown:
-        notes.append(f"{counted(stands.peers_unknown, 'pending transfer')} do not name their peer and are left out.")
+        notes.append(f"Left out: {counted(stands.peers_unknown, 'pending transfer')} with an unknown peer.")
     if found.culprits or found.full:
-        notes.append("Pending is what was pending when the dumps were written; if the job still moves, dump again.")
+        notes.append("This is the state when the dumps were written. If the job still makes progress, dump again.")
     return tuple(notes)
 
 
@@ -236,7 +236,7 @@ def _assigned(run: Run) -> tuple[str, ...]:
     ((count,),) = run.sql("select count(*) from ranks where rank_source = 'assigned'").fetchall()
     if not count:
         return ()
-    return (f"The rank of {counted(count, 'file')} is not known: numbers were assigned, and may be those of others.",)
+    return (f"The rank of {counted(count, 'file')} is unknown: numbers were assigned and may be wrong.",)
 
 
 def _last(rank: int, stands: Standings) -> str:
@@ -246,7 +246,7 @@ def _last(rank: int, stands: Standings) -> str:
     what = f"{last.op} {last.seq} of {last.group}"
     when = f" at {format_time(last.created)} UTC" if last.created else ""
     where = f" from {last.source}" if last.source else ""
-    return f"Rank {rank} enqueued last: {what} ({last.state or 'over'}){when}{where}."
+    return f"Last call of rank {rank}: {what} ({last.state or 'over'}){when}{where}."
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
-"""Which kernels take the time of the device, and which of them does it wait for?
+"""Which kernels take the time of the device, and for which does it wait?
 
-Time is summed over kernels, so that two that run at once count twice; shares are of that sum. The launch gap of a
-kernel is the time that the device was idle while the host dispatched and launched it.
+Time is summed over kernels, so two that run at the same time count twice; shares are of that sum. The launch gap of a
+kernel is the time for which the device was idle while the host dispatched and launched it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.facts.kernel_classes import CLASSES
-from lostflops.facts.kernel_names import short
+from lostflops.facts.kernel_names import short, short_apart
 from lostflops.ledger.by_rank import Progress
 from lostflops.ledger.kernel_sums import KernelSum, KernelSums
 from lostflops.ledger.kernel_totals import kernel_totals
@@ -36,6 +36,7 @@ def kernels(
     ranks: Sequence[int] = (),
     steps: Sequence[int] = (),
     limit: int = MOST_KERNELS,
+    full_names: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     asked = scope(run, window, ranks, steps)
@@ -50,7 +51,7 @@ def kernels(
         verdict=_verdict(sums, total),
         blocks=(
             _by_class(sums, total),
-            _by_name(sums, total, limit),
+            _by_name(sums, total, limit, full_names=full_names),
             _use(work, total, found.wall, found.busy),
             *(pictures if roofs.ops else ()),
         ),
@@ -71,7 +72,7 @@ def _verdict(sums: KernelSums, total: KernelSum) -> str:
         return "No kernel ran in this window."
     (_, name), most = max(sums.items(), key=lambda item: item[1].ns)
     says = f"{short(name, _IN_A_SENTENCE)} takes {format_share(most.ns / (total.ns or 1))} of their time"
-    return f"{counted(total.count, 'kernel')} of {counted(len(sums), 'name')}; {says}."
+    return f"{counted(total.count, 'kernel')} ({counted(len(sums), 'name')}); {says}."
 
 
 def _by_class(sums: KernelSums, total: KernelSum) -> Table:
@@ -93,11 +94,12 @@ def _by_class(sums: KernelSums, total: KernelSum) -> Table:
     return Table("classes", "By class", fields, rows)
 
 
-def _by_name(sums: KernelSums, total: KernelSum, limit: int) -> Table:
+def _by_name(sums: KernelSums, total: KernelSum, limit: int, *, full_names: bool) -> Table:
     ordered = sorted(sums.items(), key=lambda item: -item[1].ns)
+    cut = short_apart([name for (_, name), _ in ordered[:limit]])
     fields = (
-        Field("short", label="kernel"),
-        Field("name", shown=False),
+        Field("short", label="kernel", shown=not full_names),
+        Field("name", label="kernel", shown=full_names),
         Field("class", shown=False),
         Field("count", "count"),
         Field("ns", "ns", "time"),
@@ -106,8 +108,8 @@ def _by_name(sums: KernelSums, total: KernelSum, limit: int) -> Table:
         Field("occupancy", "share", shown=False),
     )
     rows = tuple(
-        (short(name), name, kind, one.count, one.ns, one.ns / (total.ns or 1), one.gap_ns, one.mean_occupancy)
-        for (kind, name), one in ordered[:limit]
+        (shown, name, kind, one.count, one.ns, one.ns / (total.ns or 1), one.gap_ns, one.mean_occupancy)
+        for shown, ((kind, name), one) in zip(cut, ordered, strict=False)
     )
     return Table("kernels", "By name", fields, rows, len(ordered) - len(rows))
 
@@ -116,7 +118,7 @@ def _use(work: RankWork, total: KernelSum, wall: int, busy: int) -> Pairs:
     told = work.tensor_ns + work.plain_ns
     return Pairs(
         "device",
-        "Use of the device",
+        "Device use",
         (
             Pair("busy", busy / wall if wall else None, "share", "device busy"),
             Pair("launch_gap_ns", total.gap_ns, "ns", "lost to launch gaps"),
@@ -126,7 +128,7 @@ def _use(work: RankWork, total: KernelSum, wall: int, busy: int) -> Pairs:
                 "tensor_core_unknown",
                 1 - told / work.matmul_ns if work.matmul_ns else None,
                 "share",
-                "matmul time whose kernels do not tell",
+                "matmul time, tensor cores unknown",
             ),
             Pair("occupancy", total.mean_occupancy, "share", "mean occupancy, where recorded"),
         ),

@@ -1,8 +1,8 @@
-"""In which steps and in which phases is each rank late?
+"""In which steps and phases is each rank late?
 
-Arrivals in collectives on the common clock say when a rank was late, whoever made it so. Own time, which is what a rank
-does not spend in communication, beyond that of ranks that do the same work says where it is slow itself, and needs no
-clock. Ranks are in order of the mesh.
+Arrivals in collectives, on the common clock, show when a rank was late, whatever the cause. Its own time (outside
+communication), compared with ranks that do the same work, shows where the rank itself is slow, and needs no clock.
+Ranks are in the order of the mesh.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _arrivals(order: Mesh, late: Late) -> HeatMap:
         for rank in order.ranks
         if rank in ranks
     ]
-    legend = "mean lateness behind the median arrival in collectives, by rank and step; 0 where it is no later"
+    legend = "mean lateness after the median arrival in collectives, by rank and step; 0 if not late"
     columns = tuple(map(str, known))
     return HeatMap("arrivals_by_step", "Arrivals by step", tuple(rows), "ns", legend, columns, _rows(order), "step")
 
@@ -96,7 +96,7 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(found.ranks.tolist(), _alike(found, found.by_step[:, :MOST_STEPS]), strict=True)
     ]
-    legend = "own time above the median of ranks that do the same work, by rank and step; 0 where it is below"
+    legend = "time outside communication above the median of ranks that do the same work, by rank and step; 0 if below"
     title = "Extra time compared with peers, by step"
     return HeatMap("excess_by_step", title, tuple(rows), "ns", legend, columns, _rows(order), "step")
 
@@ -114,8 +114,8 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
         (_named(order, rank), tuple(map(_above, values)))
         for rank, values in zip(ranks, _alike(found, excess), strict=True)
     ]
-    legend = "own time above the median of ranks that do the same work, by rank and phase, mean of steps"
-    legend += "; 0 where it is below"
+    legend = "time outside communication above the median of ranks that do the same work, by rank and phase"
+    legend += " (mean of steps); 0 if below"
     title = "Extra time compared with peers, by phase"
     return HeatMap("excess_by_phase", title, tuple(rows), "ns", legend, PHASES, _rows(order), "phase of training")
 
@@ -134,7 +134,7 @@ def _above(ns: float | None) -> float | None:
 
 
 def _rows(order: Mesh) -> str:
-    return "rank (place in the mesh)" if len(order.dimensions) > 1 else "rank"
+    return "rank (position in the mesh)" if len(order.dimensions) > 1 else "rank"
 
 
 def _named(order: Mesh, rank: int) -> str:
@@ -145,41 +145,41 @@ def _named(order: Mesh, rank: int) -> str:
 
 def _verdict(found: Comparison, late: Late, phases: HeatMap) -> Iterator[str]:
     if found.ranks.size < 2:
-        yield "Cannot tell: fewer than two ranks recorded any time, and there is no other to compare with."
+        yield "Fewer than two ranks recorded any time, so there is nothing to compare."
         return
     yield _latest(late)
     if np.bincount(found.cohort).max() < 2:
-        yield "No two ranks do the same work, so own times cannot be compared."
+        yield "No two ranks do the same work, so their times cannot be compared."
         return
     place = int(found.excess.argmax())
     rank, excess = int(found.ranks[place]), round(float(found.excess[place]))
     if excess <= 0:
-        yield "No rank has more time of its own than the median of those that do the same work."
+        yield "No rank takes longer than the median of ranks that do the same work."
         return
     _, values = phases.rows[place]
     beyond = [value or 0.0 for value in values]
     phase = PHASES[int(np.argmax(beyond))]
     per = " per step" if (found.steps >= 0).any() else ""
     told = f", most of it in {phase}" if phase != "other" and 2 * max(beyond) > sum(beyond) else ""
-    yield f"Rank {rank} has most time of its own beyond ranks that do the same work: {format_ns(excess)}{per}{told}."
+    yield f"Rank {rank} exceeds ranks that do the same work the most: by {format_ns(excess)}{per}{told}."
 
 
 def _latest(late: Late) -> str:
     if not late:
-        return "Arrivals by step cannot be told: no collective of a step was found on two ranks of one clock."
+        return "Arrivals by step are unknown: no collective of a step was recorded on two ranks with one clock."
     means: dict[int, list[float]] = {}
     for (rank, _), ns in late.items():
         means.setdefault(rank, []).append(ns)
     rank = max(means, key=lambda one: float(np.mean(means[one])))
     mean = float(np.mean(means[rank]))
     if mean <= 0:
-        return "No rank arrives later than the median of those that it meets, beyond what clocks tell."
+        return "No rank arrives later than the median by more than the clock error."
     steps = counted(len(means[rank]), "step")
-    return f"Rank {rank} arrives latest: {format_ns(round(mean))} behind the median arrival, mean of {steps}."
+    return f"Rank {rank} arrives latest: {format_ns(round(mean))} after the median arrival (mean of {steps})."
 
 
 def _notes(found: Comparison, late: Late, ranks_in_all: int) -> Iterator[str]:
     if ranks_in_all > MOST_RANKS:
-        yield f"{found.ranks.size:,} ranks of {ranks_in_all:,} are shown: those that waited least, and a sample."
+        yield f"{found.ranks.size:,} of {ranks_in_all:,} ranks are shown: those that waited least, and a sample."
     if (more := max(found.steps.size, len({step for _, step in late})) - MOST_STEPS) > 0:
-        yield f"The first {MOST_STEPS:,} steps are shown, {more:,} are left out."
+        yield f"Only the first {MOST_STEPS:,} steps are shown; {more:,} are left out."

@@ -1,7 +1,7 @@
-"""Whose memory is it, what made the peak, and which rank has the highest?
+"""What is using the memory, what caused the peak, and which rank has the highest peak?
 
-At every moment each allocated byte belongs to one owner, unattributed among them, and owners sum to what the allocator
-had given out. The rank whose peak is the highest is shown in full, each of the others by its own peak.
+At every moment each allocated byte belongs to one owner (one of them is `unattributed`), and owners sum to the
+allocated memory. The rank with the highest peak is shown in full, the others by their own peaks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def memory(
     holes = fragmentation.answer(run, shown.rank, shown.device, shown)
     result = Result(
         name="memory",
-        title="Whose memory it is",
+        title="What is using the memory",
         verdict=" ".join(filter(None, (answers.verdict(peak, alike), spread.in_words(), growth.says(left)))),
         blocks=(
             parts,
@@ -115,14 +115,14 @@ def _steps(run: Run, rank: int) -> list[tuple[int, int, int]]:
 
 def _other_devices(peaks: Sequence[Peak], shown: Peak) -> Iterator[str]:
     if others := [kind for kind in kinds(one.device for one in peaks) if kind != kind_of(shown.device)]:
-        yield f"Memory of {', '.join(others)} was recorded too: --device {others[0]}."
+        yield f"Memory of {', '.join(others)} was recorded too: use --device {others[0]}."
 
 
 def _nothing(holes: fragmentation.Answer) -> Result:
     return Result(
         name="memory",
-        title="Whose memory it is",
-        verdict=f"Cannot tell: no memory events were recorded. To record them: {answers.HOW_TO_RECORD}",
+        title="What is using the memory",
+        verdict=f"No memory events were recorded. To record them: {answers.HOW_TO_RECORD}",
         blocks=holes.blocks,
         notes=holes.notes,
         more=(

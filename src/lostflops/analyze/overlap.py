@@ -1,8 +1,8 @@
-"""What is hidden under what: which activities of a device run alone, and which at the same time?
+"""Which activities of a device run alone, and which overlap?
 
-Activities are compute, each operation of communication, and copies. Every nanosecond in which a rank does anything is
-one of a combination of them, so that combinations sum to the busy lines of the ledger. Time under another activity is
-counted with each that runs, so these do not sum where three run at once.
+Activities are compute, each communication operation, and copies. Every busy nanosecond of a rank belongs to one
+combination of them, so combinations sum to the busy lines of the ledger. Overlap with another activity counts for each
+activity that runs, so these times do not add up if three run at the same time.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _verdict(sums: Sums, names: Sequence[str], whose: str) -> str:
     whole = _time(sums, worst)
     hidden = format_share(1 - exposed[worst] / whole) if whole else "none"
     return (
-        f"Of {worst}, {format_ns(whole)} on {whose}, compute hides {hidden}; {format_ns(exposed[worst])} of it runs "
-        "without compute, the most of any operation."
+        f"The most exposed operation is {worst}: {format_ns(exposed[worst])} of its {format_ns(whole)} on {whose} runs "
+        f"without compute (compute hides {hidden})."
     )
 
 
@@ -100,7 +100,7 @@ def _table(sums: Sums, names: Sequence[str], whose: str) -> Table:
         covered = (None, None) if name == COMPUTE else (hidden, hidden / whole if whole else None)
         copied = None if name == COPY else others[1]
         rows.append((name, whole, sums.get((name,), 0), *covered, others[0], copied))
-    return Table("activities", f"By activity, {whose} (hidden: under compute)", fields, tuple(rows))
+    return Table("activities", f"By activity, {whose} (hidden = under compute)", fields, tuple(rows))
 
 
 def _matrix(sums: Sums, names: Sequence[str]) -> HeatMap:
@@ -111,7 +111,7 @@ def _matrix(sums: Sums, names: Sequence[str]) -> HeatMap:
         rows.append((name, (sums.get((name,), 0) / whole, *under)))
     legend = "share of the row's time in which it runs alone, or together with the activity of the column"
     return HeatMap(
-        "under", "What runs under what", tuple(rows), "share", legend, (ALONE, *names), "activity", "together with"
+        "under", "Which activities overlap", tuple(rows), "share", legend, (ALONE, *names), "activity", "together with"
     )
 
 
@@ -120,4 +120,4 @@ def _combinations(sums: Sums) -> Table:
     ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple((" + ".join(names), ns, ns / whole) for names, ns in ordered)
     fields = (Field("running"), Field("ns", "ns", "time"), Field("share", "share", "share of busy time"))
-    return Table("combinations", "What runs at once, to the nanosecond", fields, rows, most_shown=MOST_SHOWN)
+    return Table("combinations", "What runs at the same time", fields, rows, most_shown=MOST_SHOWN)

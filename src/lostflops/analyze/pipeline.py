@@ -1,10 +1,10 @@
-"""How much of its time does the pipeline idle, how much of that is inherent to its schedule, and what causes the rest?
+"""How large is the pipeline bubble, how much of it is inherent to the schedule, and what causes the rest?
 
-A pipeline's time is that of its stages from the first pass of a step to the last, and what is in no pass is its bubble.
-Inherent are (p - 1) / (v m + p - 1) for p stages, m microbatches and v model chunks per rank. The excess is charged by
-replaying the recorded order of passes: with equal passes, with those of each stage, with those of each rank, with each
-as it was. What a level adds to the one before is its cause's, and what the recording adds to the last is transfers and
-gaps.
+The time of a pipeline is that of its stages from the first pass of a step to the last; time outside passes is the
+bubble. The inherent bubble is (p - 1) / (v m + p - 1) for p stages, m microbatches and v model chunks per rank. The
+excess is attributed by replaying the recorded order of passes: with equal passes, then with the times of each stage,
+then of each rank, then with the recorded times. Each level's increase belongs to its cause; the rest, up to the
+recording, is transfers and gaps.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def pipeline(run: Run, *, mesh: Mapping[str, int] | None = None) -> Result:
         _check(mesh, int(recorded.stage.max()) + 1)
         made = grid(recorded, arranged)
     except CannotTell as reason:
-        return _result(f"Cannot tell the bubble: {reason}.", None, None, arranged.notes)
+        return _result(f"The bubble is unknown: {reason}.", None, None, arranged.notes)
     made, notes = _warm(made)
     found = _bubble(made)
     arranged_notes = arranged.notes if arranged.source != "none" else ()
@@ -88,16 +88,16 @@ def _nothing_drawn() -> Spans:
 def _check(mesh: Mapping[str, int] | None, stages: int) -> None:
     stated = stages if mesh is None else mesh.get("pp", 1)
     if stated < stages:
-        raise UsageError(f"the mesh has {counted(stated, 'stage')}, but passes of {stages:,} are recorded")
+        raise UsageError(f"the mesh has {counted(stated, 'stage')}, but passes of {stages:,} stages are recorded")
 
 
 def _notes(made: Grid, found: _Bubble) -> Iterator[str]:
     if made.left_out:
-        yield f"{counted(made.left_out, 'pipeline step')} left out: not whole, or the slow first one."
+        yield f"{counted(made.left_out, 'pipeline step')} left out: incomplete, or the slow first step."
     if found.parts["warm_up"] is None:
-        yield "Stages are on unrelated clocks: warm-up, steady state and drain cannot be told apart, nor drawn."
+        yield "The clocks of the stages are not aligned, so warm-up, steady state and drain are unknown and not drawn."
     if (found.between or 0) > SMALL:
-        yield f"Pipelines of a step differ: on average one ends {format_share(found.between or 0)} before the slowest."
+        yield f"Pipelines of a step differ: on average they end {format_share(found.between or 0)} before the slowest."
 
 
 def _warm(made: Grid) -> tuple[Grid, tuple[str, ...]]:
@@ -107,7 +107,9 @@ def _warm(made: Grid) -> tuple[Grid, tuple[str, ...]]:
     if steps.size < 2 or spans[0] <= WARMING * np.median(spans[1:]):
         return made, ()
     times = spans[0] / np.median(spans[1:])
-    return made.where(made.step != steps[0]), (f"Step {steps[0]} takes {times:.1f} times as long as the others.",)
+    return made.where(made.step != steps[0]), (
+        f"Step {steps[0]} is left out: it takes {times:.1f} times as long as the others.",
+    )
 
 
 def _spans(made: Grid) -> Times:
@@ -201,15 +203,15 @@ def _verdict(made: Grid, found: _Bubble) -> str:
     shape = f"{counted(made.stages, 'stage')} and {batches}"
     told = f"The pipeline idles {format_share(found.achieved)} of its time"
     if found.inherent is None:
-        return f"{told}; its order of passes is no known schedule, so what of it is inherent cannot be told."
+        return f"{told}; its order of passes matches no known schedule, so the inherent bubble is unknown."
     told = f"{told}; {format_share(found.inherent)} is inherent to {_NAMES[found.schedule]} with {shape}"
     worst = max(found.causes, key=lambda cause: cause.share, default=_Cause("", 0.0))
     if worst.share < SMALL:
         return f"{told}, and nothing else costs more than {SMALL:.0%}."
     if worst.cause == "uneven stages":
         times = _stage_times(made)
-        return f"{told}; stage {worst.stage} takes {times[worst.stage] / times.mean():.2f} times the mean."
-    named = worst.cause if worst.rank is None else f"rank {worst.rank} is slower than others of stage {worst.stage}"
+        return f"{told}; stage {worst.stage} takes {times[worst.stage] / times.mean():.2f} times the mean stage."
+    named = worst.cause if worst.rank is None else f"rank {worst.rank} is slower than the others of stage {worst.stage}"
     return f"{told}; most of the rest: {named} ({format_share(worst.share)})."
 
 
@@ -240,7 +242,7 @@ def _figures(made: Grid | None, found: _Bubble | None) -> Pairs:
 def _causes_table(found: _Bubble | None) -> Table:
     fields = (Field("cause"), Field("share", "share"), Field("stage"), Field("rank"))
     rows = sorted(found.causes, key=lambda cause: -cause.share) if found else ()
-    return Table("causes", "What the excess is", fields, tuple(rows))
+    return Table("causes", "Causes of the excess", fields, tuple(rows))
 
 
 def _stages(made: Grid | None, found: _Bubble | None) -> Table:

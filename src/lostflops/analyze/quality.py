@@ -1,28 +1,28 @@
 """How far can each rank's data be trusted?
 
-A rank is `good`, `usable` (its figures hold, but something beside them must be said) or `poor` (too much is
-lost for a verdict). The judgement comes from table `stats`:
+A rank is `good`, `usable` (its numbers are right, but have gaps) or `poor` (too much data is missing for a
+verdict). The judgement comes from table `stats`:
 
 | observation | usable above | poor above | share of |
 |---|---|---|---|
 | no timed events and no timed steps, only a Flight Recorder dump or a capture | any | | |
 | no timed events otherwise | | any | |
-| `bytes_unread` | 0 | 50% | the file's bytes; of a `.gz` unknown, and never poor |
+| `bytes_unread` | 0 | 50% | the file's bytes (unknown for a `.gz`, which is never poor) |
 | `events_out_of_window` | 0 | | |
 | `truncated`, `rank_assigned`, `missing_steps`, `no_steps`, `repeated_steps`, `unreadable_header` | 0 | | |
 | `steps_from_marks`, `steps_from_optimizer`, `steps_from_kernels`, `steps_disagree` | 0 | | |
-| `kernels_without_launch` | 5% | | kernels, communication among them |
+| `kernels_without_launch` | 5% | | kernels, including communication |
 | `collectives_without_metadata` | 5% | | collectives |
 | `overlapping_events` | 1% | | events |
-| `copies_without_launch`, `collectives_without_group` | never | | common, and counted in `stats` |
-| `shapes_dropped`, `comms_without_kernel` | never | | they touch no time |
+| `copies_without_launch`, `collectives_without_group` | never | | common; counted in `stats` |
+| `shapes_dropped`, `comms_without_kernel` | never | | do not affect times |
 | `flight_entries_malformed`, `flight_fields_unreadable` | 0 | | |
 | `flight_fields_missing`, `flight_groups_unknown` | never | | older recorders and gloo never write them |
 | `torn_frames` of a capture | 0 | | |
-| `ring_entries_lost`, `enqueues_without_group` of a capture | 5% | | enqueued collectives, with the lost ones |
+| `ring_entries_lost`, `enqueues_without_group` of a capture | 5% | | enqueued collectives, including lost ones |
 | `samples_without_stack`, `device_times_without_step` of a capture | never | | |
-| `records_missing`, anything else of a capture with effect `dropped` | 0 | 10% | its records, with those |
-| anything else with effect `dropped` | 0 | 10% | events, with the dropped ones |
+| `records_missing`, anything else of a capture with effect `dropped` | 0 | 10% | its records, including missing ones |
+| anything else with effect `dropped` | 0 | 10% | events, including dropped ones |
 | anything else with effect `missing` | 0 | | |
 | anything else with effect `repaired` or `guessed` | 1% | | events |
 | anything else with effect `note` | never | | |
@@ -157,7 +157,7 @@ def quality(run: "Run") -> Result:
     )
     return Result(
         name="quality",
-        title="How far the data can be trusted",
+        title="Data quality",
         verdict=_verdict(good, usable, poor),
         blocks=(
             Pairs(
@@ -167,7 +167,7 @@ def quality(run: "Run") -> Result:
             ),
             Table(
                 "doubtful_ranks",
-                "Ranks to look at first",
+                "Ranks with gaps, worst first",
                 (Field("rank"), Field("quality"), Field("reasons")),
                 doubtful,
                 usable + poor - len(doubtful),
@@ -182,10 +182,10 @@ def quality(run: "Run") -> Result:
 def _verdict(good: int, usable: int, poor: int) -> str:
     total = good + usable + poor
     if total == 0:
-        return "The run holds no rank."
+        return "The run has no ranks."
     if good == total:
-        return f"All {total:,} ranks are good." if total > 1 else "The rank is good."
-    return f"Of {counted(total, 'rank')} {good:,} are good, {usable:,} usable and {poor:,} poor."
+        return f"Data quality: all {total:,} ranks are good." if total > 1 else "Data quality: the rank is good."
+    return f"Data quality of {counted(total, 'rank')}: {good:,} good, {usable:,} usable with gaps, {poor:,} poor."
 
 
 def _reason(reason: dict[str, Any]) -> str:

@@ -1,9 +1,9 @@
-"""Who is late, why, and what does it cost?
+"""Which ranks are late, why, and what does it cost?
 
-Ranks are compared with those that do the same work, by the time that they do not spend in communication: the wait of
-the others hides a slow rank from every other measure. Arrivals on the common clock say who waited for whom.
+Ranks are compared with ranks that do the same work, by their time outside communication: because the others wait, a
+slow rank shows in no other measure. Arrivals on the common clock show who waited for whom.
 
-Without a timeline, when hosts enqueued the collectives of all steps says who comes last to them.
+Without a timeline, the times at which hosts enqueued collectives show which rank is last.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
     ranks_seen = found.comparison.ranks.size
     if ranks_seen < 2:
         return (
-            "Cannot tell: only one rank recorded any time in this window, and there is no other to compare it with."
+            "Only one rank recorded any time in this window, so there is no other rank to compare it with."
             if ranks_seen
-            else "Cannot tell: no rank recorded any time."
+            else "No rank recorded any time."
         )
     # Waits of ranks that were not compared are not charged: the report reads all.
-    others = f"The {ranks_seen:,} ranks compared" if ranks_in_all > MOST_RANKS else "Others"
+    others = f"The {ranks_seen:,} compared ranks" if ranks_in_all > MOST_RANKS else "Other ranks"
     if found.late:
         return latecomers(found.late, others)
     if found.stragglers:
-        return f"No rank is certainly late. Suspected: {latecomers(found.stragglers, others)} That may be chance."
+        return f"No rank is late for certain. Suspected: {latecomers(found.stragglers, others)} This may be chance."
     return unevenness(found.comparison)
 
 
@@ -127,7 +127,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
         )
         for one in found.stragglers
     )
-    bases = ": waits and excess of all steps" if in_steps(found.comparison) else ""
+    bases = " (waits and excess of all steps)" if in_steps(found.comparison) else ""
     return Table("stragglers", f"Stragglers{bases}", fields, rows)
 
 
@@ -143,9 +143,9 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
         values = [[max(0.0, lateness[rank]) for rank in cell if rank in lateness] for cell in cells]
         name = _named(members)
         rows.append((name, tuple(max(cell, default=None) for cell in values)))
-    legend = "mean lateness behind the median arrival in collectives, by rank"
-    legend += f" (the most of {block} each)" if block > 1 else ""
-    legend += "; 0 where it is no later"
+    legend = "mean lateness after the median arrival in collectives, by rank"
+    legend += f" (maximum of {block} ranks each)" if block > 1 else ""
+    legend += "; 0 if not late"
     across = "rank within the row" if block == 1 else f"block of {block} ranks within the row"
     return HeatMap("arrivals", _arranged(order), tuple(rows), "ns", legend, (), "ranks", across)
 
@@ -238,9 +238,9 @@ def _notes(run: Run, order: Mesh, found: Judgement, clock: Section, ranks_in_all
     compared = found.comparison.ranks.size
     if ranks_in_all > MOST_RANKS:
         yield (
-            f"Own times were compared of {compared:,} ranks of {ranks_in_all:,}: those that waited least, and a sample "
-            "of those that do the same work. Charges are their waits."
+            f"Only {compared:,} of {ranks_in_all:,} ranks were compared: those that waited least, and a sample of "
+            "ranks that do the same work. `waited for` counts only their waits."
         )
     elif 0 < compared < ranks_in_all:
-        yield f"{counted(ranks_in_all - compared, 'rank')} of {ranks_in_all:,} recorded no time in this window."
+        yield f"{ranks_in_all - compared:,} of {counted(ranks_in_all, 'rank')} recorded no time in this window."
     yield from order.notes

@@ -1,6 +1,6 @@
-"""Where did the time of the run go, and how much of it did the model's FLOPs take?
+"""Where did the time of the run go, and what share of the peak FLOPs did the model get?
 
-Every nanosecond of every rank's window stands on one line; the lines sum to the ranks' wall time.
+Every nanosecond of every rank's window is on exactly one line; the lines sum to the ranks' wall time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from lostflops.ledger.scope import Scope, scope
 from lostflops.ledger.total import RunLedger
 from lostflops.ledger.windows import WindowKind, inferred_steps
 from lostflops.memory.summary import summary
+from lostflops.pace.headline import describe_job
 from lostflops.pace.told import Told
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
-from lostflops.units import counted, format_ns, format_share
+from lostflops.units import counted, format_ns, format_percent, format_share
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -30,7 +31,9 @@ MOST_LOSSES: Final = 3
 MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
 """Times the mean above which a rank is named as the one that loses most."""
-NO_MODULES: Final = "no module was annotated: record with lostflops run --with modules"
+NO_MODULES: Final = "No modules were recorded. Record them with: lostflops run --with modules"
+_FOLDED: Final = ("overlap", "throughput", "memory", "quality", "recorded")
+"""Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
 """Above this share unexplained time is named in a note."""
 
@@ -41,7 +44,7 @@ def report(
     window: WindowKind | None = None,
     ranks: Sequence[int] = (),
     steps: Sequence[int] = (),
-    by: str = "phase",
+    by: str = "",
     said: Claims | None = None,
     progress: Progress | None = None,
 ) -> Result:
@@ -58,13 +61,13 @@ def report(
         "layer": module_table("layers", layers(total.modules), total.total_ns),
         "rank": _worst_ranks(total),
     }
-    shown = breakdowns.pop(by)
+    shown = breakdowns.pop(by or "phase")
     told, held = Told.of(run, ranks), summary(run, asked.ranks)
     result = Result(
         name="report",
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
-        + _verdict(asked, total, fall.value),
+        + _verdict(_subject(run, asked, total), asked, total, fall.value),
         blocks=(
             fall,
             _ledger(total),
@@ -90,22 +93,33 @@ def report(
             where(total.samples, total.sampled_ns),
             clock,
         ),
+        folded=(
+            *([] if by else [shown.name]),
+            *([] if fall.value is not None else [fall.name]),
+            *_FOLDED,
+        ),
     )
     return result if told is None else told.report(result, is_empty=not total.total_ns)
 
 
-def _verdict(asked: Scope, total: RunLedger, mfu: float | None) -> str:
+def _subject(run: Run, asked: Scope, total: RunLedger) -> str:
+    """Describe the job, or the part of it that was asked for."""
+    if asked.steps or len(asked.ranks) < len(run.ranks):
+        steps = f", {counted(len(total.steps), 'step')}" if total.steps else ""
+        return f"{counted(len(total.ranks), 'rank')}{steps}."
+    return describe_job(run, total)
+
+
+def _verdict(subject: str, asked: Scope, total: RunLedger, mfu: float | None) -> str:
     if not total.total_ns:
-        return "Cannot tell: no rank recorded any time in this window."
+        return f"{subject} No rank recorded any time in this window."
     losses = [line for line, ns in total.lines.most_common() if line != "compute" and ns]
-    largest = " and ".join(f"{line} {format_share(total.share(line))}" for line in losses[:2])
+    largest = " and ".join(f"{line} {format_percent(total.share(line))}" for line in losses[:2])
     lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
-    subject = counted(len(total.ranks), "rank")
-    span = "of the recorded time" if asked.kind is WindowKind.TRACE else f"of {counted(len(total.steps), 'step')}"
-    verb = "computes" if len(total.ranks) == 1 else "compute"
-    reached = f"MFU is {format_share(mfu)}. " if mfu is not None else ""
-    share = format_share(total.share("compute"))
-    return f"{reached}{subject} {verb} for {share} {span}" + (f"; {lost}." if losses else ".")
+    span = "the recorded time" if asked.kind is WindowKind.TRACE else "the time"
+    reached = f" MFU is {format_percent(mfu)}." if mfu is not None else ""
+    share = format_percent(total.share("compute"))
+    return f"{subject}{reached} Compute takes {share} of {span}" + (f"; {lost}." if losses else ".")
 
 
 def _ledger(total: RunLedger) -> Lines:
@@ -149,13 +163,12 @@ def _losses(run: Run, total: RunLedger) -> Table:
 def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
     made_of = total.parts.get(line, Counter()).most_common(2)
     if made_of:
-        listed = ", ".join(f"{name} {format_share(ns / total.lines[line])}" for name, ns in made_of)
-        yield f"{listed} of it"
+        yield ", ".join(f"{format_percent(ns / total.lines[line])} {name}" for name, ns in made_of)
     if len(total.ranks) > 1:
         most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
         share, mean = most.lines[line] / (most.wall or 1), total.share(line)
         if share > UNEVEN * mean:
-            yield f"most on rank {most.rank}: {format_share(share)}, mean {format_share(mean)}"
+            yield f"highest on rank {most.rank} ({format_percent(share)}, mean {format_percent(mean)})"
     if line in total.longest:
         ns, rank, event = total.longest[line]
         name = _event_name(run, rank, event)
@@ -224,13 +237,13 @@ def _ranks(total: RunLedger) -> Table:
 def _overlap(total: RunLedger) -> Pairs:
     return Pairs(
         "overlap",
-        "Communication under compute, all ranks",
+        "Communication and compute, all ranks",
         (
             Pair("compute_ns", total.compute, "ns", "compute"),
             Pair("comm_ns", total.comm, "ns", "communication"),
-            Pair("hidden_ns", total.hidden, "ns", "hidden under compute"),
+            Pair("hidden_ns", total.hidden, "ns", "hidden by compute"),
             Pair("exposed_ns", total.comm - total.hidden, "ns", "exposed"),
-            Pair("efficiency", total.efficiency, "share", "overlap efficiency"),
+            Pair("efficiency", total.efficiency, "share", "hidden, of what could be"),
         ),
     )
 
@@ -284,10 +297,10 @@ def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
     ).fetchall()[0]
     return Pairs(
         "quality",
-        "What this rests on",
+        "Data",
         (
-            Pair("ranks_seen", len(total.ranks), "count", "ranks seen"),
-            Pair("world_size", world, "count", "ranks of the job"),
+            Pair("ranks_seen", len(total.ranks), "count", "ranks recorded"),
+            Pair("world_size", world, "count", "ranks in the job"),
             Pair("records_dropped", dropped, "count", "records dropped"),
             Pair("kernels", total.kernels, "count", shown=False),
             Pair("kernels_without_launch", total.unlaunched, "count", "kernels without launch"),
@@ -302,18 +315,18 @@ def _notes(asked: Scope, total: RunLedger, accelerated: int, records_launches: b
         yield f"{note} ({counted(ranks, 'rank')})"
     silent = len(asked.ranks) - sum(rank.wall > 0 for rank in total.ranks)
     if silent:
-        yield f"{counted(silent, 'rank')} recorded no time in this window, and are on no line"
+        yield f"{counted(silent, 'rank')} recorded no time in this window, and count nowhere."
     if accelerated:
         yield (
-            f"{counted(accelerated, 'rank')} of an accelerator recorded no device event: their training thread is "
-            "shown instead. Profile with ProfilerActivity.CUDA."
+            f"{counted(accelerated, 'rank')} with an accelerator recorded no device events, so this shows the training "
+            "thread. Profile with ProfilerActivity.CUDA."
         )
     if total.share("unexplained") > SMALL:
         why = (
-            "what ended these gaps has no launch in the trace, or the launching thread recorded no op. Record from "
-            "a step earlier, with ProfilerActivity.CPU."
+            "the kernels after these gaps have no launch in the trace, or their thread recorded no op. Start the "
+            "recording one step earlier, with ProfilerActivity.CPU."
             if records_launches
-            else "the format records no launches, and cannot tell why a device was idle."
+            else "this trace format has no launches, so why a device was idle is unknown."
         )
         yield f"{format_share(total.share('unexplained'))} is unexplained: {why}"
 

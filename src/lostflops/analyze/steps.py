@@ -1,6 +1,7 @@
 """How long did each step take, on which rank, and where did its time go?
 
-Of steps in the timeline the ledger tells; of all steps that the collector timed, their phases on the training thread.
+Steps in the timeline are split by the ledger; all steps that the collector timed are split by phase of the training
+thread.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ def _timed(means: Mapping[int, float], lines: Mapping[int, Mapping[str, float]],
 
 def _verdict(means: Mapping[int, float], middle: float) -> str:
     if not means:
-        return "No rank has a whole step."
+        return "No rank has a complete step."
     slow = [number for number, mean in means.items() if mean > SLOW * middle]
     told = f"the median takes {format_ns(round(middle))}"
     if not slow:
-        return f"{counted(len(means), 'step')}; {told}, and none is more than {SLOW - 1:.0%} above it."
+        return f"{counted(len(means), 'step')}; {told}, and no step is more than {SLOW - 1:.0%} longer."
     worst = max(slow, key=lambda number: means[number])
     more = f"{len(slow):,} are slower: " if len(slow) > 1 else ""
     return f"{counted(len(means), 'step')}; {told}; {more}step {worst} takes {means[worst] / middle:.2f} times as long."

@@ -1,7 +1,7 @@
 """What was every rank doing at each moment, on one clock?
 
-A rank's row is its ledger, so that waits and transfers stand apart; below it are the events of its lanes, as many as a
-page has room for.
+A rank's row shows its ledger, which separates waits from transfers; below it are the events of its lanes, as many as
+fit on a page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
     clock = OneClock.of(run)
     span = extent(run, clock)
     if span is None:
-        return Result("timeline", "Timeline", "Cannot tell: no rank recorded any events.")
+        return Result("timeline", "Timeline", "No rank recorded any events.")
     strips = _Strips(clock, span, len(run.ranks))
     for done, record in enumerate(records(run, run.ranks)):
         if progress is not None:
@@ -47,7 +47,7 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
         name="timeline",
         title="Timeline",
         verdict=f"{counted(len(strips.rows), 'rank')} over {format_ns(span.stop - span.start)}, {_clocks(run, clock)}; "
-        f"a row shows the line of the ledger that takes most of each {format_ns(strips.width)}.",
+        f"colour = what the rank mostly did in each {format_ns(strips.width)}.",
         blocks=(strips.block(events),),
         notes=(*clock_notes(run, clock_of(run)), *_left_out(events)),
     )
@@ -95,14 +95,14 @@ def _clocks(run: Run, clock: OneClock) -> str:
     untied = [rank for rank in run.ranks if not clock.ties(rank)]
     if len(run.ranks) == 1 or not untied:
         return "on one clock"
-    kept = "by its own" if len(untied) == 1 else "each by its own"
-    return (
-        f"on one clock but {counted(len(untied), 'rank')}, {kept}" if len(untied) < len(run.ranks) else kept + " clock"
-    )
+    if len(untied) == len(run.ranks):
+        return "each rank on its own clock"
+    own = "its own clock" if len(untied) == 1 else "their own clocks"
+    return f"on one clock except {counted(len(untied), 'rank')} on {own}"
 
 
 def _left_out(events: Events) -> tuple[str, ...]:
     if not events.left_out:
         return ()
-    kept = f"{counted(len(events.start), 'event')} below rows, the longest of each lane"
-    return (f"{kept}; {events.left_out:,} shorter ones are left out there. Rows of ranks count all of them.",)
+    kept = f"Below the rows, only the longest events of each lane are shown ({len(events.start):,})"
+    return (f"{kept}; {events.left_out:,} shorter events are left out. The rows count all events.",)

@@ -15,10 +15,10 @@ from lostflops.units import counted, format_ns, format_share
 CAUSE_WORDS: Final = {
     "slow_kernels": "the same kernels take longer",
     "more_work": "it has more work",
-    "late_data": "its data comes late",
-    "host_stall": "its host keeps the device waiting",
+    "late_data": "its data arrives late",
+    "host_stall": "its device waits for the host",
     "allocation": "it allocates memory",
-    "device_queue": "its kernels are queued, but its device does not start them",
+    "device_queue": "queued kernels start late",
     "copies": "it copies more",
 }
 _MOST_NAMED: Final = 3
@@ -26,7 +26,7 @@ _LONG: Final = 1.1
 """Times the mean above which a stage is named."""
 
 
-def latecomers(found: Sequence[Straggler], others: str = "Others") -> str:
+def latecomers(found: Sequence[Straggler], others: str = "Other ranks") -> str:
     """Say who is late and why. `others` are those whose waits are known."""
     first = found[0]
     often, each = "", ""
@@ -34,7 +34,7 @@ def latecomers(found: Sequence[Straggler], others: str = "Others") -> str:
         often, each = f" in {first.slow_steps} of {counted(first.steps, 'step')}", " per step"
     says = (
         f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, "
-        f"{format_ns(round(first.line_excess / first.steps))}{each} more than its peers)."
+        f"{format_ns(round(first.line_excess / first.steps))} more{each} than its peers)."
     )
     if first.charged:
         says += f" {others} waited {format_ns(first.charged)} for it."
@@ -66,29 +66,29 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
     times = own[longest] / max(float(np.mean(list(own.values()))), 1.0) if len(own) > 1 else 1.0
     if times < _LONG:
         return ""
-    return f"Stage {longest} takes {times:.2f}x the mean of all stages: lostflops pipeline shows the cost."
+    return f"Stage {longest} takes {times:.2f}x the mean stage: lostflops pipeline shows the cost."
 
 
 def unevenness(comparison: Comparison) -> str:
     """What is to say when no rank stands out."""
     if np.bincount(comparison.cohort).max(initial=0) < 2:
-        return "Cannot tell: every rank does different work, so no rank has peers to compare with."
+        return "Every rank does different work, so no rank has peers to compare with."
     slowest, often, rank = cost_of(comparison)
     assert slowest is not None
     assert often is not None
     if slowest >= SMALLEST and comparison.steps.size < 2:
         return (
-            f"Cannot tell: the slowest of {counted(comparison.ranks.size, 'rank')} takes "
-            f"{format_share(slowest)} longer than its peers, but one step may be chance."
+            f"Inconclusive: the slowest of {counted(comparison.ranks.size, 'rank')} takes "
+            f"{format_share(slowest)} of the step longer than its peers, but one step may be chance."
         )
     if slowest < SMALLEST:
-        whole = "a step" if in_steps(comparison) else "what was recorded"
+        whole = "a step" if in_steps(comparison) else "the recorded time"
         return (
             f"No rank is late: the slowest of {counted(comparison.ranks.size, 'rank')} takes {format_share(slowest)} "
             f"of {whole} longer than its peers."
         )
     return (
         f"No single rank is late, but work is uneven: the slowest rank of each step takes {format_share(slowest)} of "
-        f"it longer than its peers, most often rank {rank} (in {format_share(often)} of "
+        f"the step longer than its peers. Most often it is rank {rank} (in {format_share(often)} of "
         f"{counted(comparison.steps.size, 'step')})."
     )

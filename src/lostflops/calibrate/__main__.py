@@ -32,22 +32,22 @@ _SPENT: Final = 0.97
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lostflops.calibrate", description="Measure this cluster.")
     parser.add_argument("--out", type=Path, required=True, help="the file to write, on the host of rank 0")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take (default: 120)")
-    parser.add_argument("--only", default=",".join(_ALL), help=f"of {','.join(_ALL)} (default: all)")
-    parser.add_argument("--sizes", default="", help="bytes, such as 1024,1048576 (default: powers of 2 from 1024)")
-    parser.add_argument("--device", default=None, help="cpu, or what torch.accelerator finds (default)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="time limit in seconds (default: 120)")
+    parser.add_argument("--only", default=",".join(_ALL), help=f"what to measure, of {','.join(_ALL)} (default: all)")
+    parser.add_argument("--sizes", default="", help="in bytes, e.g. 1024,1048576 (default: powers of 2 from 1024)")
+    parser.add_argument("--device", default=None, help="cpu, or the accelerator that torch finds (default)")
     found = parser.parse_args(words)
     found.only = list(dict.fromkeys(word for word in found.only.split(",") if word))
     if unknown := sorted(set(found.only) - set(_ALL)):
-        parser.error(f"--only {','.join(unknown)}: it can be {', '.join(_ALL)}")
+        parser.error(f"--only {','.join(unknown)} is unknown: choose from {', '.join(_ALL)}")
     try:
         found.sizes = sorted({int(word) for word in found.sizes.split(",") if word})
     except ValueError:
-        parser.error(f"--sizes {found.sizes}: whole numbers of bytes, such as 1024,4096")
+        parser.error(f"--sizes {found.sizes}: give whole numbers of bytes, such as 1024,4096")
     if found.sizes and found.sizes[0] < 1:
-        parser.error(f"--sizes {found.sizes[0]}: a size is above zero, such as 1024")
+        parser.error(f"--sizes {found.sizes[0]}: give sizes above zero, such as 1024")
     if not 1 <= found.seconds <= _LONGEST:
-        parser.error(f"--seconds {found.seconds:g}: from 1 to {_LONGEST}")
+        parser.error(f"--seconds {found.seconds:g}: give a number from 1 to {_LONGEST}")
     return found
 
 
@@ -70,9 +70,9 @@ def main() -> int:
 
 def calibrate(job: Job, asked: argparse.Namespace) -> None:
     if job.rank == 0 and not os.access(asked.out.absolute().parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{asked.out.absolute().parent} is no folder that can be written to; give another --out.")
+        raise UsageError(f"{asked.out.absolute().parent} is not a writable folder; choose another --out.")
     if job.rank == 0 and asked.out.is_dir():
-        raise UsageError(f"{asked.out} is a folder; give --out a file.")
+        raise UsageError(f"{asked.out} is a folder; --out needs a file.")
     progress = Progress(job.rank == 0, asked.seconds)
     seconds = _SPENT * asked.seconds
     gc.disable()
@@ -83,7 +83,7 @@ def calibrate(job: Job, asked: argparse.Namespace) -> None:
     notes: list[str] = []
     if DEVICE in asked.only:
         tables = roofline(job, min(seconds if alone else _DEVICE_SHARE * seconds, _DEVICE_MOST), progress.say)
-        notes += [] if alone else ["the device figures are of rank 0, while all ranks did the same"]
+        notes += [] if alone else ["device figures are from rank 0, measured while all ranks did the same work"]
     cases: list[Case] = []
     if not alone and asked.only != [DEVICE]:
         cases, said = _collectives(job, hosts, asked, progress)
@@ -102,7 +102,7 @@ def _collectives(
     found = levels(hosts)
     cases = [Case(op, level) for level in found for op in level.ops if op in asked.only]
     if not cases:
-        raise UsageError(f"--only {','.join(asked.only)}: nothing of it can be measured here.")
+        raise UsageError(f"--only {','.join(asked.only)} cannot be measured here.")
     sizes = asked.sizes or sizes_up_to(most_bytes(job, hosts))
     measurer = Measurer(job, cases, process_groups(job, found))
     measurer.run(sizes, progress, _SPENT * asked.seconds)
@@ -117,11 +117,13 @@ def advice(error: Exception) -> str:
         return text
     lowered = text.lower()
     if "closed by peer" in lowered or "reset by peer" in lowered or "broken pipe" in lowered:
-        return f"another rank has ended; see what it says. PyTorch: {text}"
+        return f"another rank has ended; see its output. PyTorch: {text}"
     if "timed out" in lowered or "timeout" in lowered:
-        return f"another rank did not answer; see what it says, and whether hosts reach each other. PyTorch: {text}"
+        return (
+            f"another rank did not answer; see its output, and check that hosts can reach each other. PyTorch: {text}"
+        )
     if "connection" in lowered or "connect" in lowered:
-        return f"no connection to the other ranks; GLOO_SOCKET_IFNAME names the network to use. PyTorch: {text}"
+        return f"cannot connect to the other ranks; set GLOO_SOCKET_IFNAME to the network to use. PyTorch: {text}"
     return text or repr(error)
 
 

@@ -99,7 +99,7 @@ def _master(environment: Mapping[str, str]) -> dict[str, str]:
     nodes = environment.get("SLURM_STEP_NODELIST", "")
     address = environment.get("MASTER_ADDR") or re.sub(r"\[(\w+).*", r"\1", nodes.split(",", maxsplit=1)[0])
     if not address:
-        raise UsageError("MASTER_ADDR is not set: give it the address of the host of rank 0, or launch with torchrun.")
+        raise UsageError("MASTER_ADDR is not set: set it to the address of rank 0's host, or launch with torchrun.")
     return {"MASTER_ADDR": address, "MASTER_PORT": port}
 
 
@@ -107,17 +107,15 @@ def _device(kind: str | None, local: int) -> Any:
     if kind == "cpu":
         return torch.device("cpu")
     if not hasattr(torch, "accelerator"):
-        raise UsageError(
-            f"torch {torch.__version__} is too old to measure devices: 2.6 has what it takes, or --device cpu."
-        )
+        raise UsageError(f"torch {torch.__version__} is too old to measure devices: use 2.6 or newer, or --device cpu.")
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if kind is None and found is None:
         return torch.device("cpu")
     if found is None or kind not in (None, found.type):
         here = found.type if found is not None else "no accelerator"
-        raise UsageError(f"--device {kind}: PyTorch finds {here} here.")
+        raise UsageError(f"--device {kind} is not available: PyTorch finds {here} here.")
     count = torch.accelerator.device_count()
     if local >= count:
-        raise UsageError(f"local rank {local}, but {count} devices: start as many ranks on a host as it has devices.")
+        raise UsageError(f"local rank {local} has no device: start at most {count} ranks on this host, one per device.")
     torch.accelerator.set_device_index(local)
     return torch.device(found.type, local)

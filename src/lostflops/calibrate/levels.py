@@ -77,10 +77,10 @@ def uneven(hosts: Sequence[tuple[int, ...]]) -> str | None:
     """What to say when hosts have different numbers of ranks.
 
     >>> uneven([(0, 1), (2,)])
-    'hosts have 1 to 2 ranks: host and across are of the first ranks of each, and world is not even'
+    'hosts have 1 to 2 ranks: host and across use only the first ranks of each host, and world is uneven'
     """
     counts = sorted(map(len, hosts))
     if counts[0] == counts[-1]:
         return None
     spread = f"hosts have {counts[0]} to {counts[-1]} ranks"
-    return f"{spread}: host and across are of the first ranks of each, and world is not even"
+    return f"{spread}: host and across use only the first ranks of each host, and world is uneven"

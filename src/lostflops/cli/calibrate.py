@@ -1,4 +1,4 @@
-"""`lostflops calibrate`: what a cluster can do, measured on it."""
+"""`lostflops calibrate`: measure what a cluster can do."""
 
 import os
 import signal
@@ -22,52 +22,54 @@ def calibrate(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="LAUNCHER", help="What starts the ranks; behind --. None: this device alone.", show_default=False
+            metavar="LAUNCHER",
+            help="Command that starts the ranks, after --. Without it, only this device is measured.",
+            show_default=False,
         ),
     ] = None,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help=f"File to write; {_DEFAULT} where not given.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=f"File to write.  [default: {_DEFAULT}]")
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, max=86_400, metavar="N", help="How long the measurement may take.")
+        float, typer.Option("--seconds", min=1, max=86_400, metavar="N", help="Time limit in seconds.")
     ] = 120,
     only: Annotated[
         str | None,
         typer.Option(
             "--only",
             metavar="OPS",
-            help="What to measure, such as all_reduce,device; what a log is of.",
+            help="What to measure, e.g. all_reduce,device. With --nccl-tests: the operation of the logs.",
             show_default=False,
         ),
     ] = None,
     shown: Annotated[
-        Path | None, typer.Option("--show", metavar="FILE", help="Show a calibration.", show_default=False)
+        Path | None, typer.Option("--show", metavar="FILE", help="Show an existing calibration.", show_default=False)
     ] = None,
     logs: Annotated[
         list[str] | None,
         typer.Option(
-            "--nccl-tests", metavar="LOG", help="Logs of nccl-tests become the calibration.", show_default=False
+            "--nccl-tests", metavar="LOG", help="Convert logs of nccl-tests to a calibration.", show_default=False
         ),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--learn", metavar="RUN", help="Collectives of a run become the calibration.", show_default=False),
+        typer.Option("--learn", metavar="RUN", help="Learn from the collectives of a run.", show_default=False),
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option("--against", metavar="FILE", help="Compare with this calibration.", show_default=False),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it into this SVG file.", show_default=False)
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Benchmark links, matrix products and memory.
+    """Benchmark collectives, matmuls and memory.
 
-    The launcher starts the ranks as it would start a job: torchrun, srun ... python. Each level that can be told
-    apart is measured: inside a host, across hosts, all ranks. The file holds every sample. Whoever cannot measure
-    can take logs of nccl-tests, or learn from the transfers in a recorded run.
+    The launcher starts the ranks as for a training job: torchrun, srun ... python. Each network level is measured
+    separately: inside a host, across hosts, all ranks. The file contains every sample. If you cannot run a
+    benchmark, convert logs of nccl-tests or learn from the transfers in a recorded run.
     """
     given = words or []
     _refuse_two(shown, logs, run, given if not logs else None)
@@ -81,8 +83,8 @@ def calibrate(
         _learn(run, path)
     elif not _measure([*given, *_module(path, seconds, only)], path, is_launched=bool(given)):
         tell(
-            f"{given[0] if given else sys.executable} ended well and wrote no {path} here: it is on the host of rank 0,"
-            " if that is another one; else no ranks were started."
+            f"{given[0] if given else sys.executable} succeeded, but there is no new {path} on this host. If rank 0 ran"
+            " on another host, the file is there; otherwise no ranks were started."
         )
         return
     tell(f"wrote {path}")
@@ -95,32 +97,33 @@ def _module(path: Path, seconds: float, only: str | None) -> list[str]:
 
 
 def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
-    """Run it to its end; whether the file came to be on this host. What it prints goes to stderr: NCCL tells its
-    version on stdout, which may be read as JSON."""
+    """Run the measurement, and return whether it wrote the file on this host. Its output goes to stderr: NCCL prints
+    its version on stdout, which may be read as JSON."""
     from lostflops.collect.command import run_command
     from lostflops.errors import LostflopsError, UsageError
 
     if not is_launched:
         if find_spec("torch") is None:
-            raise UsageError(f"torch is not installed for {sys.executable}; give a launcher that has it behind --.")
+            raise UsageError(f"torch is not installed for {sys.executable}; give a launcher that has it, after --.")
         words = [sys.executable, *words]
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"{path.absolute().parent} is no folder; make it, or give another --out.")
+        raise UsageError(f"{path.absolute().parent} is not a folder; create it, or choose another --out.")
     if path.is_dir():
-        raise UsageError(f"{path} is a folder; give --out a file.")
+        raise UsageError(f"{path} is a folder; --out needs a file.")
     before = _stamp(path)
     try:
         status = run_command(words, dict(os.environ), lambda: None, output=sys.stderr.fileno())
     except FileNotFoundError:
         raise UsageError(
-            f"no command {words[0]!r}; what stands behind -- starts the ranks, such as torchrun --nproc-per-node 8"
+            f"command not found: {words[0]!r}; after --, give the launcher that starts the ranks, e.g. torchrun"
+            " --nproc-per-node 8"
         ) from None
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT:
         raise KeyboardInterrupt
     if status != 0:
         code = os.waitstatus_to_exitcode(status)
         raise LostflopsError(
-            f"{words[0]} ended with code {code}, and nothing was written; it says why above."
+            f"{words[0]} failed with exit code {code} (see its output above); nothing was written."
             " The launcher's Python needs torch and lostflops."
         )
     return _stamp(path) != before
@@ -132,7 +135,7 @@ def _convert(logs: Sequence[str], path: Path, op: str | None) -> None:
     from lostflops.predict.costs.nccl_tests import read_nccl_tests
 
     if flags := [log for log in logs if log.startswith("-")]:
-        raise UsageError(f"{flags[0]} stands behind the logs; options come before them.")
+        raise UsageError(f"{flags[0]} comes after the logs; put options before them.")
     write_calibration(read_nccl_tests([Path(log) for log in logs], op), path)
 
 
@@ -145,7 +148,7 @@ def _learn(run: Path, path: Path) -> None:
     with Run.open(run) as opened:
         learned = learn(opened)
     if not learned.collectives:
-        raise UnknownCost(f"{run} teaches nothing about collectives. {' '.join(learned.notes)}")
+        raise UnknownCost(f"no collectives to learn from in {run}. {' '.join(learned.notes)}")
     write_calibration(learned, path)
 
 
@@ -168,7 +171,7 @@ def _refuse_two(shown: Path | None, logs: Sequence[str] | None, run: Path | None
     ways = (("--show", shown), ("--nccl-tests", logs), ("--learn", run), ("a launcher", words))
     given = [name for name, value in ways if value]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: each says where the figures come from; give one")
+        raise UsageError(f"{' and '.join(given)} cannot be combined: give only one")
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""`lostflops collectives`: how long collectives take on a group of ranks."""
+"""`lostflops collectives`: the time of collectives on a group of ranks."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ EXAMPLE = "lostflops collectives --ranks 64 --topology dgx-h100 --op all_reduce"
 
 def collectives(
     *,
-    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Ranks of the group.", show_default=False)],
+    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Ranks in the group.", show_default=False)],
     ranks_per_host: Annotated[
         int | None,
         typer.Option(
             "--ranks-per-host",
             min=1,
             metavar="N",
-            help="Of the group.  [default: as many as a host has]",
+            help="Ranks of the group per host.  [default: from the calibration or topology]",
             show_default=False,
         ),
     ] = None,
     calibration: Annotated[
         Path | None,
-        typer.Option("--calibration", metavar="FILE", help="What lostflops calibrate measured.", show_default=False),
+        typer.Option("--calibration", metavar="FILE", help="File from lostflops calibrate.", show_default=False),
     ] = None,
     topology: Annotated[
         str | None,
-        typer.Option("--topology", metavar="FILE", help="A described cluster, or its name.", show_default=False),
+        typer.Option(
+            "--topology", metavar="FILE", help="Cluster: a file, or a name such as dgx-h100.", show_default=False
+        ),
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option(
-            "--op", metavar="OP", help="Only this operation; may be given more than once.", show_default=False
-        ),
+        typer.Option("--op", metavar="OP", help="Only this operation; can be repeated.", show_default=False),
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option("--size", metavar="SIZE", help="As 25MB; may be given more than once.", show_default=False),
+        typer.Option("--size", metavar="SIZE", help="Message size, e.g. 25MB; can be repeated.", show_default=False),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it here, as SVG.", show_default=False)
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate how long collectives take.
 
-    From a calibration, carried over to the group where that was not measured; else from NCCL's published model of a
-    described cluster. Each answer has an interval and says where it comes from.
+    Uses a calibration, extrapolated if it does not cover the group; otherwise NCCL's published cost model for the
+    topology. Each estimate has an interval and names its source.
     """
     from dataclasses import replace
 
@@ -68,7 +68,7 @@ def collectives(
     from lostflops.units import parse_bytes
 
     if calibration is None and topology is None:
-        raise UsageError("nothing tells what collectives cost: give --calibration FILE or --topology NAME")
+        raise UsageError("the cost of collectives is unknown: give --calibration FILE or --topology NAME")
     measured = None if calibration is None else read_calibration(calibration)
     described = None if topology is None else read_topology(topology)
     hosts = [len(host.ranks) for host in measured.hosts] if measured else []
@@ -94,7 +94,7 @@ def _ops(names: list[str] | None) -> tuple[Op, ...]:
     from lostflops.predict.costs.times import OPS
 
     if unknown := [name for name in names or () if name not in OPS]:
-        raise UsageError(f"--op {unknown[0]}: operations are {', '.join(OPS)}")
+        raise UsageError(f"--op {unknown[0]} is unknown; operations are {', '.join(OPS)}")
     return tuple(op for op in OPS if not names or op in names)
 
 

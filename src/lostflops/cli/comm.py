@@ -1,4 +1,4 @@
-"""`lostflops comm`: what was communicated, and what compute hid of it."""
+"""`lostflops comm`: what was communicated, and how much of it compute hid."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.overlap import overlap
-from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 EXAMPLE = "lostflops comm run --step 10"
 
@@ -20,22 +19,19 @@ def comm(
     step: StepOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Collectives to list.")] = 20,
     overlapping: Annotated[
-        bool, typer.Option("--overlap", help="Show which work overlaps with which, communication and compute.")
+        bool, typer.Option("--overlap", help="Show how compute, communication and copies overlap.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the communication: calls, sizes, bandwidth.
+    """Show communication: calls, sizes, bandwidth.
 
-    By process group: time, and what of it compute hid. By operation, group, dtype and size: how often, how long calls
-    waited for late ranks, how long data moved, and the bandwidth of that.
+    By process group: time, and how much of it compute hid. By operation, group, dtype and size: number of calls, time
+    waiting for late ranks, transfer time, and bandwidth of the transfer.
     """
-    if overlapping:
-        return overlap(run, window=window, rank=rank, step=step, as_json=as_json)
-    from lostflops.analyze.comm import comm as analyse
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(
-            opened, window=window_kind(window), ranks=rank or (), steps=step or (), limit=limit, progress=progress
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.comm(
+            window=window, rank=rank or (), step=step or (), limit=limit, overlap=overlapping, progress=progress
         )
-    return show(replace(result, next_command=command("ranks", run)), as_json)
+    show(replace(result, next_command=command("comm" if overlapping else "ranks", run)), as_json)

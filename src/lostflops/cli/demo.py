@@ -22,22 +22,21 @@ LATE_STEP, LATE_NS = 5, 37_000_000
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder of the run: its traces and its page are in it.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the run, its traces and its page.")
     ] = Path("demo-run"),
-    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Size of the cluster.")] = 8,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Number of ranks.")] = 8,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Try it: make a synthetic run and open its page.
 
-    Writes what lostflops run would record of a pipelined job in which one rank is slow and one step waits for its data,
-    ingests it, shows what the run holds, and writes the page with all views of it.
+    Simulates a pipeline-parallel job with one slow rank and one step that waits for data, recorded as lostflops run
+    would record it. Ingests it, shows what the run contains, and writes the page with all views.
     """
     from lostflops.capture import FOLDER
     from lostflops.cli.info import describe
     from lostflops.cli.ingest import ingest_with_progress
-    from lostflops.cli.open import opened
-    from lostflops.cli.written_page import written_page
+    from lostflops.cli.open import opened, write_page
     from lostflops.errors import UsageError
     from lostflops.store.places import folder_for
     from lostflops.testing import write_captured
@@ -45,18 +44,18 @@ def demo(
 
     utf8(folder_for(out, "the demo is written").resolve())
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already; choose another folder with --out, or remove it")
+        raise UsageError(f"{out} already exists; choose another folder with --out, or remove it")
     file = out / "report.html"
     write_captured(cluster(ranks), out / FOLDER)
     ingested = ingest_with_progress([str(out / FOLDER)], out)
-    page = written_page(out, file)
+    page = write_page(out, file)
     if as_json:
         show(replace(ingested, name="demo", more=(*ingested.more, *page.more)), as_json=True)
         return
     held, trust = describe(out)
     planted = (
-        f"The run is synthetic, with two faults: kernels take {SLOW:g} times as long on rank {ranks // 2}, and step "
-        f"{LATE_STEP} waits for its data."
+        f"This run is synthetic and has two faults: kernels on rank {ranks // 2} take {SLOW:g}x as long, and step "
+        f"{LATE_STEP} waits for data."
     )
     notes = (*held.notes, planted, trust.verdict, page.verdict)
     show(replace(held, notes=notes, next_command=command("report", out), other_command=OWN_JOB), as_json=False)

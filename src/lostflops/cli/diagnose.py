@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
+from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import rank_bar
 
@@ -17,7 +17,7 @@ EXAMPLE = "lostflops diagnose run --usd-per-hour 2.5"
 
 PriceOption = Annotated[
     float | None,
-    typer.Option("--usd-per-hour", min=0, metavar="USD", help="What one rank costs an hour.", show_default=False),
+    typer.Option("--usd-per-hour", min=0, metavar="USD", help="Price of one rank per hour.", show_default=False),
 ]
 
 
@@ -25,7 +25,7 @@ def diagnose(
     run: RunArgument,
     *,
     usd_per_hour: PriceOption = None,
-    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Findings to show; JSON holds all.")] = 5,
+    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Findings to show; JSON has all.")] = 5,
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
     as_markdown: MarkdownOption = False,
@@ -33,17 +33,20 @@ def diagnose(
 ) -> None:
     """Find what slows training, and what each fix saves.
 
-    Every cause is looked for by a rule of its own; its fix is priced by replaying the run with it. Findings are ranked
-    by that gain, and never claim the same time twice. What-ifs are kept in the run, so that lostflops score can hold
-    them against a run with the fix.
+    A rule checks each cause, and a replay of the run predicts what its fix saves. Findings are ranked by that saving.
+    The predictions are saved in the run, and lostflops score compares them with a run of the fixed job.
     """
-    from lostflops.advise.diagnose import diagnose as find
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    cluster = described(calibration, topology)
-    times = times_of(calibration, cluster) if calibration or cluster else None
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = find(opened, times, usd_per_hour=usd_per_hour, most=top, keep=True, progress=progress)
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.diagnose(
+            usd_per_hour=usd_per_hour,
+            top=top,
+            calibration=calibration,
+            topology=topology,
+            keep=True,
+            progress=progress,
+        )
     # Findings are numbered by gains, which these options change.
     same: list[str | Path] = [
         word
@@ -55,7 +58,7 @@ def diagnose(
 
 
 def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":
-    """What the best fix that a replay can price would do; or all about the first finding."""
+    """Add the what-if of the first finding that has a change; otherwise its explanation."""
     findings = result.to_json()["findings"]
     if not findings:
         return replace(result, next_command=command("whatif", run, "--all", *same))

@@ -19,14 +19,16 @@ def diff(
         str,
         typer.Argument(
             metavar="A",
-            help="Run, or several separated by commas; patterns and folders of runs work too.",
+            help="One or more runs, separated by commas; globs and folders of runs work too.",
             show_default=False,
         ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same for what is compared with A.", show_default=False)],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="Runs to compare with A, in the same form.", show_default=False)
+    ],
     *,
     margin: Annotated[
-        str, typer.Option("--margin", metavar="PART", help="Smaller differences count as none, such as 2%.")
+        str, typer.Option("--margin", metavar="SHARE", help="Ignore differences smaller than this, e.g. 2%.")
     ] = "2%",
     anyway: AnywayOption = False,
     as_markdown: MarkdownOption = False,
@@ -34,18 +36,16 @@ def diff(
 ) -> None:
     """Compare two runs: which is faster, and where.
 
-    The answer is faster, slower, no difference or inconclusive; the exit code is 0 for all four, gate has one for each.
-    One run of each decides large differences; several, recorded in turns, decide small ones.
+    The answer is faster, slower, no difference or inconclusive. The exit code is 0 for all four; lostflops gate has an
+    exit code for each. One run per side is enough for large differences; small ones need several per side, recorded
+    alternately.
     """
-    from lostflops.compare import recorded
-    from lostflops.compare.diff import diff as compared
-    from lostflops.compare.sides import read
+    from lostflops.api import diff as compare
+    from lostflops.compare.recorded import mark_no_steps
 
     before, after, smallest = runs_of(a), runs_of(b), part(margin, "--margin")
-    if recorded.mark_no_steps([*before, *after]):
-        show(recorded.diff(before, after, anyway=anyway), as_json, as_markdown=as_markdown)
-        return
     with bar_of("runs") as progress:
-        pair = read(before, after, anyway=anyway, accounted=True, progress=progress)
+        result = compare(before, after, margin=smallest, anyway=anyway, progress=progress)
     following = command("gate", "--baseline", a, "--candidate", b, "--max-regress", "3%")
-    show(replace(compared(pair, smallest), next_command=following), as_json, as_markdown=as_markdown)
+    has_steps = not mark_no_steps([*before, *after])
+    show(replace(result, next_command=following if has_steps else ""), as_json, as_markdown=as_markdown)

@@ -1,8 +1,8 @@
 """The run while its job still trains: windows are ingested as soon as all ranks have written theirs.
 
 `lostflops run` looks once a second whether traces are being written, and then starts a process that waits for the last
-of them and ingests. That process takes only the time that nobody else wants; whatever becomes of it, the job's end is
-what counts: what is there then is ingested anyway.
+of them and ingests. That process runs at idle priority. Whatever happens to it, all traces are ingested at the end of
+the job anyway.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.collect.reducer import give_way; give_way()\n"
     "from lostflops.cli.early import main; main(sys.argv[2:])"
 )
-"""It gives way before it imports, which takes as long as a small trace."""
+"""Lowers its priority first: its imports need as much time as a small trace."""
 
 
 class EarlyIngest:
@@ -65,7 +65,7 @@ class EarlyIngest:
             self._look()
 
     def stop(self) -> None:
-        """Nothing of it is left afterwards; a run is never half there. Nobody waits for a look that hangs."""
+        """End the process, without waiting for a look that hangs; a run is never half written."""
         is_locked = self._lock.acquire(timeout=_PATIENCE)
         try:
             self._is_wanted = False
@@ -222,4 +222,4 @@ def _end_with(parent: int) -> None:
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, int(signal.SIGKILL))
     if os.getppid() != parent:
-        sys.exit("it was killed before")
+        sys.exit("the parent process has already ended")

@@ -1,12 +1,13 @@
-"""`lostflops explain`: one finding of the diagnosis in full."""
+"""`lostflops explain`: one finding of the diagnosis in detail."""
 
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from lostflops.cli.completion import complete_finding
 from lostflops.cli.diagnose import PriceOption
-from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
+from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import rank_bar
 
@@ -15,7 +16,15 @@ EXAMPLE = "lostflops explain run 1"
 
 def explain(
     run: RunArgument,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which finding of lostflops diagnose.")] = 1,
+    number: Annotated[
+        int,
+        typer.Argument(
+            metavar="N",
+            min=1,
+            help="Number of the finding in lostflops diagnose.",
+            autocompletion=complete_finding,
+        ),
+    ] = 1,
     *,
     usd_per_hour: PriceOption = None,
     calibration: CalibrationOption = None,
@@ -23,18 +32,17 @@ def explain(
     as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain one finding: evidence, fix, what it moves.
+    """Explain one finding: evidence, fix, expected gain.
 
-    Findings are numbered as lostflops diagnose lists them. Next comes the command that scores the prediction with a
-    run of the fixed program.
+    Findings have the same numbers as in lostflops diagnose. The last line is the command that compares the prediction
+    with a run of the fixed program.
     """
-    from lostflops.advise.explain import explain as tell
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    cluster = described(calibration, topology)
-    times = times_of(calibration, cluster) if calibration or cluster else None
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = tell(opened, number, times, usd_per_hour=usd_per_hour, progress=progress)
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.explain(
+            number, usd_per_hour=usd_per_hour, calibration=calibration, topology=topology, progress=progress
+        )
     kept = result.to_json()["findings"][0]["prediction"]["id"]
     following = command("score", kept, "--with", "NEW_RUN") if kept else command("diff", run, "NEW_RUN")
     show(replace(result, next_command=following), as_json, as_markdown=as_markdown)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from lostflops.results import Result
 
 HOW_TO_OPEN = (
-    "To see it, open https://ui.perfetto.dev and choose 'Open trace file'. The page reads it in your browser: "
-    "the trace is not sent anywhere."
+    "To view it, open https://ui.perfetto.dev and choose 'Open trace file'. The page reads it in your browser: "
+    "the trace is not uploaded."
 )
 EXAMPLE = "lostflops export run --perfetto trace.pftrace.gz --step 10 --step 11"
 
@@ -27,24 +27,62 @@ def export(
         typer.Option(
             "--perfetto",
             metavar="FILE",
-            help="Write a Perfetto trace into this file, compressed if its name ends in .gz.",
+            help="Write a Perfetto trace to this file, compressed if its name ends in .gz.",
             show_default=False,
+        ),
+    ] = None,
+    wandb: Annotated[
+        str | None,
+        typer.Option(
+            "--wandb", metavar="PROJECT", help="Log the summary to this Weights & Biases project.", show_default=False
+        ),
+    ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option("--mlflow", metavar="URI", help="Log the summary to this MLflow server.", show_default=False),
+    ] = None,
+    tensorboard: Annotated[
+        str | None,
+        typer.Option(
+            "--tensorboard", metavar="DIR", help="Write the summary as TensorBoard events.", show_default=False
         ),
     ] = None,
     rank: RankOption = None,
     step: StepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run for Perfetto.
+    """Export a run to Perfetto, W&B, MLflow or TensorBoard.
 
-    All ranks on one clock, each with its steps, its ledger, its waits and transfers apart, its memory, and every
-    event of its streams and threads. Arrows lead from launches to kernels, and through the ranks of each collective.
+    A Perfetto trace has all ranks on one clock: steps, ledger, waits, transfers, memory and every event. Arrows connect
+    launches to kernels, and the ranks of each collective. Trackers get the summary, the time of each step and the page.
     """
     from lostflops.errors import UsageError
 
-    if perfetto is None:
-        raise UsageError("say where to write it: --perfetto FILE")
-    show(_written(run, perfetto, rank or [], step or []), as_json)
+    trackers = {"wandb": wandb, "mlflow": mlflow, "tensorboard": tensorboard}
+    chosen = {name: where for name, where in trackers.items() if where is not None}
+    if len(chosen) + (perfetto is not None) != 1:
+        raise UsageError("give one of --perfetto FILE, --wandb PROJECT, --mlflow URI and --tensorboard DIR")
+    if perfetto is not None:
+        show(_written(run, perfetto, rank or [], step or []), as_json)
+    elif rank or step:
+        raise UsageError("a tracker gets the whole run: --rank and --step are for --perfetto")
+    else:
+        show(_logged(run, *chosen.popitem()), as_json)
+
+
+def _logged(path: Path, tracker: str, where: str) -> "Result":
+    from lostflops.api import open as open_run
+    from lostflops.results import Figure, Result
+
+    with open_run(path) as run:
+        place = run.log_to(tracker, where)
+    return Result(
+        name="export",
+        title="Logged",
+        verdict=f"Logged the summary of {run.stored.called} to {tracker}: {place}",
+        next_command=command("open", path),
+        more=(Figure("tracker", tracker), Figure("place", place)),
+    )
 
 
 def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Result":
@@ -55,9 +93,9 @@ def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Res
     from lostflops.units import counted, format_bytes
 
     if file.is_dir():
-        raise UsageError(f"{file} is a folder: name a file")
+        raise UsageError(f"{file} is a folder; give the name of a file")
     if not file.parent.is_dir():
-        raise UsageError(f"there is no folder {file.parent}")
+        raise UsageError(f"folder {file.parent} does not exist")
     # A file that is there stays whole until the new one is.
     part = file.with_name(f"{file.name}.part")
     try:

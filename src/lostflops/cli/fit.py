@@ -1,4 +1,4 @@
-"""`lostflops fit`: memory and throughput against batch size, from a few short runs of a command."""
+"""`lostflops fit`: memory and throughput by batch size, from a few short runs of a command."""
 
 import os
 import sys
@@ -24,17 +24,20 @@ _FEWEST = 20
 
 
 def fit(
-    words: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run; behind --.", show_default=False)],
+    words: Annotated[list[str], typer.Argument(metavar="CMD", help="Command to run, after --.", show_default=False)],
     *,
     argument: Annotated[
         str | None,
         typer.Option(
-            "--argument", metavar="NAME", help="Argument of CMD that is the batch size.", show_default="found by name"
+            "--argument",
+            metavar="NAME",
+            help="Argument of CMD that sets the batch size.",
+            show_default="found by its name",
         ),
     ] = None,
     variable: Annotated[
         str | None,
-        typer.Option("--variable", metavar="NAME", help="Environment variable that is it.", show_default=False),
+        typer.Option("--variable", metavar="NAME", help="Environment variable that sets it.", show_default=False),
     ] = None,
     sizes: Annotated[
         str | None,
@@ -43,16 +46,16 @@ def fit(
     steps: Annotated[
         int | None,
         typer.Option(
-            "--steps", min=_FEWEST, metavar="N", help="End each run after so many steps.", show_default="as CMD ends"
+            "--steps", min=_FEWEST, metavar="N", help="End each run after N steps.", show_default="when CMD ends"
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="NAME", help="Device that it should fit, as H100-SXM5.", show_default=False),
+        typer.Option("--device", metavar="NAME", help="Device it must fit on, e.g. H100-SXM5.", show_default=False),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="SIZE", help="Memory that it should fit, as 24GiB.", show_default=False),
+        typer.Option("--memory", metavar="SIZE", help="Memory it must fit in, e.g. 24GiB.", show_default=False),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -62,8 +65,8 @@ def fit(
 ) -> None:
     """Find the batch size that fits and is fastest.
 
-    Tells the largest batch that fits a device, and the smallest that is worth its throughput. The command runs once per
-    size, with all that it does beside training; what it prints goes to stderr.
+    Shows the largest batch that fits on a device, and the smallest that comes close to the best throughput. The whole
+    command runs once per batch size, not only its training; its output goes to stderr.
     """
     from lostflops.cli.fit_runs import Job, known, measured, remember_command
     from lostflops.errors import LostflopsError
@@ -83,16 +86,18 @@ def fit(
         for number, size in enumerate(chosen, 1):
             job = Job(_words(words, place, size), _environment(variable, size), folder / f"batch-{size}", steps)
             before = known(size, job.folder)
-            kept = f": kept in {job.folder} from before" if before else ""
+            kept = f": reusing the run in {job.folder}" if before else ""
             tell(f"{name} {size} ({number} of {len(chosen)}){kept}")
             found = before or measured(size, job)
             if isinstance(found, str):
                 tell(f"{name} {size} {found}")
-                failed.append(f"The run at {size} {found}: it is left out.")
+                failed.append(f"Batch size {size} is left out: its run {found}.")
             else:
                 runs.append(found)
         if len(runs) < 2:
-            raise LostflopsError(f"{len(runs)} of {len(chosen)} runs could be measured: two are needed. {failed[0]}")
+            raise LostflopsError(
+                f"{len(runs)} of {len(chosen)} runs could be measured, but two are needed. {failed[0]}"
+            )
         answer = result(done := fitted(runs), name, _room(done, capacity, device), tuple(failed))
     given = {"argument": argument, "variable": variable, "sizes": sizes, "steps": steps}
     given |= {"device": device, "memory": memory}
@@ -112,13 +117,13 @@ def _capacity(device: str | None, memory: str | None) -> int | None:
 
     if memory is not None:
         if (size := parse_bytes(memory)) <= 0:
-            raise UsageError(f"--memory {memory} is no memory: give a size above zero, as 24GiB")
+            raise UsageError(f"--memory {memory} is not above zero: give a size such as 24GiB")
         return size
     if device is None:
         return None
     if (known := capacity(device_named(device))) is None:
         raise UsageError(
-            f"{device} comes with several sizes of memory, or its size is not known: give --memory, as 24GiB"
+            f"{device} is sold with several memory sizes, or its memory size is unknown: give --memory, e.g. 24GiB"
         )
     return known
 
@@ -130,7 +135,7 @@ def _place(words: list[str], argument: str | None, variable: str | None) -> "Bat
     if variable is None:
         return batch_argument(words, argument)
     if argument is not None:
-        raise UsageError("--argument and --variable both say what the batch size is: give one")
+        raise UsageError("--argument and --variable both set the batch size: give only one")
     return None
 
 
@@ -148,7 +153,7 @@ def _sizes(text: str | None, place: "BatchArgument | None", variable: str | None
     told = str(place.size) if place else os.environ.get(variable or "", "").strip()
     given = int(told) if told.isdecimal() else 0
     if given < 1:
-        raise UsageError(f"{variable} is not set to a batch size here: set it, or give --sizes 8,16,32")
+        raise UsageError(f"environment variable {variable} is not a batch size: set it, or give --sizes 8,16,32")
     return sorted({max(1, given // 2), given, 2 * given} | ({4} if given == 1 else set()))
 
 

@@ -1,4 +1,4 @@
-"""One run of a command for `lostflops fit`: recorded, ended after its steps, and read."""
+"""Record one run of a command for `lostflops fit`, end it after its steps, and read it."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class _Ending:
         found = standings(self._capture).values()
         if found and all(one.step + 1 >= self._steps and _is_written(one.windows) for one in found):
             self.asked = time.monotonic()
-            tell(f"{self._steps} steps are done: the command is interrupted, and may say so")
+            tell(f"{self._steps} steps are done: interrupting the command (it may print an error)")
             self._send(signal.SIGINT)
 
     def _send(self, number: signal.Signals) -> None:
@@ -79,21 +79,21 @@ def measured(size: int, job: Job) -> "Measured | str":
     wrong = _run(job, capture)
     if not any(capture.rglob(f"*{SUFFIX}")):
         shutil.rmtree(job.folder)
-        return wrong or "recorded nothing: no process of the command trained (lostflops doctor finds out why)"
+        return wrong or "recorded nothing: the command ran no training step (lostflops doctor shows why)"
     conclude(Places(capture, capture, job.folder))
     ingest_capture(capture, job.folder)
     if wrong:
-        # What it recorded may tell why; it is no measurement.
+        # What it recorded may show why; it is not a measurement.
         job.folder.rename(free(job.folder.with_name(f"{job.folder.name}-failed")))
         return wrong
     with Run.open(job.folder) as run:
         found = read(size, run)
-    tell(f"... {found.steps} settled steps, {time.monotonic() - began:.0f} s")
+    tell(f"... measured {found.steps} steps after warm-up, in {time.monotonic() - began:.0f} s")
     return found
 
 
 def known(size: int, folder: Path) -> "Measured | None":
-    """What a kept run tells; None where there is none. One that was interrupted is put aside."""
+    """Read a kept run, or return None if there is no complete one. An interrupted run is moved aside."""
     from lostflops.store.manifest import FILE_NAME
     from lostflops.store.run import Run
 
@@ -101,7 +101,7 @@ def known(size: int, folder: Path) -> "Measured | None":
         return None
     if not (folder / FILE_NAME).exists():
         aside = folder.rename(free(folder.with_name(f"{folder.name}-failed")))
-        tell(f"{folder} is no whole run: it is put aside as {aside.name}, and measured again")
+        tell(f"{folder} is incomplete: moved to {aside.name}, measuring again")
         return None
     with Run.open(folder) as run:
         return read(size, run)
@@ -114,11 +114,11 @@ def remember_command(keep: Path, words: Sequence[str]) -> None:
     told, file = json.dumps(list(words)), keep / _COMMAND
     if not file.exists():
         if keep.exists() and any(keep.iterdir()):
-            raise UsageError(f"{keep} holds something else: give --keep a new folder")
+            raise UsageError(f"{keep} has other files in it: choose a new folder for --keep")
         keep.mkdir(parents=True, exist_ok=True)
         file.write_text(told, encoding="utf-8")
     elif file.read_text(encoding="utf-8") != told:
-        raise UsageError(f"{keep} holds runs of another command: give --keep another folder")
+        raise UsageError(f"{keep} has runs of another command: choose another folder for --keep")
 
 
 def _run(job: Job, capture: Path) -> str:
@@ -132,19 +132,19 @@ def _run(job: Job, capture: Path) -> str:
     try:
         status = run_command(job.words, environment, ending.look if ending else lambda: None, output=2)
     except FileNotFoundError:
-        raise UsageError(f"no command {job.words[0]!r}. What stands behind -- is run as it is.") from None
+        raise UsageError(f"command not found: {job.words[0]!r}. Give the command to run after --.") from None
     except PermissionError:
-        raise UsageError(f"{job.words[0]} may not be executed.") from None
+        raise UsageError(f"{job.words[0]} cannot be executed: permission denied.") from None
     code = os.waitstatus_to_exitcode(status)
     if code == 0 or (ending is not None and ending.asked is not None):
         return ""
     if code in (-signal.SIGINT, 128 + signal.SIGINT):
         raise KeyboardInterrupt
-    return f"ended with code {code}"
+    return f"failed with exit code {code}"
 
 
 def read(size: int, run: "Run") -> "Measured":
-    """What a run at this size tells."""
+    """Return the step time and memory of a run at this size."""
     from lostflops.compare.series import timed
     from lostflops.memory.read import memories
     from lostflops.pace.blocks import typical

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 EXAMPLE = "lostflops flame run -o lost.svg --line idle.python"
 
@@ -17,47 +17,45 @@ def flame(
     run: RunArgument,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the graph here.", show_default=False)
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write the flame graph to this file.", show_default=False),
     ] = None,
     line: Annotated[
         list[str] | None,
         typer.Option(
             "--line",
             metavar="LINE",
-            help="Only this line of the ledger; may be given more than once.",
+            help="Only this line of the ledger; can be repeated.",
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All lines, lost or not.")] = False,
-    collapsed: Annotated[bool, typer.Option("--collapsed", help="Folded stacks as text, not SVG.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All lines of the ledger, not only lost time.")] = False,
+    collapsed: Annotated[bool, typer.Option("--collapsed", help="Write folded stacks (text) instead of SVG.")] = False,
     window: WindowOption = None,
     rank: RankOption = None,
     step: StepOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which functions the host loses time in.
+    """Show in which functions the host loses time.
 
-    Each sample stands on the line of the ledger that its instant stands on; those on lines that the host is
-    responsible for are shown, and drawn as a flame graph (SVG) with -o. With --collapsed and no file, the
-    folded stacks go to the screen.
+    Each stack sample counts towards the ledger line of its moment. Shows the samples on lines that the host is
+    responsible for; -o draws them as a flame graph (SVG). --collapsed without -o prints the folded stacks.
     """
-    from lostflops.analyze.flame import flame as analyse
+    from lostflops.api import open as open_run
     from lostflops.errors import UsageError
-    from lostflops.ledger.lines import HOST_LINES, LINES
+    from lostflops.ledger.lines import LINES
     from lostflops.report import folded, svg
-    from lostflops.store.run import Run
 
     if everything and line:
-        raise UsageError("--all is all lines: leave out --line, or --all")
+        raise UsageError("--all and --line cannot be combined: give only one")
     if collapsed and as_json:
-        raise UsageError("JSON holds the stacks too: leave out --collapsed, or --json")
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(
-            opened,
-            window=window_kind(window),
-            ranks=rank or (),
-            steps=step or (),
-            lines=LINES if everything else line or HOST_LINES,
+        raise UsageError("JSON contains the stacks too: leave out --collapsed or --json")
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.flame(
+            lines=LINES if everything else line or (),
+            window=window,
+            rank=rank or (),
+            step=step or (),
             progress=progress,
         )
     if out is not None:

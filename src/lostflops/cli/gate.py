@@ -29,15 +29,18 @@ def gate(
         typer.Option(
             "--baseline",
             metavar="RUNS",
-            help="Run, or several separated by commas; patterns and folders of runs work too.",
+            help="One or more runs, separated by commas; globs and folders of runs work too.",
             show_default=False,
         ),
     ],
     candidate: Annotated[
-        str, typer.Option("--candidate", metavar="RUNS", help="The same for the change under test.", show_default=False)
+        str,
+        typer.Option(
+            "--candidate", metavar="RUNS", help="Runs of the change under test, in the same form.", show_default=False
+        ),
     ],
     max_regress: Annotated[
-        str, typer.Option("--max-regress", metavar="PART", help="How much slower a step may be, such as 3%.")
+        str, typer.Option("--max-regress", metavar="SHARE", help="How much slower a step may be, e.g. 3%.")
     ] = "3%",
     anyway: AnywayOption = False,
     as_markdown: MarkdownOption = False,
@@ -45,25 +48,23 @@ def gate(
 ) -> None:
     """Fail in CI if a run is slower than its baseline.
 
-    Exits with 0 if the candidate is within the limit, 1 if it regressed, 3 if the runs do not decide.
+    Exits with 0 if the candidate is within the limit, 1 if it regressed, 3 if inconclusive.
 
-    With 3 the answer says how many runs or steps are needed. A limit below the noise of the runs gives 3, unless the
-    candidate is clearly within the limit, or slower by more than limit and noise. 2 and all codes above 3 are errors.
+    With 3, the output says how many runs or steps are needed. A limit below the noise of the runs gives 3, unless the
+    candidate is clearly within the limit, or slower by more than limit plus noise. 2 and codes above 3 are errors.
     """
-    from lostflops.compare.gate import gate as judged
-    from lostflops.compare.sides import read
+    from lostflops.api import gate as judge
 
     before, after, limit = runs_of(baseline), runs_of(candidate), part(max_regress, "--max-regress")
     with _never_one():
         with bar_of("runs") as progress:
-            pair = read(before, after, anyway=anyway, progress=progress)
-        result, found = judged(pair, limit)
+            result, code = judge(before, after, max_regress=limit, anyway=anyway, progress=progress)
         try:
             show(replace(result, next_command=command("diff", baseline, candidate)), as_json, as_markdown=as_markdown)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has seen enough; the exit code is for another
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(code)
 
 
 @contextmanager

@@ -1,11 +1,14 @@
-"""`lostflops help`: all verbs, one verb, exit codes, a cause or a line of the ledger."""
+"""`lostflops help`: all verbs, one verb, exit codes, a cause or a ledger line."""
 
+import sys
 from difflib import get_close_matches
 from textwrap import fill
 from typing import Annotated, Any
 
 import typer
 
+from lostflops.cli.completion import complete_topic
+from lostflops.cli.output import JsonOption
 from lostflops.cli.verbs import ALIKE, GROUPS, Verbs
 from lostflops.errors import UsageError
 
@@ -17,7 +20,7 @@ EXIT_CODES = (
     (2, "bad arguments, or a question that this run cannot answer"),
     (3, "inconclusive: required data is missing; gate: too few runs or steps"),
     (4, "a trace file cannot be read"),
-    (5, "the folder has no run, or a damaged one"),
+    (5, "not a run, or a damaged run"),
     (6, "sql: the query is wrong or not allowed"),
     (70, "gate: unexpected failure"),
     (126, "run: the command cannot be executed"),
@@ -25,26 +28,45 @@ EXIT_CODES = (
     (130, "interrupted"),
 )
 Topic = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="all, a verb, exit-codes, a cause or a line of the ledger.")
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="all, a verb, exit-codes, completion, a cause or a ledger line.",
+        autocompletion=complete_topic,
+    ),
 ]
+COMPLETION = """\
+lostflops --install-completion   set up the shell that you use (bash, zsh or fish); open a new shell afterwards
+lostflops --show-completion      print the script, to install it yourself
+The Tab key then completes verbs, options, runs, changes (whatif --change) and topics (help)."""
 
 
-def help(context: typer.Context, topic: Topic = "all") -> None:  # noqa: A001 - a verb is named as it is typed
-    """Explain a verb, a cause of lost time, a line of the ledger or the exit codes."""
-    root: Any = context.find_root()
+def help(context: typer.Context, topic: Topic = "all", as_json: JsonOption = False) -> None:  # noqa: A001
+    """Explain a verb, cause, ledger line or exit codes."""
+    text = _text(context.find_root(), topic)
+    if as_json:
+        from lostflops.report.plain import write_json
+
+        write_json({"schema": "lostflops.help/1", "topic": topic, "text": text}, sys.stdout)
+    else:
+        print(text)
+
+
+def _text(root: Any, topic: str) -> str:
     program: Verbs = root.command
     if topic == "all":
         formatter = root.make_formatter()
         program.write_groups(formatter, tuple(verb for verbs in GROUPS.values() for verb in verbs))
-        print(formatter.getvalue().strip("\n"))
-    elif topic in program.commands:
+        return f"{formatter.getvalue().strip(chr(10))}\n\nlostflops help completion sets up the Tab key."
+    if topic in program.commands:
         command: Any = program.commands[topic]
-        print(command.get_help(typer.Context(command, info_name=topic, parent=root)))
-    elif topic in ("exit-codes", "exit", "codes"):
-        print("\n".join(f"{code:<4} {meaning}" for code, meaning in EXIT_CODES))
-        print("lostflops run exits with the code of its command, whatever becomes of the recording.")
-    else:
-        print(fill(_explained(topic, program), WIDTH))
+        return str(command.get_help(typer.Context(command, info_name=topic, parent=root)))
+    if topic == "completion":
+        return COMPLETION
+    if topic in ("exit-codes", "exit", "codes"):
+        codes = [f"{code:<4} {meaning}" for code, meaning in EXIT_CODES]
+        return "\n".join([*codes, "lostflops run exits with the code of its command, even if the recording fails."])
+    return fill(_explained(topic, program), WIDTH)
 
 
 def _explained(topic: str, program: Verbs) -> str:
@@ -56,4 +78,4 @@ def _explained(topic: str, program: Verbs) -> str:
         return f"{topic}: {topics[topic]}"
     near = get_close_matches(topic, [*topics, *program.commands], 3, ALIKE)
     hint = f"Did you mean {', '.join(near)}?" if near else "lostflops help all lists the verbs."
-    raise UsageError(f"there is no help on {topic!r}. {hint}")
+    raise UsageError(f"no help on {topic!r}. {hint}")

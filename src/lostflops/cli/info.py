@@ -1,4 +1,4 @@
-"""`lostflops info`: what a run holds, and how far it can be trusted."""
+"""`lostflops info`: what a run contains, and how good its data is."""
 
 import sys
 from dataclasses import replace
@@ -16,7 +16,7 @@ EXAMPLE = "lostflops info run"
 def info(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show what a run contains, and how good its data is.
 
-    Ranks, devices, steps, events, collectives, what is missing, and how far each rank can be trusted.
+    Ranks, devices, steps, events, collectives, missing data, and the data quality of each rank.
     """
     held, trust = describe(run)
     if as_json:
@@ -31,19 +31,7 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
 
 
 def describe(path: Path) -> "tuple[Result, Result]":
-    from lostflops.analyze.contents import contents
-    from lostflops.analyze.quality import quality
-    from lostflops.results import Pair, Pairs
-    from lostflops.store.places import remote
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(path) as run:
-        held, trust = contents(run), quality(run)
-        if remote(path):
-            sizes = [file.bytes for files in run.manifest.files.values() for file in files]
-        else:
-            sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
-    disk = Pairs(
-        "disk", "On disk", (Pair("bytes", sum(sizes), "bytes", "Size"), Pair("files", len(sizes), "count", "Files"))
-    )
-    return replace(held, blocks=(*held.blocks, disk)), trust
+    with open_run(path) as run:
+        return run.info(), run.quality()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 EXAMPLE = "lostflops kernels run --rank 0 --limit 50"
 
@@ -18,18 +18,20 @@ def kernels(
     rank: RankOption = None,
     step: StepOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Kernels to list.")] = 20,
+    full_names: Annotated[
+        bool, typer.Option("--full-names", help="Show names of kernels in full, not cut to the column.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which kernels take the device's time.
 
-    By class and by name: how often, how long, the time lost waiting for their launch, occupancy where it is
-    recorded, and how much of the matmul time runs on tensor cores.
+    By class and by name: number of calls, time, time lost waiting for their launch, occupancy where recorded, and how
+    much of the matmul time runs on tensor cores.
     """
-    from lostflops.analyze.kernels import kernels as analyse
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(
-            opened, window=window_kind(window), ranks=rank or (), steps=step or (), limit=limit, progress=progress
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.kernels(
+            window=window, rank=rank or (), step=step or (), limit=limit, full_names=full_names, progress=progress
         )
     show(replace(result, next_command=command("comm", run)), as_json)

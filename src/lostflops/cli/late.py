@@ -1,4 +1,4 @@
-"""Traces that are not there when a job has ended: who waits for them, and how they come into the run later."""
+"""Traces that are not written yet when a job has ended: wait for them, and say how to add them to the run later."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 120
 _QUIET: Final = 5
-"""Seconds after which it is said what is waited for."""
+"""Seconds of waiting after which a message says what is missing."""
 _MOST_LEFT_OUT: Final = 3
 _FINISHED: Final = "rank-*[sz]"
 """Traces, raw and reduced, and nothing that is still being written."""
 
 
 def wait_for_exports(folder: Path) -> None:
-    """Traces are written by processes of their own, which may outlive the command."""
+    """Wait for traces: separate processes write them, which may outlive the command."""
     from lostflops.collect.export import pending
 
     began, is_said = time.monotonic(), False
     while (late := pending(folder)) and (waited := time.monotonic() - began) < _PATIENCE:
         if waited > _QUIET and not is_said:
             is_said = True
-            tell(f"the job has ended; {_whose(late)} still being written to {folder}: waiting for up to {_PATIENCE} s.")
+            tell(f"the job has ended; {_whose(late)} still being written to {folder}: waiting up to {_PATIENCE} s.")
         time.sleep(0.1)
 
 
@@ -52,7 +52,7 @@ class Places:
 
 
 def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
-    """Wait for traces, and have everything in the capture; what is not there is told."""
+    """Wait for traces, gather everything in the capture, and report what is missing."""
     from lostflops.collect.export import missing
 
     try:
@@ -75,17 +75,17 @@ def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
 
 def _tell_of(missing: Missing, places: Places) -> None:
     if missing.late:
-        where = f"{places.local} on {socket.gethostname()}, which is kept" if places.is_spooled else f"{places.local}"
+        where = f"{places.local} on {socket.gethostname()} (kept)" if places.is_spooled else f"{places.local}"
         words = [_moved(places)] if places.is_spooled else []
         tell(
-            f"{_whose(missing.late)} still being written, and not in the run. What comes of it will lie in {where}. "
-            f"To add it then: {' && '.join([*words, add_command(places)])}"
+            f"{_whose(missing.late)} still being written to {where}, so not in the run yet. "
+            f"To add it later: {' && '.join([*words, add_command(places)])}"
         )
     by_reason: dict[str, list[Path]] = {}
     for trace, reason in missing.failed.items():
         by_reason.setdefault(reason, []).append(trace)
     for reason, traces in by_reason.items():
-        tell(f"{_whose(traces)} not there: {reason}.")
+        tell(f"{_whose(traces)} missing: {reason}.")
 
 
 def _tell_of_all(places: Places, reason: str) -> None:
@@ -94,25 +94,25 @@ def _tell_of_all(places: Places, reason: str) -> None:
 
     host = socket.gethostname()
     if not places.local.is_dir():
-        tell(f"{places.local} on {host} is gone: what ranks wrote to it last is lost.")
+        tell(f"{places.local} on {host} is gone: the last records of its ranks are lost.")
         return
     target = shlex.quote(str(host_file(places.capture, host)))
     words = [f"cat {shlex.quote(str(places.local))}/rank-*{SUFFIX} >> {target}"]
     if any(places.local.glob(_FINISHED)) or pending(places.local):
         words.append(_moved(places))
     tell(
-        f"what ranks wrote cannot be carried to {places.capture}: {reason}. It is kept in {places.local} on {host}. "
-        f"To bring it in later: {' && '.join([*words, add_command(places)])}"
+        f"cannot copy the records of this host to {places.capture}: {reason}. They are kept in {places.local} on "
+        f"{host}. To add them later: {' && '.join([*words, add_command(places)])}"
     )
 
 
 def tell_of_left_out(skipped: Sequence[tuple[str, str]], all_of_them: str) -> None:
-    """Files of a capture that an ingest did not take: broken ones before older windows, which are whole."""
+    """Report the files of a capture that were skipped: broken ones before older windows, which are whole."""
     ordered = sorted(skipped, key=lambda one: not Path(one[0]).exists())
     for path, reason in ordered[:_MOST_LEFT_OUT]:
-        tell(f"{path} was left out: {reason}")
+        tell(f"skipped {path}: {reason}")
     if len(ordered) > _MOST_LEFT_OUT:
-        tell(f"{len(ordered) - _MOST_LEFT_OUT} more were left out; all of them: {all_of_them}")
+        tell(f"skipped {len(ordered) - _MOST_LEFT_OUT} more; to see all: {all_of_them}")
 
 
 def add_command(places: Places) -> str:

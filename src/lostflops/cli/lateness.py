@@ -1,9 +1,8 @@
 """In which steps and phases each rank is late: `lostflops ranks --by-step`, and its old name `lostflops lateness`."""
 
-from dataclasses import replace
-
-from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.output import JsonOption, RunArgument
+from lostflops.cli.ranks import ranks
+from lostflops.cli.scope import MeshOption, StepOption, WindowOption
 
 EXAMPLE = "lostflops lateness run --mesh tp=8,dp=16"
 
@@ -18,14 +17,7 @@ def lateness(
 ) -> None:
     """Show in which steps and phases each rank is late.
 
-    Maps of ranks in the order of the mesh: when each arrives in the collectives of a step, and what time of its own
-    it takes beyond ranks that do the same work, by step and by phase.
+    Maps of ranks in mesh order: when each rank arrives at the collectives of a step, and how much extra time it needs
+    compared with its peers (ranks that do the same work), by step and by phase.
     """
-    from lostflops.align.mesh import parse
-    from lostflops.analyze.lateness import lateness as analyse
-    from lostflops.store.run import Run
-
-    sizes = None if mesh is None else parse(mesh)
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(opened, window=window_kind(window), steps=step or (), mesh=sizes, progress=progress)
-    show(replace(result, next_command=command("ranks", run)), as_json)
+    ranks(run, window=window, step=step, mesh=mesh, by_step=True, as_json=as_json)

@@ -99,7 +99,6 @@ lostflops demo                        try it on synthetic data"""
 def build() -> typer.Typer:
     app = typer.Typer(
         name="lostflops",
-        add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -1,4 +1,4 @@
-"""`lostflops memory`: whose memory it is, and what made the peak."""
+"""`lostflops memory`: what uses the memory, and what made the peak."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -29,46 +29,34 @@ def memory(
         typer.Option(
             "--device",
             metavar="D",
-            help="Of this device, such as cuda:0, or kind, such as cpu.  [default: accelerators where there are any]",
+            help="Only this device (cuda:0) or kind of device (cpu).  [default: accelerators, if any]",
             show_default=False,
         ),
     ] = None,
-    by: Annotated[By, typer.Option("--by", help="What each owner's memory is parted by.")] = By.LAYER,
+    by: Annotated[By, typer.Option("--by", help="How to split each owner's memory.")] = By.LAYER,
     frontier: Annotated[
-        bool, typer.Option("--frontier", help="Which modules to run again in backward: peak against time.")
+        bool, typer.Option("--frontier", help="Show which modules to recompute in backward: peak against time.")
     ] = False,
     as_json: JsonOption = False,
     as_markdown: MarkdownOption = False,
 ) -> None:
     """Show what uses the memory, and what made the peak.
 
-    When most was allocated and in which phase, module and op; what was alive then, by owner (parameters, gradients,
-    optimizer state, activations, ...) and layer; owners over time; rank against rank. Owners sum to what the allocator
-    says, and what nothing tells about is shown as unattributed.
+    Shows when the peak was, in which phase, module and op; what was alive then, by owner (parameters, gradients,
+    optimizer state, activations, ...) and layer; owners over time; a comparison of ranks. Owners add up to the
+    allocator's total; memory without a known owner is shown as unattributed.
     """
-    from lostflops.analyze.memory import memory as analyse
-    from lostflops.errors import UsageError
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    if frontier:
-        from lostflops.ledger.scope import scope
-        from lostflops.predict.recomputation.tables import frontier_of
-
-        if device is not None or by is not By.LAYER:
-            raise UsageError(
-                "--frontier is of the device with the highest peak, by module: leave out --device and --by"
-            )
-        with Run.open(run) as opened:
-            found = frontier_of(opened, scope(opened, None, rank).ranks if rank else ())
-        show(replace(found, next_command=_priced(found.to_json(), run)), as_json, as_markdown=as_markdown)
-        return
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(opened, ranks=rank or (), device=device, by=by.value, progress=progress)
-    show(replace(result, next_command=_next(result.to_json(), run, by)), as_json, as_markdown=as_markdown)
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.memory(rank=rank or (), device=device, by=by.value, frontier=frontier, progress=progress)
+    found = result.to_json()
+    following = _priced(found, run) if frontier else _next(found, run, by)
+    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
 
 
 def _priced(found: dict[str, Any], run: Path) -> str:
-    """What a step would take with the middle one of the choices."""
+    """Return the command that predicts the step time with the middle choice."""
     choices = [row["peak"] for row in found["frontier"] if row["change"]]
     if not choices:
         return command("memory" if found["frontier"] else "doctor", run)
@@ -76,7 +64,7 @@ def _priced(found: dict[str, Any], run: Path) -> str:
 
 
 def _next(found: dict[str, Any], run: Path, by: By) -> str:
-    """What would help against the largest owner, or what tells more about it."""
+    """Return the command that would reduce the largest owner, or that shows more about it."""
     if found["peak"] is None:
         return command("doctor", run)
     if found["growth"]:

@@ -6,13 +6,16 @@ import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, show
-from lostflops.cli.written_page import written_page
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import bar_of
 from lostflops.store.places import remote
+
+if TYPE_CHECKING:
+    from lostflops.results import Result
 
 EXAMPLE = "lostflops open run"
 
@@ -26,7 +29,7 @@ def open(  # noqa: A001 - a verb is named as it is typed
             "--out",
             metavar="FILE",
             help="Where to write the page.  "
-            "[default: report.html in the run, or a temporary folder where that is read-only or in a store]",
+            "[default: report.html in the run; a temporary folder if the run is read-only or in S3]",
             show_default=False,
         ),
     ] = None,
@@ -35,14 +38,23 @@ def open(  # noqa: A001 - a verb is named as it is typed
 ) -> None:
     """Open everything about a run in the browser.
 
-    All views of the run in one file that needs no network: it can be sent to others as it is.
+    All views of the run in one HTML file that works offline, so you can send it to others.
     """
     file = out or default_file(run)
-    written = written_page(run, file)
+    written = write_page(run, file)
     if browser and not opened(file):
-        how = "There is no browser here: copy the file to a machine that has one."
+        how = "No browser found: copy the file to a machine that has one."
         written = replace(written, notes=(*written.notes, how))
     show(written, as_json)
+
+
+def write_page(run: Path, file: Path) -> "Result":
+    """Write all views of a run into a file."""
+    from lostflops.api import open as open_run
+
+    with open_run(run) as opened_run, bar_of("questions") as progress:
+        written = opened_run.page(file, progress=progress)
+    return replace(written, next_command=command("diff", run, "NEW_RUN"))
 
 
 def default_file(run: Path) -> Path:

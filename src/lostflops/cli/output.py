@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from lostflops.cli.completion import complete_run
 from lostflops.store.places import as_typed
 
 if TYPE_CHECKING:
     from lostflops.results import Result
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Folder of the run, or its address: s3://bucket/run.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="Folder of the run, or its address: s3://bucket/run.",
+        show_default=False,
+        autocompletion=complete_run,
+    ),
 ]
 JobArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
 """Of a job that runs: what its collectors write is on disks of its machines."""

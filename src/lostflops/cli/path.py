@@ -1,4 +1,4 @@
-"""`lostflops path`: what the step time hangs on."""
+"""`lostflops path`: what the step time depends on."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -15,17 +15,18 @@ def path(
     run: RunArgument,
     *,
     step: Annotated[int | None, typer.Option("--step", metavar="K", help="Only this step.", show_default=False)] = None,
-    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Tasks and stretches to show.")] = 10,
+    top: Annotated[
+        int, typer.Option("--top", min=1, metavar="N", help="Number of tasks and of path segments to show.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Show the critical path of a step.
 
-    The run is replayed as a graph of tasks over all ranks, and each step's end is walked back over what let each task
-    start. What is not on that path has slack.
+    Replays the run as a graph of tasks over all ranks, and follows each step back from its end: from each task to the
+    one it had to wait for. Everything off that path has slack.
     """
-    from lostflops.graph.critical import critical
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = critical(opened, step=step, top=top, progress=progress)
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.path(step=step, top=top, progress=progress)
     show(replace(result, next_command=command("whatif", run, "--all")), as_json)

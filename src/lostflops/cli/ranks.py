@@ -1,13 +1,16 @@
-"""`lostflops ranks`: who is late, why, and what it costs."""
+"""`lostflops ranks`: which ranks are late, why, and what it costs."""
 
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.lateness import lateness
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar, window_kind
+from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar
+
+if TYPE_CHECKING:
+    from lostflops.results import Result
 
 EXAMPLE = "lostflops ranks run --mesh tp=8,dp=16"
 
@@ -20,37 +23,29 @@ def ranks(
     mesh: MeshOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Ranks to list.")] = 12,
     by_step: Annotated[
-        bool, typer.Option("--by-step", help="Show when each rank is late: maps of steps and phases.")
+        bool, typer.Option("--by-step", help="Show when each rank is late: maps by step and phase.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which ranks are late, and why.
 
-    Stragglers with the line of the ledger that makes them late, what others waited for them, and how likely it is
-    chance; a map of arrivals in the order of the mesh; every rank beside those that do the same work.
+    Shows stragglers with the ledger line that makes them late, how long others waited for them, and how likely that is
+    by chance; a map of arrivals in mesh order; and each rank compared with ranks that do the same work.
     """
-    if by_step:
-        return lateness(run, window=window, step=step, mesh=mesh, as_json=as_json)
-    from lostflops.advise.summary import ranks_with_findings
-    from lostflops.align.mesh import parse
-    from lostflops.analyze.ranks import ranks as analyse
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(
-            opened,
-            window=window_kind(window),
-            steps=step or (),
-            mesh=None if mesh is None else parse(mesh),
-            limit=limit,
-            progress=progress,
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.ranks(
+            window=window, step=step or (), mesh=mesh, limit=limit, by_step=by_step, progress=progress
         )
-        if not (window or step or mesh):
-            result = ranks_with_findings(result, opened)
+    following = command("ranks", run) if by_step else _next(result, run)
+    show(replace(result, next_command=following), as_json)
+
+
+def _next(result: "Result", run: Path) -> str:
     found = result.to_json()
-    following = command("pipeline" if "pp" in found["mesh"] else "comm", run)
-    if not found["ranks"] and "enqueues" in found:
-        following = command("steps", run)
     if late := found["stragglers"]:
-        following = command("report", run, "--rank", str(late[0]["rank"]))
-    return show(replace(result, next_command=following), as_json)
+        return command("report", run, "--rank", str(late[0]["rank"]))
+    if not found["ranks"] and "enqueues" in found:
+        return command("steps", run)
+    return command("pipeline" if "pp" in found["mesh"] else "comm", run)

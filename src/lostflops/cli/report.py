@@ -1,8 +1,7 @@
 """`lostflops report`: where the time went."""
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from enum import StrEnum
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +14,9 @@ from lostflops.cli.scope import (
     RankOption,
     StepOption,
     WindowOption,
+    bar_of,
     rank_bar,
-    window_kind,
 )
-from lostflops.cli.written_page import written_page
 
 EXAMPLE = "lostflops report run --by rank"
 
@@ -37,13 +35,19 @@ def report(
     window: WindowOption = None,
     rank: RankOption = None,
     step: StepOption = None,
-    by: Annotated[By, typer.Option("--by", help="What to show the ledger by; JSON holds all.")] = By.PHASE,
+    by: Annotated[
+        By | None,
+        typer.Option("--by", help="Also show the ledger by this. JSON has all of them.", show_default=False),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show everything: phases, overlap, throughput, memory, data quality.")
+    ] = False,
     peak_tflops: PeakOption = None,
     model_flops: ModelFlopsOption = None,
     tokens_per_step: Annotated[
         float | None,
         typer.Option(
-            "--tokens-per-step", min=1, metavar="N", help="Tokens in one step, of all ranks.", show_default=False
+            "--tokens-per-step", min=1, metavar="N", help="Tokens per step, over all ranks.", show_default=False
         ),
     ] = None,
     samples_per_step: Annotated[
@@ -52,54 +56,55 @@ def report(
             "--samples-per-step",
             min=1,
             metavar="N",
-            help="Samples in one step, of all ranks.",
+            help="Samples per step, over all ranks.",
             show_default=False,
         ),
     ] = None,
     findings: Annotated[
-        bool, typer.Option("--findings/--no-findings", help="Say what to do about it: the first of lostflops diagnose.")
+        bool, typer.Option("--findings/--no-findings", help="Show the first findings of lostflops diagnose.")
     ] = True,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with all views into this file.", show_default=False),
+        typer.Option(
+            "--html", metavar="FILE", help="Write all views as one HTML page to this file.", show_default=False
+        ),
     ] = None,
     as_json: JsonOption = False,
     as_markdown: MarkdownOption = False,
 ) -> None:
     """Show where the time of a run went.
 
-    A ledger in which every nanosecond of every rank stands on one line, the way from the device's peak to the
-    model's FLOPs (MFU), the largest losses with their evidence, and what all that rests on. A run without a deep window
-    shows what all its steps tell. With --html it writes a page with all views of the run instead, one file that needs
-    no network.
+    Every nanosecond of every rank is on exactly one line of the ledger. Above it are the most valuable fixes, below it
+    the evidence for the largest losses; --full adds the rest. --html writes all views as one page instead.
     """
-    from lostflops.advise.summary import report_with_findings
-    from lostflops.analyze.report import report as analyse
+    from lostflops.api import open as open_run
     from lostflops.errors import UsageError
-    from lostflops.ledger.mfu import Claims
-    from lostflops.store.run import Run
 
-    said = Claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
-    if not all(isfinite(value) for value in astuple(said) if value is not None):
-        raise UsageError("the peak, FLOPs, tokens and samples must be finite numbers")
+    claims = {
+        "peak_tflops": peak_tflops,
+        "model_flops": model_flops,
+        "tokens_per_step": tokens_per_step,
+        "samples_per_step": samples_per_step,
+    }
     if html:
-        if window or rank or step or by is not By.PHASE or not findings or as_markdown:
-            raise UsageError("a page shows the whole run: --html takes neither a part of it nor another form")
-        show(written_page(run, html, said), as_json)
+        if window or rank or step or by or not findings or full or as_markdown:
+            raise UsageError("a page shows the whole run: --html cannot be combined with a part of it or another form")
+        with open_run(run) as opened, bar_of("questions") as progress:
+            written = opened.page(html, **claims, progress=progress)
+        show(replace(written, next_command=command("diff", run, "NEW_RUN")), as_json)
         return
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(
-            opened,
-            window=window_kind(window),
-            ranks=rank or (),
-            steps=step or (),
-            by=by.value,
-            said=said,
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.report(
+            window=window,
+            rank=rank or (),
+            step=step or (),
+            by=by or "",
+            **claims,
+            findings=findings,
             progress=progress,
         )
-        # Causes are those of the whole run: some ranks or steps alone do not show them.
-        if findings and not (rank or step or window):
-            result = report_with_findings(result, opened)
+    more = command("report", run, "--full") if result.folded and not full else ""
+    result = replace(result, folded=() if full else result.folded, other_command=more)
     following = command(*_next(result.to_json(), run))
     show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
 

@@ -32,15 +32,17 @@ _DEFAULT = "lostflops-run"
 
 
 def run(
-    words: Annotated[list[str], typer.Argument(metavar="CMD", help="What to run; behind --.", show_default=False)],
+    words: Annotated[list[str], typer.Argument(metavar="CMD", help="Command to run, after --.", show_default=False)],
     *,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="RUN", help=f"Folder of the run; {_DEFAULT} where not given."),
+        typer.Option(
+            "--out", "-o", metavar="RUN", help=f"Folder for the run.  [default: {_DEFAULT}]", show_default=False
+        ),
     ] = None,
     steps: Annotated[
         str,
-        typer.Option("--steps", metavar="WHEN", help="Steps to profile: auto, none, or FIRST:COUNT (counted from 0)."),
+        typer.Option("--steps", metavar="WHEN", help="Steps to profile: auto, none, or FIRST:COUNT (from 0)."),
     ] = "auto",
     repeat: Annotated[
         int, typer.Option("--repeat", min=0, metavar="N", help="Profile again every N steps; 0 for once.")
@@ -53,26 +55,25 @@ def run(
         typer.Option("--with", metavar="WHAT", help="What to profile: shapes, flops, memory, stack, modules, samples."),
     ] = "shapes,modules,samples",
     overhead: Annotated[
-        str, typer.Option("--overhead", metavar="SHARE", help="Most of the step time that recording may take.")
+        str, typer.Option("--overhead", metavar="SHARE", help="Most that recording may cost, as a share of the step.")
     ] = "1%",
     spool: Annotated[
         Path | None,
         typer.Option(
             "--spool",
             metavar="DIR",
-            help="Local folder for this host's ranks; one file a host then goes to RUN. By itself where RUN is shared.",
+            help="Local folder where the ranks of this host write; one file per host then goes to RUN.  "
+            "[default: automatic if RUN is shared]",
             show_default=False,
         ),
     ] = None,
-    keep_raw: Annotated[
-        bool, typer.Option("--keep-raw", help="Keep the profiler's traces beside what ranks reduced them to.")
-    ] = False,
+    keep_raw: Annotated[bool, typer.Option("--keep-raw", help="Also keep the raw profiler traces.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a command and record its PyTorch training.
 
-    Its output, exit code and signals stay as they are. When it ends, the report goes to stderr. If the recording cannot
-    be read then, the last line there says so with the command to try again, and the exit code is still the command's.
+    The command's output, exit code and signals are unchanged. When it ends, a summary goes to stderr. If the recording
+    cannot be read, the last line says so, with the command to try again; the exit code is still that of the command.
     """
     from lostflops.cli.early import EarlyIngest
     from lostflops.collect.command import recorded_environment, run_command
@@ -92,10 +93,10 @@ def run(
     try:
         status = run_command(words, environment, lambda: _meanwhile(gatherer, early))
     except FileNotFoundError:
-        tell(f"no command {words[0]!r}. What stands behind -- is run as it is.")
+        tell(f"command not found: {words[0]!r}. Give the command to run after --.")
         sys.exit(127)
     except PermissionError:
-        tell(f"{words[0]} may not be executed.")
+        tell(f"{words[0]} cannot be executed: permission denied.")
         sys.exit(126)
     if early is not None:
         _fail_open(early.stop)
@@ -114,7 +115,7 @@ def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None
 def _conclude(places: Places, gatherer: "Gatherer | None", as_json: bool) -> None:
     if not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried):
         tell(
-            "nothing was recorded: no process of the command trained (a backward pass, an optimizer's step in PyTorch)."
+            "nothing was recorded: no process of the command trained with PyTorch (no backward pass or optimizer step)."
             f" To find out why: {command('doctor')}"
         )
         if gatherer is not None:
@@ -139,26 +140,24 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    """Show the verdict, what to do first and what was recorded; JSON is that of `lostflops report`."""
+    """Show the card of the run; JSON is that of `lostflops report`."""
     from lostflops.advise.own_traces import own_traces
-    from lostflops.advise.summary import card, report_with_findings
-    from lostflops.analyze.report import report
+    from lostflops.advise.summary import card
+    from lostflops.api import open as open_run
     from lostflops.memory.out_of_memory import out_of_memory
-    from lostflops.store.run import Run
 
-    with Run.open(folder) as opened:
-        ended = out_of_memory(opened)
+    with open_run(folder) as opened:
+        ended = out_of_memory(opened.stored)
         if ended is not None and not as_json:
             tell(f"{ended[0]} More: {command('memory', folder)}")
-        if own := own_traces(opened):
+        if own := own_traces(opened.stored):
             tell(own)
-        answer = report_with_findings(report(opened), opened)
+        answer = opened.report()
     if as_json:
         show(answer, True, sys.stderr)
         return
     short = card(answer)
-    has_findings = bool(short.blocks)
-    following = command("diagnose", folder) if has_findings else command("report", folder)
+    following = command("diagnose" if short.blocks else "report", folder)
     show(replace(short, next_command=following, other_command=command("open", folder)), False, sys.stderr)
 
 
@@ -173,7 +172,7 @@ def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple
         local = Path(tempfile.mkdtemp(prefix="lostflops-", dir=spool)).resolve()  # ranks may change their folder
     except OSError as error:
         where = spool or "the folder for temporary files"
-        tell(f"{where} cannot be used ({error.strerror}): ranks write to {capture} themselves.")
+        tell(f"{where} cannot be used ({error.strerror}): ranks write directly to {capture}.")
         return wanted, None
     return replace(wanted, folder=local), Gatherer(local, capture, socket.gethostname())
 
@@ -184,10 +183,10 @@ def _is_made(capture: Path) -> bool:
         (capture / WINDOWS).mkdir(parents=True, exist_ok=True)
         if os.access(capture, os.W_OK | os.X_OK):
             return True
-        reason = "may not be written"
+        reason = "not writable"
     except OSError as error:
         reason = error.strerror or str(error)
-    tell(f"{capture} cannot be used ({reason}): the command runs unrecorded.")
+    tell(f"{capture} cannot be used ({reason}): the command runs without recording.")
     return False
 
 
@@ -212,12 +211,12 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"overhead {text!r} is no share of the step time, such as 1%.") from None
+        raise UsageError(f"--overhead {text!r} is not a share of the step, such as 1%.") from None
 
 
 def _fail_open(last: Callable[[], None], later: str = "") -> None:
-    """The command's own end is what counts: whatever goes wrong here is told last, with what to type `later`, and
-    changes nothing. A scheduler must not take a good training for a failed one."""
+    """Do something after the command has ended; if it fails, say so last, with what to type `later`. The exit code
+    stays that of the command: a scheduler must not take a good training for a failed one."""
     from lostflops.errors import LostflopsError
 
     try:
@@ -229,7 +228,7 @@ def _fail_open(last: Callable[[], None], later: str = "") -> None:
         why = "interrupted"
     except Exception as error:  # noqa: BLE001
         why = f"the recording could not be read: {error!r}"
-    tell(f"no report: {why}. The capture is kept; to read it: {later}" if later else f"{why}.")
+    tell(f"no summary: {why}. The recording is kept; to read it: {later}" if later else f"{why}.")
 
 
 def _leave_as(status: int) -> NoReturn:

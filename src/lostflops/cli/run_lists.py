@@ -11,9 +11,7 @@ import typer
 
 from lostflops.errors import UsageError
 
-AnywayOption = Annotated[
-    bool, typer.Option("--anyway", help="Compare runs of another device, world size or model too.")
-]
+AnywayOption = Annotated[bool, typer.Option("--anyway", help="Compare even if device, world size or model differ.")]
 _PART: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
@@ -26,17 +24,17 @@ def runs_of(text: str) -> list[Path]:
     for word in filter(None, (word.strip() for word in text.split(","))):
         found += _matching(word) if has_magic(word) and not Path(word).exists() else _inside(Path(word))
     if not found:
-        raise UsageError(f"{text!r} names no run")
+        raise UsageError(f"no run in {text!r}")
     return list(dict.fromkeys(found))
 
 
 def _matching(pattern: str) -> list[Path]:
-    """Runs, where any is: logs often lie beside them."""
+    """Return the runs that match; if there are any, other files such as logs are ignored."""
     from lostflops.store.manifest import is_run
 
     places = sorted(map(Path, glob(pattern)))  # noqa: PTH207 - absolute ones too
     if not places:
-        raise UsageError(f"nothing is called {pattern}")
+        raise UsageError(f"nothing matches {pattern}")
     runs = [run for place in places for run in _inside(place)]
     return [run for run in runs if is_run(run)] or runs
 
@@ -58,5 +56,5 @@ def part(text: str, option: str) -> float:
     match = _PART.fullmatch(text)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < value < 1:
-        raise UsageError(f"{option} {text!r} is no part of a step: write it as 3% or 0.03")
+        raise UsageError(f"{option} {text!r} is not a share between 0 and 1: write 3% or 0.03")
     return value

@@ -1,4 +1,4 @@
-"""`lostflops scale`: what a run would take with other numbers of ranks."""
+"""`lostflops scale`: the step time of a run with other numbers of ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
+from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, rank_bar
 
@@ -19,46 +19,45 @@ def scale(
     run: RunArgument,
     *,
     ranks: Annotated[
-        str, typer.Option("--ranks", metavar="N,N,...", help="Numbers of ranks to tell.", show_default=False)
+        str, typer.Option("--ranks", metavar="N,N,...", help="Numbers of ranks to predict.", show_default=False)
     ],
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
-    strong: Annotated[bool, typer.Option("--strong", help="Keep the work of the job, not of a rank.")] = False,
+    strong: Annotated[
+        bool, typer.Option("--strong", help="Keep the total work constant, not the work per rank.")
+    ] = False,
     ranks_per_host: Annotated[
         int | None,
         typer.Option(
             "--ranks-per-host",
             min=1,
             metavar="N",
-            help="Ranks of a host.  [default: the topology's, or as in the run]",
+            help="Ranks per host.  [default: from the topology, or as in the run]",
             show_default=False,
         ),
     ] = None,
     mesh: MeshOption = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it here, as SVG.", show_default=False)
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict step time at other numbers of ranks.
 
-    The recorded steps are replayed with the transfers that larger data-parallel groups would have: as a calibration or
-    a topology tells them, else as the run's own collectives do. Without --strong each rank keeps its work.
+    Replays the recorded steps with the transfer times of larger data-parallel groups, from a calibration or topology,
+    otherwise from the run's own collectives. Without --strong, the work per rank stays the same (weak scaling).
     """
-    from lostflops.align.mesh import parse
-    from lostflops.predict.scaling.scale import scale as predict
+    from lostflops.api import open as open_run
     from lostflops.report import svg
-    from lostflops.store.run import Run
 
-    cluster = described(calibration, topology)
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = predict(
-            opened,
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.scale(
             numbers(ranks),
-            times_of(calibration, cluster),
+            calibration=calibration,
+            topology=topology,
             strong=strong,
-            mesh=None if mesh is None else parse(mesh),
-            ranks_per_host=ranks_per_host or (cluster.gpus_per_host if cluster else None),
+            ranks_per_host=ranks_per_host,
+            mesh=mesh,
             progress=progress,
         )
     if plot is not None:
@@ -76,5 +75,5 @@ def numbers(text: str) -> list[int]:
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**7 for part in parts):
-        raise UsageError(f"--ranks {text!r} is no list of numbers of ranks, such as 8,64,512")
+        raise UsageError(f"--ranks {text!r} is not a list of numbers such as 8,64,512")
     return [int(part) for part in parts]

@@ -1,15 +1,12 @@
-"""Options that several verbs share: which part of a run they are about, what the user claims; and their bar."""
+"""Options that several verbs share (part of the run, peak and FLOPs given by the user), and their progress bar."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from lostflops.ledger.windows import WindowKind
 
 
 class Window(StrEnum):
@@ -21,17 +18,17 @@ WindowOption = Annotated[
     Window | None,
     typer.Option(
         "--window",
-        help="Whole training steps, or all that was recorded.  [default: steps where every rank has one]",
+        help="Whole training steps, or everything recorded.  [default: steps if every rank has one]",
         show_default=False,
     ),
 ]
 RankOption = Annotated[
     list[int] | None,
-    typer.Option("--rank", metavar="R", help="Only this rank; may be given more than once.", show_default=False),
+    typer.Option("--rank", metavar="R", help="Only this rank; can be repeated.", show_default=False),
 ]
 StepOption = Annotated[
     list[int] | None,
-    typer.Option("--step", metavar="S", help="Only this step; may be given more than once.", show_default=False),
+    typer.Option("--step", metavar="S", help="Only this step; can be repeated.", show_default=False),
 ]
 
 PeakOption = Annotated[
@@ -46,7 +43,7 @@ ModelFlopsOption = Annotated[
         "--model-flops",
         min=1,
         metavar="F",
-        help="FLOPs of the model in one step, all ranks together (e.g. 6 x parameters x tokens).",
+        help="Model FLOPs per step, over all ranks (e.g. 6 x parameters x tokens).",
         show_default=False,
     ),
 ]
@@ -55,17 +52,11 @@ MeshOption = Annotated[
     typer.Option(
         "--mesh",
         metavar="SIZES",
-        help="How ranks are arranged, the fastest varying first: tp=2,dp=2,pp=4.  "
+        help="Device mesh, fastest-varying dimension first: tp=2,dp=2,pp=4.  "
         "[default: from process groups and their traffic]",
         show_default=False,
     ),
 ]
-
-
-def window_kind(chosen: Window | None) -> "WindowKind | None":
-    from lostflops.ledger.windows import WindowKind
-
-    return WindowKind(chosen.value) if chosen else None
 
 
 def rank_bar() -> AbstractContextManager[Callable[[int, int], None] | None]:

@@ -1,4 +1,4 @@
-"""`lostflops score`: whether a prediction came true."""
+"""`lostflops score`: compare a prediction with a real run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def score(
     *,
     measured: Annotated[
         Path | None,
-        typer.Option("--with", metavar="RUN", help="Run that was made with the changes.", show_default=False),
+        typer.Option("--with", metavar="RUN", help="Run recorded with the changes.", show_default=False),
     ] = None,
     made_from: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="RUN",
-            help="Run that holds the prediction.  [default: as this machine remembers, else beside the other]",
+            help="Run the prediction was made from.  [default: as saved on this machine, else next to the --with run]",
             show_default=False,
         ),
     ] = None,
@@ -39,34 +39,23 @@ def score(
 ) -> None:
     """Check a prediction of whatif against a real run.
 
-    The mean step of the new run is measured as that of the old one was. The score is recorded with the prediction.
+    Measures the mean step of the new run in the same way as that of the old run. The score is saved with the
+    prediction.
     """
+    from lostflops.api import open as open_run
+    from lostflops.api import score as compare
     from lostflops.errors import UsageError
-    from lostflops.predict.answers import score as scores
-    from lostflops.predict.answers.predictions import find
-    from lostflops.store.run import Run
 
     if listed is not None and prediction is None and measured is None:
-        with Run.open(listed) as run:
-            result = scores.listed(run)
-        open_ones = [row["prediction_id"] for row in result.to_json()["predictions"] if row["measured_ns"] is None]
-        following = ("score", open_ones[0], "--with", "NEW_RUN") if open_ones else ("whatif", listed, "--all")
+        with open_run(listed) as run:
+            result = run.predictions()
+        unscored = [row["prediction_id"] for row in result.to_json()["predictions"] if row["measured_ns"] is None]
+        following = ("score", unscored[0], "--with", "NEW_RUN") if unscored else ("whatif", listed, "--all")
         show(replace(result, next_command=command(*following)), as_json)
         return
     if prediction is None or measured is None or listed is not None:
-        raise UsageError("give the id of a prediction and --with RUN, or --list RUN alone")
-    with Run.open(measured) as run:
-        places = [_folder(made_from)] if made_from else [run.path.parent, Path.cwd()]
-        found, holder = find(prediction, places, known=made_from is None)
-        result = scores.score(found, holder, run)
+        raise UsageError("give the id of a prediction and --with RUN, or only --list RUN")
+    result = compare(prediction, measured, made_from=made_from)
+    holder = Path(result.predicted_from)
     others = command("score", "--list", holder)
     show(replace(result, next_command=command("diff", holder, measured), other_command=others), as_json)
-
-
-def _folder(run: Path) -> Path:
-    """Predictions from a run in a store are kept beside the copy that is here."""
-    from lostflops.store.mirror import mirrored
-    from lostflops.store.places import remote
-
-    address = remote(run)
-    return mirrored(address) if address is not None else run

@@ -14,16 +14,16 @@ def serve(
     run: RunArgument,
     *,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port to listen on; 0 is any that is free.")
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port to listen on; 0 chooses a free one.")
     ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """The same page, live: zoom, what-ifs, SQL.
+    """Serve the page live: zoom, what-ifs, SQL.
 
-    The same views as in the file of lostflops report --html, for runs of any size: results show as they are found,
-    the timeline loads what it shows, what-ifs are replayed, and SQL is answered. Only this machine can reach it,
-    with the token of the printed address. Ctrl-C ends it.
+    The same views as lostflops report --html, for runs of any size: results appear as they are ready, the timeline
+    loads what you zoom into, and you can try what-ifs and SQL. Only this machine can reach it, with the token in the
+    printed address. Press Ctrl-C to stop.
     """
     from lostflops.cli.open import can_show
     from lostflops.errors import UsageError
@@ -35,7 +35,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
-        raise UsageError("a live page needs an extra: pip install 'lostflops[serve]'") from None
+        raise UsageError("the live page needs an extra: pip install 'lostflops[serve]'") from None
 
     def tell(address: str) -> None:
         if as_json:
@@ -45,6 +45,6 @@ def serve(
             )
             sys.stdout.flush()
         else:
-            print(f"Serving {as_typed(run)} at\n\n  {address}\n\nCtrl-C ends it.", flush=True)
+            print(f"Serving {as_typed(run)} at\n\n  {address}\n\nPress Ctrl-C to stop.", flush=True)
 
     start(run, port, tell, browser=browser and can_show())

@@ -1,4 +1,4 @@
-"""`lostflops snap`: a running job is asked for a deep window."""
+"""`lostflops snap`: ask a running job for a deep window."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ _MOST_TRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of a window: traces by rank, and why others have none."""
+    """Result of a window: traces by rank, and why other ranks have no trace."""
 
     traces: dict[int, Path]
     missing: dict[int, str]
@@ -39,15 +39,16 @@ def snap(
     ] = 300,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile the next steps of a job under `lostflops run`.
+    """Profile the next steps of a running job.
 
-    All ranks profile the same steps, a few seconds ahead. Waits until their traces are there.
+    The job must run under lostflops run. All ranks profile the same steps, starting a few seconds from now. Waits for
+    their traces.
     """
     capture = run / "capture"
     found = _running(capture)
     asked = _asked(found, ranks)
     request = _publish(capture, steps, ranks, asked)
-    _tell(f"window {request.window}: steps {_span(request)} of {len(asked)} ranks")
+    _tell(f"window {request.window}: steps {_span(request)} on {len(asked)} ranks")
     answer = _wait(capture, request, asked, timeout)
     _tell("")
     show(_summarise(run, request, answer), as_json)
@@ -60,7 +61,7 @@ def _running(capture: Path) -> dict[int, "Standing"]:
     from lostflops.live.standing import standings
 
     if not capture.is_dir():
-        raise UsageError(f"{capture.parent} holds no capture; start the job with lostflops run --out {capture.parent}")
+        raise UsageError(f"{capture.parent} has no capture; start the job with lostflops run --out {capture.parent}")
     found = standings(capture)
     alive = {rank: state for rank, state in found.items() if not state.has_ended}
     if found and not alive:
@@ -78,10 +79,10 @@ def _asked(found: dict[int, "Standing"], ranks: str) -> list[int]:
         asked = [rank for rank, state in found.items() if Place(rank, state.local_rank or 0).is_asked(ranks)]
         wanted = set() if ranks in ("all", "hosts") else {int(number) for number in ranks.split(",")}
     except ValueError:
-        raise UsageError(f"--ranks is all, hosts, or numbers such as 0,8; not {ranks!r}") from None
+        raise UsageError(f"--ranks must be all, hosts, or numbers such as 0,8; not {ranks!r}") from None
     if wanted - set(asked):
         missing = ", ".join(map(str, sorted(wanted - set(asked))))
-        raise UsageError(f"no such rank trains in this job: {missing}; there are {min(found)} to {max(found)}")
+        raise UsageError(f"no such rank in this job: {missing}; training ranks are {min(found)} to {max(found)}")
     return sorted(asked)
 
 
@@ -141,12 +142,16 @@ def _why_not(request: "WindowRequest", standing: "Standing | None") -> str:
 
     gone = standing is not None and standing.has_ended and time.time_ns() - standing.stop > LONGEST * 1_000_000_000
     never = standing is not None and standing.has_ended and state not in ("stopped", "exported")
-    return "the job ended before" if gone or never else ""
+    return "the job ended first" if gone or never else ""
 
 
 def _late(rank: int, found: dict[int, "Standing"]) -> str:
     state = found.get(rank)
-    return f"not there in time; the rank finished step {state.step} last" if state else "not there in time"
+    return (
+        f"no trace before the timeout; the last finished step is {state.step}"
+        if state
+        else "no trace before the timeout"
+    )
 
 
 def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result":
@@ -166,10 +171,10 @@ def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result"
     )
     fields = (Field("rank"), Field("reason"))
     missing = Table("missing", "Ranks without a trace", fields, tuple(sorted(answer.missing.items())), most_shown=10)
-    without = f"; {counted(len(answer.missing), 'rank')} without" if answer.missing else ""
+    without = f"; {counted(len(answer.missing), 'rank')} without a trace" if answer.missing else ""
     return Result(
         name="snap",
-        title="Snapped",
+        title="Profiled window",
         verdict=f"Steps {_span(request)}: {counted(len(answer.traces), 'trace')}{without}.",
         blocks=(held, missing) if answer.missing else (held,),
         next_command=command("ingest", run / "capture", "-o", run),
@@ -182,6 +187,6 @@ def _span(request: "WindowRequest") -> str:
 
 
 def _tell(text: str) -> None:
-    """Progress, where somebody watches."""
+    """Show progress if stderr is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`lostflops sql`: ask a run anything, in SQL."""
+"""`lostflops sql`: query a run with SQL."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def sql(
     run: RunArgument,
     query: Annotated[
         str | None,
-        typer.Argument(metavar="QUERY", help="SQL; without it the tables are listed.", show_default=False),
+        typer.Argument(metavar="QUERY", help="SQL query; without it, the tables are listed.", show_default=False),
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
     limit: Annotated[
@@ -51,7 +51,7 @@ def sql(
 ) -> None:
     """Query a run with SQL.
 
-    The dialect is DuckDB's, and the run is never changed. Without a query the tables are listed.
+    The dialect is DuckDB's. The run is never changed. Without a query, the tables are listed.
     """
     from lostflops.store.run import Run
 
@@ -96,7 +96,7 @@ def _as_result(columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int, 
     kept = tuple(tuple(map(_plain, row)) for row in islice(rows, limit))
     more = next(rows, None) is not None
     table = Table("rows", "", tuple(Field(column) for column in columns), kept)
-    total = f"The first {counted(limit, 'row')}; --limit N shows more, --format csv all." if more else ""
+    total = f"The first {counted(limit, 'row')}; --limit N shows more, --format csv shows all." if more else ""
     return Result(
         name="sql",
         title="Query",
@@ -136,7 +136,7 @@ def _list_tables(opened: "Run", path: Path, chosen: Format) -> None:
         Result(
             name="sql",
             title="Tables",
-            verdict="Times are integer ns, sizes are bytes; --format csv adds type, unit and meaning of each column.",
+            verdict="Times are integer ns, sizes are bytes; --format csv shows type, unit and meaning of each column.",
             blocks=(Table("tables", "", fields, tuple(listing)),),
             next_command=command("sql", path, "select kind, count(*), sum(dur) from events group by kind"),
         ),

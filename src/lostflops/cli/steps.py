@@ -11,15 +11,14 @@ EXAMPLE = "lostflops steps run --rank 0"
 def steps(run: RunArgument, rank: RankOption = None, step: StepOption = None, as_json: JsonOption = False) -> None:
     """Show how long each training step took.
 
-    The mean of the ranks, the slowest rank, and the share of compute, communication, copies and idle time; steps
-    that take longer than the others are marked. Of what lostflops run recorded, all steps with their phases. JSON holds
-    the ledger of every rank and step.
+    Shows the mean over ranks, the slowest rank, and the share of compute, communication, copies and idle time. Steps
+    that are longer than the others are marked. For runs recorded by lostflops run, shows all steps with their phases.
+    JSON contains the ledger of every rank and step.
     """
-    from lostflops.analyze.steps import steps as analyse
-    from lostflops.store.run import Run
+    from lostflops.api import open as open_run
 
-    with Run.open(run) as opened, rank_bar() as progress:
-        result = analyse(opened, ranks=rank or (), steps=step or (), progress=progress)
+    with open_run(run) as opened, rank_bar() as progress:
+        result = opened.steps(rank=rank or (), step=step or (), progress=progress)
     listed = result.to_json()["steps"]
     longest = max(listed, key=lambda row: row["wall_ns"])["step"] if listed else None
     following = command("report", run, *(("--step", str(longest)) if longest is not None else ()))

@@ -1,4 +1,4 @@
-"""The best size of buckets: `lostflops whatif --tune bucket_mb`, and its old name `lostflops tune bucket`."""
+"""The best bucket size: `lostflops whatif --tune bucket_mb`, and its old name `lostflops tune bucket`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.network import CalibrationOption, TopologyOption, described, times_of
+from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import bar_of
 
@@ -31,27 +31,22 @@ def tune(
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw it here, as SVG.", show_default=False)
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the size of gradient buckets that makes steps shortest.
+    """Find the gradient bucket size for the fastest step.
 
-    The run is replayed as a graph of tasks with each size: fewer and larger reductions start later, more and smaller
-    ones pay more latency. Sizes that runs could not tell from the best count as good as it.
+    Replays the run as a graph of tasks with each size: fewer, larger reductions start later; more, smaller ones pay
+    more latency. Sizes whose difference from the best is too small to measure count as equally good.
     """
-    from lostflops.predict.answers.baseline import baseline
-    from lostflops.predict.answers.tune import tune_bucket
+    from lostflops.api import open as open_run
     from lostflops.report import svg
-    from lostflops.store.run import Run
 
     assert setting is Setting.BUCKET
-    cluster = described(calibration, topology)
-    times = times_of(calibration, cluster) if calibration or cluster else None
-    with Run.open(run) as opened, bar_of("ranks") as progress:
-        start = baseline(opened, times, progress=progress)
-    with bar_of("sizes") as progress:
-        result = tune_bucket(start, [size.strip() for size in sizes.split(",")], progress=progress)
+    tried = [size.strip() for size in sizes.split(",")]
+    with open_run(run) as opened, bar_of("sizes") as progress:
+        result = opened.tune(tried, calibration=calibration, topology=topology, progress=progress)
     if plot is not None:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)

@@ -1,4 +1,4 @@
-"""A run that somebody else writes to: who waits for that, and how long."""
+"""Wait for another process that writes to the same run."""
 
 import time
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _LOOK: Final = 0.2
 
 
 def in_turn(action: Callable[[], T], *, behind_anybody: bool = False) -> T:
-    """Do what needs the run's lock, once an ingest is over that its user cannot know of.
+    """Do what needs the run's lock, after waiting for an ingest that the user did not start.
 
-    That is one of the job itself, while it trains. At the job's end there may be others (`behind_anybody`), of its
-    other hosts. Who started two ingests himself is told at once.
+    The job itself starts one while it trains. At the job's end there may be more (`behind_anybody`), from its other
+    hosts. If the user started two ingests, the second fails at once.
     """
     from lostflops.errors import RunBusy
 
@@ -30,5 +30,5 @@ def in_turn(action: Callable[[], T], *, behind_anybody: bool = False) -> T:
                 from lostflops.cli.output import tell
 
                 deadline = now + _PATIENCE
-                tell(f"waiting for up to {_PATIENCE} s: {error}")
+                tell(f"waiting up to {_PATIENCE} s: {error}")
         time.sleep(_LOOK)

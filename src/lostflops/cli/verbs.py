@@ -42,6 +42,8 @@ SYNONYMS: Final = {
     **dict.fromkeys(("bubble", "stages"), "pipeline"),
 }
 """Words that people try, and the verb that does it."""
+_COMPLETION: Final = ("install_completion", "show_completion")
+"""Options that `lostflops help completion` explains: the first screen has no room for them."""
 _REPORT: Final = "report"
 ALIKE: Final = 0.7
 """How alike a word and a verb must be for a suggestion, of 1."""
@@ -49,6 +51,12 @@ ALIKE: Final = 0.7
 
 class Verbs(typer.core.TyperGroup):
     """The verbs in groups. A run instead of a verb is reported; an unknown verb gets a suggestion."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        options: list[Any] = self.params
+        for option in options:
+            option.hidden = option.name in _COMPLETION
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as in its base class
         self.write_groups(formatter, FIRST)

@@ -1,4 +1,4 @@
-"""`lostflops watch`: a job while it runs."""
+"""`lostflops watch`: follow a job while it runs."""
 
 import json
 import os
@@ -37,38 +37,41 @@ class Dtype(StrEnum):
 def watch(
     run: JobArgument,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Show what is there, and end.")] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.05, metavar="S", help="Seconds between looks.")] = 1.0,
-    last: Annotated[int, typer.Option("--last", min=0, metavar="N", help="Steps of the past to show.")] = 20,
+    once: Annotated[bool, typer.Option("--once", help="Show what has been recorded so far, and exit.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.05, metavar="S", help="Seconds between updates.")
+    ] = 1.0,
+    last: Annotated[int, typer.Option("--last", min=0, metavar="N", help="Past steps to show at the start.")] = 20,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="S", help="Seconds that a step waits for missing ranks.")
+        float,
+        typer.Option("--wait", min=0, metavar="S", help="Seconds to wait for missing ranks before showing a step."),
     ] = 10.0,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, metavar="S", help="End after this many seconds without news.")
+        float, typer.Option("--patience", min=0, metavar="S", help="Exit after this many seconds without new data.")
     ] = 600.0,
     model_flops: ModelFlopsOption = None,
     peak_tflops: PeakOption = None,
     dtype: Annotated[
         Dtype | None,
-        typer.Option("--dtype", help="Dtype whose peak of a known device counts.", show_default=False),
+        typer.Option("--dtype", help="Dtype of the peak to use for MFU.", show_default=False),
     ] = None,
     prometheus: Annotated[
         Path | None,
         typer.Option(
-            "--prometheus", metavar="FILE", help="Keep metrics in this text file (*.prom).", show_default=False
+            "--prometheus", metavar="FILE", help="Write metrics to this text file (*.prom).", show_default=False
         ),
     ] = None,
     otlp: Annotated[
         str | None,
         typer.Option("--otlp", metavar="ENDPOINT", help="Send metrics to this OTLP endpoint.", show_default=False),
     ] = None,
-    otel: Annotated[bool, typer.Option("--otel", help="The same, to the endpoint that OTEL_* variables name.")] = False,
+    otel: Annotated[bool, typer.Option("--otel", help="The same, to the endpoint set in OTEL_* variables.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a job while it runs.
 
-    One line per step: its time, data share, throughput, memory, MFU and the rank that enqueues collectives last. Says
-    which ranks stop reporting, and ends with a summary (Ctrl-C). With --json one object per line.
+    One line per step: time, data share, throughput, memory, MFU, and the rank that enqueues collectives last. Shows
+    which ranks stop reporting. Ends with a summary (Ctrl-C). With --json, prints one object per line.
     """
     from lostflops.capture import FOLDER
     from lostflops.errors import NotARun
@@ -80,7 +83,7 @@ def watch(
 
     folder = run / FOLDER
     if once and not folder.is_dir():
-        raise NotARun(f"{run} holds no capture; record one with lostflops run --out {run} -- COMMAND")
+        raise NotARun(f"{run} has no capture; record one with lostflops run --out {run} -- COMMAND")
     sender = exporter(otlp, os.environ) if otlp or otel else None
     screen = _Screen(Utilization(model_flops, peak_tflops, dtype.value if dtype else None), as_json, prometheus, sender)
     if not folder.is_dir() and not as_json:
@@ -115,7 +118,7 @@ class _Screen:
             print(json.dumps(step_json(item, self.mfu)))
             return
         if not self.lines and (reason := self.utilization.reason(attempt)):
-            print(f"MFU is not known: {reason}.")
+            print(f"MFU is unknown: {reason}.")
         if not self.lines or (sys.stdout.isatty() and self.lines % _LINES_PER_HEADING == 0):
             print(HEADING)
         print(step_text(item, self.mfu))

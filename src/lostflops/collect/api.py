@@ -1,6 +1,6 @@
-"""What a program may tell the collector itself: where it records to, where its steps end, what it waits for.
+"""Functions that a training program may call: where to record, where steps end, what it waits for.
 
-Where `lostflops run` records the process already, everything goes to its run.
+If `lostflops run` already records the process, everything goes to its run.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def record(
     overhead: float = 0.01,
     keep_raw: bool = False,
 ) -> Recording:
-    """Record the training of this process into the folder `run`, while the `with` block lasts.
+    """Record the training of this process into the folder `run`, for the duration of the `with` block.
 
-    The arguments are those of `lostflops run`. Raises UsageError where one of them means nothing.
+    The arguments are those of `lostflops run`. Raises UsageError if one of them is invalid.
     """
     folder = Path(run).absolute() / FOLDER
     wanted = Settings(folder, steps, repeat, ranks, frozenset(options), overhead, sys.executable, keep_raw)
@@ -43,20 +43,20 @@ def record(
 
 
 def step() -> None:
-    """The training step ends here; from the first call on, optimizers end none. Does nothing where nothing records."""
+    """End the training step here. After the first call, optimizers no longer end steps. No-op if nothing records."""
     if current.recorder is not None:
         _end_step(current.recorder)
 
 
 class Recording:
-    """A recording from `start` to `stop`, or of a `with` block."""
+    """A recording from `start` to `stop`, or for a `with` block."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._is_ours = False
 
     def start(self, *, is_explicit: bool = False) -> Self:
-        """With `is_explicit` only `step` ends steps, from the first one on."""
+        """Start recording. With `is_explicit`, only `step` ends steps, from the first one on."""
         if current.recorder is None:
             self._is_ours = _is_attached(self._settings)
         if is_explicit and current.recorder is not None:
@@ -64,7 +64,7 @@ class Recording:
         return self
 
     def stop(self) -> None:
-        """Write what is left; a recording that was there before goes on."""
+        """Write the remaining records, and stop. A recording that was already running continues."""
         from lostflops.collect.attach import detach
 
         if self._is_ours:
@@ -78,13 +78,13 @@ class Recording:
         self.stop()
 
     def step(self) -> None:
-        """The training step ends here, as with `lostflops.step()`."""
+        """End the training step here, like `lostflops.step()`."""
         step()
 
     def steps(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches, one for each step: a step is the wait for its batch and what the loop does with it.
+        """Yield the batches, one per step: a step is the wait for its batch and the loop body.
 
-        A loop that is left with `break` ends its last step if an optimizer stepped in it.
+        If the loop is left with `break`, its last step ends if an optimizer stepped in it.
         """
         recorder = current.recorder
         if recorder is None:

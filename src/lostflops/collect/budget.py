@@ -41,7 +41,7 @@ class Budget:
         reason = None
         if share > self._share and self.level < OFF:
             self.level += 1
-            reason = f"took {share:.2%} of {steps} steps, more than {self._share:.2%}"
+            reason = f"overhead was {share:.2%} over {steps} steps, more than {self._share:.2%}"
         self._time = self._background = 0
         self._own.clear()
         return {"kind": "overhead", "step": step, "own_share": share, "level": self.level, "reason": reason}

@@ -88,7 +88,7 @@ class ClockExchange:
     def _receive(self, store: Any, key: str, peer: int, probe: socket.socket, deadline: float) -> bool:
         while not (self._is_there(probe) and store.check([key])):
             if time.monotonic() > deadline or not self._is_there(probe):
-                self._recorder.note("clock_exchange", f"rank {peer} sent no clock")
+                self._recorder.note("clock_exchange", f"rank {peer} sent no clock reading")
                 return False
             time.sleep(_POLL)
         now = time.monotonic_ns()

@@ -30,7 +30,7 @@ from lostflops.collect import placing
 from lostflops.collect.placing import KEPT, TRACE, lock_of, plain_file
 
 LONGEST: Final = 600
-_ENDED_EARLY: Final = "the exporting process ended early"
+_ENDED_EARLY: Final = "the process that writes the trace ended early"
 
 
 class Form(NamedTuple):

@@ -154,4 +154,4 @@ class Holdings:
                 action()
         except Exception as error:  # noqa: BLE001
             self._is_over = True
-            self._recorder.note("holdings_failed", f"{type(error).__name__} while memory was looked at")
+            self._recorder.note("holdings_failed", f"{type(error).__name__} while tracking memory")

@@ -79,7 +79,7 @@ class OpenWindow:
             try:
                 step()
             except Exception as error:  # noqa: BLE001
-                self._recorder.note("windows_failed", f"{type(error).__name__} while a window was given up")
+                self._recorder.note("windows_failed", f"{type(error).__name__} while cancelling a window")
 
     def _let_go(self) -> None:
         self._sampler.stop()

@@ -200,7 +200,7 @@ class Recorder:
             _debug(error)
             self.note("collector_errors", f"{type(error).__name__} in {_place_of(error)}")
             if self._errors >= _MOST_ERRORS and threading.get_ident() == self._thread:
-                self._give_up("the collector stopped after errors of its own")
+                self._give_up("the collector stopped after internal errors")
         except Exception:  # noqa: BLE001 - no memory even for that
             self.is_off = True
 
@@ -306,7 +306,7 @@ class Recorder:
              "monotonic": now, "lostflops": __version__, **found}
         )  # fmt: skip
         for what in self.unseen:
-            self.note("hooks_missing", f"this version of torch gives no sight of {what}")
+            self.note("hooks_missing", f"this version of torch does not let the collector observe {what}")
         self.windows = Windows(self)
         writer.start()
 
@@ -340,7 +340,7 @@ class Recorder:
 
     def _step_ended(self, step: Step) -> None:
         if self.writer is None or self.writer.is_dead or self._errors >= _MOST_ERRORS:
-            self._give_up("the collector stopped after errors of its own")
+            self._give_up("the collector stopped after internal errors")
             return
         compiled = self._compiled()
         self.put(self._step_record(step, compiled))
@@ -421,7 +421,7 @@ class Recorder:
             return
         self.put(told)
         if told["level"] >= OFF:
-            self._give_up("the collector's budget was spent")
+            self._give_up("the collector exceeded its overhead limit")
 
     def _give_up(self, reason: str) -> None:
         """On the training thread: hooks do nothing from now on, so nothing that they would end may stay open."""

@@ -66,7 +66,7 @@ def _load_lostflops(package: Path) -> None:
 def _words(error: BaseException) -> str:
     """Without paths, which may tell more than is meant to be recorded."""
     if isinstance(error, ModuleNotFoundError):
-        return f"there is no {error.name} where lostflops runs"
+        return f"{error.name} is not installed where lostflops runs"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

@@ -39,13 +39,13 @@ class Settings:
     def checked(self) -> Self:
         """Raises UsageError where one of them means nothing."""
         if self.steps not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", self.steps):
-            raise UsageError(f"steps {self.steps!r} is none of auto, none and FIRST:COUNT, such as 20:3.")
+            raise UsageError(f"steps {self.steps!r} must be auto, none or FIRST:COUNT, such as 20:3.")
         if self.ranks not in ("all", "hosts") and not re.fullmatch(r"\d+(,\d+)*", self.ranks):
-            raise UsageError(f"ranks {self.ranks!r} is none of all, hosts and numbers, such as 0,8.")
+            raise UsageError(f"ranks {self.ranks!r} must be all, hosts or numbers, such as 0,8.")
         if unknown := self.options - set(OPTIONS):
-            raise UsageError(f"options {', '.join(sorted(unknown))}: there is only {', '.join(OPTIONS)}.")
+            raise UsageError(f"unknown options {', '.join(sorted(unknown))}: choose from {', '.join(OPTIONS)}.")
         if not 0 < self.overhead <= 1:
-            raise UsageError(f"overhead {self.overhead!r} is no share of the step time, such as 0.01.")
+            raise UsageError(f"overhead {self.overhead!r} is not a share of the step time, such as 0.01.")
         return self
 
     def to_text(self) -> str:

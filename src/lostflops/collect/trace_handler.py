@@ -15,7 +15,7 @@ from lostflops.capture import FOLDER, trace_file, written_trace
 
 
 def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:
-    """For `torch.profiler.profile(on_trace_ready=...)`: each trace is one more window of this rank in `run`."""
+    """Return a handler for `torch.profiler.profile(on_trace_ready=...)` that adds each trace to `run` as a window."""
     folder = Path(run).absolute() / FOLDER
 
     def write(profiler: Any) -> None:
@@ -25,7 +25,7 @@ def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:
             folder.mkdir(parents=True, exist_ok=True)
             _export(profiler, _free(folder, identity()["rank"]))
         except (OSError, RuntimeError) as error:
-            warnings.warn(f"lostflops: a trace is lost, it could not be written to {folder}: {error}", stacklevel=2)
+            warnings.warn(f"lostflops: a trace is lost because it cannot be written to {folder}: {error}", stacklevel=2)
 
     return write
 

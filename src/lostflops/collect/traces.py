@@ -34,7 +34,12 @@ class Traces:
             elif len(self._held) < _MOST_HELD:
                 self._held.append((request, trace, result))
             else:
-                self._tell(request, "failed", "no process could be made", cost=time.monotonic_ns() - began)
+                self._tell(
+                    request,
+                    "failed",
+                    "no process could be started to write the trace",
+                    cost=time.monotonic_ns() - began,
+                )
         except OSError as error:
             self._tell(request, "failed", _words(error), cost=time.monotonic_ns() - began)
 
@@ -59,7 +64,9 @@ class Traces:
             try:
                 result.save(os.fsencode(plain_file(trace)))
                 finish(plain_file(trace), trace)
-                self._tell(request, "exported", "at exit: no process could be made", file=trace.name)
+                self._tell(
+                    request, "exported", "written at exit: no process could be started to write it", file=trace.name
+                )
             except OSError as error:
                 self._tell(request, "failed", _words(error))
         self._held.clear()

@@ -52,7 +52,7 @@ def planned(steps: str, ranks: str) -> WindowRequest | None:
         return WindowRequest(0, AUTO_FIRST, USUAL, ranks)
     first, count = (int(number) for number in steps.split(":"))
     if first < 0 or count < 1:
-        raise ValueError(f"no steps: {steps}")
+        raise ValueError(f"{steps} is not a range of steps")
     return WindowRequest(0, first, count, ranks)
 
 

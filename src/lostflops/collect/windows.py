@@ -76,7 +76,7 @@ class Windows:
         try:
             self._look()
         except (OSError, ValueError) as error:
-            self._recorder.note("window_requests", f"a request cannot be read: {type(error).__name__}")
+            self._recorder.note("window_requests", f"a window request cannot be read: {type(error).__name__}")
 
     def _look(self) -> None:
         request = self._requests.look()
@@ -87,7 +87,7 @@ class Windows:
             if decided is None:
                 return
             if decided.first != self._begun.first:
-                self._recorder.note("window_moved", f"window 0 went to step {decided.first} after it had begun here")
+                self._recorder.note("window_moved", f"window 0 moved to step {decided.first} after it had started here")
             self._inbox.append(decided)
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Windows:
             self._end(f"{reason} in step {self._step}", is_last=True)
         for request in self._plan:
             if request.window < REPEATS and self._place.is_asked(request.ranks):
-                self._tell(request, "skipped", f"{reason} before")
+                self._tell(request, "skipped", f"{reason} before the window")
         self._plan.clear()
 
     def abandon(self) -> None:
@@ -144,7 +144,7 @@ class Windows:
         try:
             is_asked = self._place.is_asked(request.ranks)
         except ValueError:
-            self._tell(request, "skipped", f"cannot tell which ranks {request.ranks[:50]!r} are")
+            self._tell(request, "skipped", f"{request.ranks[:50]!r} does not name ranks")
             return
         if is_asked or self._is_movable(request):
             self._plan = [known for known in self._plan if known.window != request.window] + [request]
@@ -171,7 +171,7 @@ class Windows:
         if self._is_movable(request):
             request = self._with_length(request, decided)
         if step > request.first:
-            self._drop(request, "skipped", f"learned at step {step}: too late")
+            self._drop(request, "skipped", f"the request arrived too late, at step {step}")
         elif not self._place.is_asked(request.ranks):
             self._follow(request)
         elif is_another_active():
@@ -225,7 +225,7 @@ class Windows:
         if not is_last:
             self._follow(window.request)
         if result is None:
-            self._tell(window.request, "skipped" if reason else "failed", reason or "there was nothing to stop")
+            self._tell(window.request, "skipped" if reason else "failed", reason or "the profiler was not running")
             return
         self._tell(window.request, "stopped", reason, cost=window.cost)
         self._traces.write(window.request, result)

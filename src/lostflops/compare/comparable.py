@@ -95,12 +95,12 @@ def compare(before: Sequence[Facts], after: Sequence[Facts]) -> Comparison:
 
 def differing(found: Comparison) -> Table:
     rows = tuple((one.fact, ", ".join(one.before), ", ".join(one.after)) for one in found.differing)
-    fields = (Field("fact", label="of the job"), Field("before", label="A"), Field("after", label="B"))
-    return Table("differing", "What differs between the jobs", fields, rows)
+    fields = (Field("fact", label="setting"), Field("before", label="A"), Field("after", label="B"))
+    return Table("differing", "Differences between the jobs", fields, rows)
 
 
 def same(found: Comparison) -> Pairs:
-    return Pairs("same", "What all runs share", tuple(Pair(name, value) for name, value in found.same.items()))
+    return Pairs("same", "The same in all runs", tuple(Pair(name, value) for name, value in found.same.items()))
 
 
 def _ranks(run: Run) -> dict[str, str]:

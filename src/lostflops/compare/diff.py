@@ -34,14 +34,14 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
         apart = profiled_apart(pair, profiled)
         told += [apart] if apart else []
         if pair.unit != "step":
-            told.append("Lines and kernels are per step, and a step of B does not hold as much work as one of A.")
+            told.append("Lines and kernels are per step, but a step of B does not do the same work as a step of A.")
         agrees = profiled > 0 if found is Verdict.SLOWER else profiled < 0
         sentences += [where.mostly(*accounts)] if found in _WORDS and agrees and pair.unit == "step" else []
     else:
-        told.append("Where the difference is, is unknown: a side has no trace of whole steps.")
+        told.append("The location of the difference is unknown: one side has no trace of complete steps.")
     return Result(
         name="diff",
-        title="B against A",
+        title="B compared with A",
         verdict=" ".join(sentences),
         blocks=(*blocks, *([jobs] if jobs.rows else [])),
         notes=tuple(told),
@@ -125,7 +125,7 @@ def _sentences(pair: Pair, found: Verdict, margin: float) -> Iterator[str]:
     elif found is Verdict.SAME:
         yield (
             f"No difference: {took}, {signed(middle.value)} ({interval(middle)}). Differences up to "
-            f"±{format_share(margin)} count as none."
+            f"±{format_share(margin)} do not count."
         )
     elif middle.sign:
         yield (

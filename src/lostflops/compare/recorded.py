@@ -32,8 +32,8 @@ from lostflops.units import format_share
 
 _SECOND: Final = 1_000_000_000
 _MEANT: Final = (
-    "Lines, kernels and collectives are per second of recording and rank. Fewer calls in a second can mean less work, "
-    "or that the same work took longer."
+    "Lines, kernels and collectives are per second of recording and rank. Fewer calls per second can mean less work, "
+    "or slower work."
 )
 _ADVICE: Final = "To know which is faster, mark steps: an NVTX range such as `step 12` around each, or profiler.step()."
 _COLLECTIVES: Final = """
@@ -61,11 +61,11 @@ def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False)
     comparison = comparable.compare(*([told for told, _ in side] for side in sides))
     if comparison.refused and not anyway:
         told = "; ".join(map(str, comparison.refused))
-        raise UsageError(f"these are different jobs: {told}. Compare them all the same with --anyway")
+        raise UsageError(f"these are different jobs: {told}. To compare them anyway, use --anyway")
     accounts = [averaged([account for _, account in side]) for side in sides]
     return Result(
         name="diff",
-        title="B against A",
+        title="B compared with A",
         verdict=_verdict(accounts[0], accounts[1]),
         blocks=tuple(_blocks(accounts[0], accounts[1], comparison)),
         notes=(_MEANT, _ADVICE),
@@ -95,7 +95,7 @@ def per_second(run: Run) -> Account:
             kernels[name] += Use(found.count, found.ns)
     seconds = float(lines.sum()) / _SECOND
     if not seconds:
-        raise UsageError(f"{run.address} recorded no time that could be compared")
+        raise UsageError(f"{run.address} has no recorded time to compare")
     met = {name: Use(calls, float(ns), float(size)) for name, calls, ns, size in run.sql(_COLLECTIVES).fetchall()}
     return Account(
         dict(zip(LINES, (lines / seconds).tolist(), strict=True)),
@@ -110,11 +110,11 @@ def _verdict(before: Account, after: Account) -> str:
     moved = (after.lines[line] - before.lines[line]) / _SECOND
     unknown = "Inconclusive: neither side marks steps, so there is no step time to compare."
     if not moved:
-        return f"{unknown} Ranks compute for {format_share(new)} of the recorded time on both, and no line moved."
+        return f"{unknown} Ranks compute for {format_share(new)} of the recorded time on both, and no line changed."
     word = "more" if moved > 0 else "less"
     return (
         f"{unknown} Ranks compute for {format_share(new)} of the recorded time instead of {format_share(old)}; "
-        f"the line that moved most is {line}, by {format_share(abs(moved))} of the time {word}."
+        f"the line that changed most is {line}: {format_share(abs(moved))} of the time {word}."
     )
 
 

@@ -90,7 +90,7 @@ def read(
     comparison = compare(*([run.facts for run in side] for side in sides))
     if comparison.refused and not anyway:
         told = "; ".join(map(str, comparison.refused))
-        raise UsageError(f"these are different jobs: {told}. Compare them all the same with --anyway")
+        raise UsageError(f"these are different jobs: {told}. To compare them anyway, use --anyway")
     return compared(sides[0], sides[1], is_timed=is_timed, comparison=comparison)
 
 
@@ -144,12 +144,12 @@ def _checked(runs: Sequence[Measured]) -> None:
     for run in runs:
         if not run.steps.times.size:
             raise UsageError(
-                f"{as_typed(run.path)} has no step that can be compared: record more of them with lostflops run, or "
-                "call profiler.step() in the loop"
+                f"{as_typed(run.path)} has no step that can be compared: record more steps with lostflops run, or call "
+                "profiler.step() in the loop"
             )
     often = Counter(run.data for run in runs)
     if twice := [as_typed(run.path) for run in runs if often[run.data] > 1]:
-        raise UsageError(f"{' and '.join(twice[:2])} hold the same recording: it tells nothing twice")
+        raise UsageError(f"{' and '.join(twice[:2])} are the same recording: give each recording only once")
 
 
 def _on_hosts(runs: Sequence[Measured]) -> bool:

@@ -51,7 +51,7 @@ def mostly(before: Account, after: Account) -> str:
     line = max(deltas, key=lambda line: deltas[line] * whole)
     own = f"Most of it is {line}: {format_ns(round(deltas[line]))}"
     if abs(deltas[line]) > abs(whole):
-        return f"{own} per profiled step, of which other lines leave {format_ns(round(whole))}."
+        return f"{own} per profiled step; other lines reduce that to {format_ns(round(whole))}."
     return f"{own} of {format_ns(round(whole))} per profiled step."
 
 
@@ -76,7 +76,7 @@ def collectives(before: Account, after: Account) -> Table:
     )
     sizes = [_sizes(str(name), before, after) for name, *_ in rows]
     full = tuple((name, *rest, *size) for (name, *rest), size in zip(rows, sizes, strict=True))
-    return Table("collectives", "Collectives that changed, with their waits", fields, full)
+    return Table("collectives", "Collectives that changed, including waits", fields, full)
 
 
 _FIELDS: Final = (

@@ -46,13 +46,13 @@ def advice(pair: Pair, effect: float) -> str:
     found = asked(pair, effect)
     size = f"To find a difference of {format_share(effect)}"
     if found.runs is None:
-        return f"{size}, no practical number of runs is enough: record longer runs, or use a calmer machine."
-    much = "" if pair.typical.noise.is_measured else " (an estimate from one run a side)"
+        return f"{size}, no practical number of runs is enough: record longer runs, or use a quieter machine."
+    much = "" if pair.typical.noise.is_measured else " (an estimate from one run per side)"
     steps = counted(pair.steps_per_run, "step")
     runs = counted(max(found.runs, pair.runs_per_side + 1), "run")
-    told = f"{size} with 90% power, record {runs} of each, {steps} long{much}"
+    told = f"{size} with 90% power, record {runs} of each with {steps}{much}"
     if found.steps is not None and found.steps > pair.steps_per_run and found.runs > pair.runs_per_side:
-        told += f"; or as many runs, of {counted(found.steps, 'step')} each"
+        told += f"; or the same number of runs with {counted(found.steps, 'step')} each"
     return f"{told}."
 
 
@@ -67,7 +67,7 @@ def notes(pair: Pair) -> Iterator[str]:
         yield f"Unknown for some runs or steps, so it may differ: {', '.join(compared.unknown)}."
     yield from _about_runs(pair)
     if not pair.is_timed:
-        yield "Times are of profiled steps, which are slower than normal ones: a run has no timings of normal steps."
+        yield "Times are of profiled steps, which are slower than normal steps: a run has no times of normal steps."
 
 
 def long_steps(pair: Pair, limit: float, is_fine: bool) -> Iterator[str]:
@@ -84,17 +84,17 @@ def _about_runs(pair: Pair) -> Iterator[str]:
     noise = pair.typical.noise
     if max(counts) == 1:
         yield (
-            "With one run a side, the spread between runs is estimated from how much parts of each run differ: two "
-            f"runs of the same job may differ by {format_share(noise.between)} (90% interval). Record two or more runs "
-            "of each to measure it."
+            "With one run per side, the spread between runs is estimated from the spread within each run: two runs of "
+            f"the same job may differ by {format_share(noise.between)} (90% interval). Record two or more runs of each "
+            "to measure it."
         )
     elif min(counts) == 1:
         yield "One side has a single run: its spread between runs is taken from the other side."
     starts = [[run.began for run in side] for side in (pair.before, pair.after)]
     if min(counts) > 1 and (max(starts[0]) < min(starts[1]) or max(starts[1]) < min(starts[0])):
         yield (
-            "All runs of one side were recorded before those of the other, so a change of the machine in between "
-            "looks like a difference. Record them in turns."
+            "All runs of one side were recorded before those of the other, so a change of the machine in between would "
+            "look like a difference. Record A and B alternately."
         )
 
 

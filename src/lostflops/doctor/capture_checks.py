@@ -56,7 +56,7 @@ def capture_checks(folder: Path) -> list[Check]:
                 seen.unreadable += 1
     seen.damaged = follower.damaged
     if not seen.sessions:
-        return [Check("run: ranks", "no", "no session was recorded", "nothing is known of this job")]
+        return [Check("run: ranks", "no", "no process recorded anything", "there is no data on this job")]
     return [_ranks(seen), _records(seen), _level(seen), *_notes(seen)]
 
 
@@ -74,27 +74,27 @@ def _ranks(seen: _Seen) -> Check:
             "run: ranks",
             "limited",
             finding,
-            f"nothing is known of {name_ranks(missing)}",
+            f"there is no data on {name_ranks(missing)}",
             "check that every host writes to the same folder",
         )
     return Check(
         "run: ranks",
         "ok",
-        finding + (f"; {name_ranks(open_ranks)} still ran, or was killed" if open_ranks else ""),
+        finding + (f"; still running or killed: {name_ranks(open_ranks)}" if open_ranks else ""),
     )
 
 
 def _records(seen: _Seen) -> Check:
     dropped = sum(seen.dropped.values())
-    finding = f"{dropped:,} dropped, {seen.lost:,} collectives overwritten, {seen.damaged:,} stretches damaged"
-    finding += f", {seen.unreadable:,} of another version" if seen.unreadable else ""
+    finding = f"{dropped:,} dropped, {seen.lost:,} collectives overwritten, {seen.damaged:,} damaged sections"
+    finding += f", {seen.unreadable:,} from another version" if seen.unreadable else ""
     if dropped or seen.lost or seen.damaged or seen.unreadable:
         return Check(
             "run: records",
             "limited",
             finding,
-            "counts and sums of that run are too small by so much",
-            "a faster disk for dropped records; a larger TORCH_FR_BUFFER_SIZE for overwritten collectives",
+            "counts and sums of this run are too low by that much",
+            "use a faster disk for dropped records, a larger TORCH_FR_BUFFER_SIZE for overwritten collectives",
         )
     return Check("run: records", "ok", "none lost")
 
@@ -109,8 +109,8 @@ def _level(seen: _Seen) -> Check:
         "run: overhead",
         "limited",
         f"{name_ranks(reduced)}: {reason or 'the budget was exceeded'}",
-        f"at its lowest the collector recorded {records}",
-        "allow it more with --overhead",
+        f"at times the collector recorded {records}",
+        "allow more with --overhead",
     )
 
 
@@ -119,7 +119,7 @@ def _notes(seen: _Seen) -> list[Check]:
         Check(
             f"run: {what}",
             "limited",
-            f"{count:,} times, {name_ranks(seen.noted_by[what])}",
+            f"{counted(count, 'time')} on {name_ranks(seen.noted_by[what])}",
             seen.reasons[what] or "the collector gave no reason",
         )
         for what, count in sorted(seen.notes.items())

@@ -19,7 +19,7 @@ _COARSEST_NS: Final = 1_000
 _FEWEST_FILES: Final = 1_024
 _PROFILERS: Final = {
     "CUDA_INJECTION64_PATH": "a CUDA tool is injected",
-    "NSYS_PROFILING_SESSION_ID": "Nsight Systems records",
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems is recording",
     "KINETO_USE_DAEMON": "a dynolog daemon may start Kineto",
     "HSA_TOOLS_LIB": "a ROCm tool is loaded",
     "ROCP_TOOL_LIB": "a ROCm profiler is loaded",
@@ -39,23 +39,34 @@ def folder(machine: Machine) -> Check:
             "folder",
             "no",
             f"{disk.folder}: {disk.write_error}",
-            "records have no place to go",
-            "choose a folder that you may write to",
+            "the folder is not writable",
+            "choose a folder that you can write to",
             is_needed=True,
         )
-    return Check("folder", "ok", f"{disk.folder} can be written to")
+    return Check("folder", "ok", f"{disk.folder} is writable")
 
 
 def space(machine: Machine) -> Check:
     free = machine.disk.free_bytes
     if free is None:
-        return Check("space", "limited", "cannot tell", "the run may end where the disk does")
+        return Check("space", "limited", "unknown", "the disk may fill up during the run")
     finding = f"{format_bytes(free)} free"
     if free < _LEAST_FREE:
-        return Check("space", "no", finding, "records would be lost", "make room, or choose another disk", True)
+        return Check(
+            "space",
+            "no",
+            finding,
+            "too little disk space, records would be lost",
+            "free some space, or choose another disk",
+            is_needed=True,
+        )
     if free < _LITTLE_FREE:
         return Check(
-            "space", "limited", finding, "deep windows of many ranks may not fit", "make room, or choose another disk"
+            "space",
+            "limited",
+            finding,
+            "deep windows of many ranks may not fit",
+            "free some space, or choose another disk",
         )
     return Check("space", "ok", finding)
 
@@ -70,7 +81,7 @@ def file_system(machine: Machine) -> Check:
             "file system",
             "limited",
             finding,
-            "the run takes the job's memory and is gone with the machine",
+            "the run uses memory that the job needs, and is lost when the machine restarts",
             "choose a folder on a disk",
         )
     if took is not None and took > _SLOWEST_WRITE_NS:
@@ -78,49 +89,47 @@ def file_system(machine: Machine) -> Check:
             "file system",
             "limited",
             finding,
-            "a collector whose writes take long drops records",
+            "writes are slow, so the collector may drop records",
             "choose a faster disk, and copy the run afterwards",
         )
     if kind in _NETWORK or kind.startswith("fuse."):
-        finding += "; a network's: what lostflops watch sees may be some seconds old"
+        finding += "; a network file system: lostflops watch may lag a few seconds"
     return Check("file system", "ok", finding)
 
 
 def clock(machine: Machine) -> Check:
     source, step = machine.clocksource, machine.clock_step_ns
-    finding = f"clocksource {source or 'unknown'}" + ("" if step is None else f", steps of {format_ns(step)}")
+    finding = f"clocksource {source or 'unknown'}" + ("" if step is None else f", resolution {format_ns(step)}")
     if step is not None and step > _COARSEST_NS:
-        return Check(
-            "clock", "limited", finding, f"shorter times than {format_ns(step)} are rounded", "check the clocksource"
-        )
+        return Check("clock", "limited", finding, f"times below {format_ns(step)} are rounded", "check the clocksource")
     if source is not None and source not in _FAST_CLOCKS:
         return Check(
             "clock",
             "limited",
             finding,
-            "reading this clock is slow, which the collector's own time will show",
-            "boot with the clocksource tsc where it is stable",
+            "reading this clock is slow, which adds to the collector's overhead",
+            "boot with clocksource=tsc if it is stable",
         )
     return Check("clock", "ok", finding)
 
 
 def synchronised(machine: Machine) -> Check:
-    consequence = "times of several hosts are compared through the job's collectives only"
+    consequence = "times of different hosts can be compared only through the job's collectives"
     if machine.is_synchronised is None:
-        return Check("time server", "limited", "cannot tell", consequence)
+        return Check("time server", "limited", "unknown", consequence)
     if not machine.is_synchronised:
         return Check(
             "time server",
             "limited",
-            "the kernel's clock follows none, as far as the kernel knows",
+            "the kernel says that its clock is not synchronised",
             consequence,
-            "run chrony or ntpd; one host alone needs neither",
+            "run chrony or ntpd (not needed for a single host)",
         )
     error = machine.clock_error_us
     return Check(
         "time server",
         "ok",
-        "the kernel's clock follows one" + ("" if error is None else f", within {format_ns(1000 * error)}"),
+        "the kernel's clock is synchronised" + ("" if error is None else f", within {format_ns(1000 * error)}"),
     )
 
 
@@ -132,25 +141,25 @@ def cores(machine: Machine) -> Check:
             "cores",
             "limited",
             finding,
-            "other work takes cores: steps measured now are slower than the job's own",
-            "measure when the machine is free",
+            "other processes use the cores: steps measured now are slower than normal",
+            "measure when the machine is idle",
         )
     return Check("cores", "ok", finding)
 
 
 def limits(machine: Machine) -> Check:
     files, size = machine.open_files, machine.file_size
-    finding = f"open files {'unlimited' if files is None else f'{files:,}'}"
+    finding = f"open files: {'unlimited' if files is None else f'{files:,}'}"
     if size is not None:
         return Check(
             "limits",
             "limited",
             f"{finding}, files of at most {format_bytes(size)}",
-            "a capture stops growing there, and its records are dropped",
+            "a capture stops growing at that size, and later records are dropped",
             "ulimit -f unlimited",
         )
     if files is not None and files < _FEWEST_FILES:
-        return Check("limits", "limited", finding, "a job with many workers runs out of files", "ulimit -n 4096")
+        return Check("limits", "limited", finding, "a job with many workers runs out of open files", "ulimit -n 4096")
     return Check("limits", "ok", finding)
 
 
@@ -164,15 +173,15 @@ def other_profilers(machine: Machine) -> Check:
         "other profilers",
         "limited",
         "; ".join(found),
-        "one tool at a time gets a device's events: deep windows may hold no kernels",
+        "only one tool at a time gets device events: deep windows may have no kernels",
         "start the job without it, or record with --steps none",
     )
 
 
 def counters(params: str) -> Check:
-    """The collector reads no hardware counters; who wants them from another tool should know."""
+    """Report who may read hardware counters. The collector reads none, but other tools do."""
     found = re.search(r"^RmProfilingAdminOnly:\s*(\d)", params, re.MULTILINE)
     if found is None:
-        return Check("counters", "ok", "the NVIDIA driver does not say who may read hardware counters; none are needed")
+        return Check("counters", "ok", "unknown who may read NVIDIA hardware counters; Lostflops does not need them")
     who = "administrators only" if found[1] == "1" else "everybody"
-    return Check("counters", "ok", f"NVIDIA hardware counters are for {who}; none are needed")
+    return Check("counters", "ok", f"NVIDIA hardware counters are for {who}; Lostflops does not need them")

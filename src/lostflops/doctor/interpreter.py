@@ -49,7 +49,7 @@ def torch_facts():
             backends.append(name)
     found = getattr(torch, "accelerator", None)
     kind = found.current_accelerator().type if found and found.is_available() else None
-    if kind is None and torch.cuda.is_available():
+    if not kind and torch.cuda.is_available():
         kind = "cuda"
     devices = []
     if kind is not None:
@@ -107,7 +107,7 @@ def read(out: bytes, code: int, err: bytes) -> tuple[Interpreter | None, str]:
         interpreter = Interpreter(**facts, torch=torch and Torch(**{key: _plain(torch[key]) for key in torch}))
     except (IndexError, KeyError, TypeError, ValueError):
         last = err.decode(errors="replace").strip().splitlines()[-1:] or ["it printed nothing"]
-        return None, f"it ended with exit code {code}: {last[0]}"
+        return None, f"Python ended with exit code {code}: {last[0]}"
     return interpreter, ""
 
 

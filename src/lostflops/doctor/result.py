@@ -31,17 +31,21 @@ def is_usable(checks: Sequence[Check]) -> bool:
 
 
 def _verdict(checks: Sequence[Check]) -> str:
-    lacking = [check.name for check in checks if check.is_needed and check.state == "no"]
+    lacking = [check.consequence for check in checks if check.is_needed and check.state == "no"]
     if lacking:
-        return f"Nothing can be recorded: {', '.join(lacking)}."
+        return f"Cannot record: {'; '.join(lacking)}."
     limited = sum(check.state != "ok" for check in checks)
-    return f"Steps can be recorded; {limited} of {len(checks)} checks found a limit." if limited else "All is well."
+    return (
+        f"Steps can be recorded; {limited} of {len(checks)} checks found a limit."
+        if limited
+        else "Everything can be measured."
+    )
 
 
 def _note(check: Check) -> str:
     """
     >>> _note(Check("space", "no", "1 MB free", "records would be lost", "make room"))
-    'space: records would be lost. To change that: make room.'
+    'space: records would be lost. To fix it: make room.'
     """
-    remedy = f" To change that: {check.remedy}." if check.remedy else ""
+    remedy = f" To fix it: {check.remedy}." if check.remedy else ""
     return f"{check.name}: {check.consequence.rstrip('.')}.{remedy}"

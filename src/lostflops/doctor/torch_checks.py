@@ -36,8 +36,8 @@ def _no_interpreter(error: str) -> Check:
         "python",
         "no",
         error,
-        "the collector runs inside the job's Python, and this one told nothing",
-        "name the interpreter of the job with --python",
+        "the collector runs inside the job's Python, and this Python cannot be queried",
+        "give the job's interpreter with --python",
         is_needed=True,
     )
 
@@ -55,8 +55,8 @@ def python(found: Interpreter, environment: Mapping[str, str]) -> Check:
             "python",
             "limited",
             f"{finding}; the shell's environment is {active}",
-            "what follows is about this Python, and the job may use another",
-            "name the interpreter of the job with --python",
+            "these checks are for this Python, but the job may use another",
+            "give the job's interpreter with --python",
         )
     return Check("python", "ok", finding)
 
@@ -67,20 +67,20 @@ def injection(found: Interpreter) -> Check:
             "injection",
             "limited",
             "a sitecustomize on PYTHONPATH does not run in this Python",
-            "lostflops run cannot reach the job",
+            "lostflops run cannot record the job",
             "start Python without -I, -E and -S, or call lostflops.record() in the script",
         )
     other = found.other_sitecustomize
     return Check(
         "injection",
         "ok",
-        "a sitecustomize on PYTHONPATH runs" + (f"; so does the one that is there already, {other}" if other else ""),
+        "a sitecustomize on PYTHONPATH runs" + (f"; so does the existing one, {other}" if other else ""),
     )
 
 
 def frameworks(found: Interpreter) -> Check:
     named = ", ".join(f"{name} {version}" for name, version in sorted(found.frameworks.items()))
-    return Check("frameworks", "ok", named or "none that we know")
+    return Check("frameworks", "ok", named or "no known framework")
 
 
 def torch(found: Interpreter) -> Check:
@@ -89,8 +89,8 @@ def torch(found: Interpreter) -> Check:
             "torch",
             "no",
             found.torch_error,
-            "there is no training to record",
-            "install torch there, or name the job's interpreter with --python",
+            "PyTorch cannot be imported",
+            "install torch there, or give the job's interpreter with --python",
             is_needed=True,
         )
     return Check("torch", "ok", f"torch {found.torch.version}")
@@ -99,7 +99,10 @@ def torch(found: Interpreter) -> Check:
 def distributed(torch: Torch) -> Check:
     if not torch.has_distributed:
         return Check(
-            "distributed", "no", "torch is built without torch.distributed", "one process is recorded, no collectives"
+            "distributed",
+            "no",
+            "torch is built without torch.distributed",
+            "only one process and no collectives are recorded",
         )
     named = ", ".join(torch.backends) or "none"
     if torch.accelerator == "cuda" and "nccl" not in torch.backends:
@@ -107,27 +110,33 @@ def distributed(torch: Torch) -> Check:
             "distributed",
             "limited",
             f"backends: {named}",
-            "collectives of GPUs run without NCCL, through the host",
+            "GPU collectives run without NCCL, through the host",
             "install a torch that is built with NCCL",
         )
     return Check("distributed", "ok", f"backends: {named}")
 
 
 def flight_recorder(torch: Torch, environment: Mapping[str, str]) -> Check:
-    consequence = "collectives are not seen while the job runs: nobody is named late, nor who a stalled job waits for"
+    consequence = (
+        "collectives are not seen while the job runs: late ranks and ranks that block a hung job are not named"
+    )
     if not torch.has_flight_recorder:
         return Check(
-            "flight recorder", "no", f"torch {torch.version} cannot dump its ring", consequence, "use a newer torch"
+            "flight recorder", "no", f"torch {torch.version} cannot dump its buffer", consequence, "use a newer torch"
         )
     name = next((name for name in _RING if name in environment), None)
     if name is None:
-        return Check("flight recorder", "ok", "torch can dump its ring; its size is torch's default")
+        return Check("flight recorder", "ok", "torch can dump its buffer, which has the default size")
     value = environment[name].strip()
     if not value.isdigit() or int(value) == 0:
         return Check(
-            "flight recorder", "no", f"{name}={value} turns the ring off", consequence, f"unset {name}, or set 2000"
+            "flight recorder",
+            "no",
+            f"{name}={value} turns the recorder off",
+            consequence,
+            f"unset {name}, or set it to 2000",
         )
-    return Check("flight recorder", "ok", f"ring of {int(value):,} entries ({name})")
+    return Check("flight recorder", "ok", f"buffer of {int(value):,} entries ({name})")
 
 
 def accelerator(torch: Torch, has_nvidia: bool) -> Check:
@@ -139,10 +148,10 @@ def accelerator(torch: Torch, has_nvidia: bool) -> Check:
             "accelerator",
             "limited",
             "an NVIDIA driver is loaded, but torch sees no device",
-            "only the host's time is measured",
+            "only host time is measured",
             "check CUDA_VISIBLE_DEVICES and that torch is built for CUDA",
         )
-    return Check("accelerator", "no", "none", "only the host's time is measured, no time of kernels on a device")
+    return Check("accelerator", "no", "none", "only host time is measured, no kernel time")
 
 
 def profiler(torch: Torch) -> Check:
@@ -151,16 +160,16 @@ def profiler(torch: Torch) -> Check:
             "profiler",
             "no",
             "torch is built without Kineto",
-            "no deep windows: steps and collectives only",
-            "use a torch with Kineto, as the published ones are",
+            "no deep windows, only steps and collectives",
+            "use a torch with Kineto, such as the official builds",
         )
     named = ", ".join(torch.activities)
     if torch.accelerator and not {torch.accelerator.upper()} & set(torch.activities):
         return Check(
             "profiler",
             "limited",
-            f"activities: {named}, none of {torch.accelerator}",
-            "deep windows hold the host's ops and no kernels of the device",
+            f"activities: {named}, but not {torch.accelerator}",
+            "deep windows have host ops but no device kernels",
             "use a torch with CUPTI (NVIDIA) or ROCtracer (AMD)",
         )
     return Check("profiler", "ok", f"Kineto; activities: {named}")

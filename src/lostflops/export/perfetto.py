@@ -49,7 +49,7 @@ def write_perfetto(
     chosen = _chosen(run, ranks, steps)
     span = extent(run, OneClock.of(run))
     if span is None:
-        raise UsageError("no rank recorded any events, so there is nothing to draw")
+        raise UsageError("nothing to export: no rank recorded any events")
     packets = Packets(stream, span.start + shift_of(span))
     scene = Scene(run, packets, span, chosen, sorted(set(steps)))
     with _no_search_for_cycles():

@@ -82,7 +82,7 @@ def times(ns: npt.NDArray[np.int64]) -> list[bytes]:
     >>> [int.from_bytes(each[:1]) & 0x7F for each in times(np.array([5, 127]))]
     [5, 127]
     """
-    assert not ns.size or ns.min() >= 0, "a time before the beginning of time"
+    assert not ns.size or ns.min() >= 0, "a time before zero"
     spread = ((ns[:, None] >> _LOW) & 0x7F).astype(np.uint8) | _MORE
     held = spread.tobytes()
     return [held[at : at + TIME_BYTES] for at in range(0, len(held), TIME_BYTES)]

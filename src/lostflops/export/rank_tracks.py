@@ -26,8 +26,8 @@ STEPS, DEVICE_STEPS, LEDGER, COLLECTIVES, MEMORY = range(5)
 
 _TOLD: Final = ("event", "group_id", "bytes_in", "bytes_out", "dtype", "seq", "peer", "meeting", "seen", "expected")
 _WAIT_TOLD: Final = ("late_rank", "basis")
-_LEDGER: Final = "Every ns on one line. " + "; ".join(f"{line}: {said}" for line, said in DEFINITIONS.items())
-_WAITS: Final = "From a rank's arrival to the last one seen (wait), then until it ends (transfer)."
+_LEDGER: Final = "Each ns is on exactly one line. " + "; ".join(f"{line}: {said}" for line, said in DEFINITIONS.items())
+_WAITS: Final = "Wait: until the last rank seen has arrived. Transfer: from then to the end."
 
 
 def draw_steps(scene: Scene) -> None:

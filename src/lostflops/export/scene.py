@@ -100,7 +100,7 @@ def _windows(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> dict[int, 
 
 def _clock_text(method: str | None, uncertainty: int | None) -> str:
     if method == "reference":
-        return "its clock is the common one"
+        return "reference clock"
     if method is None or uncertainty is None:
-        return "by its own clock: nothing ties it to the others"
+        return "own clock: not aligned with other ranks"
     return f"clock ± {format_ns(uncertainty)} ({method})"

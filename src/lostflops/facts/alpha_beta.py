@@ -48,16 +48,16 @@ def alpha_beta(times: Mapping[int, float]) -> AlphaBeta:
     known = {size: ns for size, ns in sorted(times.items()) if size > 0 and ns > 0}
     if len(known) < FEWEST_SIZES:
         count = "one size" if len(known) == 1 else f"{len(known)} sizes"
-        raise CannotTell(f"{count}, {FEWEST_SIZES} needed" if known else "no size is known")
+        raise CannotTell(f"{count}, {FEWEST_SIZES} needed" if known else "sizes are unknown")
     x, y = np.array([*known], np.float64), np.array([*known.values()], np.float64)
     if x[-1] < LEAST_RANGE * x[0]:
-        raise CannotTell(f"sizes differ {x[-1] / x[0]:.2g} times, {LEAST_RANGE:g} needed")
+        raise CannotTell(f"sizes differ by a factor of {x[-1] / x[0]:.2g}, {LEAST_RANGE:g} needed")
     alpha, beta = _line(x, y)
     if beta <= 0:
-        raise CannotTell("larger is not longer")
+        raise CannotTell("larger sizes are not slower")
     farthest = float(np.max(np.abs(alpha + beta * x - y) / y))
     if farthest > FARTHEST:
-        raise CannotTell(f"on no line: {farthest:.0%} off")
+        raise CannotTell(f"no fit: {farthest:.0%} off")
     return AlphaBeta(alpha, beta, farthest)
 
 

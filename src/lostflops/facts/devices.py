@@ -93,7 +93,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         memory_gbs=None,
         scaleup_gbs=300,
         source=_A100,
-        note="The name of a board: seen with 40 GB and told of with 80, whose memories differ in bandwidth.",
+        note="The name of a board: seen with 40 GB and reported with 80 GB, with different memory bandwidths.",
     ),
     Device(
         name="A100-PCIe-80GB",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _QUERY: Final = f"""{ENTRIES},
     suspects as (
-        select group_id, seq from told
+        select group_id, seq from entries
         where not is_p2p and seq is not null and group_id is not null and op is not null
         group by all
         having min(op) <> max(op) or (min(op) in ('all_reduce', 'reduce', 'broadcast', 'all_gather', 'reduce_scatter')
@@ -35,10 +35,10 @@ _QUERY: Final = f"""{ENTRIES},
                     then concat_ws(' ', op, bytes_in || ' B to ' || bytes_out || ' B')
                 else op
             end as call
-        from told semi join suspects using (group_id, seq) where not is_p2p and op is not null
+        from entries semi join suspects using (group_id, seq) where not is_p2p and op is not null
     ),
     oldest as (
-        select rank, min(record) as record from told where (select is_full from dump) group by rank
+        select rank, min(record) as record from entries where (select is_full from dump) group by rank
         having min(record) > 0
     ),
     calls as (

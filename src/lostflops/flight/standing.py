@@ -21,21 +21,21 @@ SMALLEST_RING: Final = 100
 """Fewer entries than this never filled a ring: it holds 2,000 unless told otherwise."""
 
 ENTRIES: Final = """
-    with told as not materialized (
+    with entries as not materialized (
         select rank, record, coalesce(group_id, group_name) as group_id, seq, coalesce(seq, p2p_seq) as number, op,
                name, coalesce(is_p2p, false) as is_p2p, state, created, source, op_id, dtype, bytes_in, bytes_out
         from flight where record is not null
     ),
     whole_calls as (
         select rank, group_id, is_p2p, number, bool_or(state in ('scheduled', 'started')) as is_pending
-        from told where op is null and name like '%coalesced' group by all
+        from entries where op is null and name like '%coalesced' group by all
     ),
     dump as (
-        select (select count(*) from told where state is null or state = 'completed') > 0 as is_full,
+        select (select count(*) from entries where state is null or state = 'completed') > 0 as is_full,
                (select count(*) from whole_calls where is_p2p) > 0 as is_batched
     ),
     split_calls as (
-        select rank, group_id, is_p2p, number from told where (select not is_full from dump)
+        select rank, group_id, is_p2p, number from entries where (select not is_full from dump)
         group by all having count(*) > 1 or (is_p2p and (select is_batched from dump))
     ),
     over_calls as (
@@ -44,7 +44,7 @@ ENTRIES: Final = """
         (select * from split_calls except select rank, group_id, is_p2p, number from whole_calls)
     ),
     pending as (
-        select told.* from told anti join over_calls using (rank, group_id, is_p2p, number)
+        select entries.* from entries anti join over_calls using (rank, group_id, is_p2p, number)
         where state in ('scheduled', 'started')
     )"""
 
@@ -53,17 +53,18 @@ _RANKS: Final = f"""{ENTRIES},
     ends as (
         select rank, count(*) as n, min(record) as oldest, max(record) as newest, min(created) as created,
                bool_or(state is null or state = 'completed') as is_full
-        from told group by rank
+        from entries group by rank
     ),
     fronts as (from pending qualify row_number() over (partition by rank order by record) = 1)
     select ends.rank, n, oldest, newest, ends.created, is_full,
            case when f.rank is not null then coalesce(f.group_id, '') end, f.is_p2p, f.number,
            coalesce(l.op, l.name), l.group_id, l.number, l.state, l.source, l.created
-    from ends join told l on l.rank = ends.rank and l.record = ends.newest left join fronts f on f.rank = ends.rank"""
+    from ends join entries l on l.rank = ends.rank and l.record = ends.newest
+    left join fronts f on f.rank = ends.rank"""
 _COLLECTIVES: Final = f"""{ENTRIES},
     ends as (
         select rank, group_id, max(seq) as newest, max(seq) filter (state = 'completed') as completed
-        from told where not is_p2p and seq is not null and group_id is not null group by rank, group_id
+        from entries where not is_p2p and seq is not null and group_id is not null group by rank, group_id
     ),
     fronts as (
         from pending where not is_p2p and seq is not null

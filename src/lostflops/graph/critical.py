@@ -91,7 +91,7 @@ def _last_rows(done: Schedule, step: int | None) -> list[int]:
     numbers = np.unique(steps.number).tolist()
     if step is not None and step not in numbers:
         known = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
-        raise UsageError(f"step {step} is not in the run; recorded are {known}")
+        raise UsageError(f"step {step} was not recorded; recorded steps: {known}")
     chosen = numbers if step is None else [step]
     own = [np.flatnonzero(steps.number == number) for number in chosen]
     return [int(rows[stop[rows].argmax()]) for rows in own]
@@ -131,29 +131,31 @@ def _verdict(found: _Found) -> str:
     lines = sorted(_by_line(found), key=lambda one: -one[1])
     most = " and ".join(f"{format_share(ns / found.total)} {line}" for line, ns in lines[:2] if ns)
     rank, alone, _, waited = _by_rank(found)[0]
-    said = f"The step time hangs on {most}"
+    said = f"The critical path is {most}"
     if len(found.done.graph.ranks) == 1:
         return f"{said}."
-    late = f", and others wait for it {counted(waited, 'time')}" if waited else ""
-    return f"{said}; rank {rank} holds {format_share(alone / found.total)} of it outside collectives{late}."
+    late = f", and other ranks wait for it {counted(waited, 'time')}" if waited else ""
+    return f"{said}; rank {rank} accounts for {format_share(alone / found.total)} of it outside collectives{late}."
 
 
 def _figures(found: _Found) -> Pairs:
     count = len(found.steps)
     items = (
         Pair("steps", count, "count"),
-        Pair("step_ns", round(found.total / count), "ns", "step, on the rank that ends it last"),
-        Pair("rank_changes", _changes(found) / count, "rate", "changes of rank per step"),
-        Pair("tasks", round(sum(path.task.size for path in found.paths) / count), "count", "tasks on it per step"),
-        Pair("of_tasks", len(found.done.graph.tasks), "count", "tasks in all"),
-        Pair("replay_error", found.error, "share", "error of the replay"),
+        Pair("step_ns", round(found.total / count), "ns", "step time on the rank that finishes last"),
+        Pair("rank_changes", _changes(found) / count, "rate", "rank changes per step"),
+        Pair(
+            "tasks", round(sum(path.task.size for path in found.paths) / count), "count", "tasks on the path per step"
+        ),
+        Pair("of_tasks", len(found.done.graph.tasks), "count", "tasks in total"),
+        Pair("replay_error", found.error, "share", "replay error"),
     )
     return Pairs("path", "The path", items)
 
 
 def _lines(found: _Found) -> Lines:
     items = tuple(Line(line, ns, ns / found.total) for line, ns in _by_line(found) if ns)
-    return Lines("lines", "What the path is made of", items, found.total, len(found.steps), "step")
+    return Lines("lines", "Critical path by ledger line", items, found.total, len(found.steps), "step")
 
 
 def _ranks(found: _Found) -> Table:
@@ -163,7 +165,7 @@ def _ranks(found: _Found) -> Table:
         Field("own_ns", "ns", "outside collectives"),
         Field("own_share", "share", "share"),
         Field("collective_ns", "ns", "in collectives"),
-        Field("last_arrivals", "count", "times last"),
+        Field("last_arrivals", "count", "last arrivals"),
     )
     ranks = _by_rank(found)
     rows = tuple(
@@ -177,7 +179,7 @@ def _tasks(found: _Found, top: int) -> Table:
     pieces, count = found.held, len(found.steps)
     ns = np.bincount(pieces.what, weights=pieces.ns, minlength=len(pieces.names))
     times = np.bincount(pieces.what[pieces.ns > 0], minlength=len(pieces.names))
-    order = [what for what in np.lexsort((np.arange(ns.size), -ns)).tolist() if ns[what]]
+    order = sorted(np.flatnonzero(ns).tolist(), key=lambda what: (-ns[what], str(pieces.names[what])))
     fields = (
         Field("kind"),
         Field("short", label="name"),
@@ -187,7 +189,12 @@ def _tasks(found: _Found, top: int) -> Table:
         Field("count", "rate", "times per step"),
     )
     rows = tuple(
-        (*_named(*pieces.names[what]), round(ns[what] / count), ns[what] / found.total, float(times[what] / count))
+        (
+            *_named(*pieces.names[what]),
+            round(ns[what] / count),
+            float(ns[what] / found.total),
+            float(times[what] / count),
+        )
         for what in order[:top]
     )
     return Table("tasks", "By task", fields, rows, left_out=len(order) - len(rows))
@@ -200,13 +207,13 @@ def _stretches(found: _Found, top: int) -> Table:
     longest, every = stretches(found.held.take(found.held.path == shown), top)
     begin = int(found.paths[shown].start[0])
     fields = (
-        Field("start_ns", "ns", "after"),
-        Field("ns", "ns", "takes"),
+        Field("start_ns", "ns", "starts at"),
+        Field("ns", "ns", "duration"),
         Field("share", "share"),
         Field("rank"),
         Field("line"),
         Field("kind", shown=False),
-        Field("short", label="most of it"),
+        Field("short", label="mostly"),
         Field("name", shown=False),
         Field("tasks", "count"),
         Field("led", shown=False),
@@ -224,7 +231,7 @@ def _stretches(found: _Found, top: int) -> Table:
         )
         for one in longest
     )
-    title = f"Longest stretches of step {found.steps[shown]}, in order"
+    title = f"Longest stretches of step {found.steps[shown]}, in time order"
     return Table("stretches", title, fields, rows, left_out=every - len(rows))
 
 
@@ -239,17 +246,17 @@ def _led(led: Led) -> str:
 def _notes(found: _Found) -> Iterator[str]:
     if (error := abs(found.error or 0)) > _LARGE_ERROR:
         yield (
-            f"The replay is off by {format_share(error)}: the graph lacks something that held the run, and "
-            "its path may be another one."
+            f"The replay is off by {format_share(error)}: the graph misses something that delayed the "
+            "run, so the real critical path may differ."
         )
     if not np.isin(found.done.graph.steps.number, found.steps).all():
-        yield f"Of step {_listed(found.steps)} alone."
+        yield f"Only step {_listed(found.steps)} is shown."
     if equal := _equally_late(found):
         yield (
-            f"In {equal} of {counted(len(found.steps), 'step')} other ranks end within {format_share(_AS_LATE)} of the "
-            "one that is named, and no collective lies on the path: they hold up the step as much."
+            f"In {equal} of {counted(len(found.steps), 'step')}, other ranks finish within {format_share(_AS_LATE)} of "
+            "the named rank and the path contains no collective: they delay the step just as much."
         )
-    yield "What is not on the path has slack: making it faster gains nothing before the path is shorter."
+    yield "Work off the path has slack: speeding it up gains nothing until the path itself is shorter."
     yield from found.done.graph.notes
 
 

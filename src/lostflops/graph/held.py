@@ -17,17 +17,17 @@ Rows = npt.NDArray[Any]
 
 _BETWEEN: Final = {
     Led.LAUNCH: ("launch latency", "idle.host"),
-    Led.SYNC: ("return from a wait", "idle.sync"),
-    Led.STREAM: ("from stream to stream", "idle.dependency"),
-    Led.THREAD: ("from thread to thread", "idle.host"),
-    Led.DATAFLOW: ("from one pass to the next", "idle.dependency"),
-    Led.CHANGE: ("put there by a change", "idle.dependency"),
+    Led.SYNC: ("return from a sync", "idle.sync"),
+    Led.STREAM: ("stream to stream", "idle.dependency"),
+    Led.THREAD: ("thread to thread", "idle.host"),
+    Led.DATAFLOW: ("pass to pass", "idle.dependency"),
+    Led.CHANGE: ("added by a change", "idle.dependency"),
 }
 _GAPS: Final = {
-    LaneKind.HOST: ("between calls of the host", "idle.host"),
-    LaneKind.STREAM: ("between tasks of a stream", "idle.dependency"),
-    LaneKind.COMM_THREAD: ("between collectives of a thread", "idle.host"),
-    LaneKind.LOADER: ("between batches of a loader", "idle.data"),
+    LaneKind.HOST: ("between host calls", "idle.host"),
+    LaneKind.STREAM: ("between tasks on a stream", "idle.dependency"),
+    LaneKind.COMM_THREAD: ("between collectives on a thread", "idle.host"),
+    LaneKind.LOADER: ("between loader batches", "idle.data"),
 }
 PAUSE: Final = "pause"
 """Kind of what is no task: time that passes from one to the next."""

@@ -81,6 +81,6 @@ def _meeting(graph: TaskGraph, met: npt.NDArray[np.int64]) -> TaskGraph:
 def _said(count: int) -> str:
     times = "once" if count == 1 else f"{count:,} times"
     return (
-        f"Ranks began a stretch without any op at different times and ended it at the same moment, {times}: they are "
-        "taken to wait for each other there, though no collective was recorded."
+        f"Ranks stopped running ops at different times and resumed at the same moment, {times}: they are assumed to "
+        "wait for each other there, although no collective was recorded."
     )

@@ -41,7 +41,7 @@ def step_lines(done: Schedule) -> Ns:
         spans = _rank_lines(done, waited, tasks[rank], Intervals.of(start[own], stop[own]))
         for column, line in enumerate(LINES):
             held[own, column] = spans[line].within(start[own], stop[own])
-    assert np.array_equal(held.sum(axis=1), stop - start), "lines of a schedule do not close"
+    assert np.array_equal(held.sum(axis=1), stop - start), "ledger lines do not add up to the schedule"
     return held
 
 

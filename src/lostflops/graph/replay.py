@@ -132,7 +132,7 @@ def _said(graph: TaskGraph, waiting: npt.NDArray[np.int64]) -> str:
     task = int(waiting[0])
     name = graph.words[graph.tasks.name[task]] if graph.tasks.name[task] >= 0 else "a task"
     return (
-        f"{waiting.size:,} of {len(graph.tasks):,} tasks wait for each other, the first {name!r} on rank "
-        f"{int(graph.rank[task])}: collectives were matched wrongly, or records contradict each other. lostflops "
-        "ranks shows how many calls of each rank were matched; ingest the traces of all ranks of one window."
+        f"{waiting.size:,} of {len(graph.tasks):,} tasks wait for each other, starting with {name!r} on rank "
+        f"{int(graph.rank[task])}: collectives were matched wrongly, or records contradict each other. Check in "
+        "lostflops ranks how many calls of each rank were matched, and ingest all ranks for the same window."
     )

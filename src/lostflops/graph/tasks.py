@@ -242,8 +242,8 @@ class TaskGraph:
             lengths = {getattr(part, field.name).size for field in fields(part)}
             assert len(lengths) == 1, f"{type(part).__name__} has columns of {sorted(lengths)} rows"
         tasks, edges = self.tasks, self.edges
-        assert self.measured.start.size == n, "a task without a recorded time needs NONE there"
-        assert bool((np.diff(tasks.lane) >= 0).all()), "tasks stand in the order of their lanes"
+        assert self.measured.start.size == n, "a task without a recorded time needs NONE"
+        assert bool((np.diff(tasks.lane) >= 0).all()), "tasks are not in lane order"
         for what, index, size in (
             ("lane", tasks.lane, len(self.lanes)),
             ("meeting", tasks.meeting, m),
@@ -257,9 +257,9 @@ class TaskGraph:
             ("last of a step", self.steps.last, n),
         ):
             assert not index.size or (index.min() >= NONE and index.max() < size), f"{what} is out of range"
-        assert not len(edges) or min(edges.src.min(), edges.dst.min()) >= 0, "an edge needs two ends"
-        assert not bool((tasks.duration < 0).any()), "a task takes no negative time"
-        assert not bool((self.meetings.transfer < 0).any()), "a transfer takes no negative time"
+        assert not len(edges) or min(edges.src.min(), edges.dst.min()) >= 0, "an edge without a source or target"
+        assert not bool((tasks.duration < 0).any()), "a task with a negative duration"
+        assert not bool((self.meetings.transfer < 0).any()), "a transfer with a negative duration"
         attended = np.bincount(tasks.meeting[tasks.meeting >= 0], minlength=m)
         assert not bool((attended == 0).any()), "a meeting without a task"
         alone = tasks.meeting[(tasks.kind == Kind.COMM)]

@@ -3,7 +3,10 @@
 `ingest(sources, out)` is the whole of it; the other modules are its parts.
 """
 
+from lostflops.callable_package import make_callable
 from lostflops.ingest.ingest import IngestSummary, ingest
 from lostflops.ingest.rounds import Progress
 
 __all__ = ["IngestSummary", "Progress", "ingest"]
+
+make_callable(__name__)

@@ -44,8 +44,8 @@ _GENERATED: Final = ("torchinductor", "<eval_with_key>")
 MALFORMED: Final = "snapshot_parts_malformed"
 OPEN: Final = "snapshot_segments_open"
 REASONS: Final = {
-    MALFORMED: ("dropped", "segments, blocks or entries that lack what every version of PyTorch writes"),
-    OPEN: ("note", "segments whose blocks do not add up to what the segment itself says"),
+    MALFORMED: ("dropped", "segments, blocks or entries that lack fields which every version of PyTorch writes"),
+    OPEN: ("note", "segments whose blocks do not add up to the totals of the segment"),
 }
 
 
@@ -115,7 +115,7 @@ def segments_of(document: Any, name: str) -> list[Any]:
     segments = document.get("segments") if type(document) is dict else document
     if type(segments) is not list:
         raise BrokenSource(
-            f"{name}: not a snapshot of the allocator, it has no `segments`. "
+            f"{name}: not an allocator snapshot, because it has no `segments`. "
             "Give the file that torch.cuda.memory._dump_snapshot() wrote."
         )
     return segments
@@ -145,7 +145,7 @@ def read_blocks(segments: list[Any], stacks: Stacks, name: str) -> tuple[dict[st
             sums[row[3]] += row[1]
             address = row[0] + row[1]
         if len(columns["bytes"]) > MOST_BLOCKS:
-            raise BrokenSource(f"{name}: more than {MOST_BLOCKS:,} blocks; no allocator has so many.")
+            raise BrokenSource(f"{name}: more than {MOST_BLOCKS:,} blocks; no real allocator has that many.")
         wrong[OPEN] += not _adds_up(segment, sums)
     return columns, wrong
 

@@ -56,7 +56,7 @@ class ByteStream:
             file = self.path.open("rb", buffering=0)
         except OSError as error:
             raise BrokenSource(
-                f"{self.path} cannot be opened: {error.strerror}. Check the path and its rights."
+                f"{self.path} cannot be opened: {error.strerror}. Check the path and its permissions."
             ) from None
         with file:
             first = self._read(file)
@@ -96,7 +96,7 @@ class ByteStream:
                 return
             produced += len(block)
             if produced > _EXPANSION_FLOOR and produced > _MOST_EXPANSION * self.read_bytes:
-                self.problem = f"the gzip data expands more than {_MOST_EXPANSION} times, as no trace does"
+                self.problem = f"the gzip data expands more than {_MOST_EXPANSION} times, more than any trace"
                 return
             if block:
                 yield block
@@ -106,7 +106,7 @@ class ByteStream:
                     raw += more
                 if not raw.startswith(_GZIP_MAGIC):
                     if raw.strip(b"\0"):
-                        self.problem = "what stands behind the gzip data is no gzip"
+                        self.problem = "there is other data after the gzip data"
                     return
                 inflater = _new_inflater()
             else:

@@ -43,7 +43,7 @@ def raw_twins(paths: Collection[Place]) -> set[Place]:
 
 def read_instead(reason: str) -> str:
     """Why a reduced trace was left out whose raw twin was not."""
-    return f"{reason.removesuffix('.')}; the raw trace beside it is taken instead"
+    return f"{reason.removesuffix('.')}; the raw trace next to it is used instead"
 
 
 def forms(path: Place) -> set[str]:
@@ -78,9 +78,9 @@ def _left(folder: Place, number: int, traces: Sequence[Place], most: int) -> Lef
     if folder.name == FOLDER:
         out = folder.parent.with_name(f"{folder.parent.name}-w{number:04d}")
     words = shlex.join(["lostflops", "ingest", *patterns, "-o", str(out)])
-    why = f"and other windows have {most}" if len(traces) < most else f"and the {MOST_WINDOWS} newest were taken"
+    why = f"but other windows have {most}" if len(traces) < most else f"but only the {MOST_WINDOWS} newest are used"
     held = f"{counted(len(traces), 'trace')} of window {number}, {why}"
-    return " ".join(patterns), f"{held}. Into a run of its own: {words}"
+    return " ".join(patterns), f"{held}. To read it into a separate run: {words}"
 
 
 def superseded(found: Sequence[Place], known: Sequence[Source]) -> set[str]:
@@ -111,7 +111,7 @@ def of_older_attempts(held: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def left_by_older_attempt(source: Source) -> Left:
-    return source.path, "it was recorded in an older attempt than other traces: a run holds windows of one attempt"
+    return source.path, "it is from an older attempt than other traces: a run has windows of one attempt only"
 
 
 def belong_together(known: Sequence[Source], fresh: Sequence[Place], gone: set[str]) -> set[str]:

@@ -19,7 +19,7 @@ from lostflops.store.parts import PartFile
 from lostflops.store.places import Address
 
 _NEEDS_OTHERS: Final = {
-    pipeline_schedule.NAME: "a schedule is read with the files beside it. Copy its folder here, and ingest that"
+    pipeline_schedule.NAME: "a schedule needs the files next to it. Copy its folder to this machine, and ingest that"
 }
 
 
@@ -34,7 +34,7 @@ def fetched(url: str, size: int, etag: str, own: Path) -> Iterator[Path]:
         # A large object comes in pieces, which may be of two objects in the right size.
         after = objects.one(address)
         if path.stat().st_size != size or after is None or after.etag != etag:
-            raise SourceError(f"{url} changed while it was read. Ingest again when it is written.")
+            raise SourceError(f"{url} changed while it was read. Ingest again when it is complete.")
         yield path
 
 

@@ -140,9 +140,9 @@ def read(data: bytes, path: Path, rank: int) -> FlightDump:
 GROUPS_UNKNOWN = "The dump does not list the members of the group (gloo never does); group_id is null."
 _REASONS = {
     "flight_entries_malformed": "An entry is not a record with a `profiling_name`.",
-    "flight_fields_missing": "Entries lack fields that this version of the recorder should write; they are null.",
-    "flight_fields_unreadable": "Fields hold something else than expected; they are null.",
-    "flight_gloo_state_unknown": "The recorder never updates the state of gloo works; those that are over have none.",
+    "flight_fields_missing": "Entries lack fields that this version of the recorder should write; these are null.",
+    "flight_fields_unreadable": "Fields have unexpected values; these are null.",
+    "flight_gloo_state_unknown": "The recorder never updates the state of gloo calls; finished ones have a null state.",
     "flight_groups_unknown": GROUPS_UNKNOWN,
     "flight_rank_not_in_group": "The dump lists a group without this rank; is the file of another rank?",
 }

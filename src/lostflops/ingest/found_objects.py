@@ -33,7 +33,7 @@ def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
     named, searched = _named_and_searched(argument, objects)
     listed = {one.address: (one, False) for one in searched} | {one.address: (one, True) for one in named}
     if not listed:
-        raise UsageError(f"{argument} holds no object that could be a trace.")
+        raise UsageError(f"{argument} has no object that could be a trace.")
     found, skipped = [], []
     for _, (object_, is_named) in sorted(listed.items()):
         reason = unsafe(object_.address.url.partition("://")[2])

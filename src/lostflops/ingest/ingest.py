@@ -75,7 +75,7 @@ def ingest(
         return _ingest(sources, writer_of(out, is_early=is_early), spread, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
-        raise SourceError(f"{what}. Check the files, their rights and the disk.") from None
+        raise SourceError(f"{what}. Check the files, their permissions and the disk.") from None
     except duckdb.Error as error:
         raise RunError(f"{out} cannot be written: {error}") from None
 
@@ -103,7 +103,7 @@ def _ingest(
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:
-            raise BrokenSource(f"none of {len(found)} files can be read. The first: {skipped[0][1]}")
+            raise BrokenSource(f"none of {len(found)} files can be read. The first error: {skipped[0][1]}")
         kept = _kept_sources(old, read, replace)
         if read or len(old.sources) < len(before):
             files, batches = _files(run, old, kept, outcomes)
@@ -179,8 +179,8 @@ def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[Fou
         if source.path in again and not _is_there(place_of(source.path)):
             if source.rank in read:
                 raise SourceError(
-                    f"{source.path} is gone, and rank {source.rank} of it is in a file that changed. Put it back, or "
-                    "ingest what there is into a new run."
+                    f"{source.path} is gone, but it is needed: its rank {source.rank} is also in a file that changed. "
+                    "Put it back, or ingest the remaining files into a new run."
                 )
             known.pop(source.path, None)
     return [_found_again(place_of(path), source) for path, source in known.items()]

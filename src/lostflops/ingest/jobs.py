@@ -60,7 +60,7 @@ def refuse_several_jobs(found: Sequence[Found], arguments: Sequence[str | Path])
         for job, name in zip(jobs[:_MOST_SHOWN], names, strict=False)
     )
     more = f"\n  and {len(jobs) - _MOST_SHOWN:,} more" if len(jobs) > _MOST_SHOWN else ""
-    raise SeveralJobs(f"{where} holds traces of {len(jobs):,} jobs. Ingest each into a run of its own:\n{shown}{more}")
+    raise SeveralJobs(f"{where} has traces of {len(jobs):,} jobs. Ingest each into its own run:\n{shown}{more}")
 
 
 def _foreign(found: Sequence[Found]) -> list[Found]:

@@ -123,10 +123,10 @@ class JsonArray(Generic[T]):
             if text[end : end + 1] == b"]":
                 self._read_trailer(text[end + 1 :])
                 return elements, b""
-            self._lose("a brace too many")
+            self._lose("an extra closing brace")
             text = text[end + 1 :]
         else:
-            self._give_up(text, "braces that close nothing")
+            self._give_up(text, "too many extra closing braces")
             return elements, b""
         rest = text[spans[-1][1] if spans else 0 :].lstrip(_BETWEEN)
         if len(rest) > LARGEST_ELEMENT:
@@ -158,7 +158,7 @@ class JsonArray(Generic[T]):
         """What stands between elements and is no separator was an element of the wrong kind."""
         for scalar in between.split(b","):
             if scalar.strip():
-                self._lose(f"{scalar.strip()[:40]!r} in the place of an event")
+                self._lose(f"{scalar.strip()[:40]!r} instead of an event")
 
     def _lose(self, reason: str) -> None:
         self.losses["unreadable_events"] += 1
@@ -187,7 +187,7 @@ class JsonArray(Generic[T]):
         for block in self._blocks:
             text += block
             if len(text) > LARGEST_HEADER:
-                self._give_up(text, "too much behind the array")
+                self._give_up(text, "too much data after the array")
                 return
         text = text.strip()
         if text == (b"}" if self._is_inside_object else b""):

@@ -150,8 +150,8 @@ def _damage_told(path: Path) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         is_endless = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
-        why = "it has more rows than fit into it" if is_endless else error
-        raise BrokenSource(f"{path} is no whole SQLite file: {why}. Copy or export it again.") from None
+        why = "it has more rows than fit into its size" if is_endless else error
+        raise BrokenSource(f"{path} is not a complete SQLite file: {why}. Copy or export it again.") from None
 
 
 def integer_columns(names: Sequence[str], batch: Sequence[Sequence[int]]) -> Rows:

@@ -26,17 +26,20 @@ _COMPUTE_LANE: Final = 0
 _RESOLUTION: Final = 10_000
 """Starts are seconds in 32 bits: beyond a minute their steps are 4 us, and two may err in opposite directions."""
 _OBSERVATIONS: Final = {
-    "steps_joined": ("note", "steps are recorded each from zero; they were laid one after the other"),
-    "steps_sampled": ("note", "step numbers between the first and the last that the file does not hold"),
+    "steps_joined": ("note", "each step is recorded from time zero; steps were placed one after the other"),
+    "steps_sampled": ("note", "step numbers between the first and the last that are not in the file"),
     "ranks_left_out": (
         "note",
-        "rank numbers below the highest that the file does not hold, e.g. tensor parallel peers",
+        "rank numbers below the highest that are not in the file, e.g. tensor-parallel peers",
     ),
-    "no_launches": ("note", "device ops without a launch: the format records no host, so idle gaps stay unexplained"),
+    "no_launches": (
+        "note",
+        "device ops without a launch: the format has no host events, so idle gaps stay unexplained",
+    ),
     "overlapping_ops": ("note", "ops that start before an earlier one on their lane ended"),
-    "unknown_optypes": ("note", "ops of a type that is not known, kept as kind `other`"),
+    "unknown_optypes": ("note", "ops of an unknown type, kept as kind `other`"),
     "unreadable_ops": ("dropped", "ops without rank, step, type or time, or with a negative duration"),
-    "collectives_without_group": ("missing", "collectives and transfers whose members the file does not hold or tell"),
+    "collectives_without_group": ("missing", "collectives and transfers whose members are not in the file"),
 }
 
 

@@ -104,7 +104,7 @@ def adopt(job: Job, source_format: str) -> list[Ingested]:
     with job.path.open("rb") as file, _opened(job.path, file) as archive:
         told = _told(job.path, archive)
         if told.format != source_format:
-            raise _broken(job.path, f"it holds rows of a {told.format!r} trace")
+            raise _broken(job.path, f"it has rows of a {told.format!r} trace")
         _take(job, told, archive)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -125,7 +125,7 @@ def _take(job: Job, told: Told, archive: zipfile.ZipFile) -> None:
     except ValueError as error:
         raise _broken(job.path, str(error)) from None
     except duckdb.Error:
-        raise _broken(job.path, "a table of it is no Parquet") from None
+        raise _broken(job.path, "one of its tables is not Parquet") from None
     finally:
         if not is_taken:
             for _, file in taken:
@@ -151,7 +151,7 @@ def _opened(path: Path, file: BinaryIO) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except _NO_ZIP:
-        raise _broken(path, "it is not whole") from None
+        raise _broken(path, "it is not complete") from None
 
 
 def _told(path: Path, archive: zipfile.ZipFile) -> Told:
@@ -163,7 +163,7 @@ def _told(path: Path, archive: zipfile.ZipFile) -> Told:
     except (msgspec.DecodeError, *_NO_ZIP) as error:
         raise _broken(path, f"{_TOLD} is damaged: {error}") from None
     if told.reduced > 1 or told.schema > SCHEMA_VERSION:
-        raise _broken(path, f"a newer version wrote it ({told.writer}). Upgrade: pip install -U lostflops")
+        raise _broken(path, f"it was written by a newer version ({told.writer}). Upgrade: pip install -U lostflops")
     return told
 
 
@@ -171,14 +171,14 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[tuple[Table, zipfile.
     """Its tables, by the directory alone; sizes are bounded by that of the file."""
     infos = archive.infolist()[1:]
     if len({info.filename for info in infos} | {_TOLD}) <= len(infos):
-        raise _broken(path, "two of its members have one name")
+        raise _broken(path, "two of its members have the same name")
     if sum(info.file_size for info in infos) > path.stat().st_size:
         raise _broken(path, "its members are larger than the file")
     found = []
     for info in infos:
         name = _MEMBER.fullmatch(info.filename)
         if name is None or name[1] not in _TABLES or not _is_plain(info):
-            raise _broken(path, f"a member {info.filename[:80]!r} does not belong there")
+            raise _broken(path, f"it has an unexpected member {info.filename[:80]!r}")
         found.append((_TABLES[name[1]], info))
     return found
 
@@ -197,4 +197,4 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targ
 
 
 def _broken(path: Path, reason: str) -> BrokenSource:
-    return BrokenSource(f"{path} is no reduced trace that can be read: {reason}.")
+    return BrokenSource(f"{path} is not a readable reduced trace: {reason}.")

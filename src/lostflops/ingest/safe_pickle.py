@@ -185,7 +185,7 @@ class _Machine:
     def remember(self, slot: int) -> None:
         value = self.stack[-1]
         if value is _MARK:
-            raise ValueError("a mark cannot be remembered")
+            raise ValueError("a mark cannot be stored in the memo")
         self.memo[slot] = value
 
     def recall_many(self) -> None:
@@ -293,7 +293,7 @@ def _refuse_explosive(root: Any, limits: Limits) -> None:
             if depth > MAX_DEPTH:
                 raise _Refused(f"nested more than {MAX_DEPTH} deep; no profiler writes such a file.")
             if size > limits.walked_values:
-                raise _Refused(f"more than {limits.walked_values:,} values once shared parts are written out.")
+                raise _Refused(f"more than {limits.walked_values:,} values when shared parts are expanded.")
             depths[id(value)], sizes[id(value)] = depth, size
             continue
         if id(value) in open_ids:

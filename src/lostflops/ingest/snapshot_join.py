@@ -34,7 +34,9 @@ def keep_one_history(run: RunWriter, files: Files) -> None:
             "what": Constant("snapshot_history_left_out"),
             "effect": Constant("note"),
             "count": Constant(1),
-            "reason": Constant("the trace has allocations of the device: the history of the snapshot is left out"),
+            "reason": Constant(
+                "the trace already has the allocations of this device: the history of the snapshot is not used"
+            ),
         }
         writer.write(STATS, columns, path)
         files.setdefault(STATS.name, []).append(

@@ -23,7 +23,7 @@ from lostflops.store.places import Address, Place, remote
 from lostflops.utf8 import utf8
 
 _HEAD = 64 << 10
-OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run takes no more from a folder"
+OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run uses at most {MOST_WINDOWS} from a folder"
 
 
 def find_sources(
@@ -56,7 +56,7 @@ def find_sources(
             skipped.append((str(path), UNRECOGNISED))
     if not found:
         raise UsageError(
-            f"no traces found in {', '.join(map(str, arguments))}. Name trace files, or a folder with them."
+            f"no traces found in {', '.join(map(str, arguments))}. Give trace files, or a folder with traces."
         )
     older = _older_windows(found)
     skipped += [(str(one.path), OLDER_WINDOW) for one in older]
@@ -79,13 +79,13 @@ def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:
 
 
 def unknown_format(path: Place) -> UnknownFormat:
-    return UnknownFormat(f"{path} is in no format that Lostflops reads ({', '.join(READERS)}). {_advice(path)}")
+    return UnknownFormat(f"{path} has an unknown format; Lostflops reads {', '.join(READERS)}. {_advice(path)}")
 
 
 def _advice(path: Place) -> str:
     if path.name.endswith((".nsys-rep", ".qdrep")):
         return f"Export it first: nsys export --type sqlite {path.name}"
-    return "Give the trace that torch.profiler exported, or a Flight Recorder dump."
+    return "Give a trace exported by torch.profiler, or a Flight Recorder dump."
 
 
 def _listed(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
@@ -197,6 +197,6 @@ def refuse_conflict(
 
 def rank_conflict(rank: int, other: Place | str, owner: Place | str) -> RankConflict:
     return RankConflict(
-        f"two files claim rank {rank}: {other} and {owner}. "
-        "Leave one out, or ingest them into two runs; --replace puts a new file in the place of an old one."
+        f"two files have rank {rank}: {other} and {owner}. "
+        "Leave one out, or ingest them into two runs; --replace replaces an older file of the run."
     )

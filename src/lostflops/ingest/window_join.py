@@ -35,8 +35,8 @@ from lostflops.store.tables import ATTEMPTS, COLLECTIVES, EVENTS, GROUPS, LANES,
 Files = dict[str, list[DataFile]]
 Lane = tuple[Any, ...]
 """What tells one lane of a process from others."""
-_NO_STEP: Final = "it has no whole step, so that it does not go together with other windows of its rank"
-_SAME_STEPS: Final = "it has steps with the numbers of a newer window of its rank: a run holds each step once"
+_NO_STEP: Final = "it has no whole step, so it cannot be combined with other windows of its rank"
+_SAME_STEPS: Final = "it has the same step numbers as a newer window of its rank: a run has each step only once"
 _LANE_COLUMNS: Final = {
     EVENTS: ("lane",), COLLECTIVES: ("lane",), STEPS: ("lane",), LANES: ("lane",), MEMORY: ("lane",),
     LINKS: ("from_lane", "to_lane"),

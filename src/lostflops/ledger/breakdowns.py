@@ -70,7 +70,7 @@ def sampled_in(samples: LineStacks, times: LineStacks, line: str) -> Iterator[st
         return
     counts = samples.get(line, Counter()).total()
     if counts < FEWEST:
-        yield f"cannot tell where in the program: {counted(counts, 'sample')}"
+        yield f"too few samples to show where in the program: {counted(counts, 'sample')}"
         return
     whole = times[line].total() or 1
     listed = [f"{frame} {format_share(ns / whole)}" for frame, ns in places(times[line]).most_common(2)]

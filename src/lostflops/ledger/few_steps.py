@@ -125,18 +125,18 @@ def told(run: Run) -> str:
     number, took = step_times(run.whole)
     own, mean = (format_ns(round(float(times.mean()))) for times in (step_times(run)[1], took))
     return (
-        f"The run is large, so that {_named(run.steps)} for all {counted(len(np.unique(number)), 'step')}: "
-        f"their mean is {own}, that of all {mean}."
+        f"The run is large, so only {_named(run.steps)} analysed, of {counted(len(np.unique(number)), 'step')}: mean "
+        f"{own}, mean of all steps {mean}."
     )
 
 
 def _named(steps: Sequence[int]) -> str:
     """
     >>> _named([3]), _named([3, 4]), _named([3, 10])
-    ('step 3 stands', 'steps 3 to 4 stand', '2 recorded steps from 3 to 10 stand')
+    ('step 3 was', 'steps 3 to 4 were', '2 recorded steps from 3 to 10 were')
     """
     first, last = steps[0], steps[-1]
     if first == last:
-        return f"step {first} stands"
+        return f"step {first} was"
     which = f"steps {first}" if last - first < len(steps) else f"{len(steps):,} recorded steps from {first}"
-    return f"{which} to {last} stand"
+    return f"{which} to {last} were"

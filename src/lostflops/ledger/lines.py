@@ -7,27 +7,27 @@ from collections.abc import Mapping
 from typing import Final
 
 DEFINITIONS: Final = {
-    "compute": "a compute kernel runs; on a CPU rank, an op that computes is on the training thread",
-    "comm.transfer": "only communication runs, and every participant has arrived",
-    "comm.wait": "only communication runs, and a participant is still missing",
-    "comm.bubble": "only a pipeline send or receive runs, and its peer has not arrived",
+    "compute": "a compute kernel runs; on a CPU rank, a compute op runs on the training thread",
+    "comm.transfer": "only communication runs, and all participants have arrived",
+    "comm.wait": "only communication runs, and a participant has not arrived yet",
+    "comm.bubble": "only a pipeline send or receive runs, and its peer has not arrived yet",
     "copy": "only a memcpy or memset runs",
-    "idle.data": "the device is idle, and the training thread waits for the next batch",
-    "idle.sync": "the device is idle because the host had blocked on it, and refills its queue",
-    "idle.alloc": "the device is idle inside an allocation or a free of device memory",
-    "idle.compile": "the device is idle inside compilation by dynamo or inductor",
-    "idle.host": "the device is idle while the launching thread dispatches ops and calls the runtime",
-    "idle.python": "the device is idle, and the launching thread ran no op at all",
-    "idle.dependency": "the next kernel was queued already: it waited on another stream or for its launch to arrive",
-    "idle.bubble": "a pipeline stage is between passes; 0 in the ledger, where the transfer it waits in tells why",
-    "unexplained": "anything else",
+    "idle.data": "the device is idle while the training thread waits for the next batch",
+    "idle.sync": "the device is idle because the host blocked on it and must refill its queue",
+    "idle.alloc": "the device is idle while device memory is allocated or freed",
+    "idle.compile": "the device is idle while dynamo or inductor compiles",
+    "idle.host": "the device is idle while the launching thread dispatches ops and launches kernels",
+    "idle.python": "the device is idle while the launching thread runs Python and no op",
+    "idle.dependency": "the next kernel was already queued: it waited for another stream or for the launch latency",
+    "idle.bubble": "a pipeline stage is idle between passes; 0 in the ledger, which counts it as comm.bubble",
+    "unexplained": "none of the other lines applies",
 }
 INSIDE_COMPUTE: Final = {
-    "compute.no_model_flops": "kernels that multiply nothing for the model: elementwise, norms, optimizer, casts",
-    "compute.recomputation": "FLOPs done again: activation checkpointing, the backward pass of flash attention",
-    "compute.bandwidth_bound": "what matmul-class kernels must take beyond peak as their shapes move that many bytes",
-    "compute.below_achievable": "the rest of what matmul-class kernels take beyond peak",
-    "compute.below_peak": "what kernels that multiply for the model take beyond what their FLOPs take at peak",
+    "compute.no_model_flops": "time of kernels without model FLOPs: elementwise ops, norms, optimizer, casts",
+    "compute.recomputation": "time of repeated FLOPs: activation checkpointing, the backward pass of flash attention",
+    "compute.bandwidth_bound": "extra time of matmul-class kernels over peak because their shapes are memory-bound",
+    "compute.below_achievable": "the remaining extra time of matmul-class kernels over peak",
+    "compute.below_peak": "extra time of kernels with model FLOPs over the time that these FLOPs take at peak",
 }
 """Bars between compute and MFU, where it is known."""
 LINES: Final = tuple(DEFINITIONS)

@@ -26,7 +26,7 @@ MOST_UNCOUNTED: Final = 0.05
 _FLOPS_PER_NS: Final = 1e3
 """1 TFLOPS is 1000 FLOP per ns."""
 
-_MARK_STEPS: Final = "Mark them with profiler.step() in the training loop."
+_MARK_STEPS: Final = "Mark steps with profiler.step() in the training loop."
 COUNTED: Final = (
     "FLOPs counted from recorded shapes of matmul, convolution and attention ops (multiply-add is 2; causal attention "
     "not halved; embeddings, other ops and recomputation not counted)"
@@ -75,7 +75,7 @@ def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
 def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> tuple[float, dict[str, float], str]:
     """MFU, the bars inside compute in ns, and the convention."""
     if several := _several_devices(run, asked):
-        raise _Unknown(f"rank {several} runs several devices, which share one ledger")
+        raise _Unknown(f"rank {several} uses several devices, which share one ledger")
     peak = _peak(run, asked, total.work, claims)
     rate = peak.tflops * _FLOPS_PER_NS
     compute = total.lines["compute"]
@@ -87,9 +87,10 @@ def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) ->
     spent = total.work.matmul_ns
     if done / rate > spent:
         raise _Unknown(
-            f"{format_flop(round(done))} would take {format_share(done / rate / (spent or 1))} of the time that "
-            f"matmul, attention and convolution kernels ran, at {peak.tflops:g} TFLOPS. The peak is not that of this "
-            "device, or part of the work ran in a faster dtype: give the peak to compare with as --peak-tflops."
+            f"at {peak.tflops:g} TFLOPS, {format_flop(round(done))} would take "
+            f"{format_share(done / rate / (spent or 1))} of the time of matmul, attention and convolution kernels. The "
+            "peak is not that of this device, or part of the work ran in a faster dtype: give the right peak with "
+            "--peak-tflops."
         )
     inside = {
         "compute.no_model_flops": float(compute - spent),
@@ -111,13 +112,13 @@ def _claimed(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[
     could = total.lines["compute"] - flopless
     if needed > could:
         raise _Unknown(
-            f"{format_flop(round(per_step))} a step on {counted(ranks, 'rank')} would take "
-            f"{format_share(needed / (could or 1))} of the time that kernels ran which can do FLOPs, at "
-            f"{peak.tflops:g} TFLOPS. Check --model-flops, which is for one step of all ranks together, and "
-            "--peak-tflops."
+            f"at {peak.tflops:g} TFLOPS, {format_flop(round(per_step))} per step on {counted(ranks, 'rank')} would "
+            f"take {format_share(needed / (could or 1))} of the time of all kernels that can do FLOPs. Check "
+            "--model-flops (for one step of all ranks together) and --peak-tflops."
         )
     inside = {"compute.no_model_flops": float(flopless), "compute.below_peak": could - needed}
-    convention = f"{format_flop(round(per_step))} a step on {counted(ranks, 'rank')} as given, over {peak.convention}."
+    given = f"{format_flop(round(per_step))} per step on {counted(ranks, 'rank')} (given)"
+    convention = f"{given}, over {peak.convention}."
     return needed / total.total_ns, inside, convention
 
 
@@ -125,17 +126,17 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
     device = device_of(run, asked)
     memory = device.memory_gbs if device else None
     if claims.peak_tflops is not None:
-        return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS as given")
+        return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS (given)")
     if device is None:
         raise _Unknown(f"{_device_reason(run, asked)}. Give the dense peak of one device with --peak-tflops.")
     dtype = _main_dtype(work)
     if dtype is None:
         raise _Unknown(
-            "no op with shapes tells which dtype to compare with. Record with record_shapes=True, or give "
-            "--peak-tflops and --model-flops."
+            "no op with shapes shows the dtype. Record with record_shapes=True, or give --peak-tflops and "
+            "--model-flops."
         )
     if dtype not in device.peaks:
-        raise _Unknown(f"no confirmed {dtype} peak of {device.name} is known. Give it with --peak-tflops.")
+        raise _Unknown(f"the {dtype} peak of {device.name} is not confirmed. Give it with --peak-tflops.")
     rate = device.peaks[dtype]
     return _Peak(rate, memory, f"the dense {dtype} peak of {device.name}, {rate:g} TFLOPS ({device.source})")
 
@@ -164,8 +165,8 @@ def device_of(run: Run, asked: Scope) -> Device | None:
 def _device_reason(run: Run, asked: Scope) -> str:
     names = sorted(name or "no accelerator" for name in _device_names(run, asked))
     if len(names) > 1:
-        return f"ranks differ in their device ({', '.join(names)})"
-    return f"the peak of {names[0]!r} is not known" if names != ["no accelerator"] else "the trace names no accelerator"
+        return f"ranks have different devices ({', '.join(names)})"
+    return f"the peak of {names[0]!r} is unknown" if names != ["no accelerator"] else "the trace names no accelerator"
 
 
 def _main_dtype(work: RankWork) -> str | None:
@@ -183,8 +184,8 @@ def _check_counted(total: RunLedger) -> None:
     uncounted = 1 - work.counted_ns / work.matmul_ns if work.matmul_ns else 1.0
     if uncounted > MOST_UNCOUNTED:
         raise _Unknown(
-            f"{format_share(uncounted)} of matmul-class time has no FLOPs (custom ops, variable-length attention, "
-            "kernels of Triton or CUDA graphs, ops without shapes, or launches before the recording). "
+            f"the FLOPs of {format_share(uncounted)} of matmul-class time are unknown (custom ops, variable-length "
+            "attention, Triton kernels, CUDA graphs, ops without shapes, or launches before the recording). "
             + ("Give the FLOPs of one step with --model-flops." if total.step_count else _MARK_STEPS)
         )
 

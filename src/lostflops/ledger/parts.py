@@ -74,7 +74,7 @@ def _communication(record: Record, partition: Partition) -> dict[str, Counter[st
         if line == "comm.transfer":
             found[line] = _sums(calls.group, shares, record.collectives.name)
         else:
-            found[line] = _sums(calls.late, shares, lambda late: f"rank {late}")
+            found[line] = _sums(calls.late, shares, lambda late: f"for rank {late}")
     return found
 
 

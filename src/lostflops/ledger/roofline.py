@@ -141,7 +141,7 @@ class Roofline:
             Field("bound", label="bound by"),
         )
         rows = tuple(self._row(one) for one in self.ops)
-        return Table("roofline_ops", "Beside the roofline, by op", fields, rows, most_shown=MOST_OPS)
+        return Table("roofline_ops", "Roofline by op", fields, rows, most_shown=MOST_OPS)
 
     def _row(self, one: OpWork) -> tuple[Value, ...]:
         whole, peak, least = one.whole, self.peak(one.dtype), self.least(one)
@@ -153,20 +153,20 @@ class Roofline:
     def notes(self) -> Iterator[str]:
         if not self.ops:
             if self.compute_ns:
-                yield "There is no roofline: no op has shapes that tell its FLOPs. Record with record_shapes=True."
+                yield "No roofline: no op has recorded shapes with known FLOPs. Record with record_shapes=True."
             return
         unknown = 1 - self.known_ns / self.compute_ns if self.compute_ns else 0.0
         if unknown > _LEAST_NOTED:
             share = format_share(unknown)
-            yield f"{share} of compute is not in the roofline: shapes do not tell FLOPs or bytes of its ops."
+            yield f"{share} of compute is not in the roofline: the FLOPs or bytes of its ops are unknown."
         if missing := sorted({one.dtype for one in self.ops if self.peak(one.dtype) is None}):
-            yield f"No peak of the device is known for {', '.join(missing)}: the roofline has no roof for it."
+            yield f"The device's peak for {', '.join(missing)} is unknown, so the roofline has no roof for it."
         above = self._above()
         if above:
-            yield f"{', '.join(above)} above the peak: kernels that run at once share their time."
+            yield f"Above the peak: {', '.join(above)}, because kernels that run at the same time share their time."
         if cached := [one.op for one in self.ops if one.op not in above and self._is_over(one)]:
-            why = "caches hold what is read or written, or kernels run at once."
-            yield f"{', '.join(cached)} above what memory lets through: {why}"
+            why = "because data is in caches, or kernels run at the same time."
+            yield f"Above the memory bandwidth: {', '.join(cached)}, {why}"
 
     def _is_over(self, one: OpWork) -> bool:
         least = self.least(one)

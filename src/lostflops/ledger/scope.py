@@ -30,11 +30,11 @@ def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: S
     if unknown := sorted(set(chosen) - set(run.ranks)):
         raise UsageError(f"the run has no rank {_shortly(unknown)}; it has {_shortly(run.ranks)}")
     if steps and kind is WindowKind.TRACE:
-        raise UsageError("a step is part of the window of steps: leave out --window trace, or --step")
+        raise UsageError("--step does not work with --window trace: leave out one of them")
     held = run.sql(f"select distinct step from steps where rank in ({_listed(chosen)}) order by step").fetchall()
     recorded = [step for (step,) in held]
     if unknown := sorted(set(steps) - set(recorded)):
-        raise UsageError(f"no step {_shortly(unknown)} was recorded; there are {_shortly(recorded) or 'none'}")
+        raise UsageError(f"no step {_shortly(unknown)} was recorded; recorded steps: {_shortly(recorded) or 'none'}")
     if kind is WindowKind.STEPS and not recorded:
         raise UsageError("no steps were recorded: use --window trace, or call profiler.step() in the training loop")
     return Scope(WindowKind.STEPS if steps else kind or choose(run, chosen), chosen, tuple(sorted(set(steps))))

@@ -118,12 +118,12 @@ def _events(record: Record) -> tuple[Ns, Ns]:
 def _device_steps(steps: Steps) -> Window:
     own = np.flatnonzero(steps.device_start >= 0)
     if not own.size and steps.number.size:
-        note = "no device event could be tied to a step by its launch: step edges are those of the host"
+        note = "no device event could be assigned to a step by its launch, so step boundaries are those of the host"
         return replace(_host_steps(steps), notes=(note,))
     notes: tuple[str, ...] = ()
     if own.size < steps.number.size:
         empty = np.setdiff1d(steps.number, steps.number[own]).tolist()
-        notes = (f"nothing was launched in step {', '.join(map(str, empty))}, which stands on no line of its own",)
+        notes = (f"nothing was launched in step {', '.join(map(str, empty))}, so it is not in the ledger",)
     # A copy that was launched ahead on its own stream may start before the step it was launched in has its turn.
     start = np.maximum.accumulate(steps.device_start[own])
     return _joined(steps, own, start, np.maximum(steps.device_stop[own], start), notes)

@@ -22,22 +22,24 @@ class Metric:
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
 
-_STEP = Metric("lostflops_step", "Number of the last step that the rank reported.", "1")
-_SECONDS = Metric("lostflops_step_seconds", "Time of the rank's last step.", "s")
-_DATA = Metric("lostflops_step_data_seconds", "Time that the rank's last step waited for data.", "s")
-_MEMORY = Metric("lostflops_peak_memory_bytes", "Most memory that the rank had allocated so far.", "By")
+_STEP = Metric("lostflops_step", "Last step that the rank reported.", "1")
+_SECONDS = Metric("lostflops_step_seconds", "Duration of the rank's last step.", "s")
+_DATA = Metric("lostflops_step_data_seconds", "Time in the rank's last step spent waiting for data.", "s")
+_MEMORY = Metric("lostflops_peak_memory_bytes", "Peak memory allocated by the rank so far.", "By")
 _LATENESS = Metric(
-    "lostflops_enqueue_lateness_seconds", "Mean time behind the first rank of the host to enqueue a collective.", "s"
+    "lostflops_enqueue_lateness_seconds", "Mean delay after the first rank of the host to enqueue a collective.", "s"
 )
-_MISSING = Metric("lostflops_rank_missing", "1 if others went on to report steps without the rank, else 0.", "1")
-_JOB_SECONDS = Metric("lostflops_job_step_seconds", "Time of the last step, of its slowest rank.", "s")
-_JOB_MEDIAN = Metric("lostflops_job_median_step_seconds", "Time of the last step, of the median rank.", "s")
-_SAMPLES = Metric("lostflops_samples_per_second", "Samples of all ranks in the last step, per second.", "1/s")
-_TOKENS = Metric("lostflops_tokens_per_second", "Tokens of all ranks in the last step, per second.", "1/s")
-_MFU = Metric("lostflops_mfu_ratio", "Model FLOPs of the last step over those at peak, from 0 to 1.", "1")
-_RANKS = Metric("lostflops_ranks", "Ranks of the current attempt.", "1")
+_MISSING = Metric(
+    "lostflops_rank_missing", "1 if other ranks keep reporting steps but this rank does not, else 0.", "1"
+)
+_JOB_SECONDS = Metric("lostflops_job_step_seconds", "Duration of the last step on its slowest rank.", "s")
+_JOB_MEDIAN = Metric("lostflops_job_median_step_seconds", "Duration of the last step on the median rank.", "s")
+_SAMPLES = Metric("lostflops_samples_per_second", "Samples per second over all ranks in the last step.", "1/s")
+_TOKENS = Metric("lostflops_tokens_per_second", "Tokens per second over all ranks in the last step.", "1/s")
+_MFU = Metric("lostflops_mfu_ratio", "Model FLOPs of the last step as a fraction of peak, from 0 to 1.", "1")
+_RANKS = Metric("lostflops_ranks", "Number of ranks in the current attempt.", "1")
 _ATTEMPT = Metric("lostflops_attempt", "Number of the current attempt, from 0.", "1")
-_DROPPED = Metric("lostflops_dropped_records_total", "Records that collectors lost.", "1", "counter")
+_DROPPED = Metric("lostflops_dropped_records_total", "Records lost by collectors.", "1", "counter")
 
 METRICS: Final = (
     *(_STEP, _SECONDS, _DATA, _MEMORY, _LATENESS, _MISSING),

@@ -11,7 +11,7 @@ from lostflops.live.stall import Heads, behind
 from lostflops.units import counted, format_ns
 
 NoticeKind = Literal["attempt", "ended", "silent", "back", "stall", "overhead"]
-LEVELS: Final = ("everything", "neither collectives nor stacks", "edges of steps only", "nothing any more")
+LEVELS: Final = ("everything", "no collectives and no stacks", "only step boundaries", "nothing")
 _MOST_NAMED: Final = 8
 
 
@@ -25,14 +25,14 @@ class Notice:
 
 def attempt_begins(attempt: Attempt) -> Notice:
     hosts = counted(attempt.hosts, "host")
-    so_far = "" if attempt.is_whole else f", {len(attempt.sessions):,} of them so far"
-    restarted = "The job was started again, attempt" if attempt.number else "Attempt"
+    so_far = "" if attempt.is_whole else f" ({len(attempt.sessions):,} so far)"
+    restarted = "The job restarted, attempt" if attempt.number else "Attempt"
     text = f"{restarted} {attempt.number}: {counted(attempt.world_size, 'rank')}{so_far}, {hosts}."
     return Notice("attempt", attempt.number, (), text)
 
 
 def all_ended(attempt: Attempt) -> Notice:
-    text = f"All {counted(attempt.world_size, 'rank')} ended; another attempt would show."
+    text = f"All {counted(attempt.world_size, 'rank')} ended; still watching for another attempt."
     return Notice("ended", attempt.number, (), text.replace("All 1 rank ", "The rank "))
 
 
@@ -50,26 +50,28 @@ def ranks_are_silent(attempt: Attempt, ranks: Iterable[int], now: float) -> Noti
         steps = [attempt.sessions[rank].last_step for rank in some]
         heard = min(now - attempt.sessions[rank].heard for rank in some)
         last = "no step so far" if max(steps) < 0 else f"no step after {min(steps)}"
-        parts.append(f"{name_ranks(some)} on {host}: {last}, last heard of {format_ns(round(heard * 1e9))} ago")
+        parts.append(f"{name_ranks(some)} on {host}: {last}, last heard from {format_ns(round(heard * 1e9))} ago")
     if len(by_host) > _MOST_NAMED:
         parts.append(f"{len(by_host) - _MOST_NAMED} more hosts")
-    return Notice("silent", attempt.number, named, "Others went on without: " + "; ".join(parts) + ".")
+    return Notice("silent", attempt.number, named, "Other ranks continue without: " + "; ".join(parts) + ".")
 
 
 def ranks_are_back(attempt: Attempt, ranks: set[int]) -> Notice:
     named = tuple(sorted(ranks))
-    return Notice("back", attempt.number, named, f"{_capital(name_ranks(named))} reports steps again.")
+    verb = "reports" if len(named) == 1 else "report"
+    return Notice("back", attempt.number, named, f"{_capital(name_ranks(named))} {verb} steps again.")
 
 
 def stalled(attempt: Attempt, quiet: float, heads: Heads) -> Notice:
-    text = f"No rank has ended a step for {format_ns(round(quiet * 1e9))}"
+    text = f"No rank has finished a step for {format_ns(round(quiet * 1e9))}"
     found = behind(heads)
     if found is None:
         return Notice(
-            "stall", attempt.number, (), f"{text}; what is known of collectives does not tell who holds it up."
+            "stall", attempt.number, (), f"{text}; the recorded collectives do not show which rank blocks the job."
         )
     others = "1 other has" if found.others == 1 else f"{found.others:,} others have"
-    who = f"{name_ranks(found.ranks)} did not come to {found.op} {found.seq} of group {found.group}, as {others}."
+    has = "has" if len(found.ranks) == 1 else "have"
+    who = f"{name_ranks(found.ranks)} {has} not reached {found.op} {found.seq} of group {found.group}; {others}."
     return Notice("stall", attempt.number, found.ranks, f"{text}: {who}")
 
 
@@ -82,7 +84,7 @@ def less_is_recorded(attempt: Attempt, known: dict[int, int]) -> Notice | None:
     worst = max(changed.values(), key=lambda session: session.level)
     records = LEVELS[min(worst.level, len(LEVELS) - 1)]
     reason = f": {worst.level_reason}" if worst.level_reason else ""
-    text = f"The collector of {name_ranks(sorted(changed))} records {records}{reason}."
+    text = f"The collector of {name_ranks(sorted(changed))} now records {records}{reason}."
     return Notice("overhead", attempt.number, tuple(sorted(changed)), text)
 
 

@@ -51,7 +51,7 @@ class Exporter:
 def exporter(endpoint: str | None, environment: Mapping[str, str]) -> Exporter:
     """To the endpoint, or to the one that OpenTelemetry's own variables name."""
     if endpoint is None and not any(environment.get(name) for name in _VARIABLES):
-        raise UsageError(f"--otel sends to the endpoint that {_VARIABLES[1]} names, and it is not set; or use --otlp")
+        raise UsageError(f"--otel needs an endpoint: set {_VARIABLES[1]}, or use --otlp ENDPOINT")
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
@@ -70,5 +70,5 @@ def metrics_url(endpoint: str) -> str:
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"{endpoint!r} is no OTLP endpoint: write a URL, as in http://localhost:4318")
+        raise UsageError(f"{endpoint!r} is not an OTLP endpoint: give a URL such as http://localhost:4318")
     return endpoint if parts.path.strip("/") else endpoint.rstrip("/") + _PATH

@@ -23,7 +23,7 @@ def summary(board: Board, follower: Follower) -> Result:
             Pair("p95_ns", totals.quantile(0.95), "ns", "p95"),
             Pair("samples_per_second", totals.samples.per_second, "rate", "samples/s"),
             Pair("tokens_per_second", totals.tokens.per_second, "rate", "tokens/s"),
-            Pair("incomplete", totals.incomplete, "count", "with a rank missing"),
+            Pair("incomplete", totals.incomplete, "count", "with missing ranks"),
         ),
     )
     losses = Pairs(
@@ -33,31 +33,31 @@ def summary(board: Board, follower: Follower) -> Result:
             Pair("restarts", max(0, len(board.attempts) - 1), "count"),
             Pair("records_dropped", sum(session.dropped for session in sessions), "count", "records dropped"),
             Pair("collectives_lost", sum(session.lost for session in sessions), "count", "collectives overwritten"),
-            Pair("damaged", follower.damaged, "count", "damaged stretches"),
-            Pair("records_of_unknown_sessions", board.homeless, "count", "records of unknown sessions"),
-            Pair("records_unreadable", board.unreadable, "count", "records of another version", board.unreadable > 0),
+            Pair("damaged", follower.damaged, "count", "damaged sections"),
+            Pair("records_of_unknown_sessions", board.homeless, "count", "records from unknown processes"),
+            Pair("records_unreadable", board.unreadable, "count", "records from another version", board.unreadable > 0),
         ),
     )
     blocks: tuple[Block, ...] = (steps, losses, *_notes(board))
-    return Result("watch", "Watched", _verdict(board), blocks, _remarks(board, follower))
+    return Result("watch", "Watched job", _verdict(board), blocks, _remarks(board, follower))
 
 
 def _verdict(board: Board) -> str:
     attempt, times = board.current, board.totals.times
     if attempt is None:
-        return "Nothing was recorded so far."
+        return "Nothing is recorded yet."
     if not times:
-        return f"No step of {counted(attempt.world_size, 'rank')} was seen."
+        return f"No step seen yet on {counted(attempt.world_size, 'rank')}."
     late = overall(board.lateness.whole)
     who = (
-        f"{name_ranks([late.rank])} enqueues last in {100 * late.share:.0f}% of its collectives, "
-        f"{format_ns(late.lateness)} behind the first of its host on average"
+        f"{name_ranks([late.rank])} enqueues last in {100 * late.share:.0f}% of its collectives, on average "
+        f"{format_ns(late.lateness)} after the first rank of its host"
         if late
-        else "no rank stands out as last to enqueue"
+        else "no rank is clearly the last to enqueue"
         if board.lateness.whole.met
-        else "who comes last cannot be told: no two ranks of one host were seen in a collective"
+        else "which rank is late is unknown: no two ranks of one host were seen in the same collective"
     )
-    ended = "The job ended" if board.is_ended else "The job was seen to run"
+    ended = "The job ended" if board.is_ended else "The job was still running"
     return f"{ended}: {counted(len(times), 'step')} on {counted(attempt.world_size, 'rank')}; {who}."
 
 
@@ -71,18 +71,18 @@ def _notes(board: Board) -> tuple[Table, ...]:
             reasons[what] = reason
     rows = tuple((what, count, reasons[what]) for what, count in counts.most_common())
     fields = (Field("what"), Field("count", "count"), Field("reason"))
-    return (Table("noted", "Noted by collectors", fields, rows),) if rows else ()
+    return (Table("noted", "Notes of the collectors", fields, rows),) if rows else ()
 
 
 def _remarks(board: Board, follower: Follower) -> tuple[str, ...]:
     found = []
     if unfinished := board.unfinished():
         step, ranks = unfinished
-        found.append(f"Step {step} was under way: {name_ranks(ranks)} had not reported it.")
+        found.append(f"Step {step} was not finished: {name_ranks(ranks)} had not reported it.")
     if board.current and board.current.silent:
-        found.append(f"{name_ranks(board.current.silent).capitalize()} did not report any more.")
+        found.append(f"{name_ranks(board.current.silent).capitalize()} stopped reporting.")
     if board.current and board.current.hosts > 1:
-        found.append("Ranks are compared with those of their own host: clocks of several hosts are not tied here.")
+        found.append("Ranks are compared only within their host: clocks of different hosts are not aligned here.")
     if follower.skipped:
-        found.append("Long files were taken up near their end: earlier steps are not counted.")
+        found.append("Long files were read only near their end: earlier steps are not counted.")
     return tuple(found)

@@ -37,20 +37,20 @@ class Utilization:
 
     def _peak(self, attempt: Attempt) -> tuple[float | None, str]:
         if self.model_flops is None:
-            return None, "give the FLOPs of one step of all ranks with --model-flops"
+            return None, "give the model FLOPs per step over all ranks with --model-flops"
         if self.peak_tflops is not None:
             return self.peak_tflops, ""
         names = sorted({session.device_name or "no accelerator" for session in attempt.sessions.values()})
         if len(names) != 1:
-            return None, f"ranks differ in their device ({', '.join(names)}): give --peak-tflops"
+            return None, f"ranks have different devices ({', '.join(names)}): give --peak-tflops"
         device = find_device(names[0])
         if device is None:
-            return None, f"the peak of {names[0]!r} is not known: give --peak-tflops"
+            return None, f"the peak of {names[0]!r} is unknown: give --peak-tflops"
         if self.dtype is None:
             return (
                 None,
-                f"name the dtype of the products ({', '.join(device.peaks)}) with --dtype, or give --peak-tflops",
+                f"give the dtype of the matmuls ({', '.join(device.peaks)}) with --dtype, or give --peak-tflops",
             )
         if self.dtype not in device.peaks:
-            return None, f"no confirmed {self.dtype} peak of {device.name} is known: give --peak-tflops"
+            return None, f"there is no confirmed {self.dtype} peak for {device.name}: give --peak-tflops"
         return device.peaks[self.dtype], ""

@@ -20,7 +20,7 @@ NO_MODULES: Final = "No module was annotated, so parts are ops: record with lost
 
 def verdict(peak: Peak, peaks: Sequence[Peak]) -> str:
     whose = f"Rank {peak.rank}" if len({one.rank for one in peaks}) > 1 else "Memory"
-    whose += " of the window alone" if peak.is_of_window else ""
+    whose += " (window only)" if peak.is_of_window else ""
     size = f"{format_bytes(peak.bytes)} on {peak.device}"
     return f"{whose} peaks at {size}{_when(peak)}{_where(peak)}: {', '.join(_made_of(peak))}."
 
@@ -28,7 +28,7 @@ def verdict(peak: Peak, peaks: Sequence[Peak]) -> str:
 def in_one_line(peak: Peak) -> str:
     """For the report of a run."""
     size = f"{format_bytes(peak.bytes)} on {peak.device} of rank {peak.rank}"
-    size += ", of the window alone," if peak.is_of_window else ""
+    size += " (window only)" if peak.is_of_window else ""
     return f"{size}{_when(peak)}: {', '.join(_made_of(peak))}"
 
 
@@ -122,30 +122,30 @@ def reserved(memory: Memory, peak: Peak) -> Pairs:
     most = int(memory.reserved.max()) if memory.reserved.size else None
     slack = peak.reserved - peak.bytes if peak.reserved is not None else None
     items = (
-        Pair("peak_bytes", most, "bytes", "most that was reserved"),
+        Pair("peak_bytes", most, "bytes", "highest reserved"),
         Pair("bytes", peak.reserved, "bytes", "reserved at the peak"),
         Pair("slack_bytes", slack, "bytes", "of it not allocated (cache slack)"),
         Pair(
             "slack_share", slack / peak.reserved if slack is not None and peak.reserved else None, "share", shown=False
         ),
     )
-    return Pairs("reserved", "What the allocator holds", items)
+    return Pairs("reserved", "Reserved by the allocator", items)
 
 
 def notes(peak: Peak, parts: Portions, silent: Sequence[int]) -> Iterator[str]:
     """What is missing, and what would tell it."""
     if peak.is_of_window:
         yield (
-            "On a CPU the profiler does not know what was allocated before the window, and nothing was registered when "
-            f"it opened: this is the memory of the window alone. To register it: {HOW_TO_RECORD}"
+            "On a CPU the profiler does not see memory that was allocated before the window, so this is only the "
+            f"memory of the window. To record earlier memory too: {HOW_TO_RECORD}"
         )
     lost = next(item for item in parts.items if item.name == Owner.UNATTRIBUTED)
     early = sum(part.bytes for part in lost.parts if part.name == EARLIER)
     if early > MUCH * peak.bytes:
         yield (
-            f"{format_bytes(early)} were there before the window opened, and nothing says whose they are. Parameters "
-            f"and optimizer state have names in a run that was recorded with {HOW_TO_RECORD}"
+            f"{format_bytes(early)} were allocated before the window opened, and their owner is unknown. To name "
+            f"parameters and optimizer state: {HOW_TO_RECORD}"
         )
     if silent:
         named = f"Rank {silent[0]}" if len(silent) == 1 else counted(len(silent), "rank")
-        yield f"{named} recorded no memory events, and cannot be told about. To record them: {HOW_TO_RECORD}"
+        yield f"{named} recorded no memory events. To record them: {HOW_TO_RECORD}"

@@ -77,11 +77,11 @@ def _figures(found: Fragmentation) -> Section:
         Pair("allocated_bytes", use.allocated, _BYTES, "allocated"),
         Pair("pending_bytes", use.pending, _BYTES, "freed, another stream may use it", shown=bool(use.pending)),
         Pair("split_bytes", use.split, _BYTES, "holes: free, held by blocks in use"),
-        Pair("split_share", use.split / use.reserved if use.reserved else 0.0, "share", "holes, of what is reserved"),
+        Pair("split_share", use.split / use.reserved if use.reserved else 0.0, "share", "holes, of reserved"),
         Pair("slack_bytes", use.slack, _BYTES, "cache: free, returnable"),
-        Pair("rounding_bytes", use.rounding, _BYTES, "of the allocated, rounded up", shown=use.rounding is not None),
+        Pair("rounding_bytes", use.rounding, _BYTES, "allocated only by rounding up", shown=use.rounding is not None),
         Pair("largest_free_bytes", use.largest_free, _BYTES, "largest free block"),
-        Pair("expandable_at_most_bytes", found.expandable_at_most, _BYTES, "expandable_segments gives at most"),
+        Pair("expandable_at_most_bytes", found.expandable_at_most, _BYTES, "expandable_segments saves at most"),
     )
     rows = tuple((pool, stream, *_row(use)) for pool, stream, use in found.pools)
     table = Table("pools", "By pool and stream", (Field("pool"), Field("stream"), *_USE), rows, most_shown=MOST_SHOWN)
@@ -104,7 +104,7 @@ def _keepers(found: Fragmentation) -> Table:
         Field("segments", "count"),
         Field("live", _BYTES, "in use there"),
     )
-    return Table("keepers", "Holes, by what keeps their segments", fields, tuple(rows), most_shown=MOST_SHOWN)
+    return Table("keepers", "Holes, by the block that keeps the segment", fields, tuple(rows), most_shown=MOST_SHOWN)
 
 
 def _segments(found: Fragmentation) -> Table:
@@ -132,21 +132,21 @@ def _lines(lines: Sequence[LineHolding]) -> Table:
 
 def _events_alone(free: int) -> str:
     return (
-        f"events cannot tell fragmentation: the {format_bytes(free)} that were reserved and not allocated may be holes "
-        f"between blocks or whole free segments. A snapshot tells: {HOW_TO_SNAPSHOT}."
+        f"Events do not show fragmentation: the {format_bytes(free)} that were reserved but not allocated may be holes "
+        f"between blocks or whole free segments. A snapshot shows which: {HOW_TO_SNAPSHOT}."
     )
 
 
 def _notes(found: Fragmentation) -> Iterator[str]:
     if found.outside:
         yield (
-            f"{found.device}: blocks of the snapshot add up to {format_bytes(abs(found.outside))} "
-            f"{'less' if found.outside > 0 else 'more'} than their segments; figures are of the blocks."
+            f"{found.device}: the blocks of the snapshot sum to {format_bytes(abs(found.outside))} "
+            f"{'less' if found.outside > 0 else 'more'} than their segments; figures are from the blocks."
         )
     if found.private_slack:
         yield (
             f"{found.device}: {format_bytes(found.private_slack)} of the returnable cache belong to private pools, "
-            "such as those of CUDA graphs, and stay until those are gone."
+            "such as those of CUDA graphs, and are returned only when these are deleted."
         )
     if found.use.rounding is None:
-        yield f"{found.device}: the snapshot is of a version that does not tell what was asked for before rounding."
+        yield f"{found.device}: the snapshot's version does not record requested sizes, so rounding is unknown."

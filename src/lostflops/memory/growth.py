@@ -125,7 +125,7 @@ def table(found: Sequence[Grown]) -> Table:
         Field("op", shown=False),
         Field("module", shown=False),
         Field("owner", shown=False),
-        Field("bytes_a_step", "bytes", "a step"),
+        Field("bytes_a_step", "bytes", "per step"),
         Field("blocks_a_step", "count", "blocks"),
         Field("name", label="held by"),
         Field("line", label="filled at"),
@@ -148,7 +148,7 @@ def table(found: Sequence[Grown]) -> Table:
         for one in found
     )
     more = tuple({"steps": list(one.steps), "left": list(one.left)} for one in found)
-    return Table("growth", "Left by every step", fields, rows, most_shown=8, more=more)
+    return Table("growth", "Memory that every step leaves behind", fields, rows, most_shown=8, more=more)
 
 
 def says(found: Sequence[Grown]) -> str:
@@ -162,8 +162,8 @@ def says(found: Sequence[Grown]) -> str:
     held = "" if first.holder is None else f", held by {first.holder}"
     held += ", with the graph that it belongs to" if first.is_by_graph else ""
     return (
-        f"Each of {steps} steps leaves {format_bytes(a_step)} on {device} of rank {rank} that no later one frees, most "
-        f"of it from {own[0].site}{held}."
+        f"Each of {steps} steps leaves {format_bytes(a_step)} on {device} of rank {rank} that no later step frees, "
+        f"most of it from {own[0].site}{held}."
     )
 
 

@@ -32,9 +32,9 @@ def with_likely_ends(counted: Tally, moments: Moments) -> Tally:
     ends = np.where(open_ended & (longest[site] > 0), likely, pairs.died)
     pairs = replace(pairs, died=ends)
     lost = int(np.count_nonzero(open_ended & (ends < count)))
-    note = f"{lost} blocks were freed without an event: they count as long as others of their place lived at most, "
-    note += "else until their address is given out again"
+    note = f"{lost} blocks were freed without an event: we assume that they lived at most as long as other blocks from "
+    note += "the same place, else until their address was reused"
     most = int(counted.total.max())
-    note += f"; were they freed no earlier than that, the peak would be {format_bytes(most)}"
+    note += f". If they all lived until then, the peak would be {format_bytes(most)}."
     notes = (*counted.notes, note) if lost else counted.notes
     return replace(counted, pairs=pairs, total=pairs.held(count)[1:], notes=notes)

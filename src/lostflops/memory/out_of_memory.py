@@ -21,21 +21,21 @@ UNSEEN: Final = "unseen"
 _NAMES: Final = {
     **{owner.value: owner.value.replace("_", " ") for owner in Owner},
     "others": "other tensors",
-    UNSEEN: "what Python does not see (activations that backward needs, temporaries, buckets)",
+    UNSEEN: "memory that Python does not see (activations for backward, temporaries, buckets)",
 }
-_CHECKPOINT: Final = "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) around blocks of the model"
+_CHECKPOINT: Final = "use torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for blocks of the model"
 _HELP: Final = {
-    "parameters": "parameters in bf16, or sharded over ranks (torch.distributed.fsdp.fully_shard)",
-    "gradients": "optimizer.zero_grad(set_to_none=True) before the forward pass, or sharded gradients (fully_shard)",
+    "parameters": "keep parameters in bf16, or shard them over ranks (torch.distributed.fsdp.fully_shard)",
+    "gradients": "call optimizer.zero_grad(set_to_none=True) before the forward pass, or shard gradients (fully_shard)",
     "optimizer_state": (
-        "torch.distributed.optim.ZeroRedundancyOptimizer or fully_shard, which share it among ranks, or 8-bit state "
+        "shard it over ranks with torch.distributed.optim.ZeroRedundancyOptimizer or fully_shard, or use 8-bit state "
         "(bitsandbytes.optim.AdamW8bit)"
     ),
-    "buffers": "buffers that are computed when they are needed",
-    "others": f"dropping references to tensors that are no longer needed, a smaller batch, or {_CHECKPOINT}",
-    UNSEEN: f"a smaller batch with gradients accumulated over more of them, or {_CHECKPOINT}",
+    "buffers": "compute buffers only when they are needed",
+    "others": f"drop references to tensors that are no longer needed, use a smaller batch, or {_CHECKPOINT}",
+    UNSEEN: f"use a smaller batch and accumulate gradients over more batches, or {_CHECKPOINT}",
 }
-_EXPANDABLE: Final = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment of the job"
+_EXPANDABLE: Final = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def ran_out(run: Run, ranks: Sequence[int] = ()) -> list[RanOut]:
 
 def explained(one: RanOut) -> str:
     """In words: what happened, what was there, what would help."""
-    return " ".join((_what(one), *_there(one), f"What would help: {_help(one)}."))
+    return " ".join((_what(one), *_there(one), f"To fix it: {_help(one)}."))
 
 
 def out_of_memory(run: Run, ranks: Sequence[int] = ()) -> tuple[str, Section] | None:
@@ -119,7 +119,7 @@ def _what(one: RanOut) -> str:
         part
         for part in (
             f"in step {one.step}" if one.step is not None else "",
-            one.phase or "outside of all passes",
+            one.phase or "outside all passes",
             f"module {one.module}" if one.module else "",
             f"at {one.line}" if one.line else "",
         )
@@ -135,14 +135,14 @@ def _there(one: RanOut) -> Iterator[str]:
     tensors = sum(held for _, held in one.held)
     if one.total is not None and one.device not in (None, "cpu"):
         of = f" of {format_bytes(one.capacity)}" if one.capacity else ""
-        yield f"{format_bytes(one.total)}{of} were given out already."
+        yield f"{format_bytes(one.total)}{of} were already allocated."
     elif one.total is not None:
         of = f", the host has {format_bytes(one.capacity)}" if one.capacity else ""
-        yield f"The process took {format_bytes(one.total)} already, {format_bytes(tensors)} of it tensors{of}."
+        yield f"The process already used {format_bytes(one.total)}, {format_bytes(tensors)} of it tensors{of}."
     if one.held:
         name, held = one.held[0]
         share = format_share(held / tensors)
-        yield f"The largest owner: {_NAMES.get(name, name)}, {format_bytes(held)} ({share}){_most(one, name)}."
+        yield f"Most of it: {_NAMES.get(name, name)}, {format_bytes(held)} ({share}){_most(one, name)}."
 
 
 def _most(one: RanOut, owner: str) -> str:
@@ -150,7 +150,7 @@ def _most(one: RanOut, owner: str) -> str:
     if owner != "others" or not one.shapes:
         return ""
     first = one.shapes[0]
-    return f", most of them {first['dtype']} of shape {first['shape']}, {first['count']} times"
+    return f", mostly {first['count']} of {first['dtype']} and shape {first['shape']}"
 
 
 def _help(one: RanOut) -> str:
@@ -158,13 +158,13 @@ def _help(one: RanOut) -> str:
         assert one.capacity is not None
         at = f" at {one.line}" if one.line else ""
         return (
-            f"other shapes{at}, because {format_bytes(one.capacity)} is all there is; often it is a broadcast that was "
-            "meant to go element by element, or a length that is wrong"
+            f"check the shapes{at}, because the device has only {format_bytes(one.capacity)}; often the cause is an "
+            "unintended broadcast, or a wrong length"
         )
     largest = _HELP.get(one.held[0][0], _HELP["others"]) if one.held else _HELP["others"]
     if one.is_fragmented:
         assert one.unused is not None
-        return f"{_EXPANDABLE}, because {format_bytes(one.unused)} were free in pieces too small; then {largest}"
+        return f"{_EXPANDABLE}, because {format_bytes(one.unused)} were free in too small pieces; then {largest}"
     return largest
 
 
@@ -184,10 +184,12 @@ def _section(one: RanOut, ranks: tuple[int, ...]) -> Section:
             Pair("line", one.line, label="at"),
             Pair("device", one.device),
             Pair("asked", one.asked, "bytes", "asked for"),
-            Pair("total", one.total, "bytes", "given out" if one.device not in (None, "cpu") else "of the process"),
+            Pair("total", one.total, "bytes", "allocated" if one.device not in (None, "cpu") else "of the process"),
             Pair("capacity", one.capacity, "bytes"),
-            Pair("unused", one.unused, "bytes", "kept and unused", shown=one.unused is not None),
+            Pair("unused", one.unused, "bytes", "reserved but unused", shown=one.unused is not None),
             Pair("message", one.message, shown=False),
         ),
-        Table("owners", "What was there", fields, tuple((name, held, held / whole) for name, held in one.held)),
+        Table(
+            "owners", "What was using the memory", fields, tuple((name, held, held / whole) for name, held in one.held)
+        ),
     )

@@ -23,13 +23,13 @@ CODE: Final = {owner: code for code, owner in enumerate(OWNERS)}
 """Place of each owner in columns."""
 
 ABOUT: Final = {
-    Owner.PARAMETERS: "what the optimizer updates, and frozen parameters",
-    Owner.GRADIENTS: "what backward passes leave in .grad",
-    Owner.OPTIMIZER: "what the optimizer keeps from step to step, such as moments",
+    Owner.PARAMETERS: "the model's parameters, frozen ones included",
+    Owner.GRADIENTS: "stored in .grad by backward passes",
+    Owner.OPTIMIZER: "state that the optimizer keeps from step to step, such as moments",
     Owner.BUFFERS: "tensors of modules that no optimizer updates, such as running means",
-    Owner.ACTIVATIONS: "what the forward pass, or its recomputation, keeps for the backward pass",
-    Owner.TEMPORARIES: "what comes and goes within a pass or an update, or is kept until the next, such as outputs",
-    Owner.COMMUNICATION: "buckets of DDP, gathered parameters and gradients before they are scattered, of FSDP",
-    Owner.BATCHES: "what the loader handed over",
-    Owner.UNATTRIBUTED: "nothing recorded tells whose it is",
+    Owner.ACTIVATIONS: "tensors that the forward pass, or its recomputation, keeps for the backward pass",
+    Owner.TEMPORARIES: "tensors that live within a pass or an update, or until the next one, such as outputs",
+    Owner.COMMUNICATION: "DDP's buckets; FSDP's gathered parameters, and its gradients before reduce-scatter",
+    Owner.BATCHES: "input from the data loader",
+    Owner.UNATTRIBUTED: "memory whose owner was not recorded",
 }

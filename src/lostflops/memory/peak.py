@@ -18,7 +18,7 @@ from lostflops.memory.owners import CODE, OWNERS, Owner
 WAYS: Final = ("layer", "module", "op", "line")
 """What an owner's bytes can be parted by."""
 EARLIER: Final = "(from before the window)"
-NOTHING: Final = "(nothing tells where)"
+NOTHING: Final = "(unknown place)"
 LOST: Final = "(events were lost)"
 """Bytes by which the allocator's total differs from what was recorded."""
 

@@ -31,7 +31,7 @@ def ranks(peaks: Sequence[Peak]) -> Table:
         *(Field(owner.value, "bytes", within="owners", shown=False) for owner in OWNERS),
     )
     ordered = sorted(peaks, key=lambda one: (-one.bytes, one.rank, one.device))
-    title = "Rank against rank, each at its own peak"
+    title = "Ranks compared, each at its own peak"
     return Table("ranks", title, fields, tuple(map(_row, ordered)), most_shown=_MOST_SHOWN)
 
 

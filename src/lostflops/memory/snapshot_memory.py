@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 ABOUT: Final = (
-    "memory is told by a snapshot's history, which names no phases: owners cannot be told, source lines can. "
-    "Sizes are those asked for, before the allocator rounds."
+    "Memory is read from the history of a snapshot, which has no phases: source lines are known, owners are not. "
+    "Sizes are as requested, before the allocator rounds them."
 )
 _UNATTRIBUTED: Final = CODE[Owner.UNATTRIBUTED]
 _TEMPORARIES: Final = CODE[Owner.TEMPORARIES]

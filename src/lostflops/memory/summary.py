@@ -28,7 +28,7 @@ def summary(run: Run, ranks: Sequence[int]) -> Pairs | None:
     if not recorded:
         return None
     if events > MOST_EVENTS:
-        return Pairs("memory", "Memory", (Pair("peak", "recorded, and large: lostflops memory tells"),))
+        return Pairs("memory", "Memory", (Pair("peak", "recorded, but the run is large: use lostflops memory"),))
     peaks = in_question([peak_of(found) for found in memories(run, ranks)])
     if not peaks:
         return None

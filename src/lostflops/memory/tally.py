@@ -50,7 +50,7 @@ def tally(events: Events, held: Holdings, buckets: Buckets, *, is_cpu: bool) -> 
     base = int(held_bytes[0])
     notes = [*_losses(replace(found, lost_frees=0) if is_cpu else found, has_addresses)]
     if not is_cpu:
-        notes.append("the allocator's totals are not recorded: the total is that of blocks seen, the least there was")
+        notes.append("The allocator's totals are not recorded: the total is that of recorded blocks, a lower limit.")
     return Tally(events, found, held_bytes[1:], base, 0, held_bytes[:0], has_addresses, buckets, tuple(notes))
 
 
@@ -66,10 +66,12 @@ def _by_totals(events: Events, early: Holdings, buckets: Buckets, has_addresses:
     notes = [*_losses(found, has_addresses)]
     if jump.any():
         lost = format_bytes(int(np.abs(jump).sum()))
-        notes.append(f"the allocator's total jumps {np.count_nonzero(jump)} times, by {lost} in all: events are lost")
+        notes.append(
+            f"The allocator's total jumps {np.count_nonzero(jump)} times, by {lost} in total: events are lost."
+        )
     over = -int((drift + unknown).min())
     if over > 0:
-        notes.append(f"blocks exceed the allocator's total by up to {format_bytes(over)}, as frees are lost")
+        notes.append(f"Blocks exceed the allocator's total by up to {format_bytes(over)}, because frees are lost.")
     if not drift.any():
         drift = drift[:0]
     return Tally(events, found, events.total, base, unknown, drift, has_addresses, buckets, tuple(notes))
@@ -104,8 +106,8 @@ def _joined(first: Pairs, second: Pairs) -> Pairs:
 
 def _losses(found: Pairs, has_addresses: bool) -> Iterator[str]:
     if not has_addresses:
-        yield "addresses of blocks are not recorded: what belongs to whom cannot be told"
+        yield "Addresses of blocks are not recorded, so their owners are unknown."
     if found.lost_frees:
-        yield f"{found.lost_frees} blocks were allocated where another one still was: its free is not recorded"
+        yield f"{found.lost_frees} blocks were allocated where another block still was: its free is not recorded."
     if found.lost_allocations:
-        yield f"{found.lost_allocations} frees are of blocks whose allocation is not recorded"
+        yield f"{found.lost_allocations} frees are of blocks whose allocation is not recorded."

@@ -31,12 +31,12 @@ def with_unseen_frees(memory: Memory) -> Memory:
     died, stop, freed = blocks.died.copy(), blocks.stop.copy(), np.zeros(events, np.int64)
     died[rows], stop[rows] = until, memory.time[until]
     np.add.at(freed, until, blocks.bytes[rows])
-    which = f"{counted(rows.size, 'buffer')} of communication ({format_bytes(int(blocks.bytes[rows].sum()))})"
+    which = f"{counted(rows.size, 'communication buffer')} ({format_bytes(int(blocks.bytes[rows].sum()))})"
     return replace(
         memory,
         total=memory.total - freed.cumsum(),
         blocks=replace(blocks, died=died, stop=stop),
-        notes=(*memory.notes, f"{which} nobody was seen to free: taken to live as long as others of their kind"),
+        notes=(*memory.notes, f"The free of {which} was not recorded: assumed to live as long as similar buffers."),
     )
 
 

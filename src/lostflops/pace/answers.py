@@ -48,16 +48,16 @@ def recorded(run: Run, paces: Sequence[Pace], pace: Pace) -> Pairs:
     window = [step for (step,) in run.sql("select distinct step from steps order by step").fetchall()]
     return Pairs(
         "recorded",
-        "Recorded all along",
+        "Recorded in all steps",
         (
             Pair("attempts", attempts, "count", shown=attempts > 1),
             Pair("attempt", pace.attempt, label="attempt shown", shown=attempts > 1),
             Pair("steps", sum(one.steps for one in paces), "count"),
-            Pair("settled_steps", pace.settled, "count", "settled steps"),
-            Pair("step_p50_ns", _whole(pace.p50), "ns", "settled step, median"),
-            Pair("step_p95_ns", _whole(pace.p95), "ns", "settled step, 95%"),
+            Pair("settled_steps", pace.settled, "count", "normal steps"),
+            Pair("step_p50_ns", _whole(pace.p50), "ns", "normal step, median"),
+            Pair("step_p95_ns", _whole(pace.p95), "ns", "normal step, 95%"),
             *_rates(pace),
-            Pair("collector_share", pace.own_share, "share", "collector, of a step"),
+            Pair("collector_share", pace.own_share, "share", "cost of recording, of a step"),
             Pair("profiled_steps", pace.profiled_steps, "count", "steps with a deep window", pace.profiled_steps > 0),
             Pair("profiled_ratio", pace.profiled_ratio, "rate", "profiled step / normal step", bool(window)),
             Pair("window_first_step", window[0] if window else None, shown=False),
@@ -116,7 +116,7 @@ def attempts(run: Run, paces: Sequence[Pace]) -> Table:
         Field("ns", "ns", "lasted"),
         Field("ended"),
         Field("steps", "count"),
-        Field("settled_steps", "count", "settled"),
+        Field("settled_steps", "count", "normal steps"),
         Field("step_p50_ns", "ns", "median step"),
         Field("records", "count", shown=False),
         Field("dropped", "count", shown=False),
@@ -138,54 +138,52 @@ def enqueues(found: Lateness, limit: int = _MOST_RANKS) -> Table:
         (one.rank, one.lateness, one.steps_last, one.steps, one.last, one.collectives, one.p_value)
         for one in found.ranks
     )
-    return Table("enqueues", "When hosts enqueue collectives, behind the first rank", fields, rows, most_shown=limit)
+    return Table("enqueues", "When hosts enqueue collectives, after the first rank", fields, rows, most_shown=limit)
 
 
 def went(pace: Pace) -> str:
     """How fast, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
-        return f"{counted(pace.steps, 'step')} recorded, and none is settled: each is the first, compiled or profiled."
+        return f"{counted(pace.steps, 'step')} recorded, but no normal one: each is the first, compiled or profiled."
     known = {phase: share for phase in PHASES if (share := pace.share(phase))}
     largest = sorted(known, key=known.__getitem__, reverse=True)
     shares = ", ".join(f"{phase} {format_share(known[phase])}" for phase in largest)
     return (
-        f"A settled step takes {format_ns(round(pace.p50))} (95% up to {format_ns(round(pace.p95))}, of "
-        f"{pace.settled:,}): {shares}."
+        f"A normal step takes {format_ns(round(pace.p50))} (median of {pace.settled:,}; 95% take up to "
+        f"{format_ns(round(pace.p95))}): {shares}."
     )
 
 
 def slowest(found: Lateness, pace: Pace) -> str:
     """Who comes last, or why that cannot be told."""
     if found.why_not:
-        return f"Which rank is the slowest cannot be told: {found.why_not}."
+        return f"The slowest rank is unknown: {found.why_not}."
     one = found.slowest
     if one is None:
-        return (
-            "No rank is the slowest: none enqueues its collectives last in most steps, beyond chance, and late enough."
-        )
+        return "No rank is the slowest: none enqueues its collectives last often enough and late enough."
     return (
         f"Rank {one.rank} is the slowest: it enqueues its collectives last in {one.steps_last:,} of "
-        f"{counted(one.steps, 'step')}, in the median {format_ns(one.lateness)} behind the first "
-        f"({format_share(one.lateness / (pace.p50 or 1))} of a step)."
+        f"{counted(one.steps, 'step')}, {format_ns(one.lateness)} after the first rank "
+        f"(median, {format_share(one.lateness / (pace.p50 or 1))} of a step)."
     )
 
 
 def notes(run: Run, paces: Sequence[Pace], pace: Pace, found: Lateness | None = None) -> Iterator[str]:
     if len(paces) > 1:
-        yield f"Of {len(paces)} attempts with steps attempt {pace.attempt} is shown, the newest with a settled step."
+        yield f"{len(paces)} attempts have steps; attempt {pace.attempt} is shown, the newest with a normal step."
         traced = traced_attempt(run)
         if traced not in (None, pace.attempt):
-            yield f"The trace is of attempt {traced}: its steps are not among those of attempt {pace.attempt}."
+            yield f"The trace is of attempt {traced}, so its steps are not those of attempt {pace.attempt}."
     if found is not None and found.accelerated and found.ranks:
-        yield "Lateness is that of hosts, which run ahead of their devices: it is no wait of a device."
+        yield "Lateness is that of hosts, which run ahead of their devices: it is not the wait of a device."
     (world,) = run.sql(f"select max(world_size) from attempts where attempt = {pace.attempt}").fetchall()[0]
     if world is not None and pace.ranks < world:
-        yield f"Timings of {pace.ranks:,} of {world:,} ranks are in the run: rates are theirs alone."
+        yield f"The run has timings of {pace.ranks:,} of {world:,} ranks: rates count only these ranks."
     groups = "select exists (select 1 from groups where size > 1 and size < (select max(size) from groups))"
     if (pace.samples_per_second or pace.tokens_per_second) and run.sql(groups).fetchall()[0][0]:
         yield (
-            "Samples and tokens are summed over ranks: a batch that the ranks of a tensor or pipeline group share "
-            "counts more than once."
+            "Samples and tokens are summed over ranks: a batch that is shared by the ranks of a tensor or pipeline "
+            "group counts more than once."
         )
 
 

@@ -139,10 +139,10 @@ def lateness(run: Run, pace: Pace) -> Lateness:
     if ranks < 2:
         return Lateness((), None, "fewer than two ranks recorded when they enqueued collectives")
     if pace.p50 is None:
-        return Lateness((), None, "no step is settled")
+        return Lateness((), None, "no normal step was recorded")
     one_host = hosts == 1 and not unnamed
     if not one_host and tied < ranks:
-        return Lateness((), None, "the ranks are on several hosts, and nothing ties their clocks to each other")
+        return Lateness((), None, "the ranks are on several hosts, whose clocks are not aligned")
     unsure = 0.0 if one_host else float(uncertainty or 0) + _MOST_DRIFT * _NEAR
     query = _LATE.format(**_terms(run, pace, is_one_host=one_host))
     rows = run.sql(query).fetchall()
@@ -152,7 +152,7 @@ def lateness(run: Run, pace: Pace) -> Lateness:
     ]
     resolution = round(max(SMALLEST * pace.p50, unsure))
     if not found:
-        return Lateness((), None, "no collective of a settled step was recorded on two ranks", resolution, devices > 0)
+        return Lateness((), None, "no collective of a normal step was recorded on two ranks", resolution, devices > 0)
     first, odds = found[0], rows[0][5]
     is_often = first.steps_last >= max(OFTEN, ABOVE_CHANCE * odds) * first.steps
     stands_out = is_often and first.p_value <= SIGNIFICANT and first.lateness >= resolution

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 NO_LEDGER: Final = (
-    "The run holds no deep window, so where the time of a step went can be told by its phases only. For a ledger "
-    "record one: lostflops run --steps FIRST:COUNT, or lostflops snap while the job runs."
+    "The run has no deep window, so only the phases of steps are known. For a ledger, record a window: lostflops run "
+    "--steps FIRST:COUNT, or lostflops snap while the job runs."
 )
 
 
@@ -65,6 +65,7 @@ class Told:
             blocks=(phases, recorded, *self._several(attempts), *_if_any(answers.enqueues(late))),
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *self._single(attempts)),
+            folded=(),
         )
 
     def steps(self, result: Result, steps: Sequence[int]) -> Result:

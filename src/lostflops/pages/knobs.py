@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 NAME, TITLE = "knobs", "What if"
 LARGE: Final = (
-    "Nothing was tried, because the run is large: a page does not wait for its replay. lostflops whatif answers one "
-    "question at a time."
+    "Nothing was tried, because the run is too large to replay for a page. Use lostflops whatif to try one change at a "
+    "time."
 )
 AFFORDED: Final = 6_000_000
 """Tasks that are replayed for a page, all positions together: some ten seconds."""
@@ -44,12 +44,14 @@ def knobs(run: Run) -> Result:
 def turned(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
     """Each knob that applies, turned alone."""
     now = tried(start, ())
-    assert now.predicted_ns is not None, "a step that was measured is not told"
+    assert now.predicted_ns is not None, "the measured step has no time"
     found = [_Turned.first(start, scale, now, known) for scale in scales(start, known)]
     applies = [one for one in found if one.is_told]
     _fill(start, applies, known, afforded)
     measured = now.predicted_ns
-    block = Knobs("knobs", "Turn one thing and see the step", measured, now.lines, tuple(_ordered(applies, measured)))
+    block = Knobs(
+        "knobs", "Change one thing and see the step time", measured, now.lines, tuple(_ordered(applies, measured))
+    )
     refused = _refused([one for one in found if not one.is_told])
     blocks = (block, refused) if refused.rows else (block,)
     bounds = [change.name for change in known if change.is_bound]
@@ -92,7 +94,7 @@ class _Turned:
     def knob(self) -> Knob:
         change, places = self.scale.change, sorted(self.found)
         settings = tuple(self.found[place] for place in places)
-        about = change.about + ("; no setting gives that: it is a bound" if change.is_bound else "")
+        about = change.about + ("; this is an upper limit, not a setting" if change.is_bound else "")
         return Knob(change.name, self.scale.label, settings, places.index(self.scale.now), about, change.cost)
 
 
@@ -133,8 +135,8 @@ def _ordered(applies: Sequence[_Turned], measured: int) -> Iterator[Knob]:
 
 def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
     if not block.items:
-        return "No change that can be turned applies to this run: the table says why."
-    guess = "Guesses, because the replay misses the run itself by too much. " if start.is_guess else ""
+        return "No change applies to this run: the table says why."
+    guess = "These are guesses, because the replay does not reproduce the run. " if start.is_guess else ""
     # Another batch or number of ranks trains differently, and a bound can be set nowhere: none is to be recommended.
     shorter = [
         (_gain(one, block.measured_ns), knob, one)
@@ -148,15 +150,15 @@ def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
     settings.sort(key=lambda item: -item[0])
     best = next((item for item in settings if item[1].change not in _HARDWARE), None)
     bought = next((item for item in settings if item[1].change in _HARDWARE), None)
-    own = counted(len(block.items), "knob")
+    own = counted(len(block.items), "change")
     if best is None:
-        none = f"{guess}None of {own} shortens the step by more than chance would"
-        return f"{none}, but for other hardware: {_told(bought, block)}." if bought else f"{none}."
+        none = f"{guess}None of {own} shortens the step by more than chance"
+        return f"{none}, except other hardware: {_told(bought, block)}." if bought else f"{none}."
     if bought is None or bought[0] <= best[0]:
-        beside = ", beside bounds and other batches" if max(gain for gain, *_ in shorter) > best[0] else ""
-        return f"{guess}Of {own}, each turned alone, this gains most{beside}: {_told(best, block)}."
-    settings_first = f"{guess}Of {own}, each turned alone, this gains most of those that are settings"
-    return f"{settings_first}: {_told(best, block)}. Other hardware would gain more: {_told(bought, block)}."
+        beside = " (upper limits and other batches aside)" if max(gain for gain, *_ in shorter) > best[0] else ""
+        return f"{guess}The best of {own}, each tried alone{beside}: {_told(best, block)}."
+    settings_first = f"{guess}The best setting among {own}, each tried alone"
+    return f"{settings_first}: {_told(best, block)}. Other hardware would save more: {_told(bought, block)}."
 
 
 def _told(turn: tuple[float, Knob, Setting], block: Knobs) -> str:
@@ -172,14 +174,14 @@ def _refused(found: Sequence[_Turned]) -> Table:
         nearest = one.found[one.scale.outward[0]]
         by_reason.setdefault(nearest.why_not, []).append(one.scale.change.name)
     rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
-    return Table("not_applicable", "What cannot be turned here, and why", (Field("change"), Field("reason")), rows)
+    return Table("not_applicable", "Changes that do not apply, and why", (Field("change"), Field("reason")), rows)
 
 
 def _notes(start: Baseline, applies: Sequence[_Turned]) -> Iterator[str]:
     yield (
-        "The measured step is split into lines as the replay of the run is, so that both sides compare; "
-        f"the replay misses the measured step by {format_share(abs(start.error))}."
+        "The measured step is split into lines like the replay, so that both can be compared; the replay differs from "
+        f"the measured step by {format_share(abs(start.error))}."
     )
     if any(one.missing for one in applies):
-        yield "The run is large, so that knobs have fewer positions than they could: lostflops whatif answers others."
+        yield "The run is large, so sliders have fewer positions: use lostflops whatif for other values."
     yield from notes_of_run(start)

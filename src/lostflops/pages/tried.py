@@ -49,7 +49,7 @@ def tried(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change] = 
 def _answer(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change]) -> Answer:
     for name, value in changes:
         if name in _REPEATING and count(value, name) > MOST_TIMES:
-            raise NotApplicable(f"{name}={value} is more than a page replays: at most {MOST_TIMES}")
+            raise NotApplicable(f"{name}={value} is too large for a page, which replays at most {MOST_TIMES}")
     try:
         return answer(start, changes, known)
     except NotApplicable as error:

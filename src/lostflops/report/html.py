@@ -10,10 +10,41 @@ from base64 import b64encode
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import TextIO
 
+from lostflops.errors import UsageError
 from lostflops.report.view import View, packed
-from lostflops.results import Page
+from lostflops.results import Figure, Page, Result
+from lostflops.units import format_bytes
+
+
+def check_file(file: Path) -> None:
+    """Raise where a page cannot be written: it is better to know before minutes are spent on answers."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder: name a file")
+    if not file.parent.is_dir():
+        raise UsageError(f"there is no folder {file.parent}")
+
+
+def save_page(page: Page, file: Path) -> Result:
+    """Write a page over what was there before, and return how large it is."""
+    half = file.with_name(f".{file.name}.part")
+    half.unlink(missing_ok=True)  # in a stranger's run it may be a link to anything
+    try:
+        with half.open("x", encoding="utf-8") as stream:
+            write_page(page, stream)
+        half.replace(file)
+    finally:
+        half.unlink(missing_ok=True)
+    size = file.stat().st_size
+    return Result(
+        name="page_file",
+        title="Page",
+        verdict=f"Wrote {file} ({format_bytes(size)}): one file that any browser opens, without a network.",
+        notes=tuple(f"Not available: {name} ({why})" for name, why in page.missing),
+        more=(Figure("file", str(file)), Figure("bytes", size)),
+    )
 
 
 def write_page(page: Page, stream: TextIO) -> None:

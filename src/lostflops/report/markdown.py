@@ -10,7 +10,6 @@ from lostflops.report.printable import printable
 from lostflops.report.values import (
     format_doubt,
     format_heading,
-    format_lost,
     format_saving,
     format_value,
     format_values,
@@ -30,7 +29,7 @@ from lostflops.results import (
     Value,
     Waterfall,
 )
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.units import counted, format_bytes, format_ns, format_share
 
 MOST_PARTS = 3
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#~&$"})
@@ -38,7 +37,7 @@ _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#~&$"})
 
 def write(result: Result, stream: TextIO) -> None:
     stream.write(f"## {_text(result.title)}\n\n{_text(result.verdict)}\n")
-    for block in result.blocks:
+    for block in result.first_blocks:
         stream.writelines(line + "\n" for line in _block(block))
     if result.notes:
         stream.write("\n" + "\n".join(f"- Note: {_text(note)}" for note in result.notes) + "\n")
@@ -87,11 +86,11 @@ def _block(block: Block) -> Iterator[str]:
                 for item in block.items
                 if item.bytes
             ]
-            yield from _grid((block.key, "bytes", "share", "most of it"), told, (False, True, True, False))
+            yield from _grid((block.key, "bytes", "share", "largest parts"), told, (False, True, True, False))
         case Waterfall():
             yield from _titled(block.title)
             bars = [(bar.name, format_share(bar.points / 100)) for bar in block.bars]
-            yield from _grid(("line", "of peak"), bars, (False, True))
+            yield from _grid(("line", "share of peak"), bars, (False, True))
             yield from (line for said in (block.reason, block.convention) if said for line in ("", _text(said)))
         case Findings():
             shown = block.items[: block.most_shown]
@@ -102,7 +101,7 @@ def _block(block: Block) -> Iterator[str]:
         case _:
             yield from (
                 "",
-                f"*{_text(block.title or block.name)}* is a picture: {_code('lostflops open RUN')} draws it.",
+                f"*{_text(block.title or block.name)}* is a chart. To see it: {_code('lostflops open RUN')}",
             )
 
 
@@ -143,7 +142,7 @@ def _table(block: Table) -> Iterator[str]:
     rows = [[format_value(row[at], block.fields[at].unit) for at in kept] for row in shown]
     yield from _grid(heads, rows, [all(map(_is_number, (row[at] for row in shown))) for at in kept])
     if left := block.left_out + len(block.rows) - len(shown):
-        yield from ("", f"{left:,} more rows.")
+        yield from ("", f"{counted(left, 'more row')}.")
 
 
 def _is_number(value: Value) -> bool:
@@ -167,9 +166,8 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield f"- **Fix:** {_code(finding.fix)}"
     if is_brief:
         return
-    yield f"- **Cause:** {_code(finding.cause)}, confidence {format_share(finding.confidence)}"
-    yield f"- **Lost:** {_text(format_lost(finding))}"
     for evidence in finding.evidence:
         places = f" ({', '.join(map(_code, evidence.sources))})" if evidence.sources else ""
         yield f"- **Evidence:** {_text(evidence.what)}{places}"
     yield f"- **To confirm:** {_text(finding.certain_if)}"
+    yield f"- **Cause:** {_code(finding.cause)}"

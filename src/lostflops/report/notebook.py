@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from lostflops.pictures import Knobs, Spans, Strips
 from lostflops.report.notebook_pictures import bar, heat_map, plot
@@ -16,7 +16,6 @@ from lostflops.report.printable import printable
 from lostflops.report.values import (
     format_doubt,
     format_heading,
-    format_lost,
     format_saving,
     format_value,
     format_values,
@@ -38,7 +37,7 @@ from lostflops.results import (
     Timeline,
     Waterfall,
 )
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.units import counted, format_bytes, format_ns, format_share
 
 MOST_ROWS: Final = 60
 """Of a table: a notebook is read from top to bottom, and JSON holds them all."""
@@ -48,7 +47,7 @@ _TEXT: Final = ' style="text-align:left"'
 
 def html(result: Result) -> str:
     parts = [f"<h3>{_text(result.title)}</h3>", f"<p>{_text(result.verdict)}</p>"]
-    for block in result.blocks:
+    for block in result.first_blocks:
         parts += _block(block)
     parts += [f"<p><em>Note:</em> {_text(note)}</p>" for note in result.notes]
     if result.next_command:
@@ -57,7 +56,7 @@ def html(result: Result) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def findings_html(block: Findings) -> str:
+def block_html(block: Any) -> str:
     return f"<div>{''.join(_block(block))}</div>"
 
 
@@ -81,7 +80,7 @@ def _block(block: Block) -> Iterator[str]:
         case Findings():
             for number, finding in enumerate(block.items[: block.most_shown], 1):
                 yield from _finding(number, finding, is_brief=block.is_brief)
-            yield from _left(len(block.items) - len(block.items[: block.most_shown]), "in the diagnosis")
+            yield from _left(len(block.items) - len(block.items[: block.most_shown]), "finding", " in the diagnosis")
         case HeatMap():
             yield heat_map(block)
         case Plot():
@@ -89,7 +88,7 @@ def _block(block: Block) -> Iterator[str]:
         case Lines() | Portions() | Waterfall():
             yield from _parts(block)
         case Strips() | Spans() | Knobs() | Stacks() | Timeline():
-            yield "<p>A page draws this: <code>lostflops open RUN</code></p>"
+            yield "<p>To see this chart: <code>lostflops open RUN</code></p>"
         case _:
             yield from _pairs(block.items)
 
@@ -143,7 +142,7 @@ def _table(block: Table) -> Iterator[str]:
         for row in shown
     ]
     yield from _grid([block.fields[at].label or block.fields[at].name for at in kept], rows)
-    yield from _left(block.left_out + len(block.rows) - len(shown), "rows")
+    yield from _left(block.left_out + len(block.rows) - len(shown), "row")
 
 
 def _grid(heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[bool]]]) -> Iterator[str]:
@@ -163,9 +162,9 @@ def _grid(heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[boo
     yield "</tbody></table>"
 
 
-def _left(count: int, what: str) -> Iterator[str]:
+def _left(count: int, noun: str, where: str = "") -> Iterator[str]:
     if count:
-        yield f"<p>{count:,} more {what}.</p>"
+        yield f"<p>{counted(count, f'more {noun}')}{where}.</p>"
 
 
 def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
@@ -177,10 +176,9 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
         ("fix", finding.fix),
     ]
     full = [
-        ("cause", f"{finding.cause}, confidence {format_share(finding.confidence)}"),
-        ("lost", format_lost(finding)),
         *(("evidence", ", ".join((evidence.what, *evidence.sources))) for evidence in finding.evidence),
         ("to confirm", finding.certain_if),
+        ("cause", finding.cause),
     ]
     told = brief if is_brief else brief + full
     yield from _grid((), [([_text(name), _text(value)], (False, False)) for name, value in told])

@@ -10,6 +10,7 @@ from lostflops.report.printable import printable
 from lostflops.report.svg_plot import draw_plot
 from lostflops.report.values import format_value
 from lostflops.results import HeatMap, Plot
+from lostflops.units import counted
 
 _BAR: Final = 180
 _CELL: Final = 14
@@ -42,8 +43,8 @@ def heat_map(block: HeatMap) -> str:
         for name, values in shown
     )
     most = largest if block.unit == "share" else round(largest)
-    left = f" {len(block.rows) - len(shown):,} more rows." if len(block.rows) > len(shown) else ""
-    legend = f"{printable(block.legend)}; the fullest is {format_value(most, block.unit)}.{left}"
+    left = f" {counted(len(block.rows) - len(shown), 'more row')}." if len(block.rows) > len(shown) else ""
+    legend = f"{printable(block.legend)}; full colour is {format_value(most, block.unit)}.{left}"
     titles = "".join(f"<th>{escape(printable(title))}</th>" for title in (block.down, block.across))
     head = f"<thead><tr>{titles}</tr></thead>" if block.down or block.across else ""
     return f"<table>{head}<tbody>{rows}</tbody></table><p>{escape(legend)}</p>"

@@ -54,7 +54,17 @@ def write_json_table(
 
 
 def _encode(data: Any) -> bytes:
-    return msgspec.json.encode(data, enc_hook=str)
+    return msgspec.json.encode(data, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as a number, and anything else as text.
+
+    >>> import numpy as np
+    >>> _encode([np.float64(0.5), np.int64(2)])
+    b'[0.5,2]'
+    """
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -67,7 +67,7 @@ def plotted(plot: Plot, width: int, *, plain: bool = False) -> Iterator[Text]:
     """The plot line by line, none wider than `width`."""
     scales = axes(plot)
     if scales is None:
-        yield Text("(nothing to draw)")
+        yield Text("(no data to plot)")
         return
     across, up = scales
     ticks = {_dot_row(up.place(value)) // 4: text for value, text in up.ticks(6)}
@@ -150,7 +150,7 @@ def _legend(plot: Plot, width: int) -> Iterator[Text]:
     if len(plot.series) > len(shown):
         yield Text(f"  ... and {len(plot.series) - len(shown):,} more", style="dim")
     if missing := left_out(plot):
-        yield Text(f"  {counted(missing, 'point')} without a place on these axes not drawn", style="dim")
+        yield Text(f"  not drawn: {counted(missing, 'point')} that these axes cannot show", style="dim")
 
 
 def _cut(text: str, width: int) -> str:

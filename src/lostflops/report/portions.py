@@ -32,7 +32,7 @@ def nested(block: Portions, width: int, *, plain: bool = False) -> Iterator[tupl
       b        2 B   25.0%                 #####
     """
     if not block.total:
-        yield "  (nothing)", False
+        yield "  (no memory in use)", False
         return
     bars = _bars(block)
     names = ["  " * depth + printable(portion.name) for depth, portion, _ in bars]

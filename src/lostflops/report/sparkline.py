@@ -7,7 +7,7 @@ from typing import Final
 
 from lostflops.report.printable import printable
 from lostflops.results import Timeline
-from lostflops.units import format_bytes, format_ns
+from lostflops.units import counted, format_bytes, format_ns
 
 SMALLEST: Final = 0.01
 """Part of the largest total below which a row is not drawn."""
@@ -30,7 +30,7 @@ def sparklines(block: Timeline, *, plain: bool = False) -> Iterator[str]:
     """Steps, the total, what it is made of, and where the top is. Each row is as high as its own largest value, which
     stands behind it; rows that are never a hundredth of the total are only counted."""
     if not block.at:
-        yield "(nothing was recorded)"
+        yield "(no data)"
         return
     largest = max(block.total)
     held = [(printable(name), values) for name, values in block.rows if any(values)]
@@ -45,8 +45,8 @@ def sparklines(block: Timeline, *, plain: bool = False) -> Iterator[str]:
         yield f"{indent}{' ' * _column(block, block.top)}^ peak"
     length = (block.stop - block.start) // len(block.at)
     left = len(held) + 1 - len(rows)
-    small = f"; {left} below {SMALLEST:.0%}" if left else ""
-    yield f"  columns: fullest moment of {format_ns(length)}; rows: each to its own scale{small}"
+    small = f"; {counted(left, 'row')} below {SMALLEST:.0%} hidden" if left else ""
+    yield f"  column = peak in {format_ns(length)}; each row has its own scale{small}"
 
 
 def _labels(block: Timeline) -> str:

@@ -82,9 +82,9 @@ def _draw(block: Stacks, top: int, body: list[str]) -> int:
 
 def _left_out(small: int, deep: int) -> Iterator[str]:
     if small:
-        yield f"Not drawn: {counted(small, 'frame')} of less than {format_share(SMALLEST)} of the time."
+        yield f"Not drawn: {counted(small, 'frame')} with less than {format_share(SMALLEST)} of the time."
     if deep:
-        yield f"Not drawn: {counted(deep, 'frame')} below the lowest level."
+        yield f"Not drawn: {counted(deep, 'frame')} below the deepest level that is drawn."
 
 
 def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
@@ -92,7 +92,7 @@ def _bar(bar: Bar, block: Stacks, whole: int, top: int) -> str:
     fill, ink = _COLOURS.get(block.kinds.get(branch.frame, ""), _UNKNOWN)
     x, y, width = MARGIN + bar.first * scale, top + bar.level * ROW, branch.ns * scale
     share = format_share(branch.ns / whole)
-    seen = f"{format_ns(branch.ns)}, {share}; by {counted(branch.samples, 'sample')}"
+    seen = f"{format_ns(branch.ns)}, {share}, {counted(branch.samples, 'sample')}"
     return (
         f"<g><title>{escaped(branch.frame)}\n{seen}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{max(width - 1, 0.5):.2f}" height="{ROW - 1}" rx="1" fill="{fill}"/>'

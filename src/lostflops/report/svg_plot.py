@@ -42,7 +42,7 @@ def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
         body.append(text_at(12, top, plot.title, INK, 'font-size="13" font-weight="bold"'))
     scales = axes(plot)
     if scales is None:
-        body.append(text_at(12, top + 20, "(nothing to draw)", PALE))
+        body.append(text_at(12, top + 20, "(no data to plot)", PALE))
         return top + 24
     across, up = scales
     body.append(text_at(LEFT, top + 18, up.title, PALE))
@@ -54,9 +54,7 @@ def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
     body += _legend(looks, top)
     bottom = top + HEIGHT + 40
     if missing := left_out(plot):
-        body.append(
-            text_at(LEFT, bottom, f"Not drawn: {counted(missing, 'point')} without a place on these axes.", PALE)
-        )
+        body.append(text_at(LEFT, bottom, f"Not drawn: {counted(missing, 'point')} that these axes cannot show.", PALE))
         bottom += 18
     return bottom
 

@@ -24,7 +24,6 @@ from lostflops.report.sparkline import sparklines
 from lostflops.report.values import (
     format_doubt,
     format_heading,
-    format_lost,
     format_saving,
     format_value,
     format_values,
@@ -68,7 +67,7 @@ def write(result: Result, stream: TextIO) -> None:
     console = Console(file=stream, width=_width(stream), highlight=False, markup=False, emoji=False)
     console.print(Text(_clean(result.title), style="bold"))
     console.print(Text(_clean(result.verdict)))
-    for block in result.blocks:
+    for block in result.first_blocks:
         _write_block(block, console)
     if result.notes:
         console.print()
@@ -301,12 +300,10 @@ def _brief(finding: Finding) -> list[list[str]]:
 def _in_full(finding: Finding) -> list[list[str]]:
     doubt = format_doubt(finding)
     return [
-        ["cause", finding.cause],
         [label_saving(finding), format_saving(finding)],
         *([["but", doubt]] if doubt else []),
         ["fix", _clean(finding.fix)],
-        ["lost", format_lost(finding)],
         *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),
-        ["confidence", format_share(finding.confidence)],
         ["to confirm", _clean(finding.certain_if)],
+        ["cause", finding.cause],
     ]

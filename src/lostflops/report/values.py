@@ -1,5 +1,6 @@
 """Values as people read them, by their units; what every renderer for people shares."""
 
+import re
 from collections.abc import Sequence
 
 from lostflops.report.printable import printable as _clean
@@ -17,6 +18,7 @@ _INTEGER_FORMATS = {
     "count": "{:,}".format,
 }
 _RATES = ("rate", "gbs")
+_STEPS = re.compile(r"--steps \d+:(\d+)")
 
 
 def format_value(value: Value, unit: Unit) -> str:
@@ -72,23 +74,19 @@ def format_values(values: Sequence[Value], unit: Unit) -> str:
     return ", ".join(texts) or "-"
 
 
-def format_lost(finding: Finding) -> str:
-    """What a finding costs: a share of the time of all ranks, and what that is a day. What happens outside the
-    recorded window stands on no line of its ledger, which does not make it free."""
-    if not finding.lost_ns:
-        return "no time of the recorded window is attributed to it"
-    money = "" if finding.usd is None else f", ${finding.usd:,.0f}"
-    return f"{format_share(finding.lost_share)} of all time: {finding.rank_hours:,.1f} rank-hours a day{money}"
-
-
 def format_saving(finding: Finding) -> str:
     """What its fix saves, and how we know."""
     expected = finding.prediction
     if expected is None or not finding.costs_time:
         return finding.saving
-    is_sure = expected.predicted_ns is not None and not expected.may_be_zero
-    step = f", a step of {format_ns(expected.predicted_ns or 0)}" if is_sure else ""
-    return f"{finding.saving}{step}; by {_clean(expected.basis)}"
+    parts = [finding.saving, expected.step_times, "" if expected.may_be_zero else format_hours(finding)]
+    return f"{', '.join(filter(None, parts))}; based on {_clean(expected.basis)}"
+
+
+def format_hours(finding: Finding) -> str:
+    """What its fix saves in a day of training, in rank-hours and money."""
+    money = "" if finding.usd is None else f" (${finding.usd:,.0f})"
+    return f"{finding.rank_hours:,.1f} rank-hours a day{money}"
 
 
 def label_saving(finding: Finding) -> str:
@@ -97,7 +95,9 @@ def label_saving(finding: Finding) -> str:
 
 def format_doubt(finding: Finding) -> str:
     """Why it is only suspected, and what to record; empty where it is found."""
-    record = f" Record with: lostflops run {finding.record} -- COMMAND" if finding.record else ""
+    steps = _STEPS.search(finding.record)
+    how = f"Record {steps[1]} steps" if steps else "Record with"
+    record = f" {how}: lostflops run {finding.record} -- COMMAND" if finding.record else ""
     return f"{_clean(finding.doubt)}{record}" if finding.is_suspected else ""
 
 

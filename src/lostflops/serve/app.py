@@ -64,9 +64,9 @@ class App:
         if refused:
             raise _Refused(*refused)
         if route is None:
-            raise _Refused(404, "there is nothing here")
+            raise _Refused(404, "not found")
         if scope["method"] != route.method:
-            raise _Refused(405, f"this takes {route.method}")
+            raise _Refused(405, f"use {route.method} for this address")
         return route
 
     async def _said(self, route: Route, parameters: Parameters, body: Any) -> Response:
@@ -80,14 +80,14 @@ class App:
             return _error(422, str(error))
         except Exception:  # noqa: BLE001 - a bug is shown where it can be reported, and not to the page
             traceback.print_exc(file=sys.stderr)
-            return _error(500, "an error of Lostflops itself: the terminal of lostflops serve shows it")
+            return _error(500, "internal error of Lostflops: see the terminal that runs lostflops serve")
         return response
 
 
 def _parameters(route: Route, scope: Scope) -> Parameters:
     given = QueryParams(scope["query_string"])
     if sorted(name for name, _ in given.multi_items()) != sorted(route.parameters):
-        raise _Refused(400, f"this takes {', '.join(route.parameters) or 'no parameters'}")
+        raise _Refused(400, f"expected {', '.join(route.parameters) or 'no parameters'}")
     return dict(given)
 
 
@@ -98,21 +98,21 @@ async def _body(route: Route, headers: Headers, receive: Receive) -> Any:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "the request broke off")
+            raise _Refused(400, "the request was cut off")
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > most:
-            raise _Refused(413, f"a request has at most {most:,} bytes")
+            raise _Refused(413, f"a request may have at most {most:,} bytes")
     if not most:
         return None
     if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise _Refused(415, "a request is JSON")
+        raise _Refused(415, "a request must be JSON")
     try:
         found = json.loads(b"".join(parts))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _Refused(400, "a request is a JSON object")
+        raise _Refused(400, "a request must be a JSON object")
     return found
 
 

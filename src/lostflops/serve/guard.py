@@ -32,12 +32,12 @@ def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: 
     names = ("127.0.0.1", "localhost")
     hosts = [f"{name}:{port}" for name in names] + [name for name in names if port == 80]  # which browsers leave out
     if headers.getlist("host") not in [[host] for host in hosts]:
-        return 403, f"this page is served as http://{hosts[0]}, and no other name or port leads here"
+        return 403, f"this page is served only at http://{hosts[0]}"
     host = headers["host"]
     if any(origin != f"http://{host}" for origin in headers.getlist("origin")):
-        return 403, "requests of other sites are refused"
+        return 403, "requests from other sites are refused"
     if not _own(headers, is_shell):
-        return 403, "requests of other sites are refused"
+        return 403, "requests from other sites are refused"
     if not public and not _has_token(headers, token):
         return 401, "the token is missing or wrong: open the address that lostflops serve printed"
     return None

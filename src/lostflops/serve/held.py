@@ -73,7 +73,7 @@ class HeldEvents:
         """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline.
         Of more ranks than can be kept SQL finds them."""
         if not ranks or (unknown := sorted(set(ranks) - set(run.ranks))):
-            raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is asked for")
+            raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is given")
         with self._lock:
             # All at once: whoever asks first may be ended before all is known.
             if self._common is None:

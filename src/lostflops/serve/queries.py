@@ -37,7 +37,7 @@ def queried(run: Run, query: str) -> Result:
     try:
         rows, more = _rows(relation)
     except duckdb.InterruptException:
-        raise QueryError("the query was ended: it took too long") from None
+        raise QueryError("the query was stopped: it took too long") from None
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
     verdict = f"{'The first ' if more else ''}{counted(len(rows), 'row')}."

@@ -77,7 +77,7 @@ async def result(live: Live, parameters: Parameters, _body: Any) -> Response:
     """A page of one result, packed as in a file; or of none, and why."""
     question = _QUESTIONS.get(parameters["name"])
     if question is None:
-        raise UsageError(f"there is no question of this name. There are: {', '.join(_QUESTIONS)}")
+        raise UsageError(f"no view has this name. Views are: {', '.join(_QUESTIONS)}")
     return _bytes(await live.kept(parameters["name"], lambda run: _page(page_of(run, [question]))))
 
 
@@ -97,14 +97,14 @@ async def events(live: Live, parameters: Parameters, _body: Any) -> Response:
 async def whatif(live: Live, _parameters: Parameters, body: Any) -> Response:
     changes = body.get("changes")
     if not (isinstance(changes, list) and len(changes) <= MOST_CHANGES and all(map(_is_change, changes))):
-        raise UsageError("a what-if is a list of changes, each a name and a value")
+        raise UsageError("changes must be a list of pairs, each a name and a value")
     return _json(asdict(await live.tried([(name, value) for name, value in changes])))
 
 
 async def sql(live: Live, _parameters: Parameters, body: Any) -> Response:
     query = body.get("query")
     if not isinstance(query, str):
-        raise UsageError("a query is a text")
+        raise UsageError("the query must be a string")
     return _bytes(await live.sql(query, lambda found: _page(Page("", (found,), {}))))
 
 
@@ -164,5 +164,5 @@ def _whole(text: str, name: str) -> int:
     -12
     """
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20):
-        raise UsageError(f"{name} is no whole number")
+        raise UsageError(f"{name} is not a whole number")
     return int(text)

@@ -46,7 +46,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
             listener.listen()  # whoever reads the address may come before the server is ready, and waits
         except OSError as error:
             raise UsageError(
-                f"port {port} cannot be used ({error.strerror}). Give another: --port N, or none for any that is free"
+                f"port {port} cannot be used ({error.strerror}). Choose another --port, or omit it to use a free one"
             ) from None
         yield listener
 

@@ -67,7 +67,7 @@ class StoppableRun(Run):
 
     def _check(self) -> None:
         if self.stopped:
-            raise Stopped("this was ended before it had an answer")
+            raise Stopped("stopped before there was an answer")
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ class Workers:
         try:
             self._jobs.put_nowait(job)
         except Full:
-            raise Stopped("too much is being asked at once; try again") from None
+            raise Stopped("too many requests at once; try again") from None
         try:
             found: T = await asyncio.wait_for(asyncio.wrap_future(job.done), seconds)
         except TimeoutError:
-            raise Stopped(f"ended after {seconds:g} s without an answer") from None
+            raise Stopped(f"stopped after {seconds:g} s without an answer") from None
         else:
             return found
         finally:

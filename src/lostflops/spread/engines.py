@@ -30,9 +30,9 @@ class Spread:
         """
         name, workers = environment.get(ENGINE, EngineName.LOCAL), environment.get(WORKERS, "")
         if name not in set(EngineName):
-            raise UsageError(f"{ENGINE}={name!r} is none of {', '.join(EngineName)}.")
+            raise UsageError(f"{ENGINE}={name!r} is not an engine: choose from {', '.join(EngineName)}.")
         if workers and not (workers.isdecimal() and int(workers)):
-            raise UsageError(f"{WORKERS}={workers!r} is no number of workers.")
+            raise UsageError(f"{WORKERS}={workers!r} is not a number of workers.")
         return cls(EngineName(name), int(workers) if workers else None)
 
     @property

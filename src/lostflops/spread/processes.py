@@ -108,7 +108,7 @@ class _Workers(Generic[T, R]):
             except _Died:
                 self._replace(at)
         raise BrokenSource(
-            f"{MOST_DEATHS} workers died over {self._work.about(item)} (out of memory, or killed)."
+            f"{MOST_DEATHS} workers died while reading {self._work.about(item)} (out of memory, or killed)."
             f" Try --workers 1, or {WORKERS}=1."
         )
 

@@ -27,8 +27,8 @@ _AHEAD: Final = 2
 _RETRIES: Final = 2
 _MISSING: Final = "Ray is not installed: pip install 'lostflops[ray]'"
 _OPEN: Final = (
-    "the Ray cluster at {} is not on this machine alone and asks for no token: whoever reaches it can run anything "
-    "there. Start it with RAY_AUTH_MODE=token, set that and RAY_AUTH_TOKEN_PATH here too, or leave RAY_ADDRESS unset"
+    "the Ray cluster at {} is open to other machines and requires no token: anyone who reaches it can run code on it. "
+    "Start it with RAY_AUTH_MODE=token, set that and RAY_AUTH_TOKEN_PATH here too, or unset RAY_ADDRESS"
 )
 
 
@@ -96,7 +96,7 @@ def refuse_open(address: str) -> None:
     try:
         host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
     except ValueError:
-        raise UsageError(f"RAY_ADDRESS is no address: {address}") from None
+        raise UsageError(f"RAY_ADDRESS is not an address: {address}") from None
     if not _is_loopback(host) and not asks_for_token():
         raise UsageError(_OPEN.format(address) + ".")
 
@@ -144,7 +144,7 @@ class RayTasks:
         try:
             read, answer = msgspec.json.decode(self._ray.get(done), type=tuple[int, Answer])
         except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.OutOfMemoryError) as error:
-            said = f"workers died over {work.about(item)} {_RETRIES + 1} times ({type(error).__name__})"
+            said = f"workers died {_RETRIES + 1} times while reading {work.about(item)} ({type(error).__name__})"
             raise BrokenSource(f"{said}. Give Ray more memory, or fewer workers with --workers.") from None
         return read, result_of(work, answer)
 

@@ -79,7 +79,7 @@ def _ours(error: LostflopsError | OSError | duckdb.Error) -> LostflopsError:
         return error
     if isinstance(error, OSError):
         return SourceError(str(error))
-    return RunError(f"a worker could not go on: {error}")
+    return RunError(f"a worker failed: {error}")
 
 
 def result_of(work: Work[Any, R], answer: Answer) -> R:

@@ -109,7 +109,9 @@ class RunWriter:
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
             if not path.is_dir() and not _OURS.fullmatch(name):
-                raise RunError(f"{self.folder} holds no run but other files ({name!r}). Choose an empty or new folder.")
+                raise RunError(
+                    f"{self.folder} is not a run and has other files ({name!r}). Choose an empty or new folder."
+                )
 
     def _remove_unnamed(self) -> None:
         """Delete data that no manifest names: an interrupted ingest's, and parts that were replaced."""

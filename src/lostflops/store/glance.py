@@ -15,8 +15,8 @@ from lostflops.units import counted
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-HOW_TO_ASK: Final = "To ask it here: from lostflops.analyze.report import report, then report(run)."
-CLOSED: Final = "It is closed: open it again to ask it."
+HOW_TO_ASK: Final = "To analyse it here: from lostflops.analyze.report import report, then report(run)."
+CLOSED: Final = "It is closed: open it again to query it."
 _STEPS: Final = """
     select count(*), min(step), max(step) from (select step from steps union select step from timings)"""
 _CLUSTER: Final = (
@@ -38,7 +38,7 @@ def glance(run: Run) -> Result:
         "held",
         "",
         (
-            Pair("world_size", world, "count", "Ranks of the job"),
+            Pair("world_size", world, "count", "Ranks in the job"),
             Pair("hosts", hosts, "count", "Hosts"),
             Pair("devices", devices, "", "Devices"),
             Pair("formats", formats, "", "Formats"),

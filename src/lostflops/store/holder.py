@@ -27,7 +27,7 @@ def busy(folder: Path, lock: int) -> RunBusy:
     who = f" (process {signed[2]} on {signed[3]})" if signed else ""
     if signed is None or signed[1] != _EARLY:
         return RunBusy(f"another ingest{who} is writing to {folder}. Wait, or choose another folder.")
-    said = f"the job of {folder} adds its newest window to the run{who}, in the time that training leaves"
+    said = f"the job of {folder} is adding its newest window to the run{who}, at idle priority"
     error = RunBusy(f"{said}. Wait, or choose another folder.")
     error.is_early = True
     return error

@@ -88,7 +88,7 @@ def load(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         traces = folder / FOLDER if (folder / FOLDER).is_dir() else "TRACES"
         raise NotARun(
-            f"{folder} holds no run (no {FILE_NAME}). Make one: lostflops ingest {traces} -o {folder}"
+            f"{folder} is not a run (no {FILE_NAME}). To make one: lostflops ingest {traces} -o {folder}"
         ) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
@@ -104,11 +104,11 @@ def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
         raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
     if version > SCHEMA_VERSION:
         raise RunTooNew(
-            f"{run} has schema {version}, this Lostflops reads up to {SCHEMA_VERSION}. "
+            f"{run} has schema {version}, but this Lostflops reads only up to {SCHEMA_VERSION}. "
             "Upgrade: pip install -U lostflops"
         )
     if version < OLDEST_READABLE:
-        raise RunError(f"{run} has schema {version}, too old to read. Ingest its traces again into a new folder.")
+        raise RunError(f"{run} has schema {version}, which is too old. Ingest its traces again into a new folder.")
     try:
         found = msgspec.convert(document, Manifest)
     except _DAMAGE as error:
@@ -116,7 +116,7 @@ def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
     # A run that somebody passed on could else show, or lose, files of whoever opens it.
     for named in (one.path for files in found.files.values() for one in files):
         if why := unsafe(named):
-            raise BrokenRun(f"{file} names {named!r}, which {why}: it is not in the run. Do not use a run that does.")
+            raise BrokenRun(f"{file} names a file outside the run: {named!r} {why}. Do not use this run.")
     return found
 
 

@@ -85,15 +85,15 @@ def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
             if data != GONE:  # two were made since it was listed
                 return number, checked(manifests.decoded(data, run, commits[number].address), run)
     if number >= 0:
-        raise BrokenRun(f"{run}: its last commit, {number}, is gone. Ingest the traces again into a new place.")
-    raise NotARun(f"{run} holds no run (no {COMMITS}/). Make one: lostflops ingest TRACES -o {run}")
+        raise BrokenRun(f"the last commit of {run}, {number}, is gone. Ingest the traces again to a new address.")
+    raise NotARun(f"{run} is not a run (no {COMMITS}/). To make one: lostflops ingest TRACES -o {run}")
 
 
 def checked(manifest: Manifest, run: Address) -> Manifest:
     """Raise where a path of a manifest that others may have written is none of a run's."""
     for file in _files(manifest):
         if not _FILE.fullmatch(file.path):
-            raise BrokenRun(f"{run} names a file that cannot be of a run: {file.path[:80]!r}.")
+            raise BrokenRun(f"{run} names a file that cannot belong to a run: {file.path[:80]!r}.")
     return manifest
 
 

@@ -43,5 +43,5 @@ def _without_step(declared: Table) -> str:
         met = f"SELECT meeting FROM {_WHOLE}.arrivals JOIN collectives c USING (rank, event) WHERE c.step IS NULL"
         return f"{rows} WHERE one.step IS NULL AND meeting IN ({met})"
     began = next((name for name in _TIMES if name in declared.column_names()), None)
-    assert began is not None, f"nothing tells when a row of {declared.name} was"
+    assert began is not None, f"rows of {declared.name} have no time"
     return f"{rows} JOIN {_SPAN} USING (rank) WHERE one.step IS NULL AND one.{began} >= first AND one.{began} < last"

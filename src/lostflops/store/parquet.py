@@ -120,9 +120,9 @@ class ParquetWriter:
         found = sorted(self._connection.execute(" UNION ALL ".join(queries)).fetchall()) if files else []
         for (table, _), (_, rows, known, lowest, highest, strange) in zip(files, found, strict=True):
             if (known, lowest, highest) != (rows, rank, rank):
-                raise ValueError(f"{table.name} has rows that are not rank {rank}'s")
+                raise ValueError(f"{table.name} has rows of a rank other than {rank}")
             if strange:
-                raise ValueError(f"{table.name} has {strange} rows of no time, or one that cannot be reckoned with")
+                raise ValueError(f"{table.name} has {strange} rows without a valid time")
         return [
             Foreign(counted[1], tuple(name for name, _ in types[str(path)]) == table.column_names())
             for (table, path), counted in zip(files, found, strict=True)
@@ -258,7 +258,7 @@ def _check_columns(table: Table, found: Sequence[tuple[str, str]]) -> None:
             raise ValueError(f"{table.name} has no column {name[:80]!r} of type {kind[:80]}")
     names = [name for name, _ in found]
     if "rank" not in names or len(set(names)) < len(names):
-        raise ValueError(f"{table.name} does not have a column of ranks and each column once")
+        raise ValueError(f"{table.name} has no column of ranks, or a column twice")
 
 
 def _strange(table: Table, found: Sequence[tuple[str, str]]) -> str:

@@ -80,7 +80,7 @@ class PartWriter:
         for (table, _), one in zip(files, found, strict=True):
             counted[table.name] += one.rows
         if counted != Counter({name: count for name, count in rows.items() if count}):
-            raise ValueError("there are other rows than it says")
+            raise ValueError("the number of rows is not as declared")
         for (table, file), one in zip(files, found, strict=True):
             self._tables[table.name] = table
             self._adopted[table.name].append(_Adopted(file, rank, one.is_current))

@@ -63,12 +63,12 @@ def remote(place: str | Place) -> Address | None:
     text = str(place)
     if (found := _TYPED.fullmatch(text)) is not None:
         if "@" in found[2].partition("/")[0]:
-            raise UsageError(f"{found[1]}:// addresses hold no keys: those come from AWS_ACCESS_KEY_ID or a profile.")
+            raise UsageError(f"{found[1]}:// addresses cannot contain keys: set AWS_ACCESS_KEY_ID or a profile.")
         return Address(f"{found[1]}://{found[2].rstrip('/')}")
     if (other := _URL.match(text)) is not None:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         scheme = other[1] or other[2]
-        raise UsageError(f"{scheme}:// is no store that Lostflops reads ({known}). Copy the files here first.")
+        raise UsageError(f"Lostflops cannot read {scheme}://, only {known}. Copy the files to this machine first.")
     return None
 
 
@@ -80,7 +80,7 @@ def place_of(text: str | Path) -> Place:
 def folder_for(path: Path, what: str) -> Path:
     """A path of this machine, where what is written cannot go to a store."""
     if (address := remote(path)) is not None:
-        raise UsageError(f"{what} into a folder of this machine, not {address}.")
+        raise UsageError(f"{what} to a local folder, not to {address}.")
     return path
 
 
@@ -97,11 +97,11 @@ def unsafe(name: str) -> str | None:
     """Why an object's name, or the rest of one below a folder, can be no path here; None where it can.
 
     >>> unsafe("a/b.json"), unsafe("../b.json"), unsafe("a//b")
-    (None, "has a part that is no file's name ('..')", "has a part that is no file's name ('')")
+    (None, "has a part that is not a file name ('..')", "has a part that is not a file name ('')")
     """
     if _CONTROL.search(name):
         return "has control characters"
     for part in name.split("/"):
         if part in ("", ".", "..") or len(part.encode()) > _LONGEST_NAME:
-            return f"has a part that is no file's name ({part[:40]!r})"
+            return f"has a part that is not a file name ({part[:40]!r})"
     return None

@@ -76,7 +76,7 @@ class RemoteRunWriter(RunWriter):
         except FileNotFoundError:
             if self.generation in committed(self.run, self._objects):
                 raise self._busy() from None
-            raise BrokenRun(f"{self.run / file.path} is missing. Ingest the traces into a new place.") from None
+            raise BrokenRun(f"{self.run / file.path} is missing. Ingest the traces to a new address.") from None
 
     def all_at(self, files: Sequence[DataFile]) -> list[Path]:
         in_parallel(self.at, files)
@@ -88,8 +88,8 @@ class RemoteRunWriter(RunWriter):
         except NotARun:
             other = next((name for name in self._objects.names(self.run) if name not in _OURS), None)
             if other is not None:
-                said = f"{self.run} holds no run but other objects ({other!r})"
-                raise RunError(f"{said}. Choose an empty or new place.") from None
+                said = f"{self.run} is not a run and has other objects ({other!r})"
+                raise RunError(f"{said}. Choose an empty or new address.") from None
             return 0
         return number
 
@@ -98,8 +98,8 @@ class RemoteRunWriter(RunWriter):
         probe = self.run / COMMITS / _PROBE
         if self._objects.create(secrets.token_bytes(8), probe) and self._objects.create(secrets.token_bytes(8), probe):
             raise RunError(
-                f"the store of {self.run} does not heed If-None-Match, so that two writers could lose each other's "
-                "data. Write the run to a folder, and copy that."
+                f"the store of {self.run} does not support If-None-Match, so two writers could overwrite each other's "
+                "data. Write the run to a local folder, and copy it."
             )
 
     def _measure(self, files: dict[str, list[DataFile]]) -> None:
@@ -125,8 +125,8 @@ class RemoteRunWriter(RunWriter):
         return len(files) > MOST_SINGLE_RANKS
 
     def _busy(self) -> RunBusy:
-        this = "whether this one came first is not known" if self._may_be_committed else "nothing of this one is in it"
-        return RunBusy(f"another ingest wrote to {self.run} meanwhile; {this}. Ingest again.")
+        this = "this one may or may not be in the run" if self._may_be_committed else "this one was not written"
+        return RunBusy(f"another ingest wrote to {self.run} at the same time; {this}. Ingest again.")
 
     def _sweep(self, kept: tuple[Manifest, ...]) -> None:
         named = {str(self.run / file.path) for one in kept for files in one.files.values() for file in files}

@@ -82,10 +82,10 @@ class Run:
             return self._connection.table(table(name).name)
         except KeyError:
             known = ", ".join(declared.name for declared in TABLES)
-            raise UsageError(f"no table {name!r} in a run. There are: {known}") from None
+            raise UsageError(f"a run has no table {name!r}. Tables are: {known}") from None
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Rows of one SELECT over the tables of the run; a run is never changed by a query."""
+        """Return the rows of one SELECT over the tables of the run. A query never changes a run."""
         try:
             if may_change(query):
                 check_reads(query, self._connection)
@@ -169,7 +169,7 @@ def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
     named = [file for files in manifest.files.values() for file in files]
     for place in {(folder / file.path).parent for file in named}:
         if place.resolve() != place:
-            raise BrokenRun(f"{place} is a link out of the run. Do not use a run that holds one.")
+            raise BrokenRun(f"{place} is a link that leads out of the run. Do not use this run.")
     for file in named:
         path = folder / file.path
         size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1

@@ -44,7 +44,7 @@ def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Raises `QueryError` unless the query reads the run's own tables only: others know where its files are."""
     explained = EXPLAIN.match(query)
     if explained and explained["analyze"]:
-        raise QueryError("EXPLAIN ANALYZE names files of this machine: use EXPLAIN")
+        raise QueryError("EXPLAIN ANALYZE would show file names of this machine: use EXPLAIN")
     found = check_reads(query, connection)
     internal = "SELECT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'"
     hidden = {name for (name,) in connection.execute(internal).fetchall()}
@@ -53,7 +53,7 @@ def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
             _check_table(item, hidden)
         name = str(item.get("function_name", "")).lower()
         if name in _TELLING:
-            raise QueryError(f"a query reads the tables of a run, and function {name!r} tells something else")
+            raise QueryError(f"a query may read only the tables of the run, so function {name!r} is not allowed")
 
 
 def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -89,14 +89,16 @@ def _check_table(item: dict[str, Any], hidden: set[str]) -> None:
     where = tuple(filter(None, schema))
     if (*where, name) not in _CATALOG and (where not in _OWN_SCHEMAS or name in hidden):
         shown = ".".join((*where, name))
-        raise QueryError(f"a query reads the tables of a run (SHOW TABLES names them), and {shown!r} is none of them")
+        raise QueryError(
+            f"a query may read only the tables of the run (SHOW TABLES lists them), and {shown!r} is not one of them"
+        )
 
 
 def _check_function(item: dict[str, Any]) -> None:
     function = item.get("function", {})
     name = str(function.get("function_name", "")).lower()
     if name not in _TABLE_FUNCTIONS:
-        raise QueryError(f"a query reads the tables of a run, and function {name!r} could read something else")
+        raise QueryError(f"a query may read only the tables of the run, so function {name!r} is not allowed")
 
 
 def _items(value: Any) -> Iterator[dict[str, Any]]:

@@ -31,12 +31,12 @@ _RANK = Column("rank", "INTEGER", "Global rank of the process.")
 
 RANKS = Table(
     "ranks",
-    "One row per rank that was ingested.",
+    "One row per ingested rank.",
     (
         _RANK,
         Column("rank_source", "VARCHAR", "Where the rank comes from: `recorded`, `file name` or `assigned`."),
-        Column("host", "VARCHAR", "Host name where it is known; ranks of one host share a clock."),
-        Column("device", "VARCHAR", "Name of the accelerator, as the trace gives it; null on a CPU rank."),
+        Column("host", "VARCHAR", "Host name, if known; ranks of one host share a clock."),
+        Column("device", "VARCHAR", "Name of the accelerator, as in the trace; null on a CPU rank."),
         Column("device_index", "INTEGER", "Index of the accelerator on its host."),
         Column("world_size", "INTEGER", "Number of ranks in the job; null when not recorded."),
         Column("backend", "VARCHAR", "Backend of the default process group, e.g. `nccl`, `gloo`."),
@@ -46,14 +46,16 @@ RANKS = Table(
         Column("source", "VARCHAR", "File that the rank's timeline was read from."),
         Column("source_bytes", "BIGINT", "Size of that file on disk.", "bytes"),
         Column("source_hash", "VARCHAR", "SHA-256 of that file's bytes on disk."),
-        Column("base_time", "BIGINT", "Time that the file's own stamps count from; already added.", "ns"),
-        Column("events", "BIGINT", "Rows of this rank in `events`."),
+        Column(
+            "base_time", "BIGINT", "Time that the file's timestamps are relative to; already added to all times.", "ns"
+        ),
+        Column("events", "BIGINT", "Number of rows of this rank in `events`."),
     ),
 )
 
 LANES = Table(
     "lanes",
-    "A lane is what runs one thing at a time: a host thread or a device stream.",
+    "Lanes: host threads and device streams. A lane runs one thing at a time.",
     (
         _RANK,
         Column("lane", "INTEGER", "Number of the lane, unique within the rank."),
@@ -62,7 +64,7 @@ LANES = Table(
         Column("thread", "BIGINT", "Thread id; null for streams."),
         Column("device", "INTEGER", "Device index; null for threads."),
         Column("stream", "BIGINT", "Stream id; null for threads."),
-        Column("name", "VARCHAR", "Name that the trace gives the lane, where it does."),
+        Column("name", "VARCHAR", "Name of the lane in the trace, if it has one."),
     ),
 )
 
@@ -76,38 +78,38 @@ EVENTS = Table(
         Column(
             "kind",
             "VARCHAR",
-            "On the host `op`, `annotation`, `module` (a call of a module that the collector annotated), `python`, "
-            "`runtime`, `host_comm` (a `gloo:*` event), `overhead`, `span` (what the profiler recorded), `other`; on a "
-            "device `kernel`, `comm` (a communication kernel), `memcpy`, `memset`, `sync`, `device_annotation`.",
+            "On the host: `op`, `annotation`, `module` (a module call, annotated by the collector), `python`, "
+            "`runtime`, `host_comm` (a `gloo:*` event), `overhead`, `span` (the profiler's recording), `other`. On a "
+            "device: `kernel`, `comm` (a communication kernel), `memcpy`, `memset`, `sync`, `device_annotation`.",
         ),
         Column("name", "VARCHAR", "Name as recorded."),
-        Column("start", "BIGINT", "Start, Unix time by the clock of the rank's host.", "ns"),
+        Column("start", "BIGINT", "Start: Unix time on the clock of the rank's host.", "ns"),
         Column("dur", "BIGINT", "Duration; the event ends at start + dur.", "ns"),
-        Column("correlation", "BIGINT", "Links a runtime call to the device events that it launched."),
+        Column("correlation", "BIGINT", "Links a runtime call to the device events it launched."),
         Column("external_id", "BIGINT", "Links runtime calls and device events to the op around the launch."),
         Column(
             "step",
             "INTEGER",
-            "Training step: on the host the `ProfilerStep` running at its start, on a device that of its launch; "
-            "null outside steps and for device events without a recorded launch.",
+            "Training step: for host events the `ProfilerStep` at their start, for device events the step of their "
+            "launch; null outside steps and for device events without a recorded launch.",
         ),
         Column(
             "annotation",
             "VARCHAR",
-            "Innermost user annotation around it, steps aside: on the same thread, or around its launch.",
+            "Innermost user annotation around it, except steps: on the same thread, or around its launch.",
         ),
         Column(
             "module",
             "VARCHAR",
-            "Qualified name of the innermost module around it, where the collector annotated modules: of a backward op "
-            "that of its forward op, of a device event that of its launch.",
+            "Qualified name of the innermost module around it, if the collector annotated modules. A backward op has "
+            "the module of its forward op, a device event that of its launch.",
         ),
-        Column("source", "VARCHAR", "Source line, as `file.py(12): function`, where recorded."),
-        Column("sequence", "BIGINT", "Autograd sequence number: a backward op carries that of its forward op."),
-        Column("forward_thread", "INTEGER", "Autograd's number of the thread that ran the forward op."),
-        Column("shapes", "VARCHAR", "Shapes of an op's inputs, as the JSON text of the trace."),
-        Column("dtypes", "VARCHAR", "Types of an op's inputs, as the JSON text of the trace."),
-        Column("inputs", "VARCHAR", "Scalar inputs of an op, as the JSON text of the trace."),
+        Column("source", "VARCHAR", "Source line, as `file.py(12): function`, if recorded."),
+        Column("sequence", "BIGINT", "Autograd sequence number: a backward op has that of its forward op."),
+        Column("forward_thread", "INTEGER", "Autograd's number for the thread that ran the forward op."),
+        Column("shapes", "VARCHAR", "Shapes of an op's inputs, as JSON text from the trace."),
+        Column("dtypes", "VARCHAR", "Types of an op's inputs, as JSON text from the trace."),
+        Column("inputs", "VARCHAR", "Scalar inputs of an op, as JSON text from the trace."),
         Column("bytes", "BIGINT", "Bytes copied or set.", "bytes"),
         Column("grid_x", "INTEGER", "Blocks of a kernel's grid along x."),
         Column("grid_y", "INTEGER", "Blocks of a kernel's grid along y."),
@@ -117,7 +119,7 @@ EVENTS = Table(
         Column("block_z", "INTEGER", "Threads of a kernel's block along z."),
         Column("registers", "INTEGER", "Registers per thread."),
         Column("shared_memory", "INTEGER", "Shared memory per block.", "bytes"),
-        Column("occupancy", "DOUBLE", "Achieved occupancy as estimated by the profiler.", "%"),
+        Column("occupancy", "DOUBLE", "Achieved occupancy, as estimated by the profiler.", "%"),
         Column("wait_stream", "BIGINT", "Stream that a `sync` event waited on."),
         Column("wait_correlation", "BIGINT", "Correlation of the event record that a `sync` event waited on."),
     ),
@@ -128,20 +130,22 @@ STEPS = Table(
     "Training steps, one row per rank and step.",
     (
         _RANK,
-        Column("step", "INTEGER", "Number of the step as the profiler counts it."),
-        Column("lane", "INTEGER", "Thread that runs the training loop; without a host, the stream that computes."),
-        Column("start", "BIGINT", "Start of `ProfilerStep#k` on the host, else as the source has it.", "ns"),
-        Column("stop", "BIGINT", "End of `ProfilerStep#k` on the host, else as the source has it.", "ns"),
+        Column("step", "INTEGER", "Number of the step, as counted by the profiler."),
+        Column("lane", "INTEGER", "Thread of the training loop; if there are no host events, the compute stream."),
+        Column("start", "BIGINT", "Start of `ProfilerStep#k` on the host, otherwise the start in the source.", "ns"),
+        Column("stop", "BIGINT", "End of `ProfilerStep#k` on the host, otherwise the end in the source.", "ns"),
         Column(
             "device_start",
             "BIGINT",
-            "Start of the first device event launched in the step, or of the step.",
+            "Start of the first device event launched in the step; null without one. Start of the step in formats "
+            "without launches.",
             "ns",
         ),
         Column(
             "device_stop",
             "BIGINT",
-            "End of the last device event launched in the step, or of the step.",
+            "End of the last device event launched in the step; null without one. End of the step in formats without "
+            "launches.",
             "ns",
         ),
     ),
@@ -149,7 +153,7 @@ STEPS = Table(
 
 GROUPS = Table(
     "groups",
-    "Membership in process groups: one row per group and ingested rank.",
+    "Members of process groups: one row per group and ingested rank.",
     (
         Column(
             "group_id", "VARCHAR", "Name and members of the group, e.g. `0@0-7`, `12@1-7/2`; the same on every rank."
@@ -157,44 +161,42 @@ GROUPS = Table(
         _RANK,
         Column("position", "INTEGER", "Rank within the group; null when not recorded."),
         Column("size", "INTEGER", "Number of members, ingested or not."),
-        Column("name", "VARCHAR", "Name that PyTorch gives the group."),
-        Column("description", "VARCHAR", "Description that the program gave the group."),
+        Column("name", "VARCHAR", "PyTorch's name of the group."),
+        Column("description", "VARCHAR", "The program's description of the group."),
         Column("backend", "VARCHAR", "Backend of the group."),
     ),
 )
 
 COLLECTIVES = Table(
     "collectives",
-    "One row per collective or point-to-point transfer and rank.",
+    "Collectives and point-to-point transfers: one row per call and rank.",
     (
         _RANK,
         Column("event", "BIGINT", "Its row in `events`."),
-        Column("group_id", "VARCHAR", "Process group; null when the trace does not tell."),
+        Column("group_id", "VARCHAR", "Process group; null if not recorded."),
         Column("group_size", "INTEGER", "Members of the group."),
-        Column("seq", "BIGINT", "Sequence number within the group as recorded; null when there is none."),
-        Column(
-            "ordinal", "INTEGER", "0, 1, 2, ... in order of start, per group (per lane where the group is unknown)."
-        ),
+        Column("seq", "BIGINT", "Recorded sequence number within the group; null if not recorded."),
+        Column("ordinal", "INTEGER", "0, 1, 2, ... in order of start, per group (per lane if the group is unknown)."),
         Column(
             "order_source",
             "VARCHAR",
-            "What tells the order: `seq`, `flight_recorder`, `group ordinal` or `lane ordinal`.",
+            "Where the order comes from: `seq`, `flight_recorder`, `group ordinal` or `lane ordinal`.",
         ),
         Column("op", "VARCHAR", "`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `send`, ..."),
         Column("dtype", "VARCHAR", "Element type, as recorded."),
         Column("bytes_in", "BIGINT", "Size of this rank's input.", "bytes"),
         Column("bytes_out", "BIGINT", "Size of this rank's output.", "bytes"),
         Column("peer", "INTEGER", "Other rank of a point-to-point transfer."),
-        Column("start", "BIGINT", "Start by the clock of the rank's host.", "ns"),
-        Column("stop", "BIGINT", "End by the clock of the rank's host.", "ns"),
+        Column("start", "BIGINT", "Start on the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End on the clock of the rank's host.", "ns"),
         Column("lane", "INTEGER", "Stream, or the thread that runs a gloo collective."),
         Column("step", "INTEGER", "Training step, as in `events`."),
         Column(
             "metadata",
             "VARCHAR",
             "Where op, group and sizes come from: `kernel`, `record_param_comms`, `gloo`, `nvtx` (ranges of PyTorch "
-            "and NCCL around the launch), `op_trace` (type of the op and place of the rank), or `name` (guessed from "
-            "the kernel's name).",
+            "and NCCL around the launch), `op_trace` (op type and position of the rank), or `name` (guessed from the "
+            "kernel's name).",
         ),
     ),
 )
@@ -207,58 +209,66 @@ MEMORY = Table(
         Column("time", "BIGINT", "When it happened.", "ns"),
         Column("lane", "INTEGER", "Thread that allocated or freed."),
         Column("step", "INTEGER", "Training step, as in `events`."),
-        Column("device_type", "INTEGER", "0 is the CPU, 1 CUDA, 6 ROCm (some versions say 1), as in PyTorch."),
+        Column("device_type", "INTEGER", "As in PyTorch: 0 is the CPU, 1 CUDA, 6 ROCm (1 in some versions)."),
         Column("device_index", "INTEGER", "Index of the device; -1 on the CPU."),
         Column("address", "BIGINT", "Address of the block."),
         Column("bytes", "BIGINT", "Positive for an allocation, negative for a free.", "bytes"),
-        Column("allocated", "BIGINT", "Allocator's total after it.", "bytes"),
-        Column("reserved", "BIGINT", "Reserved by the allocator after it.", "bytes"),
-        Column("line", "VARCHAR", "Innermost line of the program that allocated, where a snapshot's history tells."),
+        Column("allocated", "BIGINT", "Total allocated after it.", "bytes"),
+        Column("reserved", "BIGINT", "Total reserved by the allocator after it.", "bytes"),
+        Column("line", "VARCHAR", "Innermost program line that allocated it, if a snapshot's history has it."),
     ),
 )
 
 HOLDINGS = Table(
     "holdings",
-    "Memory whose owner the collector saw while a deep window with memory was open.",
+    "Memory and its owners, as seen by the collector while a deep window with memory was open.",
     (
         _RANK,
-        Column("time", "BIGINT", "When it was seen there first.", "ns"),
-        Column("gone", "BIGINT", "When it was first seen to be gone; null where it never was.", "ns"),
-        Column("before", "BOOLEAN", "It was there when the window opened."),
+        Column("time", "BIGINT", "When it was first seen.", "ns"),
+        Column("gone", "BIGINT", "When it was first seen to be gone; null if it stayed.", "ns"),
+        Column("before", "BOOLEAN", "Whether it existed when the window opened."),
         Column("device_type", "INTEGER", "As in `memory`."),
         Column("device_index", "INTEGER", "As in `memory`."),
         Column("address", "BIGINT", "Address of the storage, as in `memory`."),
         Column("bytes", "BIGINT", "Size of the storage.", "bytes"),
-        Column("owner", "VARCHAR", "`parameters`, `gradients`, `optimizer_state`, `buffers`, `batches`; else null."),
-        Column("name", "VARCHAR", "Of the parameter or buffer, else of what holds the tensor, such as a list."),
-        Column("line", "VARCHAR", "Source line that keeps it, as `file.py:12`, where that was found."),
+        Column(
+            "owner", "VARCHAR", "`parameters`, `gradients`, `optimizer_state`, `buffers`, `batches`; otherwise null."
+        ),
+        Column(
+            "name",
+            "VARCHAR",
+            "Name of the parameter or buffer, otherwise of the object that holds the tensor, such as a list.",
+        ),
+        Column("line", "VARCHAR", "Source line that keeps it alive, as `file.py:12`, if found."),
     ),
 )
 
 ALLOCATOR_BLOCKS = Table(
     "allocator_blocks",
-    "Blocks of a device's caching allocator as a snapshot found them (`torch.cuda.memory._dump_snapshot`).",
+    "Blocks of a device's caching allocator, from a snapshot (`torch.cuda.memory._dump_snapshot`).",
     (
         _RANK,
         Column("device_type", "INTEGER", "As in `memory`."),
         Column("device_index", "INTEGER", "As in `memory`."),
-        Column("segment", "BIGINT", "Address of the segment, the piece that the allocator got from the device."),
+        Column("segment", "BIGINT", "Address of the segment: the memory that the allocator got from the device."),
         Column("segment_bytes", "BIGINT", "Size of the segment.", "bytes"),
-        Column("expandable", "BOOLEAN", "The segment can grow and shrink (`expandable_segments:True`)."),
-        Column("stream", "BIGINT", "Stream that the segment serves; 0 is the default one."),
-        Column("pool", "VARCHAR", "`small` or `large`; of a private pool, such as a CUDA graph's, as `large (0, 1)`."),
+        Column("expandable", "BOOLEAN", "Whether the segment can grow and shrink (`expandable_segments:True`)."),
+        Column("stream", "BIGINT", "Stream of the segment; 0 is the default stream."),
+        Column("pool", "VARCHAR", "`small` or `large`; for a private pool, such as a CUDA graph's, `large (0, 1)`."),
         Column("address", "BIGINT", "Address of the block."),
         Column("bytes", "BIGINT", "Size of the block.", "bytes"),
-        Column("requested", "BIGINT", "What was asked for; the allocator rounds up. Null where it is free.", "bytes"),
+        Column(
+            "requested", "BIGINT", "Requested size, before the allocator rounded up; null for a free block.", "bytes"
+        ),
         Column("state", "VARCHAR", "`allocated`, `pending` (freed, but another stream may still use it) or `free`."),
-        Column("line", "VARCHAR", "Innermost line of the program that allocated it, as `file.py:12`; null if unknown."),
-        Column("stack", "VARCHAR", "Frames of the allocation from the outermost, as in `samples`."),
+        Column("line", "VARCHAR", "Innermost program line that allocated it, as `file.py:12`; null if unknown."),
+        Column("stack", "VARCHAR", "Stack of the allocation, outermost frame first, as in `samples`."),
     ),
 )
 
 LINKS = Table(
     "links",
-    "Forward op to backward op, as the trace's `fwdbwd` arrows give it.",
+    "Links from forward op to backward op, from the trace's `fwdbwd` arrows.",
     (
         _RANK,
         Column("from_lane", "INTEGER", "Thread of the forward op."),
@@ -270,22 +280,22 @@ LINKS = Table(
 
 FLIGHT = Table(
     "flight",
-    "Entries of c10d Flight Recorder dumps: what each rank enqueued, and how far it got.",
+    "Entries of c10d Flight Recorder dumps: what each rank enqueued, and its state.",
     (
         _RANK,
-        Column("record", "BIGINT", "Number of the entry in the ring."),
+        Column("record", "BIGINT", "Number of the entry in the recorder."),
         Column("group_id", "VARCHAR", "Process group; see `groups`."),
-        Column("group_name", "VARCHAR", "Name that PyTorch gives the group."),
+        Column("group_name", "VARCHAR", "PyTorch's name of the group."),
         Column("seq", "BIGINT", "Sequence number of a collective within its group."),
         Column("p2p_seq", "BIGINT", "Sequence number of a point-to-point transfer within its group."),
-        Column("op_id", "BIGINT", "Number of the operation, counting those of a coalesced call apart."),
+        Column("op_id", "BIGINT", "Number of the operation; the operations of a coalesced call count separately."),
         Column("op", "VARCHAR", "Operation, named as in `collectives`."),
         Column("name", "VARCHAR", "Operation as recorded, e.g. `nccl:all_reduce`."),
-        Column("is_p2p", "BOOLEAN", "A point-to-point transfer."),
+        Column("is_p2p", "BOOLEAN", "Whether it is a point-to-point transfer."),
         Column("state", "VARCHAR", "`scheduled`, `started` or `completed`."),
-        Column("created", "BIGINT", "Enqueued by the host.", "ns"),
-        Column("started", "BIGINT", "Seen to have started.", "ns"),
-        Column("completed", "BIGINT", "Seen to have completed.", "ns"),
+        Column("created", "BIGINT", "When the host enqueued it.", "ns"),
+        Column("started", "BIGINT", "When it was seen to have started.", "ns"),
+        Column("completed", "BIGINT", "When it was seen to have completed.", "ns"),
         Column("dtype", "VARCHAR", "Element types of the inputs, as recorded."),
         Column("bytes_in", "BIGINT", "Size of the inputs.", "bytes"),
         Column("bytes_out", "BIGINT", "Size of the outputs.", "bytes"),
@@ -297,7 +307,7 @@ FLIGHT = Table(
 
 PASSES = Table(
     "passes",
-    "Forward and backward passes of microbatches, where a source tells them apart.",
+    "Forward and backward passes of microbatches, for formats that record them.",
     (
         _RANK,
         Column("step", "INTEGER", "Training step."),
@@ -305,60 +315,68 @@ PASSES = Table(
         Column("chunk", "INTEGER", "Model chunk of an interleaved schedule on this rank, from 0."),
         Column("stage", "INTEGER", "Pipeline stage of the rank, from 0."),
         Column("direction", "VARCHAR", "`forward` or `backward`."),
-        Column("start", "BIGINT", "Start by the clock of the rank's host.", "ns"),
-        Column("stop", "BIGINT", "End by the clock of the rank's host.", "ns"),
+        Column("start", "BIGINT", "Start on the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End on the clock of the rank's host.", "ns"),
     ),
 )
 
 CLOCKS = Table(
     "clocks",
-    "How the clock of each rank stands against the reference rank's, as collectives tell it.",
+    "Offset of each rank's clock from that of the reference rank, from collectives.",
     (
         _RANK,
-        Column("reference", "INTEGER", "Rank whose clock is the common one."),
+        Column("reference", "INTEGER", "Rank whose clock is the common clock."),
         Column(
             "method",
             "VARCHAR",
-            "`reference`, `same host`, `collectives`, or why there is no offset: `untied` (no collective ties the rank "
-            "to the reference) or `contradictory` (no offset satisfies all of them).",
+            "`reference`, `same host`, `collectives`, or why there is no offset: `untied` (no collective connects the "
+            "rank to the reference) or `contradictory` (no offset satisfies all collectives).",
         ),
-        Column("correction", "BIGINT", "Add it to the rank's stamps to get the reference's, at `instant`.", "ns"),
-        Column("uncertainty", "BIGINT", "The true offset is certainly no further than this from `correction`.", "ns"),
-        Column("drift", "DOUBLE", "By how much the correction grows with the rank's time.", "ppm"),
+        Column("correction", "BIGINT", "Add it to the rank's times to get the reference's, at `instant`.", "ns"),
         Column(
-            "spread", "BIGINT", "How far the ends of its collectives typically lie from those of other ranks.", "ns"
+            "uncertainty", "BIGINT", "The true offset is within this distance of `correction`, with certainty.", "ns"
         ),
-        Column("instant", "BIGINT", "When `correction` holds: the middle of the run, on the reference's clock.", "ns"),
+        Column("drift", "DOUBLE", "Growth of the correction over the rank's time.", "ppm"),
+        Column(
+            "spread", "BIGINT", "Typical distance between the ends of its collectives and those of other ranks.", "ns"
+        ),
+        Column(
+            "instant", "BIGINT", "When `correction` is exact: the middle of the run, on the reference's clock.", "ns"
+        ),
         Column("constraints", "BIGINT", "Collectives and transfers of the rank that bound its offset."),
-        Column("matched", "BIGINT", "Collectives and transfers of the rank that were found on other ranks too."),
-        Column("unmatched", "BIGINT", "Those of groups with other ranks in the run that were found on none."),
+        Column("matched", "BIGINT", "Collectives and transfers of the rank that were also found on other ranks."),
+        Column(
+            "unmatched", "BIGINT", "Those not found on other ranks, although their group has other ranks in the run."
+        ),
     ),
 )
 
 ARRIVALS = Table(
     "arrivals",
-    "Who met in each collective or transfer, when each rank arrived, how long it waited, and for whom.",
+    "Which ranks took part in each collective or transfer, when each arrived, how long it waited, and for which rank.",
     (
         _RANK,
         Column(
             "event",
             "BIGINT",
-            "Its row in `events` and `collectives`; null for a member whose record of the meeting is missing.",
+            "Its row in `events` and `collectives`; null for a member without a record of this collective.",
         ),
         Column("meeting", "BIGINT", "Number of the collective or transfer: the same on all its ranks."),
-        Column("is_transfer", "BOOLEAN", "A point-to-point transfer; its two ends meet."),
-        Column("step", "INTEGER", "Training step that the meeting belongs to."),
-        Column("expected", "INTEGER", "Members of the group; null where it is not known."),
-        Column("seen", "INTEGER", "Ranks whose record of it was found."),
-        Column("arrived", "BIGINT", "Start on the reference's clock; null for ranks that nothing ties to it.", "ns"),
-        Column("wait", "BIGINT", "From its start until the last one seen arrived; 0 below what can be told.", "ns"),
-        Column("late_rank", "INTEGER", "The last one seen to arrive, where somebody waited for it."),
+        Column("is_transfer", "BOOLEAN", "Whether it is a point-to-point transfer, between two ranks."),
+        Column("step", "INTEGER", "Training step of the collective or transfer."),
+        Column("expected", "INTEGER", "Members of the group; null if unknown."),
+        Column("seen", "INTEGER", "Ranks that have a record of it."),
+        Column("arrived", "BIGINT", "Start on the reference's clock; null for ranks whose clock is not aligned.", "ns"),
+        Column(
+            "wait", "BIGINT", "Time from its start until the last rank seen arrived; 0 if below the clock error.", "ns"
+        ),
+        Column("late_rank", "INTEGER", "The last rank seen to arrive, if any rank waited for it."),
         Column(
             "basis",
             "VARCHAR",
-            "What the wait rests on: `clock` (arrivals on the common clock), `ends` (the same, but it is shorter than "
-            "the clocks are certain to: it rests on collectives ending everywhere at once) or `shortest` (what the "
-            "call took longer than the shortest on any rank).",
+            "How the wait was measured: `clock` (arrivals on the common clock), `ends` (the same, but shorter than the "
+            "clock uncertainty: it assumes that collectives end on all ranks at once) or `shortest` (time beyond the "
+            "shortest call on any rank).",
         ),
     ),
 )
@@ -367,73 +385,75 @@ _ATTEMPT = Column("attempt", "INTEGER", "Number of the attempt, from 0; see `att
 
 ATTEMPTS = Table(
     "attempts",
-    "Attempts of a job that the collector recorded: an elastic restart, or a job that is started again, begins one.",
+    "Attempts of a job that the collector recorded: each elastic restart, and each new start of the job, is one.",
     (
         _RANK,
         _ATTEMPT,
-        Column("session", "VARCHAR", "Identifies the process that was this rank in this attempt."),
-        Column("host", "VARCHAR", "Host that it ran on."),
-        Column("world_size", "INTEGER", "Ranks of the attempt."),
-        Column("local_rank", "INTEGER", "Place of the rank on its host."),
+        Column("session", "VARCHAR", "Identifies the process of this rank in this attempt."),
+        Column("host", "VARCHAR", "Host it ran on."),
+        Column("world_size", "INTEGER", "Number of ranks in the attempt."),
+        Column("local_rank", "INTEGER", "Local rank on its host."),
         Column(
-            "restart", "INTEGER", "Restarts before it, as torchrun counts them on each host: after failures there only."
+            "restart", "INTEGER", "Earlier restarts, as torchrun counts them on each host: only after failures there."
         ),
-        Column("start", "BIGINT", "When the collector began, by the clock of the rank's host.", "ns"),
-        Column("stop", "BIGINT", "When the last record was made.", "ns"),
-        Column("ended", "BOOLEAN", "The process ended on its own; false where it was killed or still runs."),
-        Column("records", "BIGINT", "Records that arrived."),
-        Column("dropped", "BIGINT", "Records that the collector lost: its ring was full, or a write failed."),
+        Column("start", "BIGINT", "When the collector started, on the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "When the last record was written.", "ns"),
+        Column("ended", "BOOLEAN", "Whether the process ended by itself; false if it was killed or still runs."),
+        Column("records", "BIGINT", "Records in the capture."),
+        Column("dropped", "BIGINT", "Records that the collector lost: its buffer was full, or a write failed."),
     ),
 )
 
 TIMINGS = Table(
     "timings",
-    "Every training step as the collector's hooks saw it on the training thread, profiled or not.",
+    "Every training step, profiled or not, as timed by the collector's hooks on the training thread.",
     (
         _RANK,
         _ATTEMPT,
-        Column("step", "INTEGER", "Number of the step, from 0: an optimizer's step, or what `lostflops.step()` ends."),
-        Column("start", "BIGINT", "Start, by the clock of the rank's host.", "ns"),
+        Column("step", "INTEGER", "Number of the step, from 0: ended by an optimizer step, or by `lostflops.step()`."),
+        Column("start", "BIGINT", "Start on the clock of the rank's host.", "ns"),
         Column("stop", "BIGINT", "End; the next step begins there.", "ns"),
-        Column("data", "BIGINT", "Waiting for the next batch; null where the collector had given phases up.", "ns"),
+        Column("data", "BIGINT", "Waiting for the next batch; null if the collector no longer recorded phases.", "ns"),
         Column(
             "forward",
             "BIGINT",
-            "From the outermost module's call to the backward pass; null where calls were not seen.",
+            "From the call of the outermost module to the backward pass; null if calls were not seen.",
             "ns",
         ),
-        Column("backward", "BIGINT", "Inside backward passes; null where the collector had given phases up.", "ns"),
-        Column("optimizer", "BIGINT", "Inside the optimizers' steps.", "ns"),
-        Column("outside", "BIGINT", "The rest: stop - start less the four before; null where one of them is.", "ns"),
-        Column("device_time", "BIGINT", "From edge to edge on the accelerator, by its events; null on a CPU.", "ns"),
+        Column("backward", "BIGINT", "Inside backward passes; null if the collector no longer recorded phases.", "ns"),
+        Column("optimizer", "BIGINT", "Inside optimizer steps.", "ns"),
+        Column("outside", "BIGINT", "The rest: stop - start minus the four above; null if one of them is null.", "ns"),
+        Column(
+            "device_time", "BIGINT", "Duration of the step on the accelerator, by device events; null on a CPU.", "ns"
+        ),
         *(
-            Column(f"device_{phase}", "BIGINT", f"Of that, between the events around the {what}.", "ns")
+            Column(f"device_{phase}", "BIGINT", f"Part of `device_time`, between the events around the {what}.", "ns")
             for phase, what in (
                 ("data", "wait for a batch"),
                 ("forward", "forward pass"),
                 ("backward", "backward pass"),
-                ("optimizer", "optimizers' steps"),
+                ("optimizer", "optimizer steps"),
             )
         ),
         Column("microbatches", "INTEGER", "Backward passes in the step."),
-        Column("samples", "BIGINT", "Samples of its batches, where their first dimension shows them."),
-        Column("tokens", "BIGINT", "Tokens of its batches, where they hold token ids."),
+        Column("samples", "BIGINT", "Samples in its batches, if their first dimension shows it."),
+        Column("tokens", "BIGINT", "Tokens in its batches, if they contain token ids."),
         Column(
             "peak_memory",
             "BIGINT",
-            "Most memory that was allocated so far: the device's, on a CPU the process's.",
+            "Peak memory so far: allocated on the device; on a CPU, of the process.",
             "bytes",
         ),
-        Column("own", "BIGINT", "Time that the collector took on the training thread.", "ns"),
+        Column("own", "BIGINT", "Overhead of the collector on the training thread.", "ns"),
         Column(
-            "gc", "BIGINT", "In Python's garbage collector on that thread; null where the collector is older.", "ns"
+            "gc", "BIGINT", "In Python's garbage collector on that thread; null if an older version recorded it.", "ns"
         ),
-        Column("gc_count", "INTEGER", "Collections of garbage in the step."),
-        Column("cpu", "BIGINT", "Time of the training thread on a core; null where the kernel does not say.", "ns"),
-        Column("queued", "BIGINT", "Time that it could run and waited for a core.", "ns"),
-        Column("system", "BIGINT", "Part of `cpu` inside the kernel of the operating system.", "ns"),
-        Column("faults", "BIGINT", "Its page faults that needed no disk."),
-        Column("preempted", "BIGINT", "Times that a core was taken from it."),
+        Column("gc_count", "INTEGER", "Garbage collections in the step."),
+        Column("cpu", "BIGINT", "CPU time of the training thread; null if the kernel does not report it.", "ns"),
+        Column("queued", "BIGINT", "Time that it was ready to run but waited for a core.", "ns"),
+        Column("system", "BIGINT", "Part of `cpu` spent in the operating system's kernel.", "ns"),
+        Column("faults", "BIGINT", "Its minor page faults (no disk access)."),
+        Column("preempted", "BIGINT", "How often it was preempted."),
         Column("saving", "BIGINT", "In `torch.save` and other functions that write checkpoints, on that thread.", "ns"),
         Column(
             "evaluating",
@@ -441,30 +461,30 @@ TIMINGS = Table(
             "From the first to the last forward pass without gradients in the step.",
             "ns",
         ),
-        Column("skipped", "BOOLEAN", "The update was skipped because gradients were not finite."),
-        Column("compiled", "BOOLEAN", "Something was compiled in it."),
-        Column("profiled", "BOOLEAN", "A deep window was recorded over it, or being prepared or ended in it."),
+        Column("skipped", "BOOLEAN", "Whether the update was skipped because gradients were not finite."),
+        Column("compiled", "BOOLEAN", "Whether anything was compiled in it."),
+        Column("profiled", "BOOLEAN", "Whether a deep window was recorded, prepared or ended in it."),
     ),
 )
 
 ENQUEUES = Table(
     "enqueues",
-    "When each rank enqueued each collective on its host, as the c10d Flight Recorder's ring tells.",
+    "When the host of each rank enqueued each collective, from the c10d Flight Recorder.",
     (
         _RANK,
         _ATTEMPT,
-        Column("record", "BIGINT", "Number of the entry in the ring."),
+        Column("record", "BIGINT", "Number of the entry in the recorder."),
         Column("group_id", "VARCHAR", "Process group; see `groups`."),
-        Column("seq", "BIGINT", "Sequence number within the group, of collectives and of transfers each."),
+        Column("seq", "BIGINT", "Sequence number within the group; collectives and transfers count separately."),
         Column("op", "VARCHAR", "Operation, named as in `collectives`."),
         Column("name", "VARCHAR", "Operation as recorded, e.g. `gloo:all_reduce`."),
-        Column("is_p2p", "BOOLEAN", "A point-to-point transfer."),
+        Column("is_p2p", "BOOLEAN", "Whether it is a point-to-point transfer."),
         Column("bytes_in", "BIGINT", "Size of the inputs.", "bytes"),
         Column("bytes_out", "BIGINT", "Size of the outputs.", "bytes"),
         Column(
             "created",
             "BIGINT",
-            "When the host enqueued it. An accelerator takes it up later, so it shows a late host, never a wait.",
+            "When the host enqueued it. An accelerator starts it later, so this shows a late host, never a wait.",
             "ns",
         ),
     ),
@@ -472,25 +492,25 @@ ENQUEUES = Table(
 
 PARAMETERS = Table(
     "parameters",
-    "Parameters of the trained model, in the order in which the model gives them.",
+    "Parameters of the trained model, in the model's order.",
     (
         _RANK,
-        Column("position", "INTEGER", "0, 1, 2, ... in the order of the model."),
+        Column("position", "INTEGER", "0, 1, 2, ... in the model's order."),
         Column("name", "VARCHAR", "Qualified name."),
         Column("module", "VARCHAR", "Class of the module that holds it."),
-        Column("shape", "VARCHAR", "Whole shape as JSON, also where this rank holds a shard."),
-        Column("local_shape", "VARCHAR", "Shape of what this rank holds, as JSON."),
+        Column("shape", "VARCHAR", "Full shape as JSON, even if this rank has only a shard."),
+        Column("local_shape", "VARCHAR", "Shape of this rank's part, as JSON."),
         Column("dtype", "VARCHAR", "Element type."),
-        Column("bytes", "BIGINT", "Size of what this rank holds.", "bytes"),
-        Column("trainable", "BOOLEAN", "It requires a gradient."),
-        Column("bucket", "INTEGER", "DDP bucket that reduces its gradient; null elsewhere."),
-        Column("unit", "VARCHAR", "Qualified name of the FSDP unit that gathers it; null elsewhere."),
+        Column("bytes", "BIGINT", "Size of this rank's part.", "bytes"),
+        Column("trainable", "BOOLEAN", "Whether it requires a gradient."),
+        Column("bucket", "INTEGER", "DDP bucket that reduces its gradient; null without DDP."),
+        Column("unit", "VARCHAR", "Qualified name of the FSDP unit that gathers it; null without FSDP."),
     ),
 )
 
 JOB = Table(
     "job",
-    "What the collector read once per attempt: versions, settings on its list, process groups, buckets, units, mesh.",
+    "Facts that the collector read once per attempt: versions, known settings, process groups, buckets, units, mesh.",
     (
         _RANK,
         _ATTEMPT,
@@ -501,36 +521,38 @@ JOB = Table(
 
 CLOCK_SAMPLES = Table(
     "clock_samples",
-    "Readings of clocks: a rank's own two, and wall clocks that travelled through the job's store.",
+    "Clock readings: the two clocks of a rank, and wall clocks of other ranks, received through the job's store.",
     (
         _RANK,
         Column("wall", "BIGINT", "Unix time of the rank's host.", "ns"),
         Column("monotonic", "BIGINT", "Its monotonic clock at the same moment.", "ns"),
-        Column("peer", "INTEGER", "Rank whose reading arrived at that moment; null for a reading of its own."),
-        Column("peer_wall", "BIGINT", "What that rank's clock showed when it sent: it was then, or earlier.", "ns"),
+        Column("peer", "INTEGER", "Rank whose reading arrived at that moment; null for the rank's own reading."),
+        Column(
+            "peer_wall", "BIGINT", "That rank's wall clock when it sent the reading, which was before it arrived.", "ns"
+        ),
     ),
 )
 
 SAMPLES = Table(
     "samples",
-    "Python stacks of the training thread, about 100 a second while a deep window was open.",
+    "Python stacks of the training thread, about 100 per second while a deep window was open.",
     (
         _RANK,
-        Column("time", "BIGINT", "When the stack was read, by the clock of the rank's host.", "ns"),
-        Column("stack", "VARCHAR", "Frames from the outermost, as `function file.py:12`, joined by `;`."),
+        Column("time", "BIGINT", "When the stack was read, on the clock of the rank's host.", "ns"),
+        Column("stack", "VARCHAR", "Frames, outermost first, as `function file.py:12`, joined by `;`."),
     ),
 )
 
 STATS = Table(
     "stats",
-    "Everything that was dropped, repaired, guessed or missing, counted.",
+    "Counts of everything that was dropped, repaired, guessed or missing.",
     (
         _RANK,
-        Column("format", "VARCHAR", "Format of the file it was found in."),
+        Column("format", "VARCHAR", "Format of the file."),
         Column("what", "VARCHAR", "Stable name of the observation, e.g. `kernels_without_launch`."),
         Column("effect", "VARCHAR", "`dropped`, `repaired`, `guessed`, `missing` or `note`."),
         Column("count", "BIGINT", "How often."),
-        Column("reason", "VARCHAR", "What happened, in words, with an example where there is one."),
+        Column("reason", "VARCHAR", "What happened, in words, with an example if there is one."),
     ),
 )
 

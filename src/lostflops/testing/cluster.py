@@ -72,7 +72,7 @@ class SyntheticCluster(Job):
 
     def allocations_of(self, record: RankRecord) -> Allocator:
         if self.recompute or not self.model.fused:
-            raise ValueError("memory is modelled without recomputation, and with a fused optimizer")
+            raise ValueError("memory is simulated only without recomputation and with a fused optimizer")
         return allocations(record, self.model, self.layers_of(record.rank))
 
     def _truth(self, simulation: Simulation) -> Truth:

@@ -77,9 +77,12 @@ class HostCosts:
 
     def __post_init__(self) -> None:
         _require(
-            min(self.dispatch, self.tail, self.between_ops, self.between_steps) >= 0, "host costs are not negative"
+            min(self.dispatch, self.tail, self.between_ops, self.between_steps) >= 0, "host costs must not be negative"
         )
-        _require(min(self.launch_call, self.launch_latency, self.sync_return) > 0, "calls and latencies take time")
+        _require(
+            min(self.launch_call, self.launch_latency, self.sync_return) > 0,
+            "launch_call, launch_latency and sync_return must be above zero",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,10 @@ class Network:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(min(self.alpha, self.inter_alpha) > 0 and min(self.gbs, self.inter_gbs) > 0, "a network needs time")
+        _require(
+            min(self.alpha, self.inter_alpha) > 0 and min(self.gbs, self.inter_gbs) > 0,
+            "network latencies and bandwidths must be above zero",
+        )
 
     def all_reduce(self, size: int, members: int, across_hosts: bool) -> int:
         alpha, gbs = self._level(across_hosts)
@@ -147,8 +153,8 @@ class Losses:
 
     def __post_init__(self) -> None:
         amounts = (self.data, self.copy_bytes, self.memset_bytes, self.alloc, self.python, self.sync, self.compile)
-        _require(min(amounts) >= 0, "a planted loss is not negative")
-        _require(self.launch_factor >= 1, "launch_factor is at least 1")
+        _require(min(amounts) >= 0, "a planted loss must not be negative")
+        _require(self.launch_factor >= 1, "launch_factor must be at least 1")
 
     def hit(self, rank: int, step: int) -> bool:
         return (self.steps is None or step in self.steps) and (self.ranks is None or rank in self.ranks)
@@ -184,7 +190,7 @@ class Clock:
     drift_ppm: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(abs(self.drift_ppm) <= 1_000, "drift is at most 1000 ppm")
+        _require(abs(self.drift_ppm) <= 1_000, "drift must be at most 1000 ppm")
 
     def read(self, true_time: int) -> int:
         return true_time + self.offset + true_time * round(self.drift_ppm * 1_000) // 1_000_000_000
@@ -201,7 +207,7 @@ class LostRecords:
 
     def __post_init__(self) -> None:
         for share in (self.kernels, self.launches, self.metadata):
-            _require(0.0 <= share <= 1.0, f"a share is between 0 and 1, not {share}")
+            _require(0.0 <= share <= 1.0, f"a share must be between 0 and 1, not {share}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +233,15 @@ class Model:
 
     def __post_init__(self) -> None:
         _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")
-        _require(self.optimizer_kernels >= 1 and self.optimizer_duration > 0, "a step ends with an optimizer kernel")
+        _require(self.optimizer_kernels >= 1 and self.optimizer_duration > 0, "a step needs an optimizer kernel")
         _require(1 <= self.buckets <= self.layers, f"{self.buckets} buckets do not fit {self.layers} layers")
-        _require(0 <= self.first_bucket <= self.layers - self.buckets + 1, "a bucket holds a layer or more")
-        _require(self.pieces >= 1 and self.gradient_bytes // self.pieces > 0, "a bucket has a piece or more")
-        _require(bool(self.first_bucket < self.layers), "the first bucket leaves layers to the others")
-        _require(self.gradient_bytes % 2 == 0 and self.activation_bytes % 2 == 0, "bfloat16 sizes are even")
-        _require(self.gradient_bytes > 0 and self.activation_bytes > 0, "sizes are positive")
+        _require(0 <= self.first_bucket <= self.layers - self.buckets + 1, "each bucket needs at least one layer")
+        _require(
+            self.pieces >= 1 and self.gradient_bytes // self.pieces > 0,
+            "each bucket needs at least one piece, of at least one byte",
+        )
+        _require(bool(self.first_bucket < self.layers), "first_bucket must leave layers for the other buckets")
+        _require(
+            self.gradient_bytes % 2 == 0 and self.activation_bytes % 2 == 0, "sizes in bytes must be even (bfloat16)"
+        )
+        _require(self.gradient_bytes > 0 and self.activation_bytes > 0, "sizes must be above zero")

@@ -52,21 +52,21 @@ class Job:
 
     def __post_init__(self) -> None:
         if min(self.ranks, self.ranks_per_host, self.steps, self.microbatches) < 1:
-            raise ValueError("ranks, ranks_per_host, steps and microbatches are at least 1")
+            raise ValueError("ranks, ranks_per_host, steps and microbatches must be at least 1")
         if min(self.tensor_parallel, self.pipeline_parallel) < 1:
-            raise ValueError("degrees of parallelism are at least 1")
+            raise ValueError("degrees of parallelism must be at least 1")
         if self.ranks % (self.tensor_parallel * self.pipeline_parallel):
             raise ValueError(f"{self.ranks} ranks do not split into {self.tensor_parallel} x {self.pipeline_parallel}")
         if self.schedule not in ("1f1b", "gpipe"):
             raise ValueError(f"unknown schedule {self.schedule!r}; use '1f1b' or 'gpipe'")
         if self.compute_streams not in (1, 2) or self.kernel_gap < 0 or not 0.0 <= self.noise <= 0.2:
-            raise ValueError("compute_streams is 1 or 2, kernel_gap not negative, noise between 0 and 0.2")
+            raise ValueError("compute_streams must be 1 or 2, kernel_gap not negative, noise between 0 and 0.2")
         if self.comm_streams < 1 or self.prefetch < 0 or self.sharding not in (0, 1, 2, 3):
-            raise ValueError("comm_streams is at least 1, prefetch not negative, sharding 0 to 3")
+            raise ValueError("comm_streams must be at least 1, prefetch not negative, sharding 0 to 3")
         if any(not 0 <= straggler.rank < self.ranks for straggler in self.stragglers):
             raise ValueError("a straggler is not a rank of the cluster")
         if self.stage_layers and (len(self.stage_layers) != self.pipeline_parallel or min(self.stage_layers) < 1):
-            raise ValueError("stage_layers has a positive number for each stage")
+            raise ValueError("stage_layers needs a positive number for each stage")
         if any(not 0 <= host < self.hosts for host in self.clocks):
             raise ValueError(f"a clock names a host outside 0..{self.hosts - 1}")
 

@@ -29,7 +29,7 @@ class _Engine:
         for program in programs:
             self._resume(program, None)
             self._drain()
-        assert not self._unfinished, "simulated ranks wait for each other for ever"
+        assert not self._unfinished, "deadlock: simulated ranks wait for each other forever"
 
     def _drain(self) -> None:
         while self._runnable:

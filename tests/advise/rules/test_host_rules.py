@@ -115,7 +115,7 @@ def test_garbage_collection_is_counted_and_taken_from_the_loops(tmp_path: Path) 
         first, second = findings(case, *HERE)
         assert (first.cause, second.cause) == ("gc", "host_python")
         assert (first.lost_share, second.lost_share) == (pytest.approx(0.3), pytest.approx(0.1))
-        assert first.evidence[0].what.startswith("2 collections a step take 30.0% of it")
+        assert first.evidence[0].what.startswith("on a typical rank, 2 collections per step take 30.0% of it")
         assert first.prediction is not None
         assert first.prediction.gain == pytest.approx(0.3, abs=0.001)
 

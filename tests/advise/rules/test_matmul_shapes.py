@@ -34,7 +34,7 @@ def claims(folder: Path, op: Op) -> list[Claim]:
 def test_a_vocabulary_that_nobody_padded(tmp_path: Path) -> None:
     """Three times slower than its neighbour of good size: two thirds are saved, but for what padding adds."""
     (found,) = claims(tmp_path, head(50257, UNALIGNED, factor=3))
-    assert "pad 50257 to 50304" in found.fix
+    assert "Pad 50257 to 50304" in found.fix
     assert found.gain is not None
     bad, good, padded = 3 * us(4096, 1024, 50257), us(4096, 1024, 49152), us(4096, 1024, 50304)
     assert found.gain.share == pytest.approx((bad - padded) / (bad + good), abs=0.01)

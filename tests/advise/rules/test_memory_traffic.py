@@ -23,7 +23,7 @@ def test_a_pageable_batch_before_the_model(tmp_path: Path) -> None:
     batch = Op("aten::copy_", PAGEABLE, 200, call="cudaMemcpyAsync", blocks=True, size=77_000_000)
     (found,) = claims(copies.RULE, tmp_path, [batch, MM])
     assert "pin_memory=True" in found.fix
-    assert "77.0 MB a step" in found.evidence[0].what
+    assert "77.0 MB per step" in found.evidence[0].what
     assert found.taken[0, "copy"] == 4 * 200_000
     assert found.gain is not None
     assert found.gain.share == pytest.approx(0.95 * 200 / 600, abs=0.03)
@@ -33,7 +33,7 @@ def test_outputs_that_are_copied_to_the_host(tmp_path: Path) -> None:
     kept = Op("aten::copy_", "Memcpy DtoH (Device -> Pageable)", 200, call="cudaMemcpyAsync", blocks=True, size=9**9)
     (found,) = claims(copies.RULE, tmp_path, [MM, kept])
     assert "DataLoader" not in found.fix
-    assert "read it a step later" in found.fix
+    assert "Read it a step later" in found.fix
 
 
 def test_a_pinned_copy_on_another_stream_is_hidden(tmp_path: Path) -> None:

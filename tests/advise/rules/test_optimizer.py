@@ -28,7 +28,7 @@ def update(name: str, kernel: str, us: int, count: int) -> list[Op]:
 def test_a_loop_over_parameters_is_found(tmp_path: Path) -> None:
     (found,) = claims(tmp_path, update("aten::addcdiv_", "void at::native::elementwise_kernel<128, 2>", 4, 200))
     assert found.changes == ("optimizer=fused",)
-    assert "200 kernels a step of 4.00 us" in found.what
+    assert "200 kernels per step of 4.00 us" in found.what
     kernels = STEPS * 200 * 4_000
     assert found.taken[0, "compute"] == pytest.approx(kernels * (1 - 7 / 20), rel=0.01)
 

@@ -68,7 +68,7 @@ def test_a_volta_in_fp32(tmp_path: Path) -> None:
 
 def test_checkpointed_layers(tmp_path: Path) -> None:
     found = claims(tmp_path, f"{AMD}/mi300_resnet_act_checkpoint.json.gz")
-    assert "93.5% of the forward pass again" in found["recompute"].what
+    assert "recomputes 93.5% of the forward pass" in found["recompute"].what
     assert "precision" not in found
 
 

@@ -65,7 +65,7 @@ def test_a_rank_that_others_wait_for(tmp_path: Path, column: str, rule: Rule) ->
     assert one.gain.low == pytest.approx(one.gain.share)  # all seven are alike
     assert one.ranks == (0,)
     assert "every 5 steps" in one.what
-    assert "rank 0 alone, while the others wait" in one.what
+    assert "rank 0 while the others wait" in one.what
     assert one.evidence[0].steps == (5, 10, 15, 20, 25, 30, 35)
     assert causes(made, tmp_path / "again")[:1] == [rule.cause]
 

@@ -33,7 +33,7 @@ def test_passes_grow_and_the_update_stays():
 
 def test_a_run_without_passes_is_refused():
     made = graph([L(0, LaneKind.STREAM, [T("x", 100, 0, Kind.KERNEL, phase=OPTIMIZER)])])
-    with pytest.raises(NotApplicable, match="cannot be told apart"):
+    with pytest.raises(NotApplicable, match="cannot be distinguished"):
         CHANGE.apply(made, "2", NO_FACTS)
 
 
@@ -81,5 +81,5 @@ def test_what_is_no_factor_is_refused(value):
 
 
 def test_as_recorded_is_refused():
-    with pytest.raises(NotApplicable, match="as recorded"):
+    with pytest.raises(NotApplicable, match="is the recorded batch"):
         CHANGE.remember(jobs.job(16), "1", NO_FACTS)

@@ -52,7 +52,7 @@ COSTS = facts(10.0, 1.0, parameters=PARAMETERS)
 def test_as_if_recorded_so(mb, buckets, recorded):
     before = job(recorded)
     if buckets == recorded:
-        with pytest.raises(NotApplicable, match="buckets stay as they are"):
+        with pytest.raises(NotApplicable, match="buckets stay the same"):
             CHANGE.apply(before, mb, COSTS)
         return
     found = CHANGE.apply(before, mb, COSTS).graph
@@ -66,7 +66,7 @@ def test_as_if_recorded_so(mb, buckets, recorded):
 def test_without_parameters_buckets_are_cut_anywhere():
     found = CHANGE.apply(job((3,)), "3", facts(10.0, 1.0))
     assert found.graph.meetings.size.tolist() == [3 * MIB, MIB]
-    assert "Parameters are not known: buckets are cut at exact sizes." in found.notes
+    assert "Parameters are unknown: buckets are cut at exact sizes." in found.notes
 
 
 def test_the_first_bucket_alone():

@@ -30,5 +30,5 @@ def test_one_stream_is_as_recorded():
 
 
 def test_without_latency_nothing_is_told():
-    with pytest.raises(NotApplicable, match="latency is not known"):
+    with pytest.raises(NotApplicable, match="latency is unknown"):
         CHANGE.apply(job(lambda *_: 50), "2", facts(0.0, 1.0))

@@ -27,5 +27,5 @@ def test_others_stay():
 
 @pytest.mark.parametrize("value", ["1x", "2x"])
 def test_as_many_bytes_or_more_are_no_compression(value):
-    with pytest.raises(UsageError, match="what part of the bytes is left"):
+    with pytest.raises(UsageError, match="fraction of the bytes that is left"):
         CHANGE.apply(job(lambda *_: 50), value, facts())

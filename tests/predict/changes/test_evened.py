@@ -40,5 +40,5 @@ def test_steps_keep_their_own_work():
 
 
 def test_ranks_without_a_pipeline_have_no_stages():
-    with pytest.raises(NotApplicable, match="no stages"):
+    with pytest.raises(NotApplicable, match="no pipeline stages"):
         stages.CHANGE.apply(ranks((10,), (20,)), "even", FACTS)

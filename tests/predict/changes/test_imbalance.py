@@ -77,5 +77,5 @@ def test_a_cluster_with_a_slow_rank_both_ways(tmp_path):
 
 def test_one_rank_has_nobody_to_be_balanced_with():
     made = graph([L(0, LaneKind.STREAM, [T("a", 5, 0, Kind.KERNEL)])], steps=[(0, 0, "", "")])
-    with pytest.raises(NotApplicable, match="nobody to be balanced with"):
+    with pytest.raises(NotApplicable, match="nothing to balance it with"):
         CHANGE.apply(made, "removed", NOTHING)

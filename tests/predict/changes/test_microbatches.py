@@ -47,7 +47,7 @@ def test_traced_clusters_both_ways(schedule, tmp_path):
 
 def test_what_cannot_be(tmp_path):
     made = recorded(tmp_path / "job", "interleaved", passes(Shape(2, 2, 4)))
-    with pytest.raises(NotApplicable, match="4 microbatches in a step already"):
+    with pytest.raises(NotApplicable, match="already has 4 microbatches per step"):
         CHANGE.apply(made, "4", NOTHING)
     with pytest.raises(NotApplicable, match="multiple of its 2 stages"):
         CHANGE.apply(made, "3", NOTHING)

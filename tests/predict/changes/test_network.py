@@ -49,7 +49,7 @@ def test_one_size_is_bandwidth_with_doubt_and_no_latency():
     found = BANDWIDTH.apply(made, "2x", Facts(None, backend="nccl"))
     assert found.graph.meetings.transfer.tolist() == [50_000, 50_000]
     assert found.doubt > 0.2
-    with pytest.raises(NotApplicable, match="latency is not known"):
+    with pytest.raises(NotApplicable, match="latency is unknown"):
         LATENCY.apply(made, "0.5x", Facts(None, backend="nccl"))
 
 

@@ -61,14 +61,14 @@ def test_a_rank_of_two_is_compared_with_the_other():
 
 
 def test_nobody_is_late():
-    with pytest.raises(NotApplicable, match="no rank stands out"):
+    with pytest.raises(NotApplicable, match="no rank is late: none exceeds"):
         CHANGE.apply(ranks((10, 10), (10, 10)), "removed", FACTS)
     assert CHANGE.apply(ranks((10, 10), (10, 10)), "1", FACTS).extra["ranks"] == [1]
 
 
 @pytest.mark.parametrize("value", ["fast", "7", "-1"])
 def test_a_rank_that_is_none(value):
-    with pytest.raises(UsageError, match="give removed or a rank of 0 to 1"):
+    with pytest.raises(UsageError, match="give removed or a rank from 0 to 1"):
         CHANGE.apply(ranks((10, 10), (10, 10)), value, FACTS)
 
 

@@ -54,5 +54,5 @@ def test_values_are_whole_numbers():
 
 
 def test_as_many_as_there_are():
-    with pytest.raises(UsageError, match="itself"):
+    with pytest.raises(UsageError, match="already has 2 ranks"):
         CHANGE.apply(job(lambda *_: 50), "2", facts())

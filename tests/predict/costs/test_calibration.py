@@ -65,9 +65,9 @@ def test_the_file_of_the_measurement_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error", "says"),
     [
-        ("no json", UnknownFormat, "no calibration"),
-        ("[1]", UnknownFormat, "no calibration"),
-        ("{}", UnknownFormat, "names no schema"),
+        ("no json", UnknownFormat, "not a calibration"),
+        ("[1]", UnknownFormat, "not a calibration"),
+        ("{}", UnknownFormat, "has no schema"),
         ('{"schema": "lostflops.report/1"}', UnknownFormat, r"lostflops\.report/1"),
         ('{"schema": "lostflops.calibration/2"}', BrokenSource, "version 2"),
         ('{"schema": "lostflops.calibration/1", "collectives": [{"op": 1}]}', BrokenSource, "damaged"),

@@ -145,7 +145,7 @@ def test_a_group_with_other_numbers_of_ranks_in_a_host_may_have_other_numbers_of
 def test_what_is_put_together_says_so_and_holds_that_the_backend_does_it_otherwise() -> None:
     known = times(Group(4), Group(2, 2))
     time = known.time("all_reduce", 1 << 26, Group(8, 2))
-    assert "8 ranks on 2 hosts put together" in time.reach
+    assert "8 ranks on 2 hosts composed of" in time.reach
     around_one_ring = 2 * 7 / 8 * BETA * (1 << 26)
     assert time.low < around_one_ring < time.high
     assert width(known.time("all_reduce", 1 << 26, Group(8, 2), "hierarchical")) < width(time)

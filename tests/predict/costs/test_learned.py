@@ -69,7 +69,7 @@ def test_transfers_between_stages_are_pairs(tmp_path: Path) -> None:
     inside = sends.pop(("pair.host", 2, 1))
     assert set(inside.ns) == {NETWORK.send(inside.bytes, across_hosts=False)}
     assert not sends, "two hosts' clocks do not agree well enough"
-    assert "shorter than the clocks are certain" in " ".join(found.notes)
+    assert "shorter than the clock error" in " ".join(found.notes)
 
 
 def test_a_send_is_as_long_as_its_receive() -> None:
@@ -84,7 +84,7 @@ def test_a_send_is_as_long_as_its_receive() -> None:
 def test_a_call_that_one_had_left_before_the_other_came_tells_nothing(op: str, is_transfer: int) -> None:
     found = Rows(op, durations=(556_000, 40_000), waits=(556_000, 0), is_transfer=is_transfer).learned()
     assert found.collectives == ()
-    assert found.notes[1] == "Left out: 1 call that one had left before another came."
+    assert found.notes[1] == "Left out: 1 call that one rank left before another arrived."
 
 
 def test_calls_that_miss_a_member_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_calls_that_miss_a_member_are_left_out_and_counted(tmp_path: Path) -> No
     found = learned(generated, tmp_path / "run")
     used = sum(len(one.ns) for one in found.collectives)
     assert 0 < used < len(generated.truth.collectives)
-    assert "whose members were not all seen" in " ".join(found.notes)
+    assert "with members that were not recorded" in " ".join(found.notes)
     truth = {(len(one.members), one.bytes): one.transfer for one in generated.truth.collectives}
     assert all(ns == truth[one.ranks, one.bytes] for one in found.collectives for ns in one.ns)
 
@@ -150,7 +150,7 @@ def test_a_broadcast_lasts_until_its_last_receiver_has_it() -> None:
 def test_a_broadcast_that_is_shorter_than_clocks_are_certain_is_left_out() -> None:
     found = Rows("broadcast", durations=(2_000, 50_000), waits=(0, 10_000), uncertainty=45_000).learned()
     assert found.collectives == ()
-    assert found.notes[1] == "Left out: 1 call shorter than the clocks are certain."
+    assert found.notes[1] == "Left out: 1 call shorter than the clock error."
 
 
 def test_a_barrier_needs_no_clock() -> None:
@@ -161,7 +161,7 @@ def test_a_barrier_needs_no_clock() -> None:
 def test_collectives_of_the_host_are_not_taken_for_those_of_accelerators() -> None:
     found = Rows("all_reduce", durations=(50_000, 20_000), waits=(0, 0), lane=1).learned()
     assert found.collectives == ()
-    assert found.notes[1] == "Left out: 1 call of the host in a job of accelerators."
+    assert found.notes[1] == "Left out: 1 call on the host of a job that uses accelerators."
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_operations_that_look_alike_are_told_by_program_or_file_name(tmp_path: P
 
 
 def test_a_name_that_contradicts_the_columns_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no log of all_gather"):
+    with pytest.raises(UsageError, match="not a log of all_gather"):
         read(tmp_path, log("sum -1"), op="all_gather")
 
 
@@ -121,7 +121,7 @@ def test_tests_without_an_in_place_form_have_one_sample(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnknownFormat, match="no log of nccl-tests"):
+    with pytest.raises(UnknownFormat, match="not an nccl-tests log"):
         read(tmp_path, "hello\n")
     (tmp_path / "a.log").write_text(log("sum -1").replace("Test 40GB", "Test 80GB"))
     (tmp_path / "b.log").write_text(log("sum -1"))

@@ -103,10 +103,10 @@ def test_a_factory_counts_as_its_description(name: str, tmp_path: Path, monkeypa
     [
         ("return 5", "returned int"),
         ("return torch.nn.Linear(4, 4), torch.zeros(2, 3)", "cannot run on meta tensors"),
-        ("return torch.nn.Identity()", "no dtype at all"),
+        ("return torch.nn.Identity()", "are in no dtype"),
         ("raise KeyError('size')", r"failed \(KeyError: 'size'\)"),
         ("raise SystemExit(0)", r"failed \(SystemExit: 0\)"),
-        ("return torch.nn.Linear(4, 4), 1, 2", "returned 3 things"),
+        ("return torch.nn.Linear(4, 4), 1, 2", "returned 3 values"),
         ("return torch.nn.Linear(4, 4), [None]", "cannot run on meta tensors"),
     ],
 )
@@ -161,5 +161,5 @@ def test_a_small_module_is_limited_by_launches_and_prints_elsewhere(
     assert found.total.high >= 3 * 10 * LAUNCH_NS
     with pytest.raises(UsageError, match="leave out --seq and --microbatch"):
         request(f"{tmp_path}/small.py:model", {"sequence": 8, "microbatch": 2})
-    with pytest.raises(UsageError, match="--batch cannot be split: leave it out, return as inputs what a rank takes"):
+    with pytest.raises(UsageError, match="--batch cannot be split: leave it out, return one microbatch as inputs"):
         request(f"{tmp_path}/small.py:model", {"batch": 8})

@@ -59,12 +59,12 @@ def test_a_calibrated_device_without_a_known_peak_has_a_step_and_no_mfu(tmp_path
     assert found.step is not None
     assert found.mfu is None
     assert found.step.transfers[0][1].source.startswith("calibration")
-    assert "MFU cannot be told, because the peak of this device is not known." in result(found).notes
+    assert "MFU is unknown because the peak of this device is unknown." in result(found).notes
 
 
 def test_a_dtype_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     path = calibration(tmp_path / "c.json")
-    with pytest.raises(UsageError, match="has no products in float16"):
+    with pytest.raises(UsageError, match="has no matmuls in float16"):
         machine("fp16", device=None, topology=None, calibration=path, memory=None)
 
 
@@ -81,7 +81,7 @@ def test_a_dtype_that_was_not_measured_leaves_memory_and_launches_measured(
     assert known.rates.peak == published.peak
     model = Model(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
     (note, *_) = result(estimate(described(model, Job(sequence=128, dtype="fp16"), 8), known)).notes
-    assert note.startswith("Rates: products as published, not measured (H100-SXM5")
+    assert note.startswith("Rates: matmuls as published, not measured (H100-SXM5")
     assert note.endswith("memory and launches: calibration of an unknown date.")
 
 
@@ -117,7 +117,7 @@ def test_a_device_brings_its_usual_machine() -> None:
 def test_what_is_not_known_is_none() -> None:
     known = machine("bf16", device="V100-SXM2", topology=None, calibration=None, memory=None)
     assert (known.times, known.capacity) == (None, None)
-    with pytest.raises(UsageError, match="known are V100-SXM2"):
+    with pytest.raises(UsageError, match="known devices: V100-SXM2"):
         machine("bf16", device="H1000", topology=None, calibration=None, memory=None)
 
 

@@ -78,11 +78,20 @@ def test_only_experts_that_a_token_visits_are_work() -> None:
         ({"model_type": ["qwen3"]}, "is not one of"),
         ({"hidden_size": "5120"}, "Expected `int`, got `str`"),
         ({"hidden_size": None}, "Expected `int`"),
-        ({"architectures": ["Qwen3ForSequenceClassification"]}, "head of Qwen3ForSequenceClassification is not known"),
-        ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, "layers with experts and layers without are mixed"),
+        (
+            {"architectures": ["Qwen3ForSequenceClassification"]},
+            "head of Qwen3ForSequenceClassification is not supported",
+        ),
+        (
+            {"model_type": "qwen3_moe", "decoder_sparse_step": 2},
+            "mixing layers with and without experts is not supported",
+        ),
         ({"model_type": "mixtral"}, "has no 'num_local_experts'"),
-        ({"architectures": "Qwen3ForTokenClassification"}, "head of Qwen3ForTokenClassification is not known"),
-        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantised parameters are not counted: give the"),
+        ({"architectures": "Qwen3ForTokenClassification"}, "head of Qwen3ForTokenClassification is not supported"),
+        (
+            {"quantization_config": {"quant_method": "awq", "bits": 4}},
+            "quantised parameters are not supported: give the",
+        ),
         ({"num_key_value_heads": 7}, "not a multiple of kv_heads"),
         ({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "vocab_size": 5, "n_embd": None}, "has a field that a gpt2"),
     ],
@@ -129,22 +138,22 @@ def test_a_window_that_is_not_followed_is_said(
     notes = result(estimate(demand_of(asked, 8), Machine("nothing")), asked.remarks).notes
     said = [note for note in notes if "sliding_window" in note]
     assert len(said) == (window is not None)
-    assert all(f"looks back {window} tokens at most" in note for note in said)
+    assert all(f"attend to at most {window} tokens" in note for note in said)
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("hiden = 4096", "has hiden, which a description does not have; it has name, layers, hidden"),
-        ("tp = 3", "tp 3 does not divide heads 32"),
-        ("pp = 33", "pp 33 is more than the model has layers"),
+        ("hiden = 4096", "has unknown fields: hiden; known fields: name, layers, hidden"),
+        ("tp = 3", "heads 32 is not a multiple of tp 3"),
+        ("pp = 33", "pp 33 is more than the number of layers"),
         ("batch = 12", "batch 12 is not a multiple of dp x microbatch"),
         ("cp = 3", "sequence 8192 is not a multiple of cp 3"),
         ("replicas = 3", "dp 8 is not a multiple of replicas 3"),
-        ("experts = 4", "experts and experts_per_token go together"),
+        ("experts = 4", "give both experts and experts_per_token"),
         ('dtype = "int8"', "Invalid enum value 'int8'"),
         ("microbatch = 0", "Expected `int` >= 1"),
-        ("positions = 1024", "a sequence of 8192 is longer than the 1024 positions"),
+        ("positions = 1024", "a sequence of 8192 is longer than the 1024 learned positions"),
     ],
 )
 def test_descriptions_that_are_refused(more: str, message: str, tmp_path: Path) -> None:
@@ -155,13 +164,13 @@ def test_descriptions_that_are_refused(more: str, message: str, tmp_path: Path) 
 
 
 def test_what_is_no_model_at_all(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no file and no function"):
+    with pytest.raises(UsageError, match="is neither a file nor a function"):
         request("nowhere.toml", {})
     (tmp_path / "broken.toml").write_text("layers =")
     with pytest.raises(BrokenSource, match="neither TOML"):
         request(str(tmp_path / "broken.toml"), {})
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(BrokenSource, match="holds no object"):
+    with pytest.raises(BrokenSource, match="does not contain an object"):
         request(str(tmp_path / "list.json"), {})
     (tmp_path / "config.json").write_text(json.dumps(QWEN3_14B))
     with pytest.raises(UsageError, match="give --seq"):

@@ -150,7 +150,7 @@ def test_recomputation_runs_forward_again() -> None:
 
 def test_what_cannot_be_told_is_said() -> None:
     unnamed = estimate(described(MODEL, Job(sequence=64), 8), Machine("an unnamed device"))
-    assert (unnamed.step, unnamed.fits) == (None, "cannot tell")
+    assert (unnamed.step, unnamed.fits) == (None, "unknown")
     assert "give --device" in result(unnamed).verdict
     unconnected = step(Job(sequence=64, dp=2), MadeRates())
     assert "give --topology" in unconnected.unknown
@@ -173,7 +173,7 @@ def test_a_job_that_fills_the_device_may_not_fit(spare: int, fits: str) -> None:
     held = step(Job(sequence=64), MadeRates()).fullest.memory.total
     found = step(Job(sequence=64), MadeRates(), capacity=round(held.high) + 1 + spare)
     assert found.fits == fits
-    assert any("left for the driver's context" in note for note in result(found).notes) == (fits == "maybe")
+    assert any("for the driver context" in note for note in result(found).notes) == (fits == "maybe")
 
 
 @pytest.mark.parametrize(("sequence", "is_above"), [(64, False), (1024, True)])
@@ -182,7 +182,7 @@ def test_mfu_above_the_peak_is_explained(sequence: int, is_above: bool) -> None:
     assert found.mfu is not None
     assert (found.mfu.high > 1) == is_above
     assert (
-        any("above 100% because model FLOPs have attention over all" in one for one in result(found).notes) == is_above
+        any("above 100% because model FLOPs count attention over all" in one for one in result(found).notes) == is_above
     )
 
 
@@ -190,7 +190,7 @@ def test_products_faster_than_the_peak_are_said_to_be() -> None:
     found = step(Job(sequence=64), MadeRates(said_peak=1e11))
     assert found.mfu is not None
     assert found.mfu.low > 1
-    assert any("measured faster than the peak" in note for note in result(found).notes)
+    assert any("measured faster than the known peak" in note for note in result(found).notes)
 
 
 def test_the_result_adds_up() -> None:

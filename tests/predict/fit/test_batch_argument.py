@@ -39,7 +39,7 @@ def test_a_name_decides() -> None:
     words = ["t", "--global-batch-size", "64", "--micro-batch-size", "4", "--width", "3"]
     assert batch_argument(words, "micro_batch_size").size == 4
     assert batch_argument(words, "--width").changed(words, 5)[-1] == "5"
-    with pytest.raises(UsageError, match=r"--depth stands nowhere .*--global-batch-size, --micro-batch-size, --width"):
+    with pytest.raises(UsageError, match=r"--depth appears nowhere .*--global-batch-size, --micro-batch-size, --width"):
         batch_argument(words, "--depth")
 
 
@@ -47,5 +47,5 @@ def test_a_name_decides() -> None:
     "words", [["t"], ["t", "--batch-size", "auto"], ["t", "--eval-batch-size", "4"], ["t", "--bs=0"]]
 )
 def test_none_is_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="no argument of the command is known"):
+    with pytest.raises(UsageError, match="no argument of the command looks like"):
         batch_argument(words)

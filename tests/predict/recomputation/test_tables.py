@@ -28,7 +28,7 @@ def test_choices_come_with_what_they_save_and_take_and_with_their_code(monkeypat
         ("a", 40, 40_000),
         ("b", 30, 15_000),
     ]
-    assert "158 B at the lowest" in found["verdict"]
+    assert "158 B at best" in found["verdict"]
 
 
 def test_without_memory_it_says_how_to_record_it():

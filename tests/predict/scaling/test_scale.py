@@ -140,7 +140,7 @@ def test_strong_scaling_divides_compute(eight: Path) -> None:
 
 def test_ranks_must_be_whole_replicas(tmp_path: Path) -> None:
     run = run_of(tmp_path, cluster(8, tensor_parallel=2))
-    with pytest.raises(UsageError, match=r"9 ranks are no whole number of replicas: one takes 2 \(tp=2\)"):
+    with pytest.raises(UsageError, match=r"9 ranks are not a whole number of replicas: each has 2 ranks \(tp=2\)"):
         predict(run, 9)
 
 
@@ -158,7 +158,7 @@ def test_a_run_without_replicas_cannot_be_told(tmp_path: Path) -> None:
 
 def test_hosts_must_be_known(tmp_path: Path) -> None:
     run = store(cluster(4).generate(), tmp_path / "run")
-    with pytest.raises(UnknownCost, match="state --ranks-per-host"):
+    with pytest.raises(UnknownCost, match="give --ranks-per-host"):
         predict(run, 8)
     assert predict(run, 8, ranks_per_host=1)[8]["hosts"] == 8
 
@@ -190,7 +190,7 @@ def test_a_rank_recorded_alone_does_not_know_its_waits(tmp_path: Path) -> None:
     with Run.open(store(first, tmp_path / "first", host_names=True)) as run:
         found = scale(run, (64,), truth, ranks_per_host=1)
     told = found.to_json()["ranks"][-1]
-    assert any("lacks the record of a member" in note for note in found.notes)
+    assert any("a member was not recorded" in note for note in found.notes)
     assert told["low_ns"] < whole["step_ns"] < told["high_ns"]
     assert told["step_ns"] == pytest.approx(whole["step_ns"], rel=0.05)
 

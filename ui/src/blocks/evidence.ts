@@ -45,7 +45,7 @@ function events(one: Evidence): Child[] {
   const links = one.events
     .slice(0, MOST_EVENTS)
     .map(([rank, event]) => link(`event ${event} of rank ${rank}`, { rank, event }));
-  return left > 0 ? [...links, `and ${left.toLocaleString("en-US")} more events`] : links;
+  return left > 0 ? [...links, `and ${left.toLocaleString("en-US")} more ${left === 1 ? "event" : "events"}`] : links;
 }
 
 function sources(one: Evidence): Child[] {
@@ -54,5 +54,5 @@ function sources(one: Evidence): Child[] {
 
 function link(words: string, detail: Place): Element {
   const show = () => document.dispatchEvent(new CustomEvent<Place>(SHOW, { detail }));
-  return h("button", { type: "button", class: "link", title: "show on the timeline", click: show }, words);
+  return h("button", { type: "button", class: "link", title: "Show on the timeline", click: show }, words);
 }

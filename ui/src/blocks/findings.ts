@@ -4,11 +4,14 @@ import type { Finding, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
 import { prose, unbroken } from "../glossary";
 import { fixed, grouped } from "../rounding";
-import { formatNs, formatShare, formatValues } from "../units";
+import { formatInterval, formatNs, formatPercent, formatValues } from "../units";
 import { drawEvidence } from "./evidence";
 
 /** Least and most of all gains, so that cards can be compared by eye. */
 type Scale = [number, number];
+
+/** Changes such as a larger batch change the work of a step; its time is then not comparable. As in results.py. */
+const SAME_WORK = 0.005;
 
 export function drawFindings(block: Findings): Element {
   if (!block.items.length) return h("p", { class: "calm" }, "No cause was found.");
@@ -28,15 +31,13 @@ export function drawFindings(block: Findings): Element {
 
 function card(one: Finding, open: boolean, scale: Scale): Element {
   const facts: [string, Child[]][] = [
-    ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
-    ["Lost", [lost(one)]],
-    ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
     ["Saves", prose(predicted(one))],
     ["But", one.doubt ? prose(doubt(one)) : []],
-    ["Confidence", [confidence(one.confidence), formatShare(one.confidence)]],
+    ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
+    ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
     ["To confirm", one.certain_if ? prose(one.certain_if) : []],
   ];
-  const told = facts.filter(([, words]) => words.length);
+  const shown = facts.filter(([, words]) => words.length);
   return h(
     "details",
     { class: "finding", "data-cause": one.cause, open },
@@ -46,16 +47,9 @@ function card(one: Finding, open: boolean, scale: Scale): Element {
       h("span", { class: "what" }, h("span", { class: "cause" }, cause(one)), ...unbroken(one.what)),
       isSure(one) && one.prediction ? gain(one.prediction, scale) : h("span", { class: "gain" }, `saves ${saving(one)}`),
     ),
-    h("dl", {}, ...told.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
+    h("dl", {}, ...shown.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
     drawEvidence(one.evidence),
   );
-}
-
-function lost(one: Finding): string {
-  if (!one.lost_ns) return "no time of the recorded window is attributed to it";
-  const hours = grouped(fixed(one.rank_hours, 1));
-  const money = one.usd === null ? "" : `, $${grouped(fixed(one.usd, 0))}`;
-  return `${formatShare(one.lost_share)} of all time: ${hours} rank-hours a day${money}`;
 }
 
 function cause(one: Finding): string {
@@ -69,33 +63,38 @@ function isSure(one: Finding): boolean {
   return of !== null && !of.is_bound && of.gain_low > 0;
 }
 
-/** The same words as `Finding.saving` in Python. */
+/** Writes the same text as `Finding.saving` in Python. */
 export function saving(one: Finding): string {
   const of = one.prediction;
   if (of === null || of.gain_high <= 0) return "no time yet";
-  if (of.is_bound) return `at most ${formatShare(of.gain)} of the step`;
-  if (of.gain_low <= 0) return `up to ${formatShare(of.gain_high)} of the step, and may be zero`;
-  return `${formatShare(of.gain)} of the step (90% interval ${between(of)})`;
+  if (of.is_bound) return `at most ${formatPercent(of.gain)} of the step`;
+  if (of.gain_low <= 0) return `up to ${formatPercent(of.gain_high)} of the step, and may be zero`;
+  return `${formatPercent(of.gain)} of the step (90% interval ${formatInterval(of.gain_low, of.gain_high)})`;
 }
 
+/** Writes the same text as `format_saving` in Python. */
 function predicted(one: Finding): string {
   const of = one.prediction;
   if (of === null || of.gain_high <= 0) return saving(one);
-  const step = of.predicted_ns === null || of.gain_low <= 0 ? "" : `, a step of ${formatNs(of.predicted_ns)}`;
-  return `${saving(one)}${step}; by ${of.basis}`;
+  const more = of.is_bound || of.gain_low > 0 ? [stepTimes(of), hours(one)] : [];
+  return `${[saving(one), ...more].filter(Boolean).join(", ")}; based on ${of.basis}`;
+}
+
+/** The step time before and after, where both are for the same work. */
+function stepTimes({ gain, measured_ns, predicted_ns }: Prediction): string {
+  if (!measured_ns || predicted_ns === null || Math.abs(1 - predicted_ns / measured_ns - gain) >= SAME_WORK) return "";
+  return `from ${formatNs(measured_ns)} to ${formatNs(predicted_ns)}`;
+}
+
+function hours(one: Finding): string {
+  const money = one.usd === null ? "" : ` ($${grouped(fixed(one.usd, 0))})`;
+  return `${grouped(fixed(one.rank_hours, 1))} rank-hours a day${money}`;
 }
 
 function doubt(one: Finding): string {
-  return one.record ? `${one.doubt} Record with: lostflops run ${one.record} -- COMMAND` : one.doubt;
-}
-
-function between(of: Prediction): string {
-  return `${formatShare(of.gain_low)} to ${formatShare(of.gain_high)}`;
-}
-
-function confidence(share: number): Element {
-  const bar = s("rect", { width: `${100 * share}%`, height: "100%" });
-  return s("svg", { class: "confidence", "aria-hidden": "true" }, bar);
+  const steps = /--steps \d+:(\d+)/.exec(one.record);
+  const how = steps ? `Record ${steps[1]} steps` : "Record with";
+  return one.record ? `${one.doubt} ${how}: lostflops run ${one.record} -- COMMAND` : one.doubt;
 }
 
 function scaleOf(all: Prediction[]): Scale {
@@ -107,14 +106,14 @@ function gain(of: Prediction, [least, most]: Scale): Element {
   const width = `${(100 * (of.gain_high - of.gain_low)) / (most - least)}%`;
   const range = s(
     "svg",
-    { class: "range", role: "img", "aria-label": `saves ${between(of)} of the step` },
+    { class: "range", role: "img", "aria-label": `saves ${formatInterval(of.gain_low, of.gain_high)} of the step (90% interval)` },
     s("rect", { class: "interval", x: at(of.gain_low), width, y: 4, height: 14, rx: 2 }),
     s("line", { class: "scale", x1: 0, x2: "100%", y1: 18, y2: 18 }),
     s("line", { class: "zero", x1: at(0), x2: at(0), y1: 2, y2: 22 }),
     s("line", { class: "best", x1: at(of.gain), x2: at(of.gain), y1: 2, y2: 20 }),
-    least < 0 && -least / (most - least) > 0.25 ? s("text", { x: 0, y: 33 }, formatShare(least)) : null,
+    least < 0 && -least / (most - least) > 0.25 ? s("text", { x: 0, y: 33 }, formatPercent(least)) : null,
     s("text", { x: at(0), y: 33, "text-anchor": least < 0 ? "middle" : "start" }, "0%"),
-    s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatShare(most)),
+    s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatPercent(most)),
   );
-  return h("span", { class: "gain" }, "saves ", h("b", {}, formatShare(of.gain)), " of the step", range);
+  return h("span", { class: "gain" }, "saves ", h("b", {}, formatPercent(of.gain)), " of the step", range);
 }

@@ -14,7 +14,7 @@ import type { Context } from ".";
 
 export function drawHeatMap(block: HeatMap, context: Context): Element {
   const cells = new Cells(block, context.source);
-  if (!block.rows.length || !block.places) return h("p", { class: "muted" }, "Nothing to draw.");
+  if (!block.rows.length || !block.places) return h("p", { class: "muted" }, "No data to plot.");
   const view = new View(block, cells);
   const box = fitted("chart", (width) => view.painting.draw(width));
   box.append(view.painting.element, view.told.element);
@@ -76,7 +76,7 @@ class View {
     const said = typeof value === "number" ? formatValue(value, this.block.unit) : "no value";
     this.told.show(...this.painting.pointOf(cell), said, [
       [this.block.down || "row", this.block.rows[row] as string],
-      [this.block.across || (this.block.columns?.length ? "column" : "place"), column],
+      [this.block.across || "column", column],
     ]);
   }
 }

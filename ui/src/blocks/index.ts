@@ -57,6 +57,6 @@ function drawn(block: Block, context: Context): Element {
     return (DRAWINGS[block.kind] as Draw<Block>)(block, context);
   } catch (error) {
     console.error(error);
-    return h("p", { class: "undrawn" }, `This could not be drawn: ${String(error)}`);
+    return h("p", { class: "undrawn" }, `Could not draw this: ${String(error)}`);
   }
 }

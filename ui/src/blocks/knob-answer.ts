@@ -29,7 +29,7 @@ export interface Asked {
 export function showAnswer(block: Knobs, asked: Asked): Element[] {
   const { setting, changes } = asked;
   const said = changes.map(([name, value]) => `${name}=${value}`).join(", ");
-  const title = h("h4", {}, said ? `With ${said}` : "As recorded: turn a knob to see what would change");
+  const title = h("h4", {}, said ? `With ${said}` : "As recorded. Move a slider to predict a change.");
   const before = sameWork(block, setting.work);
   if (setting.predicted_ns === null) return [title, figures(before, null), reason(setting)];
   return [
@@ -49,9 +49,9 @@ function sameWork(block: Knobs, work: number): Before {
 }
 
 function figures(before: Before, setting: Setting | null): Element {
-  const both = [figure("measured", before.name === "measured" ? "measured, a step" : before.name, formatNs(before.ns))];
+  const both = [figure("measured", before.name === "measured" ? "measured step" : before.name, formatNs(before.ns))];
   if (setting && setting.predicted_ns !== null) {
-    both.push(figure("predicted", "predicted, a step", formatNs(setting.predicted_ns)));
+    both.push(figure("predicted", "predicted step", formatNs(setting.predicted_ns)));
     const gain = 1 - setting.predicted_ns / before.ns;
     const kind = isUnsure(before, setting) || !gain ? "gain" : gain > 0 ? "gain good" : "gain bad";
     both.push(figure(kind, "difference", compared(gain)));
@@ -69,7 +69,7 @@ export function gainOf(block: Knobs, setting: Setting): number {
 }
 
 export function compared(gain: number): string {
-  return gain === 0 ? "the same" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "less" : "more"}`;
+  return gain === 0 ? "no change" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "shorter" : "longer"}`;
 }
 
 /** Whether the interval holds what was measured. */
@@ -79,17 +79,17 @@ function isUnsure(before: Before, { low_ns, high_ns }: Setting): boolean {
 
 function sure(before: Before, setting: Setting): Element {
   const [low, high] = [setting.low_ns!, setting.high_ns!];
-  const sentences = [`Between ${formatNs(low)} and ${formatNs(high)}, nine times of ten.`];
-  if (isUnsure(before, setting)) sentences.push("That it makes any difference is not sure.");
+  const sentences = [`90% interval: ${formatNs(low)} to ${formatNs(high)}.`];
+  if (isUnsure(before, setting)) sentences.push("The effect may be zero.");
   if (setting.work > 1) {
     const each = formatNs(setting.predicted_ns! / setting.work);
-    sentences.push(`A step then does the work of ${setting.work} recorded ones: ${each} for each.`);
+    sentences.push(`One step then does the work of ${setting.work} recorded steps: ${each} for each of them.`);
   }
   return h("p", { class: "sure" }, sentences.join(" "));
 }
 
 function reason(setting: Setting): Element {
-  return h("p", { class: "why" }, h("strong", {}, "Cannot tell, because "), setting.why_not);
+  return h("p", { class: "why" }, h("strong", {}, "No prediction: "), setting.why_not);
 }
 
 /** Each line before and after, those that move most first; both columns sum to the steps. */
@@ -133,12 +133,12 @@ function difference(ns: number): string {
 function applied({ run, changes, setting, knobs }: Asked): Element[] {
   if (!changes.length) return [];
   const command = `lostflops whatif ${PLAIN.test(run) ? run : "RUN"} ${changes.map(([name, value]) => `--change ${name}=${value}`).join(" ")}`;
-  const rows: [string, Element][] = [["keep this prediction", copyable(command)]];
-  if (setting.how) rows.unshift(["how to apply it", h("code", {}, setting.how)]);
+  const rows: [string, Element][] = [["save this prediction", copyable(command)]];
+  if (setting.how) rows.unshift(["how to apply", h("code", {}, setting.how)]);
   const costs = knobs.flatMap((knob) => (knob.cost ? [knob.cost] : []));
   if (costs.length) rows.push(["cost and risk", h("span", {}, costs.join("; "))]);
   const notes = setting.notes.map((note) => h("li", {}, note));
-  const assumed = h("details", {}, h("summary", {}, "what was assumed"), h("ul", {}, ...notes));
+  const assumed = h("details", {}, h("summary", {}, "assumptions"), h("ul", {}, ...notes));
   return [
     h("dl", { class: "applied" }, ...rows.flatMap(([term, said]) => [h("dt", {}, term), h("dd", {}, said)])),
     ...(notes.length ? [assumed] : []),

@@ -20,7 +20,7 @@ export function stepBars(before: Before, setting: Setting | null): Element {
     : `${before.name} ${formatNs(before.ns)}`;
   return s(
     "svg",
-    { class: "bars", role: "img", "aria-label": `${said}; the table below has their lines.`, height: top(2) + 22 },
+    { class: "bars", role: "img", "aria-label": `${said}; the table below lists the ledger lines.`, height: top(2) + 22 },
     ...axis(longest, place),
     bar("measured", before.name, before.lines, 0, place),
     ...predicted,
@@ -48,11 +48,11 @@ function bar(
   return s("g", { class: kind }, s("text", { x: 0, y: top(row) - 6 }, name), ...parts);
 }
 
-/** Where nine of ten runs would end. */
+/** The 90% interval of the predicted step. */
 function interval(setting: Setting, place: (ns: number) => string): Element {
   const y = top(1) + BAR / 2;
   const [low, high] = [place(setting.low_ns!), place(setting.high_ns!)];
-  const title = `nine times of ten from ${formatNs(setting.low_ns!)} to ${formatNs(setting.high_ns!)}`;
+  const title = `90% interval: ${formatNs(setting.low_ns!)} to ${formatNs(setting.high_ns!)}`;
   const ends = [low, high].map((x) => s("line", { x1: x, x2: x, y1: y - 6, y2: y + 6 }));
   const line = s("line", { x1: low, x2: high, y1: y, y2: y });
   const halo = s("g", { class: "halo" }, line.cloneNode(), ...ends.map((end) => end.cloneNode()));

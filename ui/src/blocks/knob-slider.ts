@@ -37,7 +37,7 @@ export function slider(knob: Knob, said: (setting: Setting) => string, turned: (
     const isNow = Number(field.value) === now;
     const text = isNow && setting.value !== "as recorded" ? `${setting.value} (now)` : setting.value;
     shown.textContent = text;
-    input.setAttribute("aria-valuetext", setting.why_not ? `${text}: cannot tell` : text);
+    input.setAttribute("aria-valuetext", setting.why_not ? `${text}: no prediction` : text);
     effect.textContent = said(setting);
     element.classList.toggle("turned", !isNow);
   }

@@ -16,12 +16,12 @@ import { formatNs } from "../units";
 const SAME = 0.001;
 const PAUSE_MS = 150;
 const ALONE =
-  "This file knows each change alone: turning one puts the others back. " +
-  "lostflops serve and lostflops whatif replay several at once.";
-const TOGETHER = "Changes are replayed together, in the order in which they stand here.";
+  "This page predicts one change at a time: moving a slider resets the others. " +
+  "To combine changes, use lostflops serve or lostflops whatif.";
+const TOGETHER = "Changes are replayed together, in the order shown.";
 
 export function drawKnobs(block: Knobs, context: Context): Element {
-  if (!block.items.length) return h("p", { class: "muted" }, "Nothing can be turned in this run.");
+  if (!block.items.length) return h("p", { class: "muted" }, "No what-if applies to this run.");
   const { live } = context.source;
   const panel = h("div", { class: "answer" });
   const sliders = block.items.map((knob, turned) => slider(knob, (setting) => alone(block, knob, setting), () => turn(turned)));
@@ -54,7 +54,7 @@ export function drawKnobs(block: Knobs, context: Context): Element {
   }
 
   turn(-1);
-  const button = h("button", { type: "button", class: "back", click: reset }, "put all back");
+  const button = h("button", { type: "button", class: "back", click: reset }, "reset all");
   // The panel moves along with whoever scrolls: nothing may stand below it in the same box.
   const note = h("p", { class: "muted together" }, live ? TOGETHER : ALONE);
   return h("div", { class: "knobs" }, panel, h("div", { class: "rows" }, ...folded(block, sliders), button, note));
@@ -65,7 +65,7 @@ function folded(block: Knobs, sliders: Slider[]): Element[] {
   const moves = sliders.filter((one) => movesStep(one.knob, block.measured_ns));
   const still = sliders.filter((one) => !moves.includes(one));
   if (!still.length || !moves.length) return sliders.map((one) => one.element);
-  const title = `${still.length} more that ${still.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
+  const title = `${still.length} more ${still.length === 1 ? "change" : "changes"} with an effect below 0.1%`;
   return [
     ...moves.map((one) => one.element),
     h("details", { class: "still" }, h("summary", {}, title), ...still.map((one) => one.element)),
@@ -81,10 +81,10 @@ function movesStep(knob: Knob, measured: number): boolean {
 /** The step at a position of one knob, or from end to end where it is not turned: seen without looking away from it. */
 function alone(block: Knobs, knob: Knob, setting: Setting): string {
   if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(block, knob)}`;
-  if (setting.predicted_ns === null) return "step: cannot tell";
+  if (setting.predicted_ns === null) return "step: no prediction";
   const each = setting.work > 1 ? " for the same work" : "";
-  const told = formatNs(setting.predicted_ns / setting.work);
-  return `step: ${told}${each}, ${compared(gainOf(block, setting))}`;
+  const step = formatNs(setting.predicted_ns / setting.work);
+  return `step: ${step}${each}, ${compared(gainOf(block, setting))}`;
 }
 
 function ranged(block: Knobs, knob: Knob): string {

@@ -27,7 +27,7 @@ function rest(name: string, left: Line[]): Line {
 }
 
 function stacked(rows: Row[], per: string): Element[] {
-  const words = readout("Each part is a line of the ledger; together they are all the time.");
+  const words = readout("Each part is one ledger line; together they add up to the total time.");
   const parts = rows.map((row) => {
     const part = s("g", { "data-line": row.name }, ...stretch(row.from, row.share, row.paint));
     const meaning = row.said ? `: ${row.said}` : "";

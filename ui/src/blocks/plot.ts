@@ -22,8 +22,8 @@ export function drawPlot(block: Plot): Element {
   const points = block.series.flatMap((series) => series.points);
   const fitting = points.filter(fits);
   const missing = points.length - fitting.length;
-  const note = missing ? `Not drawn: ${missing} ${missing === 1 ? "point" : "points"} without a place on these axes.` : "";
-  if (!fitting.length) return h("p", { class: "muted" }, `Nothing to draw. ${note}`.trim());
+  const note = missing ? `Not drawn: ${missing} ${missing === 1 ? "point" : "points"} that these axes cannot show.` : "";
+  if (!fitting.length) return h("p", { class: "muted" }, `No data to plot. ${note}`.trim());
   const across = axisOf(block.x, fitting.map(([x]) => x), block.log_x);
   const up = axisOf(block.y, fitting.map(([, y]) => y), block.log_y);
   const chart = new Chart(block, fits);
@@ -63,7 +63,7 @@ class Chart {
     });
     const lines = this.paths.filter((_, place) => this.block.series[place]?.drawn === "line");
     const marks = this.paths.filter((_, place) => this.block.series[place]?.drawn === "marks");
-    const what = `${this.block.title || this.block.name}: ${frame.up.title} by ${frame.across.title}`;
+    const what = `${this.block.title || this.block.name}: ${frame.up.title} over ${frame.across.title}`;
     const svg = s(
       "svg",
       {

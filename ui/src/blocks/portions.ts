@@ -16,10 +16,10 @@ const FONT = "12px system-ui, sans-serif";
 const BOLD = `600 ${FONT}`;
 
 export function drawPortions(block: Portions): Element {
-  if (!block.total) return h("p", { class: "muted" }, "No memory was held.");
+  if (!block.total) return h("p", { class: "muted" }, "No memory in use.");
   const full = block.items.filter((item) => item.bytes > 0);
   const empty = block.items.filter((item) => item.bytes === 0).map((item) => item.name);
-  const words = readout(`Areas are bytes; together they are ${formatBytes(block.total)}.`);
+  const words = readout(`Area shows bytes; the total is ${formatBytes(block.total)}.`);
   const map = s("svg", { class: "map" });
   // Text is shown where it fits, so that the map is drawn for the width that it has.
   new ResizeObserver(() => {
@@ -70,8 +70,8 @@ function tile(owner: Portion, part: Portion, box: Box, isFirst: boolean): SVGEle
 }
 
 function said(part: Portion, total: number): string {
-  const pieces = part.count === 1 ? "1 piece" : `${part.count.toLocaleString("en-US")} pieces`;
-  return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, in ${pieces}`;
+  const blocks = part.count === 1 ? "1 block" : `${part.count.toLocaleString("en-US")} blocks`;
+  return `${formatBytes(part.bytes)}, ${formatShare(part.bytes / total)}, ${blocks}`;
 }
 
 function rest(name: string, left: Portion[]): Portion {

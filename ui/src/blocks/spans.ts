@@ -5,8 +5,8 @@ import type { Spans } from "../types";
 import type { Context } from "./index";
 
 export function drawSpans(block: Spans, context: Context): Element {
-  if (!block.items.length) return h("p", { class: "muted" }, "There is nothing to show.");
+  if (!block.items.length) return h("p", { class: "muted" }, "Nothing to show.");
   const { element } = new Timeline(ofSpans(block), context.source.page.glossary, undefined);
-  const rest = block.left_out ? h("p", { class: "muted" }, `${block.left_out.toLocaleString("en-US")} more are not drawn.`) : null;
+  const rest = block.left_out ? h("p", { class: "muted" }, `${block.left_out.toLocaleString("en-US")} more not drawn.`) : null;
   return h("div", {}, element, rest);
 }

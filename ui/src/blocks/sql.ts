@@ -10,7 +10,7 @@ const EXAMPLE = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom eve
 
 export function drawSql(block: Sql, context: Context): Element {
   const { live } = context.source;
-  if (!live) return h("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
+  if (!live) return h("p", { class: "muted" }, "To run SQL, use lostflops serve RUN or lostflops sql RUN.");
   const box = h("textarea", {
     rows: 6,
     spellcheck: "false",
@@ -29,7 +29,7 @@ export function drawSql(block: Sql, context: Context): Element {
   async function run(): Promise<void> {
     asked?.abort();
     const own = (asked = new AbortController());
-    answer.replaceChildren(h("p", { class: "muted" }, "Asking…"));
+    answer.replaceChildren(h("p", { class: "muted" }, "Running…"));
     const began = performance.now();
     try {
       const result = await live!.sql(box.value, own.signal);
@@ -45,7 +45,7 @@ export function drawSql(block: Sql, context: Context): Element {
   return h(
     "div",
     { class: "sql" },
-    h("div", {}, box, h("p", { class: "muted" }, button, " or Ctrl+Enter. At most 10,000 rows, 1 MB and 30 s."), answer),
+    h("div", {}, box, h("p", { class: "muted" }, button, " or Ctrl+Enter. Limits: 10,000 rows, 1 MB, 30 s."), answer),
     h("div", { class: "sql-tables", role: "region", "aria-label": "Tables", tabindex: 0 }, ...block.tables.map(described)),
   );
 }

@@ -15,7 +15,7 @@ const MOST_CRUMBS = 3;
 
 export function drawStacks(block: Stacks, context: Context): Element {
   const branches = new Branches(block, context.source);
-  if (!branches.ns[0]) return h("p", { class: "muted" }, "Nothing to draw.");
+  if (!branches.ns[0]) return h("p", { class: "muted" }, "No data to plot.");
   const graph = new Graph(block, branches);
   const box = fitted("chart", (width) => graph.resize(width));
   box.append(graph.painting.element, graph.told.element);
@@ -24,7 +24,7 @@ export function drawStacks(block: Stacks, context: Context): Element {
 
 class Graph {
   readonly told = callout();
-  readonly crumbs = h("div", { class: "crumbs", role: "navigation", "aria-label": "Frames above" });
+  readonly crumbs = h("div", { class: "crumbs", role: "navigation", "aria-label": "Parent frames" });
   readonly deeper = h("p", { class: "muted", hidden: true });
   readonly tools: HTMLElement;
   readonly painting: FlamePainting;
@@ -67,7 +67,7 @@ class Graph {
   private shown(deeper: number): void {
     this.selected = null;
     this.deeper.hidden = !deeper;
-    this.deeper.textContent = `${deeper} more levels below: click a frame to see what is under it.`;
+    this.deeper.textContent = `${deeper} more ${deeper === 1 ? "level" : "levels"} below: click a frame to zoom in.`;
     this.crumbs.replaceChildren(...this.trail());
     this.told.hide();
     this.said();
@@ -82,12 +82,12 @@ class Graph {
     const kind = branches.kind(one);
     const lines: [string, string][] = [
       ["time", formatNs(branches.ns[one]!)],
-      ["share of all", formatShare(branches.ns[one]! / branches.ns[0]!)],
+      ["share of total", formatShare(branches.ns[one]! / branches.ns[0]!)],
       ["samples", branches.samples[one]!.toLocaleString("en-US")],
-      ["itself", formatNs(branches.own(one))],
+      ["self time", formatNs(branches.own(one))],
     ];
-    if (this.root) lines.splice(2, 0, ["share of shown", formatShare(branches.ns[one]! / branches.ns[this.root]!)]);
-    if (kind) lines.push(["code", kind === "line" ? "line of the ledger" : kind]);
+    if (this.root) lines.splice(2, 0, ["share of view", formatShare(branches.ns[one]! / branches.ns[this.root]!)]);
+    if (kind) lines.push(["code", kind === "line" ? "ledger line" : kind]);
     this.told.show(...this.painting.pointOf(one), branches.name(one), lines);
   }
 
@@ -129,7 +129,7 @@ class Graph {
   private said(): void {
     const found = this.names && this.branches.matched(this.names, this.root);
     const share = found ? formatShare(found.ns / this.branches.ns[this.root]!) : "";
-    this.matches.textContent = found ? `${share} of the time shown is under ${count(found.branches)}` : "";
+    this.matches.textContent = found ? `${count(found.branches)}, ${share} of the time shown` : "";
   }
 
   private trail(): Node[] {
@@ -145,5 +145,5 @@ class Graph {
 }
 
 function count(frames: number): string {
-  return `${frames.toLocaleString("en-US")} ${frames === 1 ? "frame that matches" : "frames that match"}`;
+  return `${frames.toLocaleString("en-US")} matching ${frames === 1 ? "frame" : "frames"}`;
 }

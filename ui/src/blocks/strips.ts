@@ -6,7 +6,7 @@ import { SHOW, type Place } from "./evidence";
 import type { Context } from "./index";
 
 export function drawStrips(block: Strips, context: Context): Element {
-  if (!block.rows.length || block.span <= 0) return h("p", { class: "muted" }, "There is nothing to show.");
+  if (!block.rows.length || block.span <= 0) return h("p", { class: "muted" }, "Nothing to show.");
   const model = ofStrips(block, (blob) => context.source.numbers(blob));
   const timeline = new Timeline(model, context.source.page.glossary, context.source.live);
   document.addEventListener(SHOW, (event) => {

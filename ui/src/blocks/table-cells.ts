@@ -43,7 +43,7 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   const text = formatValue(row[place] ?? null, field.unit);
   if (numeric || typeof row[place] !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
-  if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole, text));
+  if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole));
   if (names && LIST.test(text)) return h("td", { class: "name list" }, text);
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   if (text.length > LONGEST_NAME) return h("td", { class: "prose" }, ...unbroken(text));
@@ -60,19 +60,20 @@ export function compare(one: Value, other: Value): number {
   return String(one).localeCompare(String(other), "en", { numeric: true });
 }
 
-/**
- * A name that was cut for terminals stands whole elsewhere in its row, maybe behind what it returns: `void`. The cut one
- * does without namespaces that have no name.
- */
+/** A name that was shortened for terminals is in another column of its row in full. See kernel_names.py. */
 function wholeName(text: string, row: Value[]): string {
-  if (!/[^.]\.\.\.$/.test(text)) return text;
-  const begin = text.slice(0, -3);
-  const isWhole = (other: Value): boolean => typeof other === "string" && other !== text && named(other).includes(begin);
+  const [begin = "", end = ""] = text.split("...");
+  const isCut = text.includes("...");
+  const isWhole = (other: Value): boolean => {
+    if (typeof other !== "string" || other === text) return false;
+    const name = simplified(other);
+    return isCut ? begin !== "" && name.includes(begin) && name.endsWith(end) : other !== name && name === text;
+  };
   return (row.find(isWhole) as string) ?? text;
 }
 
-function named(name: string): string {
-  return name.replaceAll("(anonymous namespace)::", "");
+function simplified(name: string): string {
+  return name.replace(/^void |\(anonymous namespace\)::|\b(?:at::native|at|c10)::/g, "");
 }
 
 function isName(text: string): boolean {
@@ -80,8 +81,8 @@ function isName(text: string): boolean {
   return text.length > 2 * LONGEST_MEAN_WORD && meanWord > LONGEST_MEAN_WORD && !SENTENCE.test(text);
 }
 
-/** From where the cell itself begins; ends tell instances of templates apart. */
-function cut(whole: string, text: string): string {
-  const name = named(whole).slice(Math.max(0, named(whole).indexOf(text.replace(/\.\.\.$/, ""))));
+/** Ends distinguish instances of templates. */
+function cut(whole: string): string {
+  const name = simplified(whole);
   return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - END - 1)}…${name.slice(-END)}` : name;
 }

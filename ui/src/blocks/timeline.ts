@@ -23,7 +23,7 @@ interface Row {
 export function drawTimeline(block: Timeline): Element {
   const columns = block.total.length;
   const rows = block.rows.flatMap(([name, held]) => (held.some(Boolean) ? [{ name, held, colour: paintOf(name) }] : []));
-  if (!columns) return h("p", { class: "muted" }, "Nothing to draw.");
+  if (!columns) return h("p", { class: "muted" }, "No data to plot.");
   const across = fromZero("ns", `time since ${block.began}`, block.span);
   const up = fromZero("bytes", "memory", 1.08 * Math.max(...block.total));
   const told = callout();
@@ -36,7 +36,7 @@ export function drawTimeline(block: Timeline): Element {
     return h("li", {}, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, square), row.name);
   });
   const empty = block.rows.length - rows.length;
-  const note = empty ? h("li", { class: "muted" }, `${empty} more with nothing`) : null;
+  const note = empty ? h("li", { class: "muted" }, `${empty} more at zero`) : null;
   return h("div", { class: "over-time" }, box, h("ul", { class: "chart-legend" }, ...names, note));
 }
 

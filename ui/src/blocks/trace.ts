@@ -8,11 +8,11 @@ import type { Trace } from "../types";
 
 export function drawTrace(_block: Trace, context: Context): Element {
   const { live, page } = context.source;
-  if (!live) return h("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
+  if (!live) return h("p", { class: "muted" }, "To write the trace: lostflops export RUN --perfetto FILE");
   const said = h("p", { class: "muted", role: "status" });
   const file = `${page.title}.perfetto-trace.gz`;
 
-  async function told(work: Promise<void>): Promise<void> {
+  async function run(work: Promise<void>): Promise<void> {
     said.textContent = "Writing the trace…";
     try {
       await work;
@@ -28,9 +28,9 @@ export function drawTrace(_block: Trace, context: Context): Element {
     h(
       "p",
       {},
-      h("button", { type: "button", click: () => void told(live.perfetto().then((trace) => keep(trace, file))) }, "Download"),
+      h("button", { type: "button", click: () => void run(live.perfetto().then((trace) => keep(trace, file))) }, "Download"),
       " ",
-      h("button", { type: "button", click: () => void told(handOver(live.perfetto(), page.title)) }, "Open in the Perfetto UI"),
+      h("button", { type: "button", click: () => void run(handOver(live.perfetto(), page.title)) }, "Open in the Perfetto UI"),
     ),
     h("p", { class: "muted" }, SAYS),
     said,

@@ -13,8 +13,8 @@ type Bar = Waterfall["bars"][number];
 /** Bars lie, so that names stand beside them unturned: each begins where the one above ends, from 100% down. */
 export function drawWaterfall(block: Waterfall): Element {
   const known = block.value !== null;
-  const whole = known ? "what the devices could have done at their peak" : "the time of all ranks";
-  const words = readout(known ? block.convention : "Each bar tells what it means when it is pointed at or has the focus.");
+  const whole = known ? "device peak" : "the time of all ranks";
+  const words = readout(known ? block.convention : "Hover over a bar, or reach it with Tab, to see what it means.");
   let left = 100;
   const rows = block.bars.map((bar, place) => {
     left -= bar.points;

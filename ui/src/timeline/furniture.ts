@@ -84,7 +84,7 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
     context.fillStyle = palette.page;
     context.fillRect(0, AXIS + frame.height, labels, FOOT);
     context.fillStyle = palette.muted;
-    context.fillText(`${state.model.marked} begins`, 5, AXIS + frame.height + FOOT / 2, labels - 8);
+    context.fillText(`${state.model.marked} start`, 5, AXIS + frame.height + FOOT / 2, labels - 8);
   }
   let free = AXIS;
   for (const row of rows) {

@@ -5,21 +5,21 @@ import { colourOfKind } from "./palette";
 import type { State } from "./state";
 
 const EVENT_KINDS: Record<string, string> = {
-  kernel: "a compute kernel on the device",
-  comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
-  host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
-  memcpy: "a copy to, from or on the device",
-  memset: "device memory that is set",
-  op: "an op of the framework, on a thread of the host",
-  runtime: "a call of the device's runtime, on a thread of the host",
-  annotation: "what the program annotated",
-  device_annotation: "what the program annotated, as its work runs on the device",
-  module: "a call of a module",
-  python: "a function of Python",
-  overhead: "what the profiler itself took",
-  sync: "the device waits for an event of another stream",
-  forward: "a forward pass",
-  backward: "a backward pass",
+  kernel: "compute kernel on the device",
+  comm: "communication kernel; the part before the last rank arrives has the colour of comm.wait",
+  host_comm: "collective on a host thread; the part before the last rank arrives has the colour of comm.wait",
+  memcpy: "copy to, from or on the device",
+  memset: "memset on the device",
+  op: "framework op on a host thread",
+  runtime: "device runtime call on a host thread",
+  annotation: "program annotation",
+  device_annotation: "program annotation, shown while its work runs on the device",
+  module: "module call",
+  python: "Python function",
+  overhead: "profiler overhead",
+  sync: "the device waits for an event on another stream",
+  forward: "forward pass",
+  backward: "backward pass",
 };
 
 export function meaning(kind: string, glossary: Record<string, string>): string {
@@ -39,7 +39,7 @@ export function legend(state: State, glossary: Record<string, string>, redraw: (
       made.setAttribute("aria-pressed", String(!hide));
       redraw();
     };
-    const title = [meaning(kind, glossary), "Click to hide or show it."].filter(Boolean).join(". ");
+    const title = [meaning(kind, glossary), "Click to hide or show it"].filter(Boolean).join(". ");
     const made = h("button", { type: "button", "aria-pressed": String(!state.hidden.has(kind)), title, click: toggle }, key, kind);
     return made;
   };

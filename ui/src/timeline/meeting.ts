@@ -46,7 +46,7 @@ export function arrivalsOf(state: State, meetings: Meetings, meeting: number): E
   return h(
     "div",
     { class: "meeting" },
-    h("p", {}, `Collective ${said}: ${places.length.toLocaleString("en-US")} ranks, the last to arrive first.`),
+    h("p", {}, `Collective ${said}: ${places.length.toLocaleString("en-US")} ranks, latest arrival first.`),
     h(
       "div",
       { class: "scroll" },

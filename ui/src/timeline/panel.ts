@@ -20,18 +20,18 @@ export function panel(state: State, glossary: Record<string, string>, actions: A
   const target = state.selected;
   if (!target) return h("p", { class: "muted" }, hint(state));
   const [name, pairs, more] = target.item === null ? stretch(state, target, glossary) : event(state, target, glossary, actions);
-  const zoom = h("button", { type: "button", click: () => actions.zoom(target) }, "Zoom to it");
+  const zoom = h("button", { type: "button", click: () => actions.zoom(target) }, "Zoom to selection");
   const facts = pairs.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]);
   return h("div", {}, h("p", { class: "selected" }, h("strong", {}, name), zoom), h("dl", {}, ...facts), ...more);
 }
 
 function hint(state: State): string {
   if (matchMedia("(pointer: coarse)").matches) {
-    const lanes = state.model.strips ? " Touch a rank's name for its lanes." : "";
-    return `Touch for details.${lanes} One finger pans, two zoom.`;
+    const lanes = state.model.strips ? " Tap a rank's name to open its lanes." : "";
+    return `Tap for details.${lanes} Drag with one finger to pan, pinch to zoom.`;
   }
-  const below = state.model.strips ? " Click a rank's name (or press Enter) for its lanes." : "";
-  return `Click for details.${below} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
+  const below = state.model.strips ? " Click a rank's name (or press Enter) to open its lanes." : "";
+  return `Click for details.${below} Pan: drag, or a and d. Zoom: Ctrl+wheel, or w and s. Next or previous event: Shift+arrows. Show everything: 0.`;
 }
 
 type Told = [name: string, pairs: [string, Child][], more: Element[]];
@@ -45,10 +45,10 @@ function stretch(state: State, target: Target, glossary: Record<string, string>)
   const kind = code ? model.kinds[code - 1]! : "nothing recorded";
   const [start, stop] = edges(state, target);
   const pairs: [string, Child][] = [
-    ["is", meaning(kind, glossary) || "no line of the ledger holds most of it"],
+    ["meaning", meaning(kind, glossary) || "no ledger line covers most of this time"],
     ["row", group.name],
-    ["from", since(state, start)],
-    ["lasts", `${formatNs(stop - start)}, to within ${formatNs(model.span / strips.bins)}`],
+    ["start", since(state, start)],
+    ["duration", `${formatNs(stop - start)}, to within ${formatNs(model.span / strips.bins)}`],
   ];
   const items = group.lanes[0]?.items;
   const meeting = items && kind.startsWith("comm.") ? meetingAt(items.meetings, group.strip!, target.time) : null;
@@ -66,8 +66,8 @@ function event(state: State, target: Target, glossary: Record<string, string>, a
     [state.model.strips ? "rank" : "row", state.model.groups[target.group]!.name],
     ...(lane ? [["lane", lane] as [string, Child]] : []),
     ["start", since(state, items.start[item]!)],
-    ["lasts", formatNs(dur)],
-    ...(wait > 0 ? [["waits", `${formatNs(wait)}, then ${formatNs(dur - wait)} of transfer`] as [string, Child]] : []),
+    ["duration", formatNs(dur)],
+    ...(wait > 0 ? [["wait", `${formatNs(wait)}, then ${formatNs(dur - wait)} of transfer`] as [string, Child]] : []),
     ...(items.event.some(Boolean) ? [["event", String(items.event[item])] as [string, Child]] : []),
     ...items.said(item),
     ...launches(state, target, items, actions),
@@ -76,7 +76,7 @@ function event(state: State, target: Target, glossary: Record<string, string>, a
   const row = state.model.groups[target.group]!.strip;
   const known = kind === "comm" || kind === "host_comm";
   const place = known ? meetings.event.findIndex((one, at) => one === items.event[item] && meetings.row[at] === row) : -1;
-  const alone = h("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out.");
+  const alone = h("p", { class: "muted" }, "Its other ranks are not shown: the collective was not matched on another rank, or it is left out of this page.");
   const arrivals = place >= 0 ? [arrivalsOf(state, meetings, meetings.meeting[place]!)] : known ? [alone] : [];
   return [items.names[items.name[item]!]!, pairs, arrivals];
 }
@@ -87,7 +87,7 @@ function launches(state: State, target: Target, items: Items, actions: Actions):
   if (call) {
     const gap = items.start[item]! - items.start[call - 1]!;
     // Clocks of host and device are not always told to the microsecond.
-    const when = gap < 0 ? `recorded ${formatNs(-gap)} later` : `${formatNs(gap)} before`;
+    const when = gap < 0 ? `recorded ${formatNs(-gap)} later` : `${formatNs(gap)} earlier`;
     return [["launched by", link(state, target, items, call - 1, `${items.names[items.name[call - 1]!]!}, ${when}`, actions)]];
   }
   if (items.kinds[items.kind[item]!] !== "runtime") return [];
@@ -115,5 +115,5 @@ function since(state: State, ns: number): string {
   const { marks, marked } = state.model;
   const mark = [...marks].reverse().find(([, at]) => at <= ns);
   const after = mark ? `, ${formatNs(ns - mark[1])} into ${marked} ${mark[0]}` : "";
-  return `${formatNs(ns)} from the beginning${after}`;
+  return `${formatNs(ns)} from the start${after}`;
 }

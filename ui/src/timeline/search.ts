@@ -14,8 +14,8 @@ export class Search {
     class: "search",
   }) as HTMLInputElement;
   readonly #said = h("output", { class: "muted" });
-  readonly #back = h("button", { type: "button", title: "Previous hit (Shift+Enter)", click: () => this.#go(-1) }, "‹");
-  readonly #on = h("button", { type: "button", title: "Next hit (Enter)", click: () => this.#go(1) }, "›");
+  readonly #back = h("button", { type: "button", title: "Previous match (Shift+Enter)", click: () => this.#go(-1) }, "‹");
+  readonly #on = h("button", { type: "button", title: "Next match (Enter)", click: () => this.#go(1) }, "›");
   readonly element = h("span", { class: "searching" }, this.#input, this.#back, this.#on, this.#said);
   #hits: Target[] = [];
   #place = -1;

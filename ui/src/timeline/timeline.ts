@@ -123,8 +123,8 @@ export class Timeline {
       act("+", "Zoom in (w)", () => view.zoom(1 / 1.5)),
       act("◂", "Earlier (a)", () => view.pan(-0.25 * view.width)),
       act("▸", "Later (d)", () => view.pan(0.25 * view.width)),
-      act("All", "Show the whole time (0 or double click)", () => view.reset()),
-      ...(this.state.model.strips ? [act("↕+", "Taller rows", taller(3)), act("↕−", "Lower rows", taller(-3))] : []),
+      act("All", "Show everything (0 or double-click)", () => view.reset()),
+      ...(this.state.model.strips ? [act("↕+", "Taller rows", taller(3)), act("↕−", "Shorter rows", taller(-3))] : []),
     ];
   }
 
@@ -230,13 +230,13 @@ export class Timeline {
 }
 
 function notRecorded(step: number, { model }: State): Element {
-  if (!model.marks.length) return h("p", {}, "This timeline does not tell where steps begin.");
+  if (!model.marks.length) return h("p", {}, "This timeline has no step marks.");
   const known = formatValues(model.marks.map(([number]) => number), "");
-  return h("p", {}, `Step ${step} does not begin on this timeline; those that do: ${known}.`);
+  return h("p", {}, `Step ${step} does not start on this timeline. Steps that do: ${known}.`);
 }
 
 function notHere(group: number, event: number, { model }: State): Element {
   const name = model.groups[group]!.name;
-  const why = model.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : "";
-  return h("p", {}, `Event ${event} of ${name} is not among those that are shown here. ${why}`);
+  const why = model.leftOut ? "A file keeps only the longest events of each lane; lostflops serve shows all of them." : "";
+  return h("p", {}, `Event ${event} of ${name} is not shown here. ${why}`);
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _MOST: Final = 0.5
-"""Share of the peak from which they are what memory is short of."""
+"""Smallest share of the peak memory that activations must have."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -28,18 +28,18 @@ def _find(case: Case) -> Iterator[Claim]:
     largest = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in named[:3])
     yield Claim(
         cause="activations",
-        what=f"Memory is nearly full, and {format_share(share)} of it is activations kept for the backward pass.",
+        what=f"Memory is nearly full; {format_share(share)} of it is activations kept for the backward pass.",
         taken={},
         evidence=(
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
-            *([Evidence(f"most of the activations are of {largest}", ranks=(found.rank,))] if largest else []),
+            *([Evidence(f"layers with the most activations: {largest}", ranks=(found.rank,))] if largest else []),
         ),
         confidence=0.9 if found.parts else 0.6,
-        certain_if="record some steps with half the batch: the peak must fall by about half of the activations.",
+        certain_if="halve the batch for some steps: the peak must fall by about half of the activations.",
         fix=(
-            f"Call torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) instead of self.{block}(x), "
-            "and so for similar blocks (lostflops memory RUN --frontier shows which save most memory for the least "
-            "time). Or halve the batch and accumulate gradients over two."
+            f"Call torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) instead of self.{block}(x) "
+            "(lostflops memory RUN --frontier shows which blocks save the most memory for the least time). Or halve "
+            "the batch and accumulate gradients over two microbatches."
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,
@@ -49,9 +49,9 @@ def _find(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="activations",
     about=(
-        "The forward pass keeps what the backward pass needs: outputs of layers, masks, statistics. These activations "
-        "grow with the batch and the sequence length, and reach their peak when the backward pass begins. They matter "
-        "if the device is nearly full."
+        "The forward pass stores the tensors that the backward pass needs: layer outputs, masks, statistics. These "
+        "activations grow with batch size and sequence length, and peak when the backward pass starts. They are a "
+        "problem only if the device is nearly full."
     ),
     find=_find,
 )

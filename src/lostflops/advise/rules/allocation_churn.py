@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 0.03
 _LEAST_BYTES: Final = 4 << 20
-"""Mapped anew in a step, below which system time has other reasons."""
+"""Bytes mapped again per step below which system time has other causes."""
 _PAGE: Final = 4096
 _FAULT: Final = 250.0
 """The least CPU time of a page fault, in ns: mapping and clearing a page of 4 KiB."""
 _KEPT: Final = 0.5
-"""Part of the mapped memory that a step keeps, from which it is growth and not churn."""
+"""Part of the mapped memory kept by each step from which this is growth, not churn."""
 _MOST_OPS: Final = 3
 _ALLOCATING: Final = """
     select name, sum(dur) as ns from events
@@ -40,9 +40,7 @@ def _find(case: Case) -> Iterator[Claim]:
     rows = timed.settled
     whole, system, faults = (timed.column(name)[rows] for name in ("stop - start", "system", "faults"))
     if not (np.isfinite(system).any() and np.isfinite(faults).any()):
-        raise NotChecked(
-            "system time and page faults of steps were not recorded: record with this version of Lostflops"
-        )
+        raise NotChecked("system time and page faults were not recorded: record again with this version of Lostflops")
     told = np.isfinite(system).any(axis=0) & np.isfinite(faults).any(axis=0)
     shares = np.nansum(system[:, told], axis=0) / np.nansum(whole[:, told], axis=0)
     mapped = np.nanmedian(faults[:, told], axis=0) * _PAGE
@@ -53,37 +51,33 @@ def _find(case: Case) -> Iterator[Claim]:
     if _growth(timed) >= _KEPT * size:
         return  # pages are new because memory is kept: memory_growth names that
     names = ", ".join(name for name, _ in case.run.sql(_ALLOCATING).fetchall()[:_MOST_OPS])
-    at = f"; ops that allocate: {names}" if names else ""
+    at = f"; allocating ops: {names}" if names else ""
     yield Claim(
         cause="allocation_churn",
-        what=(
-            "Large temporary tensors are allocated and freed in every step: the operating system spends "
-            f"{format_share(share)} of the step mapping their memory."
-        ),
+        what=f"Allocating and freeing large temporary CPU tensors takes {format_share(share)} of the step.",
         taken=spread.taken(case, "compute", min(share / max(spread.share(case, "compute"), share), 1.0)),
         evidence=(
             Evidence(
-                f"a step maps {format_bytes(int(size))} again (page faults of the training thread), and "
-                f"{format_share(share)} of it is system time, over {counted(int(rows.sum()), 'settled step')}{at}",
+                f"each step maps {format_bytes(int(size))} again (page faults of the training thread) and spends "
+                f"{format_share(share)} as system time, over {counted(int(rows.sum()), 'normal step')}{at}",
                 ranks=timed.ranks,
             ),
         ),
         confidence=0.9,
         certain_if=(
             "run with MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 "
-            "MALLOC_TOP_PAD_=268435456, so that the process keeps freed memory: page faults and system time of steps "
-            "must fall."
+            "MALLOC_TOP_PAD_=268435456: page faults and system time per step must fall."
         ),
         fix=(
-            "Allocate large temporary tensors once, before the loop, and reuse them (out=, in-place ops). Or keep "
-            "freed memory in the process: set LD_PRELOAD=libjemalloc.so (or tcmalloc), or with glibc "
+            "Allocate large temporary tensors once, before the loop, and reuse them (out=, in-place ops). Or use an "
+            "allocator that keeps freed memory: LD_PRELOAD=libjemalloc.so (or tcmalloc), or glibc with "
             "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296."
         ),
         gain=Gain(
             share,
             0.6 * share,
             min(1.4 * share, 0.98),
-            f"system time of the training thread in {int(rows.sum()):,} settled steps, with its waits for a core",
+            f"system time of the training thread in {int(rows.sum()):,} normal steps, including its waits for a core",
         ),
         instead_of=("host_bound", "unfused"),
     )
@@ -101,9 +95,9 @@ def _growth(timed: Series) -> float:
 RULE: Final = Rule(
     cause="allocation_churn",
     about=(
-        "A large tensor on the CPU that is freed goes back to the operating system, and the next one of its size is "
-        "mapped again: each page faults when it is first touched, and is cleared. In a loop that makes such tensors in "
-        "every step, the kernel takes a large part of the time, and no op shows it."
+        "When a large CPU tensor is freed, its memory goes back to the operating system. The next tensor of that size "
+        "is mapped again: every page faults on first touch and is zeroed. If each step creates such tensors, the "
+        "operating system takes much of the step, and no op shows it."
     ),
     find=_find,
 )

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.02
 _LINE: Final = LINES.index("idle.alloc")
 _OFTEN: Final = 1 / 3
-"""Share of steps, and of ranks, that must have it: the first steps always allocate, and one rank alone is a
+"""Smallest share of steps, and of ranks, that must allocate: the first steps always do, and one rank alone is a
 straggler."""
 _MANY: Final = 100
-"""Calls from which a trace without steps shows more than a beginning."""
+"""Calls from which a trace without steps shows more than start-up."""
 _SURE, _UNSURE = 0.85, 0.6
 _LOW: Final = 0.6
-"""Part of the line that is gained at least: some of it would be waiting for other things."""
+"""Part of the line that the fix saves at least: the rest may turn into other waits."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -42,19 +42,19 @@ def _find(case: Case) -> Iterator[Claim]:
         names.update({name: ns for name, (_, ns, _) in found.items()})
     share = spent / case.wall
     steps = next(one.steps for one in case.computed if one.rank in calls)
-    per = "a step" if case.total.steps else "in all"
+    per = "per step" if case.total.steps else "in total"
     if not case.total.steps and max(count for found in calls.values() for count, _, _ in found.values()) < _MANY:
         return
     yield Claim(
         cause="allocator",
         what=(
-            f"The device is idle for {format_share(share)} of the time while memory is allocated and freed "
-            f"({', '.join(name for name, _ in names.most_common(2))}) in the middle of steps."
+            f"Devices idle for {format_share(share)} of the time while memory is allocated and freed in steps "
+            f"({', '.join(name for name, _ in names.most_common(2))})."
         ),
         taken={(rank, "idle.alloc"): lines["idle.alloc"] for rank, lines in case.lines.items() if lines["idle.alloc"]},
         evidence=tuple(
             Evidence(
-                f"rank {rank} calls {name} {round(count / steps, 1):,g} times {per}, {format_ns(round(ns / steps))}",
+                f"rank {rank} calls {name} {round(count / steps, 1):,g} times {per} ({format_ns(round(ns / steps))})",
                 events=((rank, event),),
                 ranks=(rank,),
                 steps=next(one.made.window.number for one in case.computed if one.rank == rank),
@@ -63,9 +63,9 @@ def _find(case: Case) -> Iterator[Claim]:
             for name, (count, ns, event) in sorted(found.items(), key=lambda item: -item[1][1])[:2]
         ),
         confidence=_SURE if case.total.steps else _UNSURE,
-        certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep growing.',
+        certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep rising.',
         fix=_fix(set(names)),
-        gain=Gain(share, _LOW * share, share, "the time that the device was idle inside these calls"),
+        gain=Gain(share, _LOW * share, share, "the time for which devices were idle during these calls"),
     )
 
 
@@ -94,28 +94,27 @@ def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
 def _fix(names: set[str]) -> str:
     if all("Host" in name for name in names):
         return (
-            "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates pinned "
-            "memory each time. Or pin one buffer before the loop and copy into it."
+            "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates each "
+            "time. Or pin one buffer before the loop and copy into it."
         )
     freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
     pressure = (
-        " Memory is freed and allocated again: remove torch.cuda.empty_cache() from the loop, or, if memory is nearly "
-        "full, use a smaller batch."
+        " Remove torch.cuda.empty_cache() from the loop. If memory is nearly full, use a smaller batch."
         if freed
         else ""
     )
     return (
-        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to step "
-        f"(pad, or sort by length).{pressure}"
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, or "
+        f"sort by length).{pressure}"
     )
 
 
 RULE: Final = Rule(
     cause="allocator",
     about=(
-        "PyTorch caches memory of the device and reuses it. If no cached block fits, it asks the driver for more; if "
-        "the driver has none, it first frees what it cached. These calls take milliseconds and wait until the device "
-        "is idle. After the first steps this should not happen."
+        "PyTorch caches device memory and reuses it. If no cached block fits, it asks the driver for more; if the "
+        "device is full, it first frees its cache. These calls take milliseconds and wait until the device is idle. "
+        "They should not happen after the first steps."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Another Python thread of the training process holds the interpreter's lock."""
+"""Another Python thread of the training process holds the interpreter lock (GIL)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _LEAST: Final = 0.1
-"""Of one core that a thread must use to be named."""
+"""Smallest part of one core that a thread must use to be named."""
 _HELD: Final = ("idle.python", "idle.host", "unexplained")
 """Lines in which the training thread waits for the lock: between ops and between their parts."""
 _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
@@ -28,11 +28,11 @@ _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
 _SMALLEST: Final = 0.03
 _MOST: Final = 0.98
 _MOSTLY: Final = 0.5
-"""Part of the training thread's waits that the other thread must be able to explain. It holds the lock only while it
-is on a core, or waits for a core."""
-_DOUBT: Final = "The thread uses only {} of a core, so the training thread may wait for something else."
-_QUEUES: Final = "Waits for a core may explain all of the time that the training thread is off its core."
-_SLEEPS: Final = "The training thread is off its core inside ops as well, so it may not wait for the lock between them."
+"""Part of the training thread's waits that the other thread must explain. It holds the lock only while it runs or
+waits for a core."""
+_DOUBT: Final = "The thread uses only {} of a core, so the training thread may be waiting for something else."
+_QUEUES: Final = "The training thread may be waiting for a core instead of the GIL."
+_SLEEPS: Final = "The training thread also sleeps inside ops, so it may not be waiting for the GIL between them."
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -55,25 +55,25 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="background_thread",
         what=(
-            f"Thread {name!r} runs Python{at} and uses {format_share(cpu)} of a core: the training thread of rank "
-            f"{worst} waits {format_share(lock)} of its time for the interpreter's lock (GIL)."
+            f"Thread {name!r}{at} holds the GIL: the training thread of rank {worst} waits {format_share(lock)} of its "
+            "time for it."
         ),
         taken=taken,
         evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
         confidence=0.9,
-        certain_if=f"run some steps without thread {name!r}: they must be shorter by the expected gain.",
+        certain_if=f"run some steps without thread {name!r}: they must get shorter by the expected gain.",
         fix=(
-            f"Move the work of thread {name!r} to a process (multiprocessing, or a DataLoader worker), or to code that "
-            "releases the lock (NumPy, torch), or run it less often. Until then, sys.setswitchinterval(0.0005) "
-            "shortens each wait."
+            f"Move the work of thread {name!r} to another process (multiprocessing, a DataLoader worker) or to code "
+            "that releases the GIL (NumPy, torch), or run it less often. Until then, call "
+            "sys.setswitchinterval(0.0005) to shorten each wait."
         ),
         gain=Gain(
             share,
             min(0.6 * held[worst].least, share),
             min(max(1.5 * held[worst].most, explained) + beside, _MOST),
-            f"time of rank {worst}'s training thread in the window in which it was neither on a core nor waiting for a "
-            "core, data or other ranks, as far as the thread can hold the lock; and half of the waits for cores and "
-            "for late ranks that the thread can cause",
+            f"the time for which rank {worst}'s training thread neither ran nor waited for a core, data or other "
+            "ranks, as far as this thread can hold the GIL; plus half of the waits for cores and late ranks that it "
+            "can cause",
         ),
         ranks=() if everywhere else tuple(sorted(held)),
         suspected=_doubt(held[worst], explained, lock, cpu),
@@ -163,8 +163,8 @@ def _evidence(case: Case, rank: int, busy: tuple[str, float, list[str]], share: 
     name, cpu, places = busy
     lines = case.lines[rank]
     return Evidence(
-        f"on rank {rank} thread {name!r} used {format_share(cpu)} of a core; the training thread was off its core for "
-        f"{format_ns(round(share * sum(lines.values())))} of the window between ops, and waited there for no core",
+        f"on rank {rank}, thread {name!r} used {format_share(cpu)} of a core; between ops the training thread was off "
+        f"its core for {format_ns(round(share * sum(lines.values())))}, without waiting for a core",
         ranks=(rank,),
         steps=tuple(sorted(case.total.steps)),
         sources=tuple(places[:3]),
@@ -174,9 +174,9 @@ def _evidence(case: Case, rank: int, busy: tuple[str, float, list[str]], share: 
 RULE: Final = Rule(
     cause="background_thread",
     about=(
-        "One Python thread runs at a time. A thread that computes in Python, beside the training thread, holds the "
-        "interpreter's lock for 5 ms at a time, and the training thread needs the lock back after every op. Loggers, "
-        "prefetchers and metric exporters written in Python do that."
+        "Only one Python thread runs at a time: the one that holds the interpreter lock (GIL). A busy Python thread "
+        "holds it for 5 ms at a time, and the training thread needs it back after every op. Loggers, prefetchers and "
+        "metric exporters written in Python cause this."
     ),
     find=_find,
 )

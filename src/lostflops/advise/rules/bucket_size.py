@@ -1,4 +1,4 @@
-"""DDP's buckets are too small, so that latency dominates, or too large, so that nothing overlaps."""
+"""DDP's buckets are too small (latency dominates) or too large (nothing overlaps)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,27 @@ if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags
 
 _SIZES: Final = (1.0, 5.0, 25.0, 100.0)
-"""MiB that are asked for; 25 is DDP's own."""
+"""Bucket sizes that are tried, in MiB; 25 is DDP's default."""
 _USUAL: Final = 25.0
 _LEAST: Final = 1.0
-"""Below it every network is bound by latency, and so is what launches: DDP's own first bucket is as large."""
+"""Smallest size to try, in MiB: below it latency dominates on every network. DDP's first bucket has this size."""
 _NEAR: Final = 0.02
-"""By which another size must gain more than DDP's own to be advised."""
+"""How much more than DDP's default another size must save to be suggested."""
 _SMALLEST: Final = 0.02
 _LATE: Final = 0.1
-"""Of a step that smaller buckets must gain: what of the last bucket nothing hides is there in every job."""
+"""Part of the step that smaller buckets must save: every job exposes some of its last bucket."""
 _LATE_IF_LARGE: Final = 0.05
-"""The same where buckets are larger than DDP makes them."""
+"""The same if buckets are larger than DDP's default."""
 _MANY: Final = 16
 _LIKELY: Final = 0.6
 _AT_LEAST: Final = 0.2
-"""Parts of the bound that fewer of many small buckets are taken to gain, and gain at least."""
+"""Parts of the upper limit that fewer buckets are expected to save, and save at least."""
+_MOSTLY: Final = 0.5
+"""Part of the time of many small buckets that must be latency if no what-if can price larger ones."""
+_SAME: Final = 0.1
+"""Relative difference below which a bucket size is the one that the job has."""
 _FEW: Final = 2
-"""Buckets of a step up to which they are large: the last one has nothing left to hide under."""
+"""Up to this many buckets per step they count as large: no compute is left to hide the last one."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -51,6 +55,8 @@ def _find(case: Case) -> Iterator[Claim]:
         return  # FSDP has units instead of buckets
     best = _best(case, made.bytes_a_step(rows))
     if best is None:
+        if _are_many_small(made, rows) and _latency(case, reduced) >= _MOSTLY:
+            yield _claim(case, made, reduced, _USUAL, larger=True)
         return
     each = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
     is_larger = best * MIB > each
@@ -75,7 +81,7 @@ def _best(case: Case, whole: int) -> float | None:
     asked = sorted({*_SIZES, *((part,) if part >= _LEAST else ())})
     gains: dict[float, float] = {}
     for size in asked:
-        if size * MIB > 4 * whole and size > _USUAL:
+        if (size * MIB > 4 * whole and size > _USUAL) or _is_set(case, size):
             continue
         found = case.price(f"bucket_mb={size:g}")
         if found is not None:
@@ -88,28 +94,42 @@ def _best(case: Case, whole: int) -> float | None:
     return best
 
 
+def _is_set(case: Case, size: float) -> bool:
+    """Return whether the job has this size already."""
+    caps = [one.get("bucket_cap_bytes") for one in case.job.get("ddp") or () if isinstance(one, dict)]
+    return any(cap and abs(cap / MIB / size - 1) < _SAME for cap in caps)
+
+
+def _are_many_small(made: Traffic, rows: Flags) -> bool:
+    return made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
+
+
+def _latency(case: Case, reduced: Flags) -> float:
+    return latency_share(case, reduced) or 0.0
+
+
 def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool) -> Claim:
     rows = made.of(reduced)
     count, whole = made.a_step(rows), made.bytes_a_step(rows)
     each = format_bytes(round(whole / max(count, 1)))
     latency = latency_share(case, reduced)
     if larger:
-        what = f"DDP reduces gradients in {count:.0f} small buckets of {each} a step, and each pays the latency."
+        what = f"DDP reduces gradients in {count:.0f} small buckets of {each} per step, and each pays the latency."
     elif count <= _FEW:
         what = (
-            f"DDP reduces gradients in {counted(round(count), 'large bucket')} of {each} a step, so little can overlap."
+            f"DDP reduces gradients in {counted(round(count), 'large bucket')} of {each} per step: little can overlap."
         )
     else:
-        what = f"The last of {count:.0f} buckets of {each} is ready late, and no compute is left to hide it."
+        what = f"The last of {count:.0f} gradient buckets ({each}) starts late, and no compute is left to hide it."
     steps = max(len(made.graph.steps), 1)
-    says = "" if latency is None else f"; latency is about {format_share(latency)} of them"
+    says = "" if latency is None else f"; about {format_share(latency)} of this time is latency"
     return Claim(
         cause="bucket_size",
         what=what,
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{count:.3g} all-reduces a step in the backward pass, {format_bytes(whole)}, take "
+                f"{count:.3g} all-reduces per step in the backward pass ({format_bytes(whole)}) take "
                 f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides "
                 f"{format_share(made.hidden(rows))}{says}",
                 events=made.examples(rows),
@@ -119,7 +139,7 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
             *_told(case),
         ),
         confidence=0.85,
-        certain_if="run lostflops whatif RUN --tune bucket_mb, then record the job with the size that it names.",
+        certain_if="run lostflops whatif RUN --tune bucket_mb, then record the job with the size that it suggests.",
         fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
         **_price(case, made, reduced, size, is_sure=not larger),
     )
@@ -133,28 +153,33 @@ def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: b
     rows = made.of(reduced)
     change = f"bucket_mb={size:g}"
     found, bound = case.price(change), case.price("overlap=perfect")
-    is_many = made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
+    exposed = int(made.exposed[rows].sum()) / case.wall
+    latency = _latency(case, reduced) * exposed
+    is_many = _are_many_small(made, rows)
+    if found is None and is_many:
+        # Gradients in another order than buckets cannot be cut again, but few buckets pay hardly any latency.
+        basis = "the exposed latency of these buckets, which a few large buckets do not pay"
+        return {"gain": Gain(latency, 0.5 * latency, max(exposed, latency), basis)}
     if is_sure or found is None or bound is None or not is_many or found.gain > max(found.doubt, _LATE):
         return {"changes": (change,)}
-    latency = (latency_share(case, reduced) or 0.0) * int(made.exposed[rows].sum()) / case.wall
     high = max(found.gain, bound.gain, latency, 0.0)
     share = max(found.gain, _LIKELY * high)
-    basis = f"a bound: exposed latency of the buckets and overlap=perfect, of which {change} should gain most"
+    basis = f"exposed latency and overlap=perfect as the upper limit, of which {change} should save most"
     return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
 
 
 def _told(case: Case) -> Iterator[Evidence]:
     for one in case.job.get("ddp") or ():
         if isinstance(one, dict) and (cap := one.get("bucket_cap_bytes")):
-            yield Evidence(f"DDP was given bucket_cap_mb={cap / MIB:.3g}")
+            yield Evidence(f"the job sets bucket_cap_mb={cap / MIB:.3g}")
 
 
 RULE: Final = Rule(
     cause="bucket_size",
     about=(
-        "DDP reduces gradients in buckets during the backward pass. Every bucket pays a latency, so many small buckets "
-        "take longer than few. But a bucket can start only when its last gradient is ready, so a large bucket starts "
-        "late, and the optimizer waits for the rest of it."
+        "DDP reduces gradients in buckets during the backward pass. Every bucket pays the latency, so many small "
+        "buckets take longer than a few large ones. But a bucket can start only when its last gradient is ready, so a "
+        "large bucket starts late, and the optimizer waits for it."
     ),
     find=_find,
 )

@@ -40,16 +40,16 @@ def _counted(case: Case) -> Claim | None:
     held = {line: one for line in (*HOST_LINES, "copy") if (one := seen(case.total, line, is_saving)) is not None}
     places = [place for one in held.values() if one.samples for place in one.sources][:1]
     who = f"{'rank' if len(found.ranks) == 1 else 'ranks'} {', '.join(map(str, found.ranks[:8]))}"
-    where = f"{who} alone, while the others wait" if found.alone else "all ranks"
-    at = f", at {places[0]}" if places else ""
+    where = f"{who} while the others wait" if found.alone else "all ranks"
+    at = f" ({places[0]})" if places else ""
     return Claim(
         cause="checkpoint",
-        what=f"Checkpoints are saved {found.often} by {where}{at}: {format_share(found.gain.share)} of the time.",
+        what=f"Saving checkpoints {found.often} on {where}{at} takes {format_share(found.gain.share)} of step time.",
         taken=in_window(case, "saving"),
         evidence=(
             Evidence(
-                f"functions that save take {format_ns(round(found.each))} in {counted(len(found.steps), 'step')} of "
-                f"{found.of:,}, by {who}",
+                f"{who} saved in {len(found.steps):,} of {counted(found.of, 'step')}, for "
+                f"{format_ns(round(found.each))} each time",
                 ranks=found.ranks,
                 steps=found.steps[:_MOST_STEPS],
                 sources=tuple(places),
@@ -57,7 +57,7 @@ def _counted(case: Case) -> Claim | None:
             *_evidence(case, {line: one for line, one in held.items() if one.samples}),
         ),
         confidence=0.95,
-        certain_if="run some steps without the save: they must be as fast as the other steps of this run.",
+        certain_if="run some steps without saving: they must be as fast as the other steps of this run.",
         fix=_fix(places[0] if places else "torch.save"),
         gain=found.gain,
         ranks=found.ranks if found.alone else (),
@@ -67,9 +67,9 @@ def _counted(case: Case) -> Claim | None:
 
 def _fix(place: str) -> str:
     return (
-        f"Save less often at {place}: every 30 minutes, for example, instead of every few steps. Save in the "
-        "background: torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path) copies to memory, and "
-        "writes while training goes on. If ranks hold the same weights, save on one rank only."
+        f"Save less often at {place}, for example every 30 minutes. Save in the background with "
+        "torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path). If all ranks hold the same weights, "
+        "save on one rank only."
     )
 
 
@@ -93,14 +93,14 @@ def _sampled(case: Case) -> Iterator[Claim]:
     place = next(iter(max(held.values(), key=lambda one: one.samples).sources))
     yield Claim(
         cause="checkpoint",
-        what=f"Saving checkpoints inside steps takes {format_share(share)} of the time, at {place}.",
+        what=f"Saving checkpoints inside steps ({place}) takes {format_share(share)} of the time of all ranks.",
         taken=taken,
         evidence=tuple(_evidence(case, held)),
         confidence=0.9,
-        certain_if=f"skip the save at {place} in some steps: they must be shorter by the expected gain.",
+        certain_if=f"skip the save at {place} in some steps: they must get shorter by the expected gain.",
         fix=_fix(place),
         changes=(change(python),) if is_python else (),
-        gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the ledger"),
+        gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the recorded time"),
     )
 
 
@@ -108,8 +108,8 @@ def _evidence(case: Case, held: dict[str, Seen]) -> Iterator[Evidence]:
     for line, one in held.items():
         listed = ", ".join(f"{place} {format_share(part)}" for place, part in one.places[:2])
         yield Evidence(
-            f"{format_share(one.share)} of {line} is spent saving (by {counted(one.samples, 'stack sample')} of "
-            f"{one.of:,}): {listed}",
+            f"{format_share(one.share)} of {line} is spent saving ({one.samples:,} of "
+            f"{counted(one.of, 'stack sample')}): {listed}",
             ranks=tuple(case.lines),
             steps=tuple(sorted(case.total.steps)),
             sources=one.sources,
@@ -119,8 +119,8 @@ def _evidence(case: Case, held: dict[str, Seen]) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="checkpoint",
     about=(
-        "Training stops while a checkpoint is written: weights are copied to the host, pickled and written to a disk "
-        "that others use as well. All ranks wait for the rank that saves, in the next collective at the latest."
+        "Training stops while a checkpoint is written: weights are copied to the host, pickled and written to shared "
+        "storage. All other ranks wait for the saving rank, at the latest in the next collective."
     ),
     find=_find,
 )

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _LINE: Final = "idle.compile"
 _FEW: Final = 0.03
 _EXPECTED: Final = 3
-"""Steps from the first on in which whatever is compiled once is compiled."""
+"""First steps in which compiling is expected."""
 _AGAIN: Final = 2
-"""Steps behind them with a compilation that make a habit."""
+"""Later steps that must compile for this to count."""
 _FIX: Final = (
-    "Find what changes with TORCH_LOGS=recompiles. For shapes: torch._dynamo.mark_dynamic(batch, 1), or "
-    "torch.compile(model, dynamic=True), or pad batches to a few lengths. Keep Python numbers that change from step to "
-    "step out of the compiled function."
+    "Run with TORCH_LOGS=recompiles to see what changes. For shapes, use torch.compile(model, dynamic=True) or "
+    "torch._dynamo.mark_dynamic(batch, 1), or pad batches to a few lengths. Keep Python numbers that change every step "
+    "out of the compiled function."
 )
 
 
@@ -35,14 +35,14 @@ def _find(case: Case) -> Iterator[Claim]:
     share = spread.share(case, _LINE)
     evidence = [*_seen(case, share), *([again[1]] if again is not None else [])]
     if share >= _FEW:
-        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "the time of compiling in the recorded window")
+        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "the time spent compiling in the recorded window")
     elif again is not None and again[0] >= _FEW:
-        gain = Gain(again[0], again[0] * 0.5, again[0], "the extra time of steps that compile, of all steps")
+        gain = Gain(again[0], again[0] * 0.5, again[0], "the extra time of steps that compile")
     else:
         return
     yield Claim(
         cause="compile",
-        what=f"Compiling inside steps takes {format_share(gain.share)} of the time.",
+        what=f"torch.compile compiles inside steps, which takes {format_share(gain.share)} of the time.",
         taken=spread.taken(case, _LINE),
         evidence=tuple(evidence),
         confidence=0.9 if again is not None else 0.75,
@@ -58,7 +58,8 @@ def _seen(case: Case, share: float) -> Iterator[Evidence]:
     ns, rank, event = case.total.longest.get(_LINE, (0, -1, -1))
     where = seen(case.total, _LINE, lambda _: True)
     yield Evidence(
-        f"idle.compile is {format_share(share)} of a typical rank's time, the longest {format_ns(ns)} on rank {rank}",
+        f"idle.compile is {format_share(share)} of a typical rank's time; the longest gap is {format_ns(ns)} on rank "
+        f"{rank}",
         events=((rank, event),) if event >= 0 else (),
         ranks=tuple(case.lines),
         steps=tuple(sorted(case.total.steps)),
@@ -76,8 +77,8 @@ def _again(case: Case) -> tuple[float, Evidence] | None:
     beyond = float(np.maximum(timed.ns[late] - usual, 0).sum())
     steps = timed.step[late]
     return beyond / float(timed.ns[~timed.first].sum()), Evidence(
-        f"{counted(int(late.sum()), 'step')} after the first {_EXPECTED} compiled again, and took "
-        f"{format_ns(round(float(np.median(timed.ns[late]))))} where others take {format_ns(round(usual))}",
+        f"{counted(int(late.sum()), 'step')} after the first {_EXPECTED} compiled again and took "
+        f"{format_ns(round(float(np.median(timed.ns[late]))))} instead of {format_ns(round(usual))}",
         ranks=timed.ranks,
         steps=tuple(steps[:10].tolist()),
     )
@@ -86,7 +87,7 @@ def _again(case: Case) -> tuple[float, Evidence] | None:
 RULE: Final = Rule(
     cause="compile",
     about=(
-        "torch.compile makes code for the shapes and values that it has seen. When others come, it compiles again, for "
+        "torch.compile generates code for the shapes and values that it has seen. For new ones it compiles again, for "
         "seconds, while the job waits. After the first few steps nothing should be compiled."
     ),
     find=_find,

@@ -28,7 +28,7 @@ _MOST_STEPS: Final = 10
 def _find(case: Case) -> Iterator[Claim]:
     found = pressure(case)
     if found is None:
-        raise NotChecked("the collector recorded no waits for cores: record with this version of Lostflops on Linux")
+        raise NotChecked("waits for CPU cores were not recorded: record with this version of Lostflops on Linux")
     late = squeezed(case)
     known = set(case.judgement.comparison.ranks.tolist())
     later = leads(case.run, list(late)) if late else np.empty(0)
@@ -44,25 +44,24 @@ def _claim(case: Case, found: Pressure, rank: int, more: float, gain: Gain | Non
     return Claim(
         cause="contention",
         what=(
-            f"Rank {rank} shares its core with another process: it waits for a core "
-            f"{format_share(waits)} of each step, its peers {format_share(max(waits - more, 0.0))}."
+            f"Rank {rank} shares its core with another process: it waits {format_share(waits)} of each step for a "
+            f"core, its peers {format_share(max(waits - more, 0.0))}."
         ),
         taken=taken(case, (rank,)),
         evidence=(
             Evidence(
-                f"its training thread waits longer for a core than those of its peers in "
-                f"{int((beyond > 0).sum())} of {counted(len(found.step), 'settled step')}, "
-                "although it uses the same CPU time (schedstat)",
+                f"rank {rank} waits longer for a core than its peers in {int((beyond > 0).sum())} of "
+                f"{counted(len(found.step), 'normal step')}, with the same CPU time (schedstat)",
                 ranks=(rank,),
                 steps=tuple(sorted(found.step[at] for at in worst.tolist())),
             ),
         ),
         confidence=0.95,
-        certain_if=f"run rank {rank} on a core of its own: it should then be as fast as its peers.",
+        certain_if=f"give rank {rank} its own core: it must then be as fast as its peers.",
         fix=(
             f"Find what else runs on the cores of rank {rank}{host} (top -H; taskset -cp PID), and move or stop it. "
-            "Give every rank its own cores (torchrun --numa-binding=exclusive, or taskset / numactl --physcpubind per "
-            "rank; Kubernetes: whole CPUs and the static CPU manager policy; Slurm: --exclusive)."
+            "Give every rank its own cores: torchrun --numa-binding=exclusive, or taskset or numactl --physcpubind per "
+            "rank (Slurm: --exclusive; Kubernetes: whole CPUs and the static CPU manager policy)."
         ),
         changes=(f"straggler={rank}",) if gain is None else (),
         gain=gain,
@@ -88,7 +87,7 @@ def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
         share = lead.value / normal.location.value
         doubt = noise_of(lead) * share
     doubt = hypot(doubt, case.baseline.noise * (1 - share))
-    basis = f"its waits for a core, compared with its peers, in {counted(known.size, 'settled step')}"
+    basis = f"how much longer than its peers it waits for a core, in {counted(known.size, 'normal step')}"
     return Gain(share, share - doubt, min(share + doubt, 1.0), basis)
 
 
@@ -100,9 +99,9 @@ def _host(case: Case, rank: int) -> str:
 RULE: Final = Rule(
     cause="contention",
     about=(
-        "Another process runs on the core of a rank: a daemon, another job, a second rank that is pinned to the same "
-        "core. The rank computes nothing while the other has the core, and all ranks wait for it. Its device and its "
-        "code are in order; the time shows as run-queue wait in the scheduler's statistics."
+        "Another process runs on a rank's core: a daemon, another job, or a second rank pinned to the same core. The "
+        "rank stops while the other process has the core, and all ranks wait for it. Its device and its code are fine; "
+        "the scheduler's statistics show the time as run-queue wait."
     ),
     find=_find,
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.03
 _HIDDEN: Final = 0.95
 _LOW: Final = 0.5
-"""What is gained at least: pinned memory alone is two to three times as fast as pageable."""
+"""Part of the time that the fix saves at least: pinned memory is two to three times as fast as pageable memory."""
 _LARGE: Final = 1_000_000
 """Bytes from which a copy to the host is more than a value that somebody reads."""
 _TO_DEVICE: Final = re.compile(r"Memcpy HtoD|CopyHostToDevice")
@@ -63,13 +63,13 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="copies",
         what=(
-            f"Copies through {kind}memory of the host take {format_share(share)} of the time while the device computes "
-            "nothing."
+            f"Copies between {kind}host memory and the device take {format_share(share)} of the time while the device "
+            "computes nothing."
         ),
         taken=_taken(case, found),
         evidence=(
             Evidence(
-                f"rank {first.one.rank} copies {format_bytes(round(moved / first.one.steps))} a step in "
+                f"rank {first.one.rank} copies {format_bytes(round(moved / first.one.steps))} per step in "
                 f"{format_ns(round(first.ns / first.one.steps))} ({names[device.name[longest[0]]]})",
                 events=tuple((first.one.rank, int(device.event[row])) for row in longest),
                 ranks=tuple(own.one.rank for own in found if own.rows.size),
@@ -78,9 +78,11 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85 if is_pageable else 0.65,
-        certain_if="record again after the change: copies must be from pinned memory and overlap with kernels.",
+        certain_if="record with the fix: copies must use pinned memory and overlap with kernels.",
         fix=_to_host() if _share_of(first, _TO_HOST) > _LOW else _to_device(is_pageable),
-        gain=Gain(_HIDDEN * share, _LOW * share, share, "the time in which only these copies ran, or were waited for"),
+        gain=Gain(
+            _HIDDEN * share, _LOW * share, share, "the time in which the device only copied or waited for copies"
+        ),
     )
 
 
@@ -158,28 +160,28 @@ def _taken(case: Case, found: list[_Copies]) -> dict[Place, int]:
 
 def _to_host() -> str:
     return (
-        "Copy to the host without waiting: kept = torch.empty_like(x, device='cpu', pin_memory=True) once, then "
-        "kept.copy_(x, non_blocking=True) and done.record() with done = torch.cuda.Event(), and read it a step later, "
-        "after done.synchronize(). Or copy only every n steps."
+        "Copy to a pinned buffer without blocking: buffer = torch.empty_like(x, device='cpu', pin_memory=True) once, "
+        "then buffer.copy_(x, non_blocking=True) and event.record() with event = torch.cuda.Event(). Read it a step "
+        "later, after event.synchronize(). Or copy only every n steps."
     )
 
 
 def _to_device(is_pageable: bool) -> str:
     ahead = (
-        "copy the next batch on another stream during compute (with torch.cuda.stream(side): batch = "
-        "next(batches).to(device, non_blocking=True)), and before its use call "
+        "Copy the next batch on another stream during compute: with torch.cuda.stream(side): batch = "
+        "next(batches).to(device, non_blocking=True). Before using it, call "
         "torch.cuda.current_stream().wait_stream(side) and batch.record_stream(torch.cuda.current_stream())."
     )
-    pinned = 'DataLoader(..., pin_memory=True), and batch.to("cuda", non_blocking=True)'
-    return f"{pinned}; then {ahead}" if is_pageable else ahead[0].upper() + ahead[1:]
+    pinned = 'Use DataLoader(..., pin_memory=True) and batch.to("cuda", non_blocking=True).'
+    return f"{pinned} {ahead}" if is_pageable else ahead
 
 
 RULE: Final = Rule(
     cause="copies",
     about=(
-        "Batches come to the device over PCIe. From ordinary (pageable) memory the driver first copies them to a "
-        "buffer of its own, and the program waits; from pinned memory the device fetches them by itself, several times "
-        "as fast, and can compute meanwhile."
+        "Batches are copied to the device over PCIe. From ordinary (pageable) memory the driver first copies them to "
+        "an internal buffer while the program waits. From pinned memory the device reads them directly, several times "
+        "as fast, and can compute at the same time."
     ),
     find=_find,
 )

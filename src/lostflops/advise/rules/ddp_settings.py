@@ -1,4 +1,4 @@
-"""DDP searches for unused parameters though none is, or broadcasts buffers in every forward pass."""
+"""DDP searches for unused parameters although all are used, or broadcasts buffers in every forward pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SEARCH: Final = """
     select rank, sum(dur) from events where name like '%reducer::search_unused_parameters' and step is not null
     group by rank"""
 _BITMAP_ITEM: Final = 4
-"""Bytes of a parameter in the map of used parameters that ranks reduce."""
+"""Bytes per parameter in the map of used parameters that ranks all-reduce."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
 
 
@@ -47,34 +47,34 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
     return Claim(
         cause="ddp_settings",
         what=(
-            f"DDP searches for unused parameters in every step, but all {count:,} are used: "
-            f"find_unused_parameters=True costs {format_share(share)} of the time."
+            f"find_unused_parameters=True costs {format_share(share)} of the time of all ranks, but all {count:,} "
+            "parameters are used."
         ),
         taken=made.taken(rows) | _within(case, searched),
         evidence=(
             Evidence(
-                f"searching the graph takes {format_share(search)} of all time, and reducing the map of used "
-                f"parameters ({format_bytes(_BITMAP_ITEM * count)}) {format_share(reduced)}",
+                f"searching the graph takes {format_share(search)} of the time of all ranks, all-reducing the map of "
+                f"used parameters ({format_bytes(_BITMAP_ITEM * count)}) {format_share(reduced)}",
                 events=made.examples(rows),
                 steps=tuple(sorted(case.total.steps)),
             ),
-            Evidence("DDP's log says that no parameter was unused (unused_parameter_size = 0) on any rank"),
+            Evidence("DDP logged no unused parameter on any rank (unused_parameter_size = 0)"),
         ),
         confidence=0.95,
         certain_if=(
-            "run with find_unused_parameters=False: DDP must raise no error, and steps must be shorter by the expected "
-            "gain."
+            "run with find_unused_parameters=False: DDP must raise no error, and steps must get shorter by the "
+            "expected gain."
         ),
         fix=(
-            "Use DistributedDataParallel(model, find_unused_parameters=False). If every step leaves out the same "
+            "Use DistributedDataParallel(model, find_unused_parameters=False). If every step skips the same "
             "parameters, use static_graph=True instead."
         ),
         gain=Gain(
             share,
             0.5 * share,
             min(1.5 * share + 0.01, 1.0),
-            "time of the search and of its all-reduce in the profiled steps; buckets in the order of the backward "
-            "pass, which DDP then rebuilds, may add to it",
+            "the time of the search and of its all-reduce in the profiled steps; DDP can then also rebuild its buckets "
+            "in the order of the backward pass, which may save more",
         ),
     )
 
@@ -105,34 +105,34 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
         cause="ddp_settings",
         what=(
             f"DDP broadcasts {ddp['buffers']:,} buffers ({format_bytes(ddp['buffer_bytes'])}) before every forward "
-            f"pass: {format_share(share)} of the time."
+            f"pass: {format_share(share)} of the time of all ranks."
         ),
         taken=taken,
         evidence=(
             Evidence(
-                f"{made.a_step(rows):.3g} broadcasts a step and rank, of which compute hides "
+                f"{made.a_step(rows):.3g} broadcasts per step and rank; compute hides "
                 f"{format_share(made.hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
             ),
         ),
         confidence=0.9,
-        certain_if="run with broadcast_buffers=False: losses must be as good as before, and steps must be shorter.",
+        certain_if="run with broadcast_buffers=False: the loss must be as good as before, and steps must get shorter.",
         fix=(
             "Use DistributedDataParallel(model, broadcast_buffers=False) if buffers are constants, or statistics that "
-            "may differ between ranks (BatchNorm: save those of rank 0, as before). Or make constants plain attributes "
-            "instead of buffers."
+            "may differ between ranks (BatchNorm: still save those of rank 0). Or store constants as plain attributes, "
+            "not buffers."
         ),
-        gain=Gain(share, 0.6 * share, min(1.3 * share, 1.0), "what broadcasts take that no compute hides"),
+        gain=Gain(share, 0.6 * share, min(1.3 * share, 1.0), "the exposed time of the broadcasts"),
     )
 
 
 RULE: Final = Rule(
     cause="ddp_settings",
     about=(
-        "DDP can look for parameters that a step left out: it walks the whole autograd graph after each forward pass "
-        "and reduces a map of used parameters after each backward pass. Where every parameter is used that is for "
-        "nothing, and so is sending buffers from rank 0 in every step where they are constant."
+        "With find_unused_parameters=True, DDP walks the whole autograd graph after each forward pass and all-reduces "
+        "a map of used parameters after each backward pass. If every parameter is used, this time is wasted. So is the "
+        "broadcast of buffers from rank 0 in every step if the buffers are constant."
     ),
     find=_find,
 )

@@ -27,10 +27,11 @@ _NODES: Final = """
     select count(*) / nullif(count(distinct (rank, step)), 0) from events
     where name like 'autograd::engine::evaluate_function:%' and {which} and step is not null"""
 _BESIDE: Final = 1.2
-"""Times a traceback's own time that a node takes longer with it, because what holds it is made and freed as well. An
-assumption: in separate runs of one job, without and with the mode, the whole cost was 54% of a step."""
+"""How much longer a graph node takes with a traceback, as a multiple of the time to create the traceback: objects that
+hold it are created and freed too. An assumption: in separate runs of one job, with and without the mode, the whole cost
+was 54% of a step."""
 _FEWEST_FRAMES: Final = 8
-"""Of a stack in a forward pass, where no sample shows one."""
+"""Stack depth in a forward pass to assume if no sample shows it."""
 _FORWARD: Final = re.compile(r"(?:\S*\.)?forward ")
 _IDLE: Final = ("idle.host", "idle.python", "idle.sync")
 
@@ -70,34 +71,34 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
     taken: dict[Place, int] = {(rank, "compute"): int(ns) for rank, ns in nan.items() if rank in case.lines}
     return Claim(
         cause="debug_mode",
-        what=f"Autograd's anomaly mode is on: it costs about {format_share(share)} of the step.",
+        what=f"Autograd anomaly detection is on and costs about {format_share(share)} of the step.",
         taken=taken,
         evidence=(
             Evidence(
-                f"torch.is_anomaly_enabled() in backward passes; checks for NaN take {format_share(checks)} of the "
-                "time of the profiled steps",
+                f"torch.is_anomaly_enabled() is True in backward passes; NaN checks take {format_share(checks)} of the "
+                "profiled steps",
                 ranks=ranks,
                 steps=tuple(sorted(case.total.steps)),
             ),
             Evidence(
-                f"each of {nodes:.0f} nodes of the graph keeps a traceback of {frames} frames, of "
-                f"{modes.get('frame_ns', 0) / 1000:.3g} us of CPU time each as measured in this job: "
-                f"{format_share(tracebacks)} of the step"
+                f"each of {nodes:.0f} graph nodes stores a traceback of {frames} frames, at "
+                f"{modes.get('frame_ns', 0) / 1000:.3g} us of CPU time per frame: {format_share(tracebacks)} of the "
+                "step"
             ),
         ),
         confidence=0.98,
         certain_if=(
-            "run some steps with torch.autograd.set_detect_anomaly(False): they must be shorter by the expected gain."
+            "run some steps with torch.autograd.set_detect_anomaly(False): they must get shorter by the expected gain."
         ),
         fix=(
             "Remove torch.autograd.set_detect_anomaly(True) and torch.autograd.detect_anomaly() from the training "
-            "loop (Lightning: Trainer(detect_anomaly=False)). To find a NaN, turn the mode on for a few steps."
+            "loop (Lightning: Trainer(detect_anomaly=False)). Turn it on only for a few steps, to find a NaN."
         ),
         gain=Gain(
             share,
             min(0.8 * least, share),
             min(1.3 * most, 0.98),
-            "time of its checks in the profiled steps, and the number of its tracebacks times the time of one",
+            "the time of NaN checks in the profiled steps, plus the number of tracebacks times the cost of each",
         ),
         instead_of=("host_bound", "host_python", "copies", "unfused", "small_batch", "sync"),
     )
@@ -141,14 +142,14 @@ def _slowdown(case: Case) -> float:
 
 _BOUNDED: Final = {
     "distributed": (
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks compare every collective before it runs",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks check every collective before it runs",
         COMM_LINES,
         "Unset TORCH_DISTRIBUTED_DEBUG, or set it to OFF.",
     ),
     "python_tracing": (
-        "A debugger or a coverage tool traces every line of Python",
+        "A debugger or coverage tool traces every line of Python",
         _IDLE,
-        "Run without the debugger or coverage tool: sys.gettrace() must be None in the training thread.",
+        "Run without the debugger or coverage tool: sys.gettrace() must return None in the training thread.",
     ),
     "python_dev_mode": (
         "Python's development mode is on (-X dev)",
@@ -163,24 +164,24 @@ def _bounded(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tup
     most = sum(case.total.lines[line] for line in lines) / (case.wall or 1)
     return Claim(
         cause="debug_mode",
-        what=f"{what}. It can cost at most {format_share(most)} of all time ({', '.join(lines)}).",
+        what=f"{what}: it costs at most {format_share(most)} of the time of all ranks.",
         taken={(rank, line): own[line] for rank, own in case.lines.items() for line in lines if own.get(line, 0)},
-        evidence=(Evidence("the collector found it on in the training process", ranks=ranks),),
+        evidence=(Evidence(f"it is on in the training process, and may lengthen {', '.join(lines)}", ranks=ranks),),
         confidence=0.9,
-        certain_if="run the job without it: steps must be shorter.",
+        certain_if="run the job without it: steps must get shorter.",
         fix=fix,
-        gain=Gain(most / 2, 0.0, most, "at most the time that it lengthens; its own part of that is not recorded"),
-        suspected="How much the mode costs cannot be measured in a run that has it on.",
+        gain=Gain(most / 2, 0.0, most, "the time that the mode may lengthen, as an upper limit"),
+        suspected="The cost of the mode can only be measured by a run without it.",
     )
 
 
 RULE: Final = Rule(
     cause="debug_mode",
     about=(
-        "Modes that find errors cost time in every step: anomaly mode keeps a Python traceback of every op and checks "
-        "every gradient for NaN, TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks compare every collective before it "
-        "runs, blocking launches make the host wait for every kernel. Such a mode is turned on to find one error, and "
-        "then forgotten."
+        "Debug modes cost time in every step: anomaly detection stores a Python traceback for every op and checks "
+        "every gradient for NaN, TORCH_DISTRIBUTED_DEBUG=DETAIL makes all ranks check every collective before it "
+        "runs, blocking launches make the host wait for every kernel. Such a mode is often turned on to find one "
+        "error and then forgotten."
     ),
     find=_find,
 )

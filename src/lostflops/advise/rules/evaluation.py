@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_STEPS: Final = 10
 _RARE: Final = 0.5
-"""Part of steps below which a forward pass without gradients is an evaluation, and not part of the training."""
+"""Largest part of the steps with a forward pass without gradients: in more, it belongs to training."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -24,24 +24,24 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     who = "rank" if len(found.ranks) == 1 else "ranks"
     listed = ", ".join(map(str, found.ranks[:8]))
-    where = f"on {who} {listed} alone, while the others wait" if found.alone else "on all ranks"
+    where = f"on {who} {listed} while the others wait" if found.alone else "on all ranks"
     yield Claim(
         cause="evaluation",
-        what=f"Evaluation runs {found.often} {where}: {format_share(found.gain.share)} of the time of steps.",
+        what=f"Evaluation {found.often} {where} takes {format_share(found.gain.share)} of step time.",
         taken=in_window(case, "evaluating"),
         evidence=(
             Evidence(
-                f"forward passes without gradients take {format_ns(round(found.each))} in "
-                f"{counted(len(found.steps), 'step')} of {found.of:,}",
+                f"{len(found.steps):,} of {counted(found.of, 'step')} have forward passes without gradients, of "
+                f"{format_ns(round(found.each))} each time",
                 ranks=found.ranks,
                 steps=found.steps[:_MOST_STEPS],
             ),
         ),
         confidence=0.95 if found.alone else 0.85,
-        certain_if="run some steps without the evaluation: they must be as fast as the other steps of this run.",
+        certain_if="run some steps without evaluation: they must be as fast as the other steps of this run.",
         fix=(
-            "Evaluate on all ranks, each on its part of the data (DistributedSampler(eval_set, shuffle=False)), and "
-            "reduce the metrics once at the end. Or evaluate less often, or in a separate job from checkpoints."
+            "Split the evaluation over all ranks with DistributedSampler(eval_set, shuffle=False), and reduce the "
+            "metrics once at the end. Or evaluate less often, or in a separate job from checkpoints."
             if found.alone
             else "Evaluate less often or on fewer batches, or in a separate job from checkpoints."
         ),
@@ -54,8 +54,8 @@ def _find(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="evaluation",
     about=(
-        "Every so many steps the model is evaluated. Where one rank does that alone, all others stop at their next "
-        "collective and wait until it is done, so that a job on N ranks pays N times for it."
+        "Many jobs evaluate the model every n steps. If only one rank evaluates, all others wait for it in their next "
+        "collective, so a job with N ranks pays N times for it."
     ),
     find=_find,
 )

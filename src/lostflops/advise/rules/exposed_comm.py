@@ -1,4 +1,4 @@
-"""Communication that could overlap with compute does not: reduced after the backward pass, or gathered when needed."""
+"""Communication that could overlap with compute does not: gradients reduced late, or parameters gathered late."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags
 
 _HIDDEN: Final = 0.5
-"""Part that compute hides from which on communication counts as overlapped."""
+"""Part hidden by compute from which communication counts as overlapped."""
 _SMALLEST: Final = 0.02
-"""Of all time, that exposed transfers must take to be looked at."""
+"""Smallest share of the time of all ranks that exposed transfers must take."""
 _MUCH: Final = 0.15
-"""The same of exchanges between dependent layers, which no setting hides."""
+"""The same for all-to-alls between dependent layers, which no setting hides completely."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -76,13 +76,13 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
     cure = best_buckets(case)
     lines = sources(case.run, made, rows)
     own = (
-        f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) instead of "
-        f"reducing after backward(){f' ({lines[0]})' if lines else ''}: it reduces during backward(). Or call "
+        f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True), which "
+        f"reduces during backward(), instead of reducing afterwards{f' ({lines[0]})' if lines else ''}. Or call "
         "all_reduce(async_op=True) in Parameter.register_post_accumulate_grad_hook."
     )
     sharded = (
-        "Call fully_shard(block) on each block before fully_shard(model) (FSDP1: auto_wrap_policy): each block then "
-        "reduces its gradients while earlier blocks run backward. Now one unit holds the whole model."
+        "Call fully_shard(block) on each block before fully_shard(model) (FSDP1: auto_wrap_policy), so that each block "
+        "reduces its gradients while earlier blocks run backward. Now the whole model is one unit."
     )
     return Claim(
         cause="exposed_comm",
@@ -90,7 +90,7 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-reduces of gradients, started after the backward pass", lines),),
         confidence=0.9,
-        certain_if="look for a call in the program that reduces gradients after backward().",
+        certain_if="find the call in the program that reduces gradients after backward().",
         fix=sharded if made.is_sharded else own,
         changes=(cure.change,),
     )
@@ -99,16 +99,16 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
 def _unprefetched(case: Case, made: Traffic, rows: Flags) -> Claim:
     return Claim(
         cause="exposed_comm",
-        what="Sharded parameters are gathered only when they are needed, and compute waits for them.",
+        what="FSDP gathers parameters only when they are needed, and compute waits for them.",
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-gathers of parameters and reduce-scatters", sources(case.run, made, rows)),),
         confidence=0.9,
-        certain_if="record with prefetching: the all-gather of a unit must start before the previous unit ends.",
+        certain_if="record with prefetching: each unit's all-gather must start before the previous unit ends.",
         fix=(
-            "FSDP2: fully_shard(...) each block, with block.set_modules_to_forward_prefetch([next_block]) and "
+            "FSDP2: call fully_shard on each block, block.set_modules_to_forward_prefetch([next_block]) and "
             "set_modules_to_backward_prefetch. FSDP1: FullyShardedDataParallel(..., backward_prefetch="
-            "BackwardPrefetch.BACKWARD_PRE, forward_prefetch=True)"
-            + machine(case).pick(gpu="; do not set CUDA_DEVICE_MAX_CONNECTIONS=1.", cpu=".")
+            "BackwardPrefetch.BACKWARD_PRE, forward_prefetch=True)."
+            + machine(case).pick(gpu=" Do not set CUDA_DEVICE_MAX_CONNECTIONS=1.")
         ),
         changes=("prefetch=1",),
     )
@@ -123,12 +123,12 @@ def _scattered(case: Case, made: Traffic, rows: Flags) -> Claim:
         taken=made.taken(rows),
         evidence=(_told(made, rows, "reduce-scatters after the backward pass", sources(case.run, made, rows)),),
         confidence=0.85,
-        certain_if="record with the fix: reductions of a layer must start while earlier layers run backward.",
+        certain_if="record with the fix: each layer's reduction must start while earlier layers run backward.",
         fix=(
-            'DeepSpeed: "zero_optimization": {"overlap_comm": true}. Megatron: --overlap-grad-reduce. FSDP2: '
-            "fully_shard(block) on each block."
+            'DeepSpeed: set "zero_optimization": {"overlap_comm": true}. Megatron: use --overlap-grad-reduce. FSDP2: '
+            "call fully_shard(block) on each block."
         ),
-        gain=Gain(share, share / 2, share, "the part of these reductions that nothing hides"),
+        gain=Gain(share, share / 2, share, "the exposed time of these reductions"),
     )
 
 
@@ -139,16 +139,15 @@ def _averaged(case: Case, made: Traffic, rows: Flags) -> Claim:
         cause="exposed_comm",
         what="Weights are averaged between steps, while nothing computes.",
         taken=made.taken(rows),
-        evidence=(_told(made, rows, "all-reduces of weights, outside of passes", lines),),
+        evidence=(_told(made, rows, "all-reduces of weights, outside forward and backward", lines),),
         confidence=0.85,
-        certain_if="look for a call in the program that averages parameters after the update.",
+        certain_if="find the call in the program that averages parameters after the update.",
         fix=(
             "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which reduces gradients during "
-            f"backward(), instead of averaging weights{f' ({lines[0]})' if lines else ''}. If ranks are meant to step "
-            "alone, average every n steps: torch.distributed.algorithms.model_averaging.averagers."
-            "PeriodicModelAverager(period=n)."
+            f"backward(), instead of averaging weights{f' ({lines[0]})' if lines else ''}. For local SGD, average only "
+            "every n steps: torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(period=n)."
         ),
-        gain=Gain(share, share / 2, share, "the part of averaging that nothing hides"),
+        gain=Gain(share, share / 2, share, "the exposed time of averaging"),
     )
 
 
@@ -156,25 +155,25 @@ def _exchanged(case: Case, made: Traffic, rows: Flags) -> Claim:
     is_usual = int(made.exposed[rows].sum()) < _MUCH * case.wall
     return Claim(
         cause="exposed_comm",
-        what="All-to-alls run while nothing computes.",
+        what="All-to-alls are exposed: nothing computes while they run.",
         taken=made.taken(rows),
         evidence=(_told(made, rows, "all-to-alls", sources(case.run, made, rows)),),
         confidence=0.7,
-        certain_if="exchange one half of the batch while the other computes: steps must get shorter.",
+        certain_if="exchange one half of the batch while the other half computes: steps must get shorter.",
         fix=(
             "Mixture of experts: dispatch with async_op=True, and compute shared experts or the other half of the "
-            "batch meanwhile. torchrec: TrainPipelineSparseDist exchanges the inputs of the next batch during compute. "
-            "Send half the bytes: exchange tokens in bfloat16."
+            "batch in the meantime. torchrec: use TrainPipelineSparseDist. Exchange tokens in bfloat16 to halve the "
+            "bytes."
         ),
         changes=("overlap=perfect",),
-        suspected="layers need the result at once, so a mixture of experts always has some of it" if is_usual else "",
+        suspected="A mixture of experts always exposes some all-to-all time." if is_usual else "",
     )
 
 
 def _told(made: Traffic, rows: Flags, what: str, lines: tuple[str, ...]) -> Evidence:
     steps = max(len(made.graph.steps), 1)
     return Evidence(
-        f"{made.a_step(rows):.3g} {what} a step, {format_bytes(made.bytes_a_step(rows))}, take "
+        f"per step: {made.a_step(rows):.3g} {what} ({format_bytes(made.bytes_a_step(rows))}) take "
         f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides {format_share(made.hidden(rows))}",
         events=made.examples(rows),
         ranks=tuple(np.unique(made.rank[rows]).tolist()),
@@ -186,8 +185,8 @@ def _told(made: Traffic, rows: Flags, what: str, lines: tuple[str, ...]) -> Evid
 RULE: Final = Rule(
     cause="exposed_comm",
     about=(
-        "Ranks exchange gradients, parameters or activations while they compute nothing. Most of this can overlap with "
-        "compute: a gradient can be reduced as soon as it is ready, while earlier layers still run backward, and the "
+        "Ranks exchange gradients, parameters or activations while nothing computes. Most of this can overlap with "
+        "compute: gradients can be reduced as soon as they are ready, while earlier layers still run backward, and the "
         "parameters of the next layer can be gathered while this layer computes."
     ),
     find=_find,

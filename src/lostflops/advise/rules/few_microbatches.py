@@ -1,4 +1,4 @@
-"""The bubble of the pipeline is large, because a step has few microbatches."""
+"""The pipeline bubble is large because a step has few microbatches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 ABOUT: Final = (
-    "Stages of a pipeline idle until the first microbatch has reached the last stage, and after the last microbatch "
-    "has left the first stage. With p equal stages and m microbatches this bubble is (p - 1) / (m + p - 1) of the "
-    "time, however well the rest works. More, smaller microbatches of the same batch shrink it, as long as each still "
-    "fills the device."
+    "Pipeline stages idle until the first microbatch reaches the last stage, and after the last microbatch has left "
+    "the first stage. With p equal stages and m microbatches, this bubble is (p - 1) / (m + p - 1) of the step, "
+    "however fast everything else is. Splitting the batch into more, smaller microbatches shrinks it, as long as each "
+    "still fills the device."
 )
 _LARGE: Final = 0.2
-"""Inherent part of the time: four microbatches per stage, which is the usual advice, leave less."""
+"""Inherent bubble that counts as large: the usual four microbatches per stage leave less."""
 _WAITED: Final = 1 / 3
-"""Of what is inherent that ranks must have waited, so that it is not hidden in another loss."""
+"""Part of the inherent bubble that ranks must really have waited."""
 _MOST_TIMES: Final = 8
 
 
@@ -33,8 +33,9 @@ def find(case: Case) -> Iterator[Claim]:
         return
     if not is_shaped(case):
         raise NotChecked(
-            f"{found.microbatches} microbatches leave {format_share(found.inherent(found.microbatches))} of the time "
-            "idle, but their size is not recorded, so it is not known whether they can be split",
+            f"the bubble with {found.microbatches} microbatches is "
+            f"{format_share(found.inherent(found.microbatches))} of the step, but their size was not recorded, so "
+            "Lostflops does not know whether they can be split",
             record="--with shapes",
         )
     inherent = found.inherent(found.microbatches)
@@ -53,22 +54,25 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
     return Claim(
         cause="few_microbatches",
         what=(
-            f"{now} microbatches are few for {found.count} stages: the bubble is {format_share(inherent)} of the time; "
-            f"with {more} it would be {format_share(found.inherent(more))}."
+            f"{now} microbatches are too few for {found.count} stages: the bubble is {format_share(inherent)} of the "
+            f"step, with {more} only {format_share(found.inherent(more))}."
         ),
         taken=lost,
         evidence=(
             Evidence(
-                f"{found.count} stages, {now} microbatches in a step; ranks wait "
-                f"{format_share(sum(lost.values()) / (case.wall or 1))} of all time for their neighbours.",
+                f"{found.count} stages and {now} microbatches per step; waits for neighbour stages take "
+                f"{format_share(sum(lost.values()) / (case.wall or 1))} of the time of all ranks",
                 ranks=tuple(rank for stage in found.ranks for rank in stage),
                 steps=tuple(found.steps.tolist()),
             ),
         ),
         confidence=0.9,
-        certain_if=f"record the same batch in {more} microbatches; each now needs at least {more // now} samples.",
+        certain_if=(
+            f"record the same batch split into {more} microbatches (possible if each now has {more // now} samples or "
+            "more)."
+        ),
         fix=(
-            f"torch.distributed.pipelining: Schedule1F1B(stage, n_microbatches={more}). Megatron: divide "
+            f"torch.distributed.pipelining: use Schedule1F1B(stage, n_microbatches={more}). Megatron: divide "
             f"--micro-batch-size by {more // now}. If microbatches cannot be smaller, use ScheduleInterleaved1F1B "
             "(Megatron: --num-virtual-stages-per-pipeline-rank 2)."
         ),
@@ -97,7 +101,7 @@ def _gain(case: Case, found: Stages, now: int, more: int) -> Gain:
     after = (more + ramp) * longest * now / more
     share = min(max((before - after) / max(found.step_ns, before), 0.0), 1.0)
     why = case.refused.get((f"microbatches={more}",), "")
-    basis = f"the bubble that {more} microbatches of equal stages leave" + (f" ({why})" if why else "")
+    basis = f"the bubble of {more} microbatches with equal stages" + (f" ({why})" if why else "")
     return Gain(share, share / 2, min(share * 1.2, 1.0), basis)
 
 

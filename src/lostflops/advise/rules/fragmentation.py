@@ -1,4 +1,4 @@
-"""Memory is nearly full, and much of what the allocator holds is free in pieces that it cannot return."""
+"""Memory is nearly full, and much of the reserved memory is free in pieces that cannot be returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _MUCH: Final = 0.1
-"""Part of what is reserved that must be holes."""
+"""Smallest part of the reserved memory that must be holes."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -27,20 +27,20 @@ def _find(case: Case) -> Iterator[Claim]:
     if found:
         worst = max(found, key=lambda one: one.use.split)
         yield _claim(
-            f"{format_share(worst.use.split / worst.use.reserved)} of what the allocator holds is holes, "
-            f"{format_bytes(worst.use.split)}, while the device is nearly full.",
+            f"The device is nearly full, but {format_share(worst.use.split / worst.use.reserved)} of its reserved "
+            f"memory ({format_bytes(worst.use.split)}) is holes.",
             _by_blocks(worst),
             0.9,
         )
     elif ended:
         first = next(iter(ended.values()))
         yield _claim(
-            f"Memory ran out while {format_bytes(first.unused or 0)} of what the allocator held were not in use.",
+            f"Memory ran out although {format_bytes(first.unused or 0)} of the reserved memory was not in use.",
             _by_end(first),
             0.7,
         )
     elif has_device and not case.run.sql("select 1 from allocator_blocks limit 1").fetchall():
-        raise NotChecked("holes are visible only in a snapshot, which torch.cuda.memory._dump_snapshot(FILE) writes")
+        raise NotChecked("only a snapshot shows holes: write one with torch.cuda.memory._dump_snapshot(FILE)")
 
 
 def _is_much(case: Case, one: Fragmentation, *, is_short: bool) -> bool:
@@ -50,21 +50,24 @@ def _is_much(case: Case, one: Fragmentation, *, is_short: bool) -> bool:
 
 
 def _by_blocks(one: Fragmentation) -> Iterator[Evidence]:
-    use, by = one.use, next((f", kept by {part.line}" for part in one.segments[:1] if part.line), "")
+    use, by = (
+        one.use,
+        next((f"; the worst segment is kept by {part.line}" for part in one.segments[:1] if part.line), ""),
+    )
     yield Evidence(
-        f"of {format_bytes(use.reserved)} that the allocator holds on {one.device}, {format_bytes(use.split)} are free "
-        f"in segments that also hold blocks in use, the largest piece {format_bytes(use.largest_free)}{by}",
+        f"of {format_bytes(use.reserved)} reserved on {one.device}, {format_bytes(use.split)} is free inside segments "
+        f"that are partly in use; the largest free piece is {format_bytes(use.largest_free)}{by}",
         ranks=(one.rank,),
     )
     yield Evidence(
-        f"expandable segments would give back {format_bytes(one.expandable_at_most)} of it at most", ranks=(one.rank,)
+        f"expandable segments would return at most {format_bytes(one.expandable_at_most)} of it", ranks=(one.rank,)
     )
 
 
 def _by_end(one: RanOut) -> Iterator[Evidence]:
     yield Evidence(
-        f"rank {one.rank} asked for {format_bytes(one.asked or 0)} and did not get them, with "
-        f"{format_bytes(one.unused or 0)} reserved and unallocated",
+        f"on rank {one.rank}, a request for {format_bytes(one.asked or 0)} failed with "
+        f"{format_bytes(one.unused or 0)} reserved but unallocated",
         ranks=(one.rank,),
         steps=() if one.step is None else (one.step,),
     )
@@ -79,8 +82,8 @@ def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
         confidence=confidence,
         certain_if="compare torch.cuda.memory._dump_snapshot(FILE) with and without expandable segments.",
         fix=(
-            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep the shapes of batches the same from step to "
-            "step (pad, or sort by length)."
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, "
+            "or sort by length)."
         ),
         gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
         is_warning=True,
@@ -90,9 +93,9 @@ def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
 RULE: Final = Rule(
     cause="fragmentation",
     about=(
-        "The allocator gets segments from the device and cuts them into blocks. A segment that still holds a small "
-        "block cannot be returned, and its free parts serve only requests that fit. 1 - allocated / reserved does not "
-        "show this: most of that is cache, which can be returned."
+        "The caching allocator gets segments from the device and splits them into blocks. A segment with even one "
+        "small block in use cannot be returned, and its free parts serve only requests that fit. 1 - allocated / "
+        "reserved does not measure this: most of that is cache, which can be returned."
     ),
     find=_find,
 )

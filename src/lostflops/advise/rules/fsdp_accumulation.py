@@ -49,34 +49,32 @@ def _calls_share(found: Sharding, rows: Flags) -> float:
 def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered: bool) -> Claim:
     rows = (found.reductions & reduced) | (found.gathers & gathered)
     on_host = host_share(case)
-    kinds = [
-        name for name, is_so in (("gradients are reduced", reduced), ("parameters are gathered", gathered)) if is_so
-    ]
+    kinds = [name for name, is_so in (("reduces gradients", reduced), ("gathers parameters", gathered)) if is_so]
     share = (found.share(rows) + on_host * _calls_share(found, rows)) * (1 - 1 / passes)
     return Claim(
         cause="fsdp_accumulation",
         what=(
-            f"FSDP accumulates gradients over {passes} microbatches, and {' and '.join(kinds)} in each of them: "
-            f"{format_share(share)} of the time is wasted."
+            f"FSDP {' and '.join(kinds)} in each of {passes} microbatches: {format_share(share)} of the time of all "
+            "ranks is wasted."
         ),
         taken={place: round(ns * (1 - 1 / passes)) for place, ns in found.taken(rows).items()},
         evidence=(
             Evidence(
-                f"a step has {passes} backward passes, {found.calls(found.reductions):.3g} reductions and "
-                f"{found.calls(found.gathers):.3g} gathers for {len(found.units)} units; FSDP's own Python takes "
+                f"per step: {passes} backward passes, {found.calls(found.reductions):.3g} reductions and "
+                f"{found.calls(found.gathers):.3g} all-gathers for {len(found.units)} units; FSDP's Python code takes "
                 f"{format_share(on_host)} of the time",
                 events=found.traffic.examples(rows),
                 steps=found.traffic.steps(rows),
             ),
         ),
         confidence=0.9,
-        certain_if="run some steps with the fix: losses must stay the same, and steps must be shorter.",
+        certain_if="run some steps with the fix: the loss must stay the same, and steps must get shorter.",
         fix=_fix(passes, reduced=reduced, gathered=gathered),
         gain=Gain(
             share,
             0.5 * share,
             min(1.25 * share, 0.98),
-            f"what these collectives and their Python take unhidden in {passes - 1} of {passes} microbatches",
+            f"the exposed time of these collectives and of their Python code in {passes - 1} of {passes} microbatches",
         ),
         instead_of=("missing_no_sync", "exposed_comm", "small_messages", "sync", "fsdp_units"),
     )
@@ -86,24 +84,24 @@ def _fix(passes: int, *, reduced: bool, gathered: bool) -> str:
     parts = []
     if reduced:
         parts.append(
-            "Call model.set_requires_gradient_sync(is_last) in each microbatch; this keeps the gradients of the whole "
-            "model in memory between microbatches."
+            "Call model.set_requires_gradient_sync(is_last) in each microbatch; this keeps all gradients unsharded in "
+            "memory between microbatches."
         )
     if gathered:
         parts.append(
-            "Call model.set_reshard_after_backward(is_last) in each microbatch; this keeps the parameters of the whole "
-            "model in memory between microbatches."
+            "Call model.set_reshard_after_backward(is_last) in each microbatch; this keeps all parameters unsharded in "
+            "memory between microbatches."
         )
-    parts.append(f"is_last is True only for the last of {passes} microbatches.")
+    parts.append(f"Set is_last to True only for the last of the {passes} microbatches.")
     return " ".join(parts)
 
 
 RULE: Final = Rule(
     cause="fsdp_accumulation",
     about=(
-        "A step adds up the gradients of several microbatches. FSDP reduces them over all ranks after each, and frees "
-        "the gathered parameters, so that the next microbatch gathers them again. Where memory allows, both can wait "
-        "for the last microbatch."
+        "A step accumulates the gradients of several microbatches. By default FSDP reduces gradients after each "
+        "microbatch and frees the gathered parameters, so the next microbatch gathers them again. If memory allows, "
+        "both can wait until the last microbatch."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""FSDP shards units that are too small: a step gathers and reduces many small messages."""
+"""FSDP shards units that are too small, so each step sends many small messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _MANY: Final = 8
-"""Units, below which their number is no cause."""
+"""Smallest number of units for this to matter."""
 _SMALL: Final = 4 << 20
-"""Bytes of a unit, below which latency and the host are most of what its collectives take."""
+"""Bytes of a unit below which its collectives take mostly latency and host time."""
 _ENOUGH: Final = 25 << 20
-"""Bytes of a unit that is large enough, as DDP's buckets are."""
+"""Bytes of a unit that is large enough: the size of DDP's buckets."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -39,24 +39,23 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="fsdp_units",
         what=(
-            f"FSDP shards {count} small units (median {format_bytes(int(np.median(found.units)))}): {calls:.0f} "
-            f"collectives a step take {format_share(found.share(rows))} of the time."
+            f"FSDP shards {count} small units (median {format_bytes(int(np.median(found.units)))}), so each step runs "
+            f"{calls:.0f} small collectives."
         ),
         taken=found.taken(rows),
         evidence=(_evidence(found, calls, on_host),),
         confidence=0.9,
-        certain_if="run some steps with one unit per block: losses must stay the same, and steps must be shorter.",
+        certain_if="run some steps with one unit per block: the loss must stay the same, and steps must get shorter.",
         fix=(
-            "Call fully_shard on each transformer block and on the model, not on each layer: "
-            "for block in model.blocks: fully_shard(block); fully_shard(model). "
-            f"{fewer} {'unit is' if fewer == 1 else 'units are'} enough for {format_bytes(total)}. FSDP1: use "
+            "Call fully_shard(block) on each transformer block and then fully_shard(model), not on each layer "
+            f"({fewer} {'unit is' if fewer == 1 else 'units are'} enough for {format_bytes(total)}). FSDP1: use "
             "auto_wrap_policy=ModuleWrapPolicy({Block}), or size_based_auto_wrap_policy with min_num_params."
         ),
         gain=Gain(
             share,
             0.4 * share,
             min(1.25 * share, 0.98),
-            f"what its collectives take unhidden, and its Python between ops, for {fewer} instead of {count} units",
+            f"the exposed time of FSDP's collectives and its Python code, with {fewer} instead of {count} units",
         ),
         instead_of=("sync", "small_messages", "exposed_comm", "host_bound", "host_python"),
     )
@@ -66,8 +65,9 @@ def _evidence(found: Sharding, calls: float, on_host: float) -> Evidence:
     made, rows = found.traffic, found.gathers | found.reductions
     took = int(np.median(made.took[rows]))
     return Evidence(
-        f"{calls:.0f} collectives a step and rank, of {format_ns(took)} each (median), compute hides "
-        f"{format_share(made.hidden(rows))}; FSDP's own Python takes {format_share(on_host)} of the time",
+        f"{calls:.0f} collectives per step and rank of {format_ns(took)} each (median) take "
+        f"{format_share(found.share(rows))} of the time of all ranks; compute hides "
+        f"{format_share(made.hidden(rows))}; FSDP's Python code takes {format_share(on_host)} of the time",
         events=made.examples(rows),
         steps=made.steps(rows),
     )
@@ -76,9 +76,9 @@ def _evidence(found: Sharding, calls: float, on_host: float) -> Evidence:
 RULE: Final = Rule(
     cause="fsdp_units",
     about=(
-        "FSDP gathers the parameters of each unit before it is used, and reduces its gradients afterwards. Each of "
-        "these collectives has a latency and takes the host some time, however small it is. With fully_shard on every "
-        "layer a step pays that hundreds of times; a unit should be a whole block."
+        "FSDP gathers the parameters of each unit before use and reduces its gradients afterwards. Each of these "
+        "collectives costs latency and host time, however small it is. With fully_shard on every layer, a step pays "
+        "this hundreds of times; a unit should be a whole block."
     ),
     find=_find,
 )

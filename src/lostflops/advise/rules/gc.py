@@ -24,7 +24,7 @@ def _find(case: Case) -> Iterator[Claim]:
     timed = series(case)
     pauses = timed.column("gc")
     if not np.isfinite(pauses).any():
-        raise NotChecked("pauses of the garbage collector were not recorded: record with this version of Lostflops")
+        raise NotChecked("garbage collector pauses were not recorded: record again with this version of Lostflops")
     own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
     told = own[:, np.isfinite(own).any(axis=0)]
     share = spread.typical(np.nanmean(told, axis=0).tolist())
@@ -35,17 +35,18 @@ def _find(case: Case) -> Iterator[Claim]:
     is_shown = shown > share / 2
     yield Claim(
         cause="gc",
-        what=f"Python's garbage collector takes {format_share(max(share, shown))} of the time of steps.",
+        what=f"Python's garbage collector takes {format_share(max(share, shown))} of the step.",
         taken=spread.taken(case, LINE, part),
         evidence=(_evidence(timed, share),),
         confidence=0.95,
-        certain_if="call gc.disable() before the loop: steps must be shorter by the expected gain.",
+        certain_if="call gc.disable() before the loop: steps must get shorter by the expected gain.",
         fix=(
             "Remove gc.collect() from the loop. Call gc.collect(); gc.freeze(); gc.disable() before the loop, and "
-            "gc.collect() every few hundred steps, on all ranks in the same step. Keep fewer Python objects alive."
+            "gc.collect() every few hundred steps, on all ranks in the same step."
         ),
         changes=(change(part),) if is_shown else (),
-        gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of settled steps"),
+        gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of normal steps"),
+        instead_of=("warmup",),
     )
 
 
@@ -56,8 +57,8 @@ def _evidence(timed: Series, share: float) -> Evidence:
     largest = settled[np.argsort(-by_step, kind="stable")[:_MOST_STEPS]]
     often = float(np.nanmean(counts[settled])) if np.isfinite(counts[settled]).any() else 0.0
     return Evidence(
-        f"{often:.3g} collections a step take {format_share(share)} of it on a typical rank, counted in "
-        f"{settled.size:,} settled steps; the longest pauses of a step are {format_ns(int(by_step.max(initial=0)))}",
+        f"on a typical rank, {often:.3g} collections per step take {format_share(share)} of it ({settled.size:,} "
+        f"normal steps); the worst step paused for {format_ns(int(by_step.max(initial=0)))}",
         ranks=timed.ranks,
         steps=tuple(sorted(timed.step[largest].tolist())),
     )
@@ -66,8 +67,9 @@ def _evidence(timed: Series, share: float) -> Evidence:
 RULE: Final = Rule(
     cause="gc",
     about=(
-        "Python stops now and then to look for objects that only refer to each other. It looks at all live containers, "
-        "so a program with millions of them pauses for long. Ranks pause at different steps, and all wait for each."
+        "Python pauses from time to time to search for objects that only refer to each other. It visits every live "
+        "container, so a program with millions of them has long pauses. Ranks pause in different steps, and each pause "
+        "makes all others wait."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Steps get longer and longer, because one part of them grows on all ranks."""
+"""Steps get longer and longer because one part of the step grows on all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _FEWEST: Final = 20
-"""Settled steps without which nothing is said."""
+"""Smallest number of normal steps."""
 _WHERE: Final = {
     "data": "the wait for a batch",
     "forward": "the forward pass",
@@ -25,16 +25,16 @@ _WHERE: Final = {
     "outside": "the time between the passes",
 }
 _USUAL: Final = {
-    "data": "a data set that reads or sorts more with every batch, or a cache that is searched",
-    "forward": "states or outputs of earlier steps that the model keeps",
-    "optimizer": "a history that the optimizer or its hooks go through",
+    "data": "a dataset that reads or sorts more with every batch, a cache that is searched",
+    "forward": "state or outputs of earlier steps that the model keeps",
+    "optimizer": "a history that the optimizer or its hooks process",
     "outside": "metrics over all past batches, lists of losses or outputs, plots",
 }
 
 
 def _find(case: Case) -> Iterator[Claim]:
     if case.told is None:
-        raise NotChecked("the steps were not timed: record with lostflops run")
+        raise NotChecked("step times were not recorded: record with lostflops run")
     timed = series(case)
     rows = np.flatnonzero(timed.settled)
     if rows.size < _FEWEST or does_more(timed, rows):
@@ -50,32 +50,31 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="growing_steps",
         what=(
-            f"Steps get longer: the last third takes {format_share(whole - 1)} longer than the first, because "
+            f"Steps in the last third take {format_share(whole - 1)} longer than in the first, because "
             f"{_WHERE[phase]} grows on all ranks."
         ),
         taken={},
         evidence=(
             Evidence(
-                f"{_WHERE[phase].capitalize()} goes from {format_ns(first)} to {format_ns(last)} over {rows.size:,} "
-                f"steps of the same work (Kendall's tau of step time {steady:.2f}); the other parts of the step grow "
-                "less.",
+                f"{_WHERE[phase].capitalize()} grows from {format_ns(first)} to {format_ns(last)} over {rows.size:,} "
+                f"steps of the same work (Kendall's tau of step time {steady:.2f}); other parts of the step grow less.",
                 ranks=timed.ranks,
                 steps=(int(timed.step[rows[0]]), int(timed.step[rows[-1]])),
             ),
         ),
         confidence=0.85,
-        certain_if="run twice as many steps. If steps go on getting longer, the program adds to something in each",
-        fix=f"look for what grows with every step ({_USUAL[phase]}) and bound its size, or do it every N-th step",
-        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "steps that all take as long as those of the first third"),
+        certain_if="run twice as many steps: they must keep getting longer.",
+        fix=f"Limit the size of what grows with every step ({_USUAL[phase]}), or process it only every n steps.",
+        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "the step time of the first third"),
     )
 
 
 RULE: Final = Rule(
     cause="growing_steps",
     about=(
-        "A program that keeps something of every step and goes through all of it in the next takes longer and longer: "
-        "metrics over all past batches, lists of outputs, a data set that is searched. One part of the step grows "
-        "then, on all ranks, and the others do not; a device that slows down stretches all parts."
+        "A program that keeps data from every step and processes all of it in the next gets slower and slower: metrics "
+        "over all past batches, lists of outputs, a dataset that is searched. Then one part of the step grows on all "
+        "ranks and the other parts do not; a device that slows down stretches all parts."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Devices idle because hosts dispatch ops and launch kernels too slowly."""
+"""Devices idle because hosts dispatch ops and launch kernels too slowly (launch overhead)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LINE: Final = "idle.host"
 _SMALLEST: Final = 0.05
 _SHORT: Final = 20_000
-"""A kernel in ns below which the host, which takes about as long to launch one, cannot run ahead."""
+"""Kernel time in ns below which the host cannot run ahead: launching a kernel takes about this time."""
 _CHANGE: Final = "launch=free"
 _OWN_COMMUNICATION: Final = "host communication"
 _KERNELS: Final = "select coalesce(median(dur), 0)::bigint, count(*) from events where kind = 'kernel' and rank in ({})"
@@ -36,14 +36,14 @@ def _find(case: Case) -> Iterator[Claim]:
     is_short = typical <= _SHORT
     yield Claim(
         cause="host_bound",
-        what=f"Devices idle for {format_share(share * dispatch)} of the time while hosts dispatch ops.",
+        what=f"Devices idle for {format_share(share * dispatch)} of the time while hosts dispatch ops (host-bound).",
         taken=taken,
         evidence=tuple(_evidence(case, typical, kernels)),
         confidence=0.9 if is_short else 0.7,
-        certain_if="double the batch per device: the step must take hardly longer.",
+        certain_if="double the batch per device: the step must hardly get longer.",
         fix=(
-            'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Fewer, larger '
-            "ops (fused optimizer, foreach) and a larger batch per device help as well."
+            'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Or use fewer, '
+            "larger ops (fused or foreach optimizer) or a larger batch per device."
         ),
         changes=(_CHANGE,),
     )
@@ -60,20 +60,20 @@ def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:
     shares = [one.lines[_LINE] / (one.wall or 1) for one in total.ranks]
     yield Evidence(
         f"idle.host is {format_share(min(shares))} to {format_share(max(shares))} of a rank's time ({made_of}); the "
-        f"longest stretch is {format_ns(ns)} on rank {rank}",
+        f"longest gap is {format_ns(ns)} on rank {rank}",
         events=((rank, event),) if event >= 0 else (),
         ranks=tuple(case.lines),
         steps=tuple(sorted(total.steps)),
     )
-    per_step = f", {total.kernels / total.step_count:,.0f} a step" if total.step_count else ""
-    yield Evidence(f"half of {counted(kernels, 'kernel')} take {format_ns(typical)} or less{per_step}")
+    per_step = f" ({total.kernels / total.step_count:,.0f} per step)" if total.step_count else ""
+    yield Evidence(f"the median of {counted(kernels, 'kernel')}{per_step} takes {format_ns(typical)}")
 
 
 RULE: Final = Rule(
     cause="host_bound",
     about=(
-        "A device runs what its host launches, one kernel after the other. If kernels are so short that the host needs "
-        "longer to dispatch the next op than the device to run it, the device waits for the host. Many small ops cause "
+        "A device runs the kernels that its host launches. If kernels are so short that the host needs longer to "
+        "dispatch the next op than the device needs to run it, the device waits for the host. Many small ops cause "
         "this: small batches, small layers, optimizers that loop over parameters."
     ),
     find=_find,

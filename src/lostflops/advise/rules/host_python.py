@@ -27,17 +27,20 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _UNSAMPLED: Final = 0.05
-"""Without samples only long stretches tell the program's Python from what every training loop needs."""
+"""Smallest share without stack samples: then only long gaps separate the program's Python from normal dispatch."""
 
 _FEWEST: Final = 5
-"""Samples in the program's own code that name it,"""
+"""Stack samples in the program's own code that make it certain,"""
 _SUSPECTED: Final = 2
-"""and that make it a suspicion."""
+"""and that make it suspected."""
+_ONE_PLACE: Final = 0.03
+"""Smallest share of the time at one line: Python that is spread over many lines of a model is the normal dispatch of
+its ops."""
 _UPDATE: Final = re.compile(r"(?:Adam\w{0,3}|SGD|Adagrad|RMS[Pp]rop|Lion|Muon|[Oo]ptimizer)\.(?:step|update)$")
-"""A place in a method that updates parameters, by the names of optimizers; it must run in every step."""
+"""A method that updates parameters, by the name of its optimizer; it must run in every step."""
 
 _FORWARD: Final = re.compile(r"(?:^|[\s.])forward$")
-"""A place in a forward pass, which must run in every step too."""
+"""A forward pass, which must run in every step too."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -50,27 +53,27 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
     part = max(found.share - (collecting(case) or 0.0), 0.0)
-    if share * part < FEW or found.samples < _SUSPECTED:
+    place, largest = found.places[0]
+    if share * part < FEW or share * largest < _ONE_PLACE or found.samples < _SUSPECTED:
         return
     is_sure = found.samples >= _FEWEST
-    place, largest = found.places[0]
     yield Claim(
         cause="host_python",
-        what=f"Python code of the training loop takes {format_share(share * part)} of the time, most of it at {place}.",
+        what=f"Python code between ops takes {format_share(share * part)} of the time, most of it at {place}.",
         taken=spread.taken(case, LINE, part),
         evidence=(
             _line(case, share),
             Evidence(
                 f"{found.samples:,} of {found.of:,} stack samples between ops are in the program's own code "
-                f"({format_share(found.share)} of that time), {format_share(largest)} at {place}",
+                f"({format_share(found.share)} of that time); {format_share(largest)} at {place}",
                 sources=found.sources,
             ),
         ),
         confidence=0.85,
-        certain_if=f"leave out what {place} does: steps must be shorter by the expected gain.",
+        certain_if=f"skip {place} in some steps: they must get shorter by the expected gain.",
         fix=_fix(found),
         changes=(change(part),),
-        suspected="" if is_sure else f"only {counted(found.samples, 'stack sample')} show it",
+        suspected="" if is_sure else f"The evidence is only {counted(found.samples, 'stack sample')}.",
         record="" if is_sure else "--steps 8:20",
     )
 
@@ -78,18 +81,18 @@ def _sampled(case: Case, share: float, found: Seen) -> Iterator[Claim]:
 def _fix(found: Seen) -> str:
     if _UPDATE.search(found.places[0][0]):
         return (
-            f"{found.places[0][0]} updates parameters in Python. Use torch.optim.AdamW(model.parameters(), ..., "
-            "fused=True) or another optimizer of PyTorch, or call torch._foreach_mul_, torch._foreach_add_ and the "
-            "like on lists of all parameters."
+            "Use torch.optim.AdamW(model.parameters(), ..., fused=True) or another PyTorch optimizer instead of "
+            f"updating parameters in Python ({found.places[0][0]}). Or call torch._foreach_mul_, torch._foreach_add_ "
+            "etc. on lists of all parameters."
         )
     if _FORWARD.search(found.places[0][0]):
         return (
-            f"Remove Python work from the forward pass, most of it in {' and '.join(found.sources[:2])}: logging, "
-            "text, .item(), loops over elements. Or run fewer, larger microbatches, or use torch.compile(model)."
+            f"Remove Python work from the forward pass, mostly at {' and '.join(found.sources[:2])}: logging, string "
+            "formatting, .item(), loops over elements. Or use torch.compile(model), or fewer, larger microbatches."
         )
     return (
-        f"Do what {' and '.join(found.sources[:2])} does only every n steps (if step % n == 0: ...), or in another "
-        "thread or process. Or make it cheaper: no text that is not printed, no Python loop over elements."
+        f"Run {' and '.join(found.sources[:2])} only every n steps (if step % n == 0: ...), or in another thread or "
+        "process. Or make it cheaper: do not format strings that are not printed, do not loop over elements."
     )
 
 
@@ -98,7 +101,7 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
     if share * part < _UNSAMPLED:
         return
     if case.total.samples:
-        raise NotChecked("too few stack samples fell between ops to show which Python code runs", record="--steps 8:20")
+        raise NotChecked("too few stack samples between ops to show which Python code runs", record="--steps 8:20")
     parts = case.total.parts.get(LINE, Counter())
     named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in parts.most_common(3))
     yield Claim(
@@ -108,15 +111,15 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
         evidence=(
             _line(case, share),
             Evidence(
-                f"{format_share(part)} of it is in stretches of more than {format_ns(LONG)}, too long for the dispatch "
-                f"of ops; by annotation: {named}"
+                f"{format_share(part)} of it is in gaps of more than {format_ns(LONG)}, too long for dispatching ops; "
+                f"by annotation: {named}"
             ),
         ),
         confidence=0.6,
-        certain_if="record stack samples with lostflops run: they name the lines that run.",
+        certain_if="record stack samples (lostflops run --with samples): they name the lines that run.",
         fix=(
-            "Find the lines that run: record with lostflops run --with samples. Move logging, metrics and checks to "
-            "every n-th step or to another thread."
+            "Run logging, metrics and checks only every n steps, or in another thread. Record with lostflops run "
+            "--with samples to see which lines run."
         ),
         changes=(change(part),),
     )
@@ -125,8 +128,8 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
 def _line(case: Case, share: float) -> Evidence:
     ns, rank, event = case.total.longest.get(LINE, (0, -1, -1))
     return Evidence(
-        f"idle.python is {format_share(share)} of a typical rank's time; the longest stretch is {format_ns(ns)} on "
-        f"rank {rank}",
+        f"idle.python is {format_share(share)} of a typical rank's time; the longest gap is {format_ns(ns)} on rank "
+        f"{rank}",
         events=((rank, event),) if event >= 0 else (),
         ranks=tuple(case.lines),
         steps=tuple(sorted(case.total.steps)),
@@ -136,9 +139,9 @@ def _line(case: Case, share: float) -> Evidence:
 RULE: Final = Rule(
     cause="host_python",
     about=(
-        "Between ops the training loop runs Python: it logs, computes metrics, formats text, checks values. Meanwhile "
-        "it launches nothing, and the device idles when its queue is empty. On a CPU nothing is queued, so all of this "
-        "time is lost."
+        "Between ops the training loop runs Python: it logs, computes metrics, formats strings, checks values. During "
+        "that time it launches nothing, and the device idles once its queue is empty. On a CPU nothing is queued, so "
+        "all of this time is lost."
     ),
     find=_find,
 )

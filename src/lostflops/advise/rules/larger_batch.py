@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _FAR: Final = 0.4
-"""Part of the device's memory that a job with room to spare takes at most,"""
+"""Largest part of the device memory that the job may use,"""
 _FIXED: Final = 0.25
-"""and share of a step that does not grow with the batch."""
+"""and smallest share of a step that does not grow with the batch."""
 _MORE_THAN: Final = 4
-"""Samples of a step; with fewer, `small_batch` says it."""
+"""Samples per step; with this many or fewer, `small_batch` applies."""
 _FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python")
 _FILLED: Final = 0.85
 
@@ -40,25 +40,25 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="larger_batch",
         what=(
-            f"The device has memory for a batch {times} times as large, and {format_share(fixed)} of a step does not "
-            "grow with the batch."
+            f"A batch {times} times as large fits in memory, and {format_share(fixed)} of the step does not grow with "
+            "the batch."
         ),
         taken={},
         evidence=(
             Evidence(
-                f"the most that was ever allocated is {format_bytes(peak)} of {format_bytes(size)} "
-                f"({format_share(peak / size)}), with {samples:,.6g} samples a step and rank",
+                f"peak memory is {format_bytes(peak)} of {format_bytes(size)} ({format_share(peak / size)}) with "
+                f"{samples:,.6g} samples per step and rank",
                 steps=tuple(sorted(case.total.steps)),
             ),
-            Evidence("of the time, communication, the update and the host stay as they are with more samples"),
+            Evidence("the time of communication, the optimizer and the host does not grow with the batch"),
         ),
         confidence=0.7,
-        certain_if="run lostflops fit -- CMD: it measures memory and throughput at other batch sizes.",
+        certain_if="run lostflops fit -- CMD, which measures memory and throughput at other batch sizes.",
         fix=(
-            f"Raise batch_size up to {times} times, and scale the learning rate with it. lostflops fit -- CMD shows "
-            "from which size on more gains nothing."
+            f"Raise batch_size up to {times} times, and scale the learning rate with it. lostflops fit -- CMD finds "
+            "the size from which a larger batch is no longer faster."
         ),
-        gain=Gain(0.0, 0.0, 0.0, "a larger batch is another job: lostflops fit -- CMD measures what it gains"),
+        gain=Gain(0.0, 0.0, 0.0, "a larger batch is a different job: measure it with lostflops fit -- CMD"),
         is_warning=True,
     )
 
@@ -69,15 +69,15 @@ def _room(case: Case) -> tuple[int, int]:
     sizes = [device_memory(case.run, rank) for rank, _ in rows]
     known = [size for size in sizes if size is not None]
     if not known or len(known) < len(sizes):
-        raise NotChecked("the size of the memory, or its use, is not known")
+        raise NotChecked("the device's memory size, or its use, is unknown")
     return max(peak for _, peak in rows), min(known)
 
 
 RULE: Final = Rule(
     cause="larger_batch",
     about=(
-        "Whatever the batch, a step reduces all gradients, updates all parameters and calls all operations. Where most "
-        "of the device's memory is empty, a larger batch spreads that over more samples."
+        "Every step reduces all gradients, updates all parameters and calls every op, whatever the batch size. If most "
+        "of the device memory is free, a larger batch spreads this cost over more samples."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Sizes of matrix products are not multiples of what the device computes at once."""
+"""Matrix sizes are not multiples of what the device computes at once."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from lostflops.ledger.pieces import Piece
 
 _OPERANDS: Final = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
-"""Where the first of two matrices stands among an op's inputs."""
+"""Position of the first of the two matrices among an op's inputs."""
 _TYPES: Final = {"c10::BFloat16": ("bf16", 2), "c10::Half": ("fp16", 2), "float": ("tf32", 4)}
 _VECTOR: Final = 16
-"""Bytes that a thread loads at once: rows have to begin at multiples of it."""
+"""Bytes that a thread loads at once: rows must start at multiples of it."""
 _ALIGN: Final = re.compile(r"align(\d+)")
 _PAD, _LARGE = 64, 512
 """Sizes are padded to whole tiles, small ones to whole vectors only."""
 _SLOW: Final = 0.7
-"""Part of the reference rate below which a product suffers, where its kernel's name does not say so."""
+"""Part of the reference rate below which a matmul counts as slow if its kernel's name does not show it."""
 _GOOD: Final = (0.4, 0.6, 0.75)
-"""Parts of the peak that products of good sizes reach: few, most, and the best."""
+"""Parts of the peak that matmuls of good sizes reach: at least, usually, at best."""
 _ALIKE: Final = 4
-"""A product is a reference for those of at most so many times its FLOPs."""
+"""A matmul is a reference for others that differ from it by at most this factor in FLOPs."""
 _START: Final = 5_000
-"""ns below which no product of any size goes, and up to which it says nothing about sizes."""
+"""Shortest time of any matmul, in ns; matmuls this short show nothing about sizes."""
 _LEAST: Final = 0.03
 
 
@@ -112,16 +112,16 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="matmul_shapes",
         what=(
-            f"Products of matrices with odd sizes ({', '.join(str(size) for size, _ in sizes)}) take "
-            f"{format_share(spent)} of the time, far more than their padded sizes would."
+            f"Matmuls with odd sizes ({', '.join(str(size) for size, _ in sizes)}) take {format_share(spent)} of the "
+            "time of all ranks; padded ones would be faster."
         ),
         taken=spread(case, "compute", share / part, ranks),
         evidence=tuple(_evidence(rank, product, saved[1]) for rank, product, saved in found[:3]),
         confidence=0.85 if any(product.is_unaligned for _, product, _ in found) else 0.65,
-        certain_if="time these products alone with padded sizes (torch.utils.benchmark).",
+        certain_if="time these matmuls alone with padded sizes (torch.utils.benchmark).",
         fix=(
-            f"pad {pads}: the vocabulary (nn.Embedding and the head, with logits sliced or the loss's weight zero for "
-            "the added rows), heads, hidden sizes or sequences, to multiples of 64, and of 8 at least"
+            f"Pad {pads}: vocabulary (nn.Embedding and the output layer, with the added logits sliced off or weighted "
+            "zero in the loss), heads, hidden sizes or sequences. Use multiples of 64, or at least of 8."
         ),
         gain=Gain(share, min(low, share), max(high, share), _basis(device)),
     )
@@ -179,8 +179,8 @@ def _sizes(products: list[_Product]) -> list[tuple[int, int]]:
 def _evidence(rank: int, product: _Product, saved: float) -> Evidence:
     piece = product.piece
     return Evidence(
-        f"{shapes_of(piece)} ran {piece.count} times as {short(piece.name)} at {product.rate / 1e3:.3g} TFLOPS, "
-        f"{format_ns(piece.ns)} in all; padded it would save {format_ns(round(saved))}",
+        f"{shapes_of(piece)} ran {piece.count} times as {short(piece.name)} at {product.rate / 1e3:.3g} TFLOPS "
+        f"({format_ns(piece.ns)} in total); padding would save {format_ns(round(saved))}",
         events=((rank, piece.event),),
         ranks=(rank,),
     )
@@ -188,7 +188,7 @@ def _evidence(rank: int, product: _Product, saved: float) -> Evidence:
 
 def _basis(device: Device) -> str:
     return (
-        "padded sizes at the rate that products of good sizes reach in this run, else at "
+        "padded sizes at the rate of well-sized matmuls in this run, else at "
         f"{_GOOD[1]:.0%} of the peak of {device.name} ({_GOOD[0]:.0%} to {_GOOD[2]:.0%})"
     )
 
@@ -196,9 +196,9 @@ def _basis(device: Device) -> str:
 RULE: Final = Rule(
     cause="matmul_shapes",
     about=(
-        "Tensor cores multiply small blocks of numbers, and loads read 16 bytes at a time. If the rows of a matrix are "
-        "not multiples of that (8 numbers of 16 bits), slower kernels run, which load number by number. A few rows or "
-        "columns of zeros make the product larger and much faster."
+        "Tensor cores multiply small tiles, and loads read 16 bytes at a time. If the rows of a matrix are not "
+        "multiples of that (8 numbers of 16 bits), slower kernels run that load number by number. A few rows or "
+        "columns of zeros make the matmul larger but much faster."
     ),
     find=_find,
 )

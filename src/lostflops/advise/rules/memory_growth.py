@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _FEWEST: Final = 12
-"""Pairs of settled steps in a row without which nothing is said."""
+"""Smallest number of pairs of consecutive normal steps."""
 _OFTEN: Final = 0.4
 """Part of the steps of each third in which memory must grow,"""
 _STEADY: Final = 0.5
-"""and times what the first third grows by that each later one must: caches fill, a leak goes on."""
+"""and growth of each later third as a multiple of the first third's: caches fill up, a leak goes on."""
 _SMALLEST: Final = 0.01
-"""Part of the memory at the end by which a rank must have grown,"""
+"""Smallest growth of a rank, as a part of its final memory,"""
 _LEAST: Final = 4 * 1024 * 1024
-"""and bytes."""
+"""and in bytes."""
 _THIRDS: Final = 3
 _LONG: Final = 6
-"""Steps of growth that say it by themselves: a cache may fill for as long as a short window lasts."""
+"""Steps of growth that are enough by themselves: a cache may still be filling in a shorter window."""
 _TELLS: Final = 128 * 1024 * 1024
-"""Bytes of further growth that a peak cannot hide: a window takes some ten MB itself, below which a peak stays flat."""
+"""Bytes of further growth that the peak must show: recording itself takes tens of MB, which hides smaller growth."""
 _SEEN_KEPT: Final = 0.95
 _NO_TIME: Final = "it costs no time until memory runs out"
 
@@ -85,14 +85,14 @@ def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
     yield Claim(
         cause="memory_growth",
         what=(
-            f"The {kind} memory grows by {format_bytes(a_step)} a step, {format_bytes(a_step * 1000)} in 1,000 steps"
-            f"{_held(kept)}."
+            f"The {kind} memory grows by {format_bytes(a_step)} per step{_held(kept)}: {format_bytes(a_step * 1000)} "
+            "in 1,000 steps."
         ),
         taken={},
         evidence=(
             Evidence(
-                f"the most that was ever allocated rises in {often:,} of {together.size:,} steps, as fast at the end "
-                f"as at first, on {counted(len(ranks), 'rank')}: by {format_bytes(most)} in all",
+                f"peak memory rises in {often:,} of {together.size:,} steps on {counted(len(ranks), 'rank')}, by up to "
+                f"{format_bytes(most)} in total, and does not level off",
                 ranks=ranks,
                 steps=(int(timed.step[together[0]]), int(timed.step[together[-1] + 1])),
             ),
@@ -100,9 +100,9 @@ def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
         ),
         confidence=_SEEN_KEPT if kept else 0.85,
         certain_if=(
-            "look at torch.cuda.memory._snapshot(): it names what is kept."
+            "call torch.cuda.memory._snapshot() to see which tensors are kept."
             if on_device
-            else "run tracemalloc or memray: they name what is kept."
+            else "run with tracemalloc or memray to see which objects are kept."
         ),
         fix=_fix(kept),
         gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
@@ -117,12 +117,13 @@ def _by_window(kept: Sequence[Grown]) -> Claim:
     return Claim(
         cause="memory_growth",
         what=(
-            f"Memory grows by {format_bytes(a_step)} a step, {format_bytes(a_step * 1000)} in 1,000 steps{_held(kept)}."
+            f"Memory grows by {format_bytes(a_step)} per step{_held(kept)}: {format_bytes(a_step * 1000)} in 1,000 "
+            "steps."
         ),
         taken={},
         evidence=tuple(_left(kept)),
         confidence=0.8,
-        certain_if="record a longer window (lostflops run --with memory --steps 20:20): a cache stops growing.",
+        certain_if="record a longer window (lostflops run --with memory --steps 20:20). A cache would stop growing.",
         fix=_fix(kept),
         gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
         is_warning=True,
@@ -142,15 +143,17 @@ def _left(kept: Sequence[Grown]) -> Iterator[Evidence]:
         yield Evidence(says(kept), ranks=(rank,), steps=kept[0].steps, sources=tuple(sorted(lines)))
         first = next((one for one in kept if one.held), None)
         if first is not None:
-            yield Evidence(f"{first.holder} has {counted(first.held, 'tensor')} when the window closes", ranks=(rank,))
+            yield Evidence(
+                f"{first.holder} holds {counted(first.held, 'tensor')} at the end of the window", ranks=(rank,)
+            )
 
 
 def _fix(kept: Sequence[Grown]) -> str:
     holder = next((one.holder for one in kept if one.holder is not None), None)
-    here = "" if holder is None else f"bound what {holder} keeps, or have it keep numbers; in general "
+    here = "" if holder is None else f"Limit the size of {holder}, or store numbers in it. "
     return (
-        f"{here}keep numbers, not tensors: losses.append(loss.item()) or loss.detach(), never total += loss, which "
-        "keeps every step's graph; bound lists, caches and histories that the loop appends to"
+        f"{here}Keep numbers, not tensors: losses.append(loss.item()) or loss.detach(), never total += loss, which "
+        "keeps the graph of every step. Limit the size of lists and caches that the loop appends to."
     )
 
 
@@ -167,8 +170,8 @@ def _leaks(growth: Values, peak: float) -> bool:
 RULE: Final = Rule(
     cause="memory_growth",
     about=(
-        "Something is kept from every step: a loss with its graph, a growing list of metrics, an unbounded cache. "
-        "Nothing is slow yet, but the job ends when memory does, or swaps long before."
+        "Every step leaves something in memory: a loss with its graph, a growing list of metrics, an unbounded cache. "
+        "Nothing is slow yet, but the job will run out of memory, or swap long before that."
     ),
     find=_find,
 )

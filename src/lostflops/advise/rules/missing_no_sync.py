@@ -26,12 +26,12 @@ def _find(case: Case) -> Iterator[Claim]:
     passes, calls = found.passes, made.a_step(made.of(made.in_backward))
     yield Claim(
         cause="missing_no_sync",
-        what=f"Gradients are reduced in each of the {passes} microbatches of a step; once is enough.",
+        what=f"Gradients are reduced in each of the {passes} microbatches of a step; once per step is enough.",
         taken=made.taken(early),
         evidence=(
             Evidence(
-                f"a step has {passes} backward passes and {calls:.3g} reductions, {calls / passes:.3g} of the same "
-                f"sizes in each; {format_bytes(made.bytes_a_step(early))} a step and rank are reduced without need",
+                f"per step: {passes} backward passes with {calls / passes:.3g} reductions of the same sizes in each "
+                f"({calls:.3g} in total); {format_bytes(made.bytes_a_step(early))} per rank are reduced needlessly",
                 events=made.examples(early),
                 steps=made.steps(early),
                 sources=sources(case.run, made, early),
@@ -39,10 +39,10 @@ def _find(case: Case) -> Iterator[Claim]:
             *_timed(case),
         ),
         confidence=0.95,
-        certain_if="run with no_sync(): losses must be the same, and steps shorter by the expected gain.",
+        certain_if="run with no_sync(): the loss must stay the same, and steps must get shorter by the expected gain.",
         fix=(
-            "Use with (contextlib.nullcontext() if is_last else model.no_sync()): model(batch).backward(), with "
-            f"is_last true for the last of {passes} microbatches. FSDP2: model.set_requires_gradient_sync(is_last). "
+            f"Use model.no_sync() in all but the last of the {passes} microbatches: with (contextlib.nullcontext() if "
+            "is_last else model.no_sync()): model(batch).backward(). FSDP2: model.set_requires_gradient_sync(is_last). "
             "accelerate: with accelerator.accumulate(model)."
         ),
         changes=("no_sync=on",),
@@ -52,15 +52,17 @@ def _find(case: Case) -> Iterator[Claim]:
 def _timed(case: Case) -> Iterator[Evidence]:
     rows = case.run.sql("select microbatches, count(*) from timings where microbatches > 1 group by all").fetchall()
     for passes, count in rows:
-        yield Evidence(f"the collector counted {passes} backward passes in {counted(count, 'step')} of all ranks")
+        yield Evidence(
+            f"the collector counted {passes} backward passes in {counted(count, 'step')} (summed over ranks)"
+        )
 
 
 RULE: Final = Rule(
     cause="missing_no_sync",
     about=(
-        "A step adds up the gradients of several microbatches before the optimizer uses them. DDP does not know this "
-        "and averages over all ranks in each backward pass, though only the sum at the end matters. no_sync() skips "
-        "these reductions."
+        "A step accumulates the gradients of several microbatches before the optimizer uses them. DDP does not know "
+        "this and reduces gradients over all ranks in each backward pass, although only the final sum matters. "
+        "no_sync() skips the needless reductions."
     ),
     find=_find,
 )

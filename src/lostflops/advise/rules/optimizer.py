@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from lostflops.ledger.pieces import Piece
 
 _LEAST: Final = 0.05
-"""Share of the wall below which an update is what it is."""
+"""Share of the wall time below which the update does not matter."""
 _MANY: Final = 40
-"""Pieces of an update, per step: a fused one has one for each few hundred tensors."""
+"""Kernels or ops of an update per step that count as many: a fused optimizer has one per few hundred tensors."""
 _SMALL: Final = {True: 20_000, False: 60_000}
-"""Mean ns of a piece, by whether it runs on a device, up to which it is mostly its launch or call."""
+"""Mean time in ns up to which a kernel (True) or op (False) is mostly launch or call overhead."""
 _LARGE: Final = 0.2
-"""Share of the wall from which moving parameters several times is worth a word, though each move is long."""
+"""Share of the wall time from which the update is named even if its kernels are long."""
 _SOME: Final = 0.1
 _CHANGE: Final = "optimizer=fused"
 _LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
 _BYTES_KEPT: Final = 7 / 20
-"""What Adam moves in one pass of what it moves op by op; see the what-if."""
+"""Bytes that fused Adam moves, as a part of those moved op by op; see the what-if."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -53,20 +53,20 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="optimizer",
         what=(
-            f"The optimizer's update takes {format_share(share)} of the time, in {each:,.0f} {kind} a step of "
+            f"The optimizer takes {format_share(share)} of the time of all ranks, in {each:,.0f} {kind} per step of "
             f"{format_ns(round(mean))} each."
         ),
         taken=taken,
         evidence=(
             Evidence(
-                f"rank {first.rank} runs {each:,.0f} {kind} a step inside Optimizer.step, most of the time in {names}",
+                f"rank {first.rank} runs {each:,.0f} {kind} per step inside Optimizer.step, mostly {names}",
                 events=tuple((first.rank, one.event) for one in largest),
                 ranks=tuple(one.rank for one in ranks),
                 steps=first.made.window.number,
             ),
         ),
         confidence=0.85 if is_small else 0.6,
-        certain_if="record a few steps with fused=True: Optimizer.step must have only a few kernels or ops.",
+        certain_if="record a few steps with fused=True: Optimizer.step must run only a few kernels or ops.",
         fix=_fix(first.record.on_device),
         changes=(_CHANGE,),
     )
@@ -99,21 +99,21 @@ def _taken(case: Case, spent: dict[str, int], on_device: bool) -> dict[Place, in
 
 
 def _fix(on_device: bool) -> str:
-    other = "foreach=True" if on_device else "accumulate gradients over several batches, so that updates are fewer"
+    other = "use foreach=True" if on_device else "accumulate gradients over several batches"
     since = "" if on_device else " (on CPUs since PyTorch 2.4)"
     return (
-        f"torch.optim.AdamW(model.parameters(), ..., fused=True){since}; Adam, SGD and Adagrad have it too. If the "
-        f"optimizer has no fused form: {other}. If the update is a loop over parameters, use torch._foreach_mul_, "
-        "torch._foreach_add_ and the like on lists of tensors."
+        f"Use torch.optim.AdamW(model.parameters(), ..., fused=True){since}; Adam, SGD and Adagrad have it too. If the "
+        f"optimizer has no fused form, {other}. Replace loops over parameters with torch._foreach_mul_, "
+        "torch._foreach_add_ etc. on lists of tensors."
     )
 
 
 RULE: Final = Rule(
     cause="optimizer",
     about=(
-        "After each backward pass the optimizer changes every parameter. Tensor by tensor and operation by operation "
-        "this is thousands of small ops a step, each of which costs a call or a launch and reads its tensors again. A "
-        "fused optimizer needs a few passes over all parameters."
+        "After each backward pass the optimizer updates every parameter. Tensor by tensor and op by op, that is "
+        "thousands of small ops per step, and each costs a call or launch and reads its tensors again. A fused "
+        "optimizer updates all parameters in a few kernels."
     ),
     find=_find,
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _MUCH: Final = 0.4
-"""Share of the peak from which it is what memory is short of."""
+"""Smallest share of the peak memory that optimizer state must have."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -25,14 +25,14 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     state = found.owners[Owner.OPTIMIZER]
     parameters = found.owners.get(Owner.PARAMETERS, 0)
-    times = f", {state / parameters:.2g} times what parameters take" if parameters else ""
+    times = f", {state / parameters:.2g} times the parameters" if parameters else ""
     yield Claim(
         cause="optimizer_memory",
-        what=f"Memory is nearly full, and {format_share(share)} of it is state of the optimizer.",
+        what=f"Memory is nearly full; {format_share(share)} of it is optimizer state.",
         taken={},
         evidence=(
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
-            Evidence(f"its state is {format_bytes(state)}{times}", ranks=(found.rank,)),
+            Evidence(f"optimizer state takes {format_bytes(state)}{times}", ranks=(found.rank,)),
         ),
         confidence=0.95,
         certain_if="add up the sizes of the tensors in optimizer.state.",
@@ -44,22 +44,22 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _fix(case: Case) -> str:
     rows = case.run.sql("select max(world_size) from ranks").fetchall()
-    eight = "8-bit state: bitsandbytes.optim.AdamW8bit(model.parameters(), ...), a quarter of its size in fp32"
+    eight = "bitsandbytes.optim.AdamW8bit(model.parameters(), ...), whose state is a quarter of fp32 state"
     if (rows[0][0] or 1) == 1:
-        return f"{eight}; fused=True, which needs no temporaries of the size of the parameters"
+        return f"Use {eight}. Set fused=True, which needs no temporaries as large as the parameters."
     return (
-        "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...), which splits the "
-        "state among ranks (lostflops whatif RUN --change zero=1 predicts its time), or "
-        f"torch.distributed.fsdp.fully_shard(model). Or {eight}."
+        "Shard the state over ranks: torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), "
+        "torch.optim.AdamW, ...) (predict its time with lostflops whatif RUN --change zero=1) or "
+        f"torch.distributed.fsdp.fully_shard(model). Or use {eight}."
     )
 
 
 RULE: Final = Rule(
     cause="optimizer_memory",
     about=(
-        "Adam keeps two numbers for each parameter, in mixed precision also a copy of it: most of a model's memory "
-        "before its first batch. All ranks of a data-parallel job keep the same. It matters if the device is nearly "
-        "full."
+        "Adam stores two numbers per parameter, and in mixed precision a copy of it as well: most of a model's memory "
+        "before the first batch. In a data-parallel job all ranks store the same state. It is a problem only if the "
+        "device is nearly full."
     ),
     find=_find,
 )

@@ -1,4 +1,4 @@
-"""Matrix products run in fp32 on a device that is much faster in shorter types."""
+"""Matmuls run in fp32 on a device that is much faster in lower precision."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from lostflops.ledger.pieces import Piece
 
 _LEAST: Final = 0.05
-"""Share of the wall that fp32 products must take."""
+"""Smallest share of the wall time that fp32 matmuls must take."""
 _MUCH: Final = 2.0
-"""How many times faster the device has to be in a shorter dtype."""
+"""How many times faster the device must be in a shorter dtype."""
 _REACHED: Final = 0.5
-"""Part of what the peaks promise that products of matrices are sure to gain: they read as many numbers as before."""
+"""Part of the speedup of the peaks that matmuls gain at least: they still read the same numbers."""
 _FP32_KERNEL: Final = re.compile(r"(?:^|_)sgemm|f32f32_f32f32_f32|_ffma_|cijk_\w*_s_?b?_mt", re.IGNORECASE)
 _SHORTER: Final = ("bf16", "fp16", "tf32")
 
@@ -52,13 +52,13 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="precision",
         what=(
-            f"Products of matrices run in fp32 and take {format_share(spent)} of the time; {device.name} does them "
-            f"{quicker:.0f} times as fast in {wanted}, by its peaks."
+            f"fp32 matmuls take {format_share(spent)} of the time of all ranks; the peak of {device.name} is "
+            f"{quicker:.0f} times as high in {wanted}."
         ),
         taken=spread(case, "compute", share * (1 - 1 / quicker), ranks),
         evidence=tuple(_evidence(one, piece) for piece in largest),
         confidence=0.9 if any(piece.dtypes for piece in slow) else 0.75,
-        certain_if="run under torch.autocast, and compare the loss over some thousand steps.",
+        certain_if="run under torch.autocast and compare the loss over a few thousand steps.",
         fix=_fix(device, wanted),
         changes=changes if priced else (),
         gain=None if priced else gain,
@@ -87,7 +87,8 @@ def _is_fp32(piece: Piece) -> bool:
 
 def _evidence(one: Computed, piece: Piece) -> Evidence:
     return Evidence(
-        f"{shapes_of(piece) or 'no op'} ran {piece.count} times as {short(piece.name)}, {format_ns(piece.ns)} in all",
+        f"{shapes_of(piece) or 'unknown op'} ran {piece.count} times as {short(piece.name)}, {format_ns(piece.ns)} in "
+        "total",
         events=((one.rank, piece.event),),
         ranks=(one.rank,),
         steps=one.made.window.number,
@@ -105,17 +106,18 @@ def _fix(device: Device, wanted: str) -> str:
     dtype = {"bf16": "torch.bfloat16", "fp16": "torch.float16"}.get(wanted)
     parts = []
     if device.peaks.get("tf32", 0) > device.peaks["fp32"]:
-        parts.append('torch.set_float32_matmul_precision("high") at the start of the program, for TF32')
+        parts.append('Call torch.set_float32_matmul_precision("high") at the start of the program, for TF32.')
     if dtype:
-        parts.append(f'with torch.autocast("cuda", {dtype}): around forward and loss{scaled}, for {wanted}')
-    return "; and, for more, ".join(parts)
+        more = "For more speed, run" if parts else "Run"
+        parts.append(f'{more} forward and loss under torch.autocast("cuda", {dtype}){scaled}, for {wanted}.')
+    return " ".join(parts)
 
 
 RULE: Final = Rule(
     cause="precision",
     about=(
-        "Accelerators multiply matrices of 16-bit numbers on special units, 8 to 30 times as fast as in full fp32; "
-        "TF32 uses these units for fp32 tensors, with fewer digits. PyTorch uses neither unless it is told to."
+        "Accelerators multiply 16-bit matrices on tensor cores, 8 to 30 times as fast as in full fp32. TF32 uses the "
+        "same units for fp32 tensors, with fewer digits. PyTorch uses neither by default."
     ),
     find=_find,
 )

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _SLOWER: Final = 2.0
-"""Times a settled step that a profiled one must take, by medians,"""
+"""Smallest ratio of the median profiled step to the median normal step,"""
 _APART: Final = 1.3
-"""and a quick profiled one (of four) a slow settled one: on busy machines single steps are slow."""
+"""and of the profiled steps' lower quartile to the normal steps' upper quartile: on busy machines single steps are
+slow."""
 _FEWEST: Final = 5
-"""Settled and profiled steps, each, without which nothing is said."""
+"""Smallest number of normal steps, and of profiled steps."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
     if case.told is None:
-        raise NotChecked("the collector did not time the steps", "--steps auto")
+        raise NotChecked("step times were not recorded", "--steps auto")
     timed = series(case)
     profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]
     if min(profiled.size, settled.size) < _FEWEST:
@@ -37,20 +38,20 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     yield Claim(
         cause="profiler",
-        what=f"Profiled steps ran {ratio:.2f}x slower than normal steps, so shares of host time include the profiler.",
+        what=f"Profiled steps take {ratio:.2f}x the time of normal steps, so host times include profiler overhead.",
         taken={},
         evidence=(
             Evidence(
-                f"the median of {profiled.size:,} profiled steps is {format_ns(round(typical))}, that of "
-                f"{settled.size:,} settled ones {format_ns(round(usual))}",
+                f"median step: {format_ns(round(typical))} in {profiled.size:,} profiled steps, "
+                f"{format_ns(round(usual))} in {settled.size:,} normal steps",
                 ranks=tuple(case.lines),
                 steps=tuple(sorted(case.total.steps)),
             ),
         ),
         confidence=0.9,
-        certain_if="record with lostflops run --with samples: profiled steps must be as long as others.",
-        fix=("Record with lostflops run --with samples, which leaves out shapes, modules and stacks."),
-        gain=Gain(0.0, 0.0, 0.0, "steps that are not profiled are not slower"),
+        certain_if="record with lostflops run --with samples: profiled steps must be as fast as normal steps.",
+        fix="Record with lostflops run --with samples, which leaves out shapes, modules and stacks.",
+        gain=Gain(0.0, 0.0, 0.0, "steps without the profiler, which are not slower"),
         is_warning=True,
     )
 
@@ -58,8 +59,8 @@ def _find(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="profiler",
     about=(
-        "The profiler takes time for every op. If ops are small, profiled steps are slower than normal steps, and part "
-        "of what they show, mostly about the host, is the profiler itself."
+        "The profiler adds time to every op. If ops are small, profiled steps are slower than normal steps, and part "
+        "of the recorded time, mostly host time, is the profiler itself."
     ),
     find=_find,
 )

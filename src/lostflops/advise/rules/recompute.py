@@ -1,4 +1,4 @@
-"""Backward computes the forward pass again, to save memory."""
+"""The backward pass recomputes the forward pass to save memory (activation checkpointing)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from lostflops.ledger.record import Codes
 
 _SOME: Final = 0.05
-"""Share of the forward pass's FLOPs that has to be done again."""
+"""Smallest share of the forward pass's FLOPs that must be recomputed."""
 _CHANGE: Final = "recompute=off"
 _LEAST, _MOST = 0.5, 1.3
 """What may be gained, in times of what the ops take."""
-_NOISY: Final = "steps differ by chance more than a replay says they would gain"
+_NOISY: Final = "step times vary more than the replay would save"
 _PASSES: Final = 3
-"""Backward does twice the work of forward, so that both are three."""
+"""Backward does twice the work of forward, so both together are three forward passes."""
 _BYTES: Final = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
 
 
@@ -49,30 +49,33 @@ def _find(case: Case) -> Iterator[Claim]:
     kept = sum(_saved(shapes, dtypes) for _, shapes, dtypes, _, _ in names) / first.steps
     modules = sorted({module for *_, module in names if module})[:3]
     ops = ", ".join(sorted({name for name, *_ in names})[:3])
-    inside = f", such as those of {', '.join(modules)}" if modules else ""
+    inside = f" in {', '.join(modules)}" if modules else ""
     room = _room(case)
     taken = _taken(case, share)
     own = _own_gain(case, sum(taken.values()) / (case.wall or 1))
     yield Claim(
         cause="recompute",
-        what=f"Backward does {format_share(min(share, 1.0))} of the forward pass again (activation checkpointing).",
+        what=(
+            f"The backward pass recomputes {format_share(min(share, 1.0))} of the forward pass (activation "
+            "checkpointing)."
+        ),
         taken=taken,
         evidence=(
             Evidence(
-                f"rank {first.rank} runs {events.size / first.steps:,.0f} forward ops a step inside backward nodes "
+                f"rank {first.rank} runs {events.size / first.steps:,.0f} forward ops per step inside backward "
                 f"({ops}{inside})",
                 events=tuple((first.rank, event) for *_, event, _ in names[:5]),
                 ranks=tuple(one.rank for one, _ in found),
                 steps=first.made.window.number,
             ),
-            Evidence(f"to keep the inputs of these ops takes at least {format_bytes(round(kept))} more a rank{room}"),
+            Evidence(f"storing the inputs of these ops takes at least {format_bytes(round(kept))} more per rank{room}"),
         ),
         confidence=0.8,
-        certain_if="run a few steps without checkpointing, with a batch that fits into memory.",
+        certain_if="run a few steps without checkpointing, with a batch that fits in memory.",
         fix=(
-            "Call layers directly instead of through torch.utils.checkpoint.checkpoint, as many as fit: all need at "
-            f"least {format_bytes(round(kept))} more a rank. If not all fit, checkpoint every second layer, or keep "
-            "matrix products and attention (torch.utils.checkpoint.create_selective_checkpoint_contexts)."
+            "Remove torch.utils.checkpoint.checkpoint from as many layers as fit in memory (all need at least "
+            f"{format_bytes(round(kept))} more per rank). If not all fit, checkpoint every second layer, or store "
+            "matmuls and attention (torch.utils.checkpoint.create_selective_checkpoint_contexts)."
         ),
         changes=() if own is not None else (_CHANGE,),
         gain=own,
@@ -86,7 +89,7 @@ def _own_gain(case: Case, lost: float) -> Gain | None:
     if found is None or found.gain > found.doubt:
         return None
     most = min(_MOST * lost, 1.0)
-    return Gain(lost, _LEAST * lost, most, f"the time of the ops that are done again, since {_NOISY}")
+    return Gain(lost, _LEAST * lost, most, f"the time of the recomputed ops, because {_NOISY}")
 
 
 def _share(case: Case) -> float | None:
@@ -124,7 +127,7 @@ def _saved(shapes: str | None, dtypes: str | None) -> int:
 
 def _room(case: Case) -> str:
     peak = case.run.sql("select max(peak_memory) from timings").fetchall()[0][0]
-    return f"; the most that a rank held so far is {format_bytes(peak)}" if peak else ""
+    return f"; the highest peak so far is {format_bytes(peak)}" if peak else ""
 
 
 def _taken(case: Case, share: float) -> dict[Place, int]:
@@ -142,9 +145,9 @@ def _taken(case: Case, share: float) -> dict[Place, int]:
 RULE: Final = Rule(
     cause="recompute",
     about=(
-        "Backward needs results of the forward pass. Activation checkpointing throws them away and computes them again "
-        "when they are needed: it saves memory and costs up to a third more compute. If memory is free, this time is "
-        "lost without need."
+        "The backward pass needs results of the forward pass. Activation checkpointing discards them and computes them "
+        "again when they are needed: it saves memory and costs up to a third more compute. If memory is free, that "
+        "compute is wasted."
     ),
     find=_find,
 )

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags
 
 _SMALLEST: Final = 0.15
-"""Of all time, that exposed transfers between hosts must take: some are there however fast a network is."""
+"""Smallest share of the time of all ranks that exposed transfers between hosts must take: any network exposes some."""
 _HIDES: Final = 0.8
-"""Of the compute that could hide them, from which on no order of work can hide transfers."""
+"""Transfer time, as a part of the compute that could hide it, from which no order of work can hide it."""
 _APART: Final = 0.5
-"""Bandwidth of a group, of what others of its shape have, below which its link is the slow one."""
+"""Bandwidth of a group, as a part of that of similar groups, below which its link is slow."""
 _SLOW_HOST: Final = 0.05
-"""Of all time, that exposed transfers with a slow host must take: here others show what a link can do."""
+"""The same for one slow host: here other hosts show the normal bandwidth."""
 _TRIED: Final = ("2x", "4x", "10x", "20x")
 _NEAR: Final = 0.02
 
@@ -59,7 +59,7 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=made.taken(chosen),
         evidence=tuple(_evidence(made, chosen, slow, (took, compute))),
         confidence=0.85 if slow else 0.8,
-        certain_if="run lostflops calibrate on these hosts without the job: it measures each link by itself.",
+        certain_if="stop the job and run lostflops calibrate on these hosts, which measures each link alone.",
         fix=_fix(case, "the hosts"),
         changes=(f"network.bandwidth={_factor(case)}",),
         ranks=tuple(np.unique(made.rank[chosen]).tolist()) if slow else (),
@@ -72,21 +72,21 @@ def _of_host(case: Case, made: Traffic, rows: Flags, found: SlowHost) -> Claim:
     return Claim(
         cause="slow_link",
         what=(
-            f"The link of host {found.host} ({listed}) is slow: transfers with it run at "
-            f"{format_share(found.rate / found.others)} of the rate of others."
+            f"The link of host {found.host} ({listed}) is slow: it reaches "
+            f"{format_share(found.rate / found.others)} of the bandwidth of other hosts."
         ),
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{found.transfers:,} transfers with {found.host} move {found.rate:.3g} GB/s, transfers of the same "
-                f"kind and size between other hosts {found.others:.3g} GB/s (lower quartile, busbw)",
+                f"{found.transfers:,} transfers with {found.host} reach {found.rate:.3g} GB/s; the same transfers "
+                f"between other hosts reach {found.others:.3g} GB/s (lower quartile, busbw)",
                 events=made.examples(rows),
                 ranks=ranks,
                 steps=made.steps(rows),
             ),
         ),
         confidence=0.85,
-        certain_if=f"run lostflops calibrate on these hosts without the job, once with {found.host} and once without.",
+        certain_if=f"stop the job and run lostflops calibrate, once with {found.host} and once without it.",
         fix=_fix(case, found.host),
         changes=(f"network.bandwidth={_factor(case)}",),
         ranks=ranks,
@@ -96,13 +96,12 @@ def _of_host(case: Case, made: Traffic, rows: Flags, found: SlowHost) -> Claim:
 def _fix(case: Case, where: str) -> str:
     on = machine(case)
     interface = on.pick(
-        gpu="NCCL_DEBUG=INFO names the interface in use, NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects it",
-        cpu="GLOO_SOCKET_IFNAME selects the interface",
+        gpu="Check the interface with NCCL_DEBUG=INFO; select it with NCCL_SOCKET_IFNAME or NCCL_IB_HCA",
+        cpu="Select the right interface with GLOO_SOCKET_IFNAME",
     )
     return (
-        f"Check what the link of {where} should carry (ethtool; iperf3 between hosts); {interface}. Until it is "
-        f"repaired, send less: model.register_comm_hook(None, default_hooks.{on.half_hook}), or no_sync() over more "
-        "microbatches."
+        f"Test the link of {where} (ethtool; iperf3 between hosts). {interface}. Until it is fixed, send less: "
+        f"model.register_comm_hook(None, default_hooks.{on.half_hook}), or no_sync() over more microbatches."
     )
 
 
@@ -153,17 +152,17 @@ def _factor(case: Case) -> str:
 def _what(case: Case, made: Traffic, rows: Flags, slow: list[int]) -> str:
     if slow:
         names = ", ".join(made.graph.words[one] for one in slow[:3])
-        return f"Transfers of some ranks are far slower than those of others: group {names}."
+        return f"Transfers in group {names} are far slower than in similar groups."
     count = len(set(hosts_of(case).values()))
     is_everywhere = count > 1 and bool((made.graph.meetings.hosts[made.meeting[rows]] == count).all())
-    which = " Every transfer involves every host, so the slow host is not known." if is_everywhere else ""
-    return f"The network between hosts limits the step: transfers take longer than compute could hide.{which}"
+    which = " Every transfer involves all hosts, so no single host can be named." if is_everywhere else ""
+    return f"The network between hosts limits the step: transfers take longer than compute can hide.{which}"
 
 
 def _evidence(made: Traffic, rows: Flags, slow: list[int], times: tuple[int, int]) -> Iterator[Evidence]:
     took, compute = times
     yield Evidence(
-        f"transfers between hosts take {format_ns(took)} a step at {_rate(made, rows):.3g} GB/s (busbw, median); the "
+        f"transfers between hosts take {format_ns(took)} per step at {_rate(made, rows):.3g} GB/s (busbw, median); the "
         f"compute that could hide them takes {format_ns(compute)} and hides {format_share(made.hidden(rows))}",
         events=made.examples(rows),
         steps=made.steps(rows),
@@ -171,7 +170,7 @@ def _evidence(made: Traffic, rows: Flags, slow: list[int], times: tuple[int, int
     told = made.graph.meetings
     inside = made.of((told.hosts == 1) & (told.ranks > 1) & (told.size > 0))
     if inside.any():
-        yield Evidence(f"inside hosts collectives of this run reach {_rate(made, inside):.3g} GB/s")
+        yield Evidence(f"collectives inside hosts reach {_rate(made, inside):.3g} GB/s")
     if slow:
         others = made.of((told.hosts > 1) & (told.size > 0) & ~np.isin(told.group, slow))
         yield Evidence(f"other groups between hosts reach {_rate(made, others):.3g} GB/s")
@@ -180,9 +179,9 @@ def _evidence(made: Traffic, rows: Flags, slow: list[int], times: tuple[int, int
 RULE: Final = Rule(
     cause="slow_link",
     about=(
-        "Gradients and activations travel between hosts over a network. If it is slower than compute, steps last as "
-        "long as the network needs, however well the two overlap. Often one adapter runs at a lower rate, or traffic "
-        "takes the wrong interface."
+        "Gradients and activations travel between hosts over the network. If the network needs longer than compute, it "
+        "sets the step time, however well the two overlap. Often one adapter runs at a lower rate, or traffic uses the "
+        "wrong interface."
     ),
     find=_find,
 )

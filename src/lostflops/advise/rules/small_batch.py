@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _FEW_SAMPLES: Final = 4
 _FEW_TOKENS: Final = 1_024
-"""Of a step on a rank; with more, a larger batch is no remedy but another job."""
+"""Tokens per step and rank; with more, a larger batch would be a different job, not a fix."""
 _DOMINATES: Final = 0.4
-"""Share of the step that does not grow with the batch."""
+"""Smallest share of the step that must not grow with the batch."""
 _LARGER: Final = 8
 _MORE: Final = 32
-"""Times as large a batch as is suggested, and as can be thought of."""
+"""Batch sizes, as multiples of the recorded batch: the suggestion, and the upper limit."""
 _CALL: Final = {True: 2_000, False: 5_000}
-"""What starting a kernel, or calling an op of a CPU rank, takes whatever its size, in ns."""
+"""Fixed time of a kernel launch (True) or of a CPU op call (False), in ns."""
 _NARROWER: Final = ("optimizer=fused", "bucket_mb=25")
 _ENOUGH: Final = 0.1
-"""What a narrower fix gains from which the step's fixed costs are its to lower."""
+"""Saving of a more specific fix from which that fix is named instead."""
 _LATE: Final = 0.25
-"""Share of waiting for late ranks, and of bubbles, from which these are the matter."""
+"""Share of waits for late ranks, data and bubbles from which those are the problem."""
 _FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python", "idle.dependency")
 _UNSURE_LINES: Final = ("comm.wait", "idle.sync")
 """These may grow with the batch, or not."""
@@ -68,13 +68,13 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="small_batch",
         what=(
-            f"A step has only {batch.samples:.3g} samples a rank, and {format_share(fixed)} of its time does not grow "
-            "with the batch."
+            f"A step has only {batch.samples:.3g} samples per rank, and {format_share(fixed)} of it does not grow with "
+            "the batch."
         ),
         taken=_taken(case, grows),
         evidence=(
             Evidence(
-                f"these parts stay the same with a larger batch: {parts}",
+                f"parts of the step that do not grow with the batch: {parts}",
                 ranks=tuple(one.rank for one in case.computed),
                 steps=tuple(sorted(case.total.steps)),
             ),
@@ -83,16 +83,15 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.65,
         certain_if="record some steps with twice the batch: the time per sample must fall.",
         fix=(
-            f"Raise batch_size to {batch.samples * _LARGER:.3g} samples a rank, as far as memory allows, and scale the "
-            "learning rate with it. If the whole batch must not grow, use fewer ranks. If memory is full, accumulate "
-            "gradients: with model.no_sync(): around all microbatches but the last."
+            f"Raise batch_size to {batch.samples * _LARGER:.3g} samples per rank if memory allows, and scale the "
+            "learning rate with it. If the global batch must not grow, use fewer ranks. If memory is full, accumulate "
+            "gradients, with model.no_sync() around all microbatches but the last."
         ),
         gain=Gain(
             likely * (1 - 1 / _LARGER),
             fixed * (1 - 1 / _LARGER) * 0.75,
             min((fixed + unsure) * (1 - 1 / _MORE), 1.0),
-            f"the time per sample with {_LARGER} times the batch, where compute on samples grows with it and all else "
-            "stays",
+            f"the time per sample with {_LARGER} times the batch, if only compute on samples grows",
         ),
     )
 
@@ -170,8 +169,8 @@ def _parts(case: Case, lines: dict[str, float], grows: float) -> str:
     update = case.total.phases.get("optimizer", Counter())["compute"] / case.wall
     listed = (
         ("communication", lines["comm.transfer"]),
-        ("the update", update),
-        ("ops on parameters and gradients, and calls", max(0.0, lines["compute"] * (1 - grows) - update)),
+        ("optimizer", update),
+        ("ops on parameters and gradients, call overhead", max(0.0, lines["compute"] * (1 - grows) - update)),
         ("dispatch and Python", lines["idle.host"] + lines["idle.python"]),
     )
     return ", ".join(f"{name} {format_share(share)}" for name, share in listed if share > 0)
@@ -184,7 +183,7 @@ def _largest(case: Case) -> Iterator[Evidence]:
         fixed = sorted(one.pieces, key=lambda piece: _grows(piece, one, known) - piece.own_ns)[:2]
         for piece in fixed:
             yield Evidence(
-                f"{shapes_of(piece)} ran {piece.count / one.steps:.3g} times a step, "
+                f"{shapes_of(piece)} ran {piece.count / one.steps:.3g} times per step, "
                 f"{format_ns(round(piece.ns / piece.count))} each",
                 events=((one.rank, piece.event),),
                 ranks=(one.rank,),
@@ -205,8 +204,8 @@ def _taken(case: Case, grows: float) -> dict[Place, int]:
 RULE: Final = Rule(
     cause="small_batch",
     about=(
-        "Whatever the batch, a step reduces all gradients, updates all parameters and calls all operations. With few "
-        "samples this is most of the step; with more samples each costs less."
+        "Every step reduces all gradients, updates all parameters and calls every op, whatever the batch size. With "
+        "few samples this is most of the step; with more samples, each sample costs less."
     ),
     find=_find,
 )

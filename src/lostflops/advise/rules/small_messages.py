@@ -1,4 +1,4 @@
-"""Many small messages, each of which pays the latency: what to do depends on the operation."""
+"""A step sends many small messages, and each pays the latency."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from lostflops.graph.tasks import Flags
 
 _BUCKET: Final = 25
-"""MiB, DDP's own."""
+"""DDP's default bucket size, in MiB."""
 _SMALLEST: Final = 0.05
-"""Of all time that they must be exposed."""
+"""Smallest share of the time of all ranks that they must be exposed."""
 _FEW_BYTES: Final = 65_536
-"""Bytes of the median message up to which messages that the model needs are small."""
+"""Median size in bytes up to which messages that the model needs count as small."""
 
 
 class _Operation(NamedTuple):
@@ -56,11 +56,11 @@ def _by_hand(case: Case) -> Claim:
     lines = sources(case.run, made, rows)
     return Claim(
         cause="small_messages",
-        what=f"Gradients are all-reduced in {calls:.0f} small messages a step, one by one after backward.",
+        what=f"Gradients are all-reduced one by one after backward, in {calls:.0f} small messages per step.",
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{calls:.0f} all-reduces a step of {format_bytes(middle)} each (median) take "
+                f"{calls:.0f} all-reduces per step of {format_bytes(middle)} (median) take "
                 f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
                 f"hides {format_share(made.hidden(rows))}",
                 events=made.examples(rows),
@@ -69,7 +69,7 @@ def _by_hand(case: Case) -> Claim:
             ),
         ),
         confidence=0.9,
-        certain_if="look for a loop in the program that calls all_reduce for each parameter.",
+        certain_if="find the loop in the program that calls all_reduce for each parameter.",
         fix=(
             f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) instead of "
             f"dist.all_reduce(p.grad) for each parameter{f' ({lines[0]})' if lines else ''}. Or flatten the gradients "
@@ -86,24 +86,24 @@ def _operations(case: Case) -> Iterator[_Operation]:
     yield _Operation(
         called(graph, "all_to_all"),
         "all-to-alls",
-        "Tokens go to their experts in",
-        "Exchange more tokens at once: a larger micro-batch, one all_to_all_single for all experts of a rank, token "
-        "counts and tokens in one message. Or keep the experts of a layer on fewer ranks.",
+        "Tokens are sent to experts in",
+        "Send more tokens at once: use a larger microbatch, one all_to_all_single for all experts of a rank, and token "
+        "counts and tokens in one message. Or place the experts of a layer on fewer ranks.",
     )
     if made.is_sharded:
         yield _Operation(
             called(graph, "all_gather", "reduce_scatter") & (graph.meetings.ranks != 1),
             "all-gathers and reduce-scatters",
             "FSDP gathers and reduces small units in",
-            "Wrap larger units: fully_shard() on whole blocks, not on their layers (FSDP1: auto_wrap_policy with a "
-            "larger min_num_params).",
+            "Shard larger units: call fully_shard() on whole blocks, not on their layers (FSDP1: auto_wrap_policy with "
+            "a larger min_num_params).",
         )
     yield _Operation(
         np.isin(graph.meetings.group, tensor_groups(graph)),
         "all-reduces",
-        "Tensor parallel layers sum activations in",
-        "Use fewer tensor parallel ranks, or a larger batch, so that each layer sums more at once. Parallelize pairs "
-        "of layers (ColwiseParallel, then RowwiseParallel), which need one all-reduce instead of two.",
+        "Tensor-parallel layers all-reduce activations in",
+        "Use fewer tensor-parallel ranks or a larger batch. Parallelize layers in pairs (ColwiseParallel, then "
+        "RowwiseParallel), which need one all-reduce instead of two.",
     )
 
 
@@ -116,11 +116,11 @@ def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
     calls, latency = made.a_step(rows), latency_share(case, one.meetings) or 0.0
     yield Claim(
         cause="small_messages",
-        what=f"{one.what} {calls:.0f} small messages a step, and each pays the latency.",
+        what=f"{one.what} {calls:.0f} small messages per step, and each pays the latency.",
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{calls:.0f} {one.name} a step of {format_bytes(int(np.median(made.size[rows])))} each (median) take "
+                f"{calls:.0f} {one.name} per step of {format_bytes(int(np.median(made.size[rows])))} (median) take "
                 f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
                 f"hides {format_share(made.hidden(rows))}",
                 events=made.examples(rows),
@@ -129,9 +129,9 @@ def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
             ),
         ),
         confidence=0.75,
-        certain_if="record the job with twice the batch: these messages must take about as long as now.",
+        certain_if="record the job with twice the batch: the time of these messages must hardly change.",
         fix=one.fix,
-        gain=Gain(share * latency / 2, 0.0, share * latency, "half of the latency of these messages, at most all"),
+        gain=Gain(share * latency / 2, 0.0, share * latency, "half of the latency of these messages"),
     )
 
 
@@ -144,26 +144,26 @@ def _hooked(case: Case, meetings: Flags) -> Iterator[Claim]:
     if found is None or bound is None or exposed < _SMALLEST or found.gain <= 0:
         return
     share, lines = min(found.gain, bound.gain), sources(case.run, made, rows)
-    basis = f"replaying the run with buckets of {_BUCKET} MiB, and at most what overlap=perfect gains"
+    basis = f"replaying the run with buckets of {_BUCKET} MiB, with overlap=perfect as the upper limit"
     yield Claim(
         cause="small_messages",
-        what=f"Gradients are all-reduced one by one during backward, in {made.a_step(rows):.0f} small messages a step.",
+        what=f"Gradients are all-reduced one by one during backward, in {made.a_step(rows):.0f} messages per step.",
         taken=made.taken(rows),
         evidence=(
             Evidence(
-                f"{made.a_step(rows):.0f} all-reduces a step of {format_bytes(int(np.median(made.size[rows])))} each "
-                f"(median) take {format_ns(int(made.took[rows].mean()))} each, and compute hides "
-                f"{format_share(made.hidden(rows))}; DistributedDataParallel does not wrap the model",
+                f"{made.a_step(rows):.0f} all-reduces per step of {format_bytes(int(np.median(made.size[rows])))} "
+                f"(median) take {format_ns(int(made.took[rows].mean()))} each; compute hides "
+                f"{format_share(made.hidden(rows))}; the model is not wrapped in DistributedDataParallel",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
             ),
         ),
         confidence=0.85,
-        certain_if="look for a hook in the program that calls all_reduce for each parameter.",
+        certain_if="find the hook in the program that calls all_reduce for each parameter.",
         fix=(
-            f"Use DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of a "
-            f"hook for each parameter{f' ({lines[0]})' if lines else ''}."
+            f"Use DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of one "
+            f"hook per parameter{f' ({lines[0]})' if lines else ''}."
         ),
         gain=Gain(share, 0.0, bound.gain, basis),
     )
@@ -176,12 +176,12 @@ def _gathered(case: Case, meetings: Flags) -> Claim:
     share = min(int((made.exposed + made.waited)[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="small_messages",
-        what=f"Every rank all-gathers all gradients, in {made.a_step(rows):.0f} small messages a step.",
+        what=f"Every rank all-gathers all gradients, in {made.a_step(rows):.0f} small messages per step.",
         taken={**made.taken(rows), **made.taken(rows, WAIT)},
         evidence=(
             Evidence(
-                f"{made.a_step(rows):.0f} all-gathers a step of {format_bytes(int(np.median(made.size[rows])))} each "
-                "(median), one for each parameter after the backward pass, take "
+                f"{made.a_step(rows):.0f} all-gathers per step of {format_bytes(int(np.median(made.size[rows])))} "
+                "(median), one per parameter after the backward pass, take "
                 f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency",
                 events=made.examples(rows),
                 steps=made.steps(rows),
@@ -189,21 +189,21 @@ def _gathered(case: Case, meetings: Flags) -> Claim:
             ),
         ),
         confidence=0.9,
-        certain_if="look for a loop in the program that calls all_gather for each parameter.",
+        certain_if="find the loop in the program that calls all_gather for each parameter.",
         fix=(
             "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which averages gradients in buckets "
             f"during backward, instead of dist.all_gather for each parameter{f' ({lines[0]})' if lines else ''}."
         ),
-        gain=Gain(share * latency, share * latency / 2, share, "latency of these messages, and the waits for them"),
+        gain=Gain(share * latency, share * latency / 2, share, "the latency of these messages and the waits for them"),
     )
 
 
 RULE: Final = Rule(
     cause="small_messages",
     about=(
-        "Every message pays a latency, whatever its size. A loop that averages gradients parameter by parameter pays "
-        "it hundreds of times a step, while nothing computes; buckets pay it a few times. Small FSDP units, experts "
-        "with few tokens and small tensor parallel layers pay it too, and each needs another fix."
+        "Every message pays the latency, whatever its size. A loop that averages gradients parameter by parameter pays "
+        "it hundreds of times per step, while nothing computes; buckets pay it a few times. Small FSDP units, experts "
+        "with few tokens and small tensor-parallel layers pay it too, and each needs a different fix."
     ),
     find=_find,
 )

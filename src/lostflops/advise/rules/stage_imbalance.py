@@ -1,4 +1,4 @@
-"""Stages of a pipeline take unequal time."""
+"""Pipeline stages take unequal time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 ABOUT: Final = (
-    "In a pipeline every microbatch passes all stages, so the longest stage sets the pace and the others wait for it "
-    "in their sends and receives. Stages are uneven if layers do not divide evenly, or if the first stage also has the "
-    "embedding or the last stage the output layer and the loss."
+    "Every microbatch passes through all pipeline stages, so the slowest stage sets the pace, and the others wait for "
+    "it in their sends and receives. Stages are uneven if layers do not divide evenly, or if the first stage also has "
+    "the embedding or the last stage the output layer and the loss."
 )
 _LONG: Final = 1.15
-"""Times the mean stage; below it the longest costs less than what transfers and chance do."""
+"""Smallest ratio of the longest stage to the mean stage: below it, transfers and chance matter more."""
 _CLEARLY: Final = 1.2
 _MOST_OF: Final = 0.8
-"""Of the steps, in which the same stage must be the longest."""
+"""Part of the steps in which the same stage must be the longest."""
 _ENOUGH: Final = 8
-"""Steps, with fewer of which it is suspected if it is the longest in more than half."""
+"""Steps needed to be sure; with fewer, a stage that is the longest in more than half is suspected."""
 _CLEARLY_ON_CPUS: Final = 1.3
-"""Times the mean stage that make it sure in fewer steps where ranks share cores."""
+"""Ratio to the mean stage that is certain in fewer steps on CPUs, where ranks share cores."""
 _HALF: Final = 0.5
 _CHANGE: Final = "stages=even"
 
@@ -60,29 +60,29 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bo
     return Claim(
         cause="stage_imbalance",
         what=(
-            f"Stage {longest} of the pipeline takes {ratio:.2f} times the mean stage, and the others wait "
-            f"{format_share(sum(lost.values()) / (case.wall or 1))} of all time for it."
+            f"Pipeline stage {longest} takes {ratio:.2f}x the mean stage: waits for it take "
+            f"{format_share(sum(lost.values()) / (case.wall or 1))} of the time of all ranks."
         ),
         taken=lost,
         evidence=(
             Evidence(
-                f"Time outside communication per step: {times}; stage {longest} is the longest in "
-                f"{int((found.own.argmax(axis=0) == longest).sum())} of {counted(found.steps.size, 'step')}.",
+                f"time outside communication per step: {times}; stage {longest} is the longest in "
+                f"{int((found.own.argmax(axis=0) == longest).sum())} of {counted(found.steps.size, 'step')}",
                 ranks=ranks,
                 steps=tuple(found.steps.tolist()),
             ),
         ),
         confidence=0.95 if ratio >= _CLEARLY else 0.8,
-        certain_if="move one layer to another stage: the waits must move with it.",
+        certain_if="move one layer to another stage: the waits must change accordingly.",
         fix=(
             f"Move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: change the split "
-            "points in pipeline(..., split_spec=...). Megatron: --decoder-first-pipeline-num-layers and "
+            "points in pipeline(..., split_spec=...). Megatron: use --decoder-first-pipeline-num-layers and "
             "--decoder-last-pipeline-num-layers."
         ),
         changes=(_CHANGE,) if gain is None else (),
         gain=gain,
         ranks=ranks,
-        suspected="" if is_sure else f"{counted(found.steps.size, 'step')} are too few to be sure",
+        suspected="" if is_sure else f"The window has only {counted(found.steps.size, 'step')}: too few to be sure.",
         record="" if is_sure else "--steps 8:20",
     )
 
@@ -109,7 +109,7 @@ def _gain(found: Stages) -> Gain | None:
     uneven = (found.microbatches - 1) * float(each.max()) + float(each.sum())
     even = (found.microbatches + found.count - 1) * float(each.mean())
     share = float(np.clip((uneven - even) / max(found.step_ns, uneven), 0.0, 1.0))
-    return Gain(share, share / 2, min(share * 1.25, 1.0), "times of the stages, each microbatch as long as the others")
+    return Gain(share, share / 2, min(share * 1.25, 1.0), "the times of the stages, with equal microbatches")
 
 
 RULE: Final = Rule("stage_imbalance", ABOUT, find)

@@ -1,4 +1,4 @@
-"""One or few ranks are late though they do the same work."""
+"""One or a few ranks are late although they do the same work as the others."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from lostflops.blame.habits import Habit
 
 ABOUT: Final = (
-    "In synchronous training every step takes as long as its slowest rank: the others wait for it in the next "
-    "collective. A straggler does the same work as the others and takes longer, because its device is slow, shared or "
-    "hot, its data comes late, or its host does something that the others do not. Averages hide it: because the others "
-    "wait, every rank shows the same step time. It is found in two ways: it is the rank that reaches collectives last, "
-    "and in profiled steps it spends most time outside communication."
+    "In synchronous training the slowest rank sets the step time: all others wait for it in the next collective. A "
+    "straggler does the same work as its peers but takes longer, because its device is slow, shared or hot, its data "
+    "arrives late, or its host is busy with something else. Step times do not show it: because the others wait, every "
+    "rank has the same step time. Lostflops finds it in two ways: it reaches collectives last, and in profiled steps "
+    "it spends the most time outside communication."
 )
 _MOST_SOURCES: Final = 3
 _MOST_EVENTS: Final = 5
@@ -50,27 +50,27 @@ _KINDS: Final = {
 }
 _WORDS: Final = {
     **CAUSE_WORDS,
-    "late_data": "data comes late",
-    "host_stall": "the host keeps the device waiting",
-    "allocation": "memory is allocated",
-    "device_queue": "kernels are queued, but the device does not start them",
+    "late_data": "its data arrives late",
+    "host_stall": "its device waits for the host",
+    "allocation": "it allocates memory",
+    "device_queue": "queued kernels start late",
     "copies": "it copies more",
-    _HOT: "it gets slower over time, its peers do not",
+    _HOT: "it gets slower over time",
 }
-_ON_THREAD: Final = "the training thread runs Python, no ops"
+_ON_THREAD: Final = "it runs Python instead of ops"
 _NO_DISPATCH: Final = "launch=free"
 _QUICKER_HOSTS: Final = (
-    "cut what dispatching costs on all ranks, not on the late ones alone: "
-    'torch.compile(model, mode="reduce-overhead") or CUDA graphs, and fewer, larger ops'
+    'Reduce launch overhead on all ranks, not only on the late ones: use torch.compile(model, mode="reduce-overhead") '
+    "or CUDA graphs, and fewer, larger ops."
 )
-_ALL_AS_SLOW: Final = " The other hosts need about as long and would be next. Fix it on all ranks."
-_ALL_FIXED: Final = "record again with the fix on all ranks. If the rank is no longer last, this was the cause"
-_UNSAMPLED: Final = "record stack samples (lostflops run --with samples); then "
+_ALL_AS_SLOW: Final = " All hosts are about equally slow: fix it on all ranks."
+_ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
+_UNSAMPLED: Final = "Record stack samples (lostflops run --with samples). "
 _SUSPECTED: Final = 0.8
 """Confidence below which a late rank is suspected, not found."""
 _RECORD: Final = "--steps 8:20"
 _STEADY: Final = 3.0
-"""Standard errors that the excess of profiled steps must exceed zero by, or all timed steps price the fix."""
+"""Standard errors by which the extra time in profiled steps must exceed zero; else all timed steps price the fix."""
 _LONGEST: Final = """
     select event from events where rank = {rank} and kind in ({kinds}) and step in ({steps})
     order by dur desc, event limit {most}"""
@@ -101,10 +101,12 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     sure = min(one.confidence for one in late)
     return Claim(
         cause="straggler",
-        what=_what(case, kind, late, sum(ns for (_, line), ns in lost.items() if line.startswith("comm.")))
-        + (_ALL_AS_SLOW if starved else ""),
+        what=_what(case, kind, late) + (_ALL_AS_SLOW if starved else ""),
         taken=lost,
-        evidence=tuple(_evidence(case, late, sources, hot)),
+        evidence=(
+            *_evidence(case, late, sources, hot),
+            _waited(case, ranks, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
+        ),
         confidence=sure,
         certain_if=_ALL_FIXED if starved else _certain(case, kind, ranks),
         fix=_QUICKER_HOSTS if starved else _fix(case, kind, ranks, sources),
@@ -119,8 +121,8 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
 def _doubt(late: Sequence[LateRank]) -> str:
     first = late[0].found
     return (
-        f"Only {counted(first.steps, 'step')} were profiled, and {_named([first.rank]).lower()} was slow in "
-        f"{first.slow_steps}: too few to be sure."
+        f"Rank {first.rank} was slow in {first.slow_steps} of only {counted(first.steps, 'profiled step')}: too few to "
+        "be sure."
     )
 
 
@@ -140,8 +142,8 @@ def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
     share = min(lead.value / normal.location.value, 1.0)
     off = hypot(noise_of(lead) * share, case.baseline.noise * (1 - share))
     basis = (
-        f"the {format_ns(round(lead.value))} that {_named(ranks).lower()} comes after the last of the others, in all "
-        f"{counted(times.size, 'timed step')}"
+        f"the {format_ns(round(lead.value))} by which {_named(ranks).lower()} enters collectives after all others, "
+        f"over {counted(times.size, 'timed step')}"
     )
     return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
 
@@ -168,8 +170,8 @@ def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Dri
     share, low, high = (
         gain * part / (1 - gain + gain * part) for gain in (price.gain, max(price.low, 0.0), price.high)
     )
-    basis = f"replaying the run with {price.prediction.text}: {format_share(price.gain)} in the recorded steps"
-    return Gain(share, min(low, share), max(high, share), f"{basis}, and by its forward pass that much over all steps")
+    basis = f"replaying the run with {price.prediction.text} ({format_share(price.gain)} in the recorded steps)"
+    return Gain(share, min(low, share), max(high, share), f"{basis}, scaled to all steps by its forward times")
 
 
 def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
@@ -183,25 +185,28 @@ def _named(ranks: Sequence[int]) -> str:
     return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))}"
 
 
-def _what(case: Case, kind: str, late: Sequence[LateRank], waited: int) -> str:
+def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
-    are = "is" if len(ranks) == 1 else "are"
-    each = "per step " if first.in_steps else ""
+    more = f"{format_ns(round(first.line_excess / first.steps))} more{' per step' if first.in_steps else ''}"
+    if len(ranks) > 1:
+        says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
+        return f"{_named(ranks)} are late ({_KINDS[kind]}): {says}."
     words = _ON_THREAD if kind == "host_stall" and first.rank in case.total.on_thread else _WORDS[kind]
-    says = (
-        f"{_named(ranks)} {are} late ({_KINDS[kind]}): {words} ({first.line}, "
-        f"{format_ns(round(first.line_excess / first.steps))} {each}more than its peers)."
-    )
-    return f"{says} The other ranks wait for it {format_share(waited / (case.wall or 1))} of all time."
+    return f"Rank {first.rank} is late ({_KINDS[kind]}): {words} ({first.line}, {more} than its peers)."
+
+
+def _waited(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
+    who = "it" if len(ranks) == 1 else "them"
+    return Evidence(f"Waits for {who} take {format_share(ns / (case.wall or 1))} of the time of all ranks.")
 
 
 def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot: Sequence[Drift]) -> Iterator[Evidence]:
     for one in late:
         found = one.found
-        slow = f" in {found.slow_steps} of {counted(found.steps, 'step')}" if found.in_steps else ""
+        slow = f" per step (slow in {found.slow_steps} of {counted(found.steps, 'step')})" if found.in_steps else ""
         yield Evidence(
-            f"Rank {found.rank} has {format_ns(found.excess)} more time of its own{slow} than ranks that do the same "
-            f"work, and is the last in {found.last.times:,} of {counted(found.last.of, 'collective')} "
+            f"Rank {found.rank} spends {format_ns(found.excess)} more outside communication{slow} than ranks that do "
+            f"the same work, and is last in {found.last.times:,} of {counted(found.last.of, 'collective')} "
             f"(p = {found.p_value:.2g}).{_habitually(found.habit)}",
             events=_longest(case, found.rank, found.line),
             ranks=(found.rank,),
@@ -209,19 +214,22 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
         )
     if sources:
         yield Evidence(
-            f"Its stacks at that time: {'; '.join(sources)}.", ranks=(late[0].found.rank,), sources=(*sources,)
+            f"Stack samples of rank {late[0].found.rank} in that time: {'; '.join(sources)}.",
+            ranks=(late[0].found.rank,),
+            sources=(*sources,),
         )
     for drift in hot:
         yield Evidence(
-            f"Rank {drift.rank} takes {drift.first:.2f}x as long as its peers in the first quarter of the steps and "
-            f"{drift.last:.2f}x in the last (p = {drift.p_value:.2g}).",
+            f"Rank {drift.rank} takes {drift.first:.2f}x the time of its peers in the first quarter of the steps and "
+            f"{drift.last:.2f}x in the last quarter (p = {drift.p_value:.2g}).",
             ranks=(drift.rank,),
             steps=drift.steps,
         )
     hosts = _hosts(case)
     if places := sorted({hosts[one.found.rank][0] for one in late if hosts.get(one.found.rank, ("", None))[0]}):
-        ranks = tuple(one.found.rank for one in late)
-        yield Evidence(f"It runs on {', '.join(places)}{_alone_there(case, ranks)}.", ranks=ranks)
+        ranks = tuple(sorted(one.found.rank for one in late))
+        runs = "runs" if len(ranks) == 1 else "run"
+        yield Evidence(f"{_named(ranks)} {runs} on {', '.join(places)}{_alone_there(case, ranks)}.", ranks=ranks)
 
 
 def _habitually(habit: Habit | None) -> str:
@@ -229,7 +237,7 @@ def _habitually(habit: Habit | None) -> str:
         return ""
     return (
         f" Over the whole job it enqueues collectives last in {habit.last:,} of {counted(habit.steps, 'timed step')} "
-        f"(p = {habit.p_value:.2g}), in the median {format_share(habit.lateness)} of a step after the first rank."
+        f"(p = {habit.p_value:.2g}), {format_share(habit.lateness)} of a step after the first rank (median)."
     )
 
 
@@ -270,13 +278,11 @@ def _certain(case: Case, kind: str, ranks: Sequence[int]) -> str:
     who = _named(ranks).lower()
     if kind in ("slow_kernels", _HOT, "device_queue", "more_work"):
         if ranks[0] in case.total.on_thread:
-            return (
-                f"start {who} on other cores or another host. If it is no longer late, the old cores are slow or shared"
-            )
-        return f"swap the device of {who}. If the slowness stays with the old device, replace it"
+            return f"start {who} on other cores or another host. If it is then on time, its cores were slow or shared."
+        return f"swap the device of {who}. If the slowness stays with the old device, replace it."
     if kind == "late_data":
-        return f"run {who} with batches that are in memory already. If it is no longer late, its loader is the cause"
-    return f"run {who} without that work on its host. If it is no longer late, that was the cause"
+        return f"run {who} with batches that are already in memory. If it is then on time, its data loader is slow."
+    return f"run {who} without that work on its host. If it is then on time, that was the cause."
 
 
 def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) -> str:
@@ -284,29 +290,36 @@ def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) ->
     there = f" on {host}" if host else ""
     if kind in ("slow_kernels", "more_work", _HOT):
         if ranks[0] in case.total.on_thread:
-            look = f"check what else runs on its cores{there} (top -H; taskset -cp PID)"
-            return f"{look}; give the rank cores of its own, or leave the host out of the job"
+            look = f"Check what else runs on its cores{there} (top -H; taskset -cp PID)"
+            return f"{look}. Give {_named(ranks).lower()} its own cores, or exclude the host from the job."
         which = f" -i {index}" if index is not None else ""
-        look = f"check for throttling{there}: nvidia-smi{which} -q -d PERFORMANCE,CLOCK,TEMPERATURE"
-        out = f"leave the host out (Slurm: --exclude={host or 'HOST'})"
-        return f"{look}. Then cool, repair or replace the device, or {out}"
+        look = f"Check for throttling{there}: nvidia-smi{which} -q -d PERFORMANCE,CLOCK,TEMPERATURE"
+        out = f"exclude the host (Slurm: --exclude={host or 'HOST'})"
+        return f"{look}. Then cool, repair or replace the device, or {out}."
     if kind == "device_queue":
         which = f" -i {index}" if index is not None else ""
-        look = f"nvidia-smi{which}{there} lists the processes that share the device"
-        return f"{look}: stop them, or give the rank a device of its own"
+        look = f"List the processes that share the device{there} with nvidia-smi{which}"
+        return f"{look}. Stop them, or give {_named(ranks).lower()} its own device."
     if kind == "late_data":
         what = "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True, pin_memory=True)"
         what = what.replace(", pin_memory=True", "") if ranks[0] in case.total.on_thread else what
-        return f"give {_named(ranks).lower()} the same storage and workers as its peers: {what}"
+        return f"Give {_named(ranks).lower()} the same storage and workers as its peers: {what}."
     if kind == "allocation":
-        return f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True on {_named(ranks).lower()}, and equal batch shapes"
+        return (
+            f"Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True on {_named(ranks).lower()}, and keep batch shapes "
+            "the same from step to step."
+        )
     if kind == "copies":
-        return "copy from pinned memory without blocking: pin_memory=True, tensor.to(device, non_blocking=True)"
+        return (
+            "Copy from pinned memory without blocking: DataLoader(..., pin_memory=True) and "
+            "tensor.to(device, non_blocking=True)."
+        )
     if sources:
-        return f"move {sources[0]} out of the step: to a thread, or to every N-th step"
+        return f"Move {sources[0]} out of the step: run it in a thread, or only every n steps."
     first = "" if case.run.sql(f"select 1 from samples where rank = {ranks[0]} limit 1").fetchall() else _UNSAMPLED
     return (
-        f"{first}lostflops flame RUN --rank {ranks[0]} shows what its host does between ops; move that out of the step"
+        f"{first}Run lostflops flame RUN --rank {ranks[0]} to see what its host does between ops, and move that out of "
+        "the step."
     )
 
 

@@ -1,4 +1,4 @@
-"""The host blocks for a value of the device, or for a small collective that it reads at once."""
+"""The host blocks on a value from the device, or on a small collective."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMED: Final = 3
 _NOT_BLOCKING: Final = "blocking=removed"
 _SURE: Final = 0.9
 _USUAL: Final = 4
-"""Small collectives a step, fewer of which many healthy jobs have: a loss, a flag of the scaler, a norm."""
+"""Small collectives per step; many healthy jobs have fewer: a loss, a flag of the GradScaler, a norm."""
 _MORE_STEPS: Final = "--steps 8:20"
 
 
@@ -50,13 +50,12 @@ def _device(case: Case) -> Claim:
     place = f" at {lines[0]}" if lines else ""
     return Claim(
         cause="sync",
-        what=f"The host waits for the device in every step{place}, and the device then waits for new work.",
+        what=f"The host blocks on the device in every step{place}, and the device then idles until new work arrives.",
         taken=spread.taken(case, _LINE),
         evidence=(
             Evidence(
-                f"the device is idle for {format_share(spread.share(case, _LINE))} of the time behind calls that "
-                "block, the "
-                f"longest time for {format_ns(ns)}" + (f": {blockers}" if blockers else ""),
+                f"the device idles {format_share(spread.share(case, _LINE))} of the time after blocking calls, for up "
+                f"to {format_ns(ns)}" + (f": {blockers}" if blockers else ""),
                 events=((rank, event),) if event >= 0 else (),
                 ranks=tuple(case.lines),
                 steps=tuple(sorted(case.total.steps)),
@@ -64,11 +63,11 @@ def _device(case: Case) -> Claim:
             ),
         ),
         confidence=_SURE,
-        certain_if="move the reads out of the loop: the gaps after them must be gone.",
+        certain_if="move the reads out of the loop: the gaps after them must disappear.",
         fix=(
-            f"Read values only every n steps{place}: keep losses and metrics on the device (total += loss.detach()), "
-            "and call .item(), .cpu() and print(tensor) only when they are logged"
-            + machine(case).pick(gpu="; copy with pin_memory=True and non_blocking=True.", cpu=".")
+            f"Call .item(), .cpu() and print(tensor) only every n steps{place}; until then keep losses and metrics on "
+            "the device (total += loss.detach())."
+            + machine(case).pick(gpu=" Copy with pin_memory=True and non_blocking=True.")
         ),
         changes=("sync=removed",),
     )
@@ -102,14 +101,14 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
     is_unsure = calls < _USUAL and (found is None or found.low <= 0)
     yield Claim(
         cause="sync",
-        what=f"Ranks meet for {calls:.3g} small collectives a step{place}, and wait for each result at once.",
+        what=f"The program waits for {calls:.3g} small collectives per step{place}.",
         taken={**made.taken(rows, TRANSFER), **made.taken(rows, WAIT)},
         evidence=(
             Evidence(
-                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes a step"
+                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes per step"
                 + (f" ({barriers:.3g} of them barriers)" if barriers else "")
-                + f" block the training thread for {format_ns(held // max(len(made.graph.steps), 1))} a step, "
-                f"{format_share(held / case.wall)} of its time",
+                + f" block the training threads for {format_ns(held // max(len(made.graph.steps), 1))} per step, "
+                f"{format_share(held / case.wall)} of the time of all ranks",
                 events=made.examples(rows),
                 ranks=tuple(np.unique(made.rank[rows]).tolist()),
                 steps=made.steps(rows),
@@ -117,15 +116,15 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
             ),
         ),
         confidence=0.85,
-        certain_if="make these calls every n steps only: steps must be shorter by the expected gain.",
+        certain_if="make these calls only every n steps: steps must get shorter by the expected gain.",
         fix=(
-            f"Stack the values into one tensor and all_reduce it every n steps{place}, or use async_op=True and "
-            "wait() when they are logged. Remove dist.barrier() from the loop."
+            f"Stack the values into one tensor and all_reduce it only every n steps{place}. Or use async_op=True and "
+            "call wait() when the values are logged. Remove dist.barrier() from the loop."
         ),
         changes=(_NOT_BLOCKING,),
         suspected=(
-            f"{calls:.3g} such calls a step are usual, and the gain may be zero: ranks that differ in pace would wait "
-            "for each other elsewhere"
+            f"{calls:.3g} such calls per step are normal, and the gain may be zero: ranks of different speed would "
+            "wait for each other elsewhere."
             if is_unsure
             else ""
         ),
@@ -136,9 +135,9 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
 RULE: Final = Rule(
     cause="sync",
     about=(
-        "A program that reads a value, such as a loss with .item(), stops until all earlier work is done. On a device "
-        "the queue of work runs empty meanwhile; between ranks all wait for the slowest, several times a step. Values "
-        "that are only logged can be read later, or less often."
+        "A program that reads a value, such as a loss with .item(), blocks until all earlier work is done. Meanwhile "
+        "the device's queue runs empty; with collectives, all ranks wait for the slowest, several times per step. "
+        "Values that are only logged can be read later, or less often."
     ),
     find=_find,
 )

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from lostflops.advise.case import Case
 
 _FEWEST: Final = 20
-"""Settled steps without which nothing is said,"""
+"""Smallest number of normal steps,"""
 _FEWEST_TRACED: Final = 6
-"""and where only the steps of a trace are known."""
+"""and of steps if there is only a trace."""
 _STEADY_TRACED: Final = 0.8
-"""Of few steps it may be that by chance."""
+"""Smallest Kendall's tau in a trace, where few steps may rise by chance."""
 _NEARLY_ALL: Final = 0.9
-_SHARED: Final = "The load of the hosts was not recorded: other work on their cores slows steps down in the same way."
+_SHARED: Final = "Other work on the hosts would slow steps down in the same way; host load was not recorded."
 
 
 _CONFIRM: Final = (
-    "watch the clocks during a run: nvidia-smi -q -d PERFORMANCE,CLOCK. If they fall as steps get longer, it is"
+    "watch the clocks during a run (nvidia-smi -q -d PERFORMANCE,CLOCK): they must fall as steps get longer."
 )
 _FIX: Final = (
-    "nvidia-smi -q -d PERFORMANCE names the reason (power, temperature): better cooling, a higher power cap "
-    "(nvidia-smi -pl WATTS), or locked clocks that the machine can hold (nvidia-smi -lgc MIN,MAX)"
+    "Find the reason (power or temperature) with nvidia-smi -q -d PERFORMANCE. Improve cooling, raise the power cap "
+    "(nvidia-smi -pl WATTS), or lock clocks that the machine can hold (nvidia-smi -lgc MIN,MAX)."
 )
 _CONFIRM_ON_HOSTS: Final = (
-    "watch load and clocks during a run (top, turbostat). If the load grows, other work is the cause; if clocks fall, "
-    "heat or power"
+    "watch load and clocks during a run (top, turbostat). If load rises, other work is the cause; if clocks fall, "
+    "heat or power."
 )
-_FIX_ON_HOSTS: Final = "stop other work on the hosts, or give the job cores of its own; cool hosts whose clocks fall"
+_FIX_ON_HOSTS: Final = "Stop other work on the hosts, or give the job its own cores. Cool hosts with falling clocks."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ def _find(case: Case) -> Iterator[Claim]:
     on_hosts = bool(case.total.on_thread) or not case.run.sql("select 1 from ranks where device is not null").fetchall()
     yield Claim(
         cause="throttling",
-        what=f"All ranks get slower: steps of the last third take {format_share(whole - 1)} longer than the first.",
+        what=f"All ranks get slower: steps in the last third take {format_share(whole - 1)} longer than in the first.",
         taken=steps.taken,
         evidence=(
             Evidence(
-                f"The median step goes from {format_ns(first)} to {format_ns(last)} over {steps.step.size:,} steps "
-                f"(Kendall's tau {steady:.2f}), and {steps.what} takes at least {least:.2f}x as long, on "
+                f"The median step rises from {format_ns(first)} to {format_ns(last)} over {steps.step.size:,} steps "
+                f"(Kendall's tau {steady:.2f}), and {steps.what} gets at least {least:.2f}x as long on "
                 f"{sum(slower):,} of {len(slower):,} ranks.",
                 ranks=steps.ranks,
                 steps=(int(steps.step[0]), int(steps.step[-1])),
@@ -86,7 +86,7 @@ def _find(case: Case) -> Iterator[Claim]:
         confidence=0.5 if on_hosts else 0.8,
         certain_if=_CONFIRM_ON_HOSTS if on_hosts else _CONFIRM,
         fix=_FIX_ON_HOSTS if on_hosts else _FIX,
-        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "steps that all take as long as those of the first third"),
+        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "the step time of the first third"),
         suspected=_SHARED if on_hosts else "",
     )
 
@@ -117,9 +117,9 @@ def _traced(case: Case) -> _Steps | None:
 RULE: Final = Rule(
     cause="throttling",
     about=(
-        "Devices that get hot, or draw more power than they may, lower their clocks: the same work takes longer and "
-        "longer, on all of them and in all parts of the step. A host that other jobs use more and more looks the same, "
-        "so that on CPUs it is only suspected."
+        "Devices that get hot or exceed their power limit lower their clocks: the same work takes longer and longer, "
+        "on all ranks and in all parts of the step. A host that is increasingly used by other jobs looks the same, so "
+        "on CPUs this is only suspected."
     ),
     find=_find,
 )

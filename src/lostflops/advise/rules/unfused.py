@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 _POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))
 _LEAST: Final = 0.15
-"""Share of compute that chains must take."""
+"""Smallest share of compute that chains must take."""
 _SHORTEST: Final = 3
-"""Kernels of a chain: two are often all that there is to do."""
+"""Smallest number of kernels in a chain."""
 _FUSED, _BEST, _WORST = 1.5, 1.0, 3.0
-"""What a fused chain moves, in times of its longest kernel: that one reads and writes its tensors once, and what
-others read beside them, or backward needs, comes on top."""
+"""Bytes that a fused chain moves, as multiples of its longest kernel: usual, best and worst case. That kernel reads and
+writes its tensors once; inputs of the others and tensors for backward are extra."""
 _LONGEST: Final = 12
-"""Kernels from which a chain is taken for several: more are seldom one expression."""
+"""Kernels from which a chain counts as several: longer ones are rarely one expression."""
 _BUSY: Final = 0.8
-"""Part of the wall that the host must leave the device busy, for kernels to be what the step waits for."""
+"""Smallest part of the wall time without idle time due to the host: else kernels do not limit the step."""
 _MOST_OPS: Final = 6
 
 
@@ -69,16 +69,16 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="unfused",
         what=(
-            f"Chains of elementwise kernels take {format_share(spent)} of the time: {count:,.0f} kernels"
-            f"{' a step' if case.total.steps else ' a rank'}, each of which reads and writes its tensors anew."
+            f"Unfused elementwise kernels take {format_share(spent)} of the time of all ranks ({count:,.0f} kernels"
+            f"{' per step' if case.total.steps else ' per rank'})."
         ),
         taken=spread(case, "compute", shares[1], ranks),
         evidence=tuple(_evidence(worst)),
         confidence=0.8 if idle < 1 - _BUSY else 0.6,
-        certain_if="record steps with torch.compile, after the first steps in which it compiles.",
+        certain_if="record with torch.compile, after its first steps: these kernels must be fused.",
         fix=(
-            "Use torch.compile(model), or compile only the part with these chains. Or call F.gelu, F.layer_norm, "
-            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of their formulas."
+            "Use torch.compile(model), or compile only the modules with these kernels. Or call F.gelu, F.layer_norm, "
+            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of writing out their formulas."
         ),
         gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
     )
@@ -86,8 +86,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _basis() -> str:
     return (
-        "the time of each chain less that of one kernel which moves its tensors once "
-        f"({_FUSED:g} times the longest; {_BEST:g} to {_WORST:g})"
+        "the time of each chain minus that of one fused kernel "
+        f"({_FUSED:g} times the longest; range {_BEST:g} to {_WORST:g})"
     )
 
 
@@ -155,8 +155,8 @@ def _evidence(own: _Chains) -> Iterator[Evidence]:
         more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
         shape = next((shapes_of(shown[event]) for event in device.event[rows].tolist() if event in shown), "")
         yield Evidence(
-            f"{', '.join(op.removeprefix('aten::') for op in ops[:_MOST_OPS])}{more} in a row, {format_ns(spent)} in "
-            f"all, rank {own.one.rank}" + (f"; such as {shape}" if shape else ""),
+            f"{', '.join(op.removeprefix('aten::') for op in ops[:_MOST_OPS])}{more} in a row take {format_ns(spent)} "
+            f"on rank {own.one.rank}" + (f" (for example {shape})" if shape else ""),
             events=tuple((own.one.rank, event) for event in device.event[rows].tolist()[:_MOST_OPS]),
             ranks=(own.one.rank,),
             steps=tuple(sorted(set(device.step[rows].tolist()) - {-1})),
@@ -166,9 +166,9 @@ def _evidence(own: _Chains) -> Iterator[Evidence]:
 RULE: Final = Rule(
     cause="unfused",
     about=(
-        "An elementwise operation (add, multiply, a norm's parts, an activation) does next to no arithmetic: its time "
-        "is that of reading and writing its tensors. Written one after the other, each operation goes to memory and "
-        "back; fused into one kernel they go once."
+        "An elementwise op (add, multiply, parts of a norm, an activation) does almost no arithmetic: it spends its "
+        "time reading and writing tensors. A chain of such ops reads and writes memory in every op; fused into one "
+        "kernel, it does so once."
     ),
     find=_find,
 )

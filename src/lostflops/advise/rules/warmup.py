@@ -1,4 +1,4 @@
-"""The first steps, periodic ones or a single stall are far slower and take a large part of the run."""
+"""The first steps, every n-th step or a single stalled step are far slower and take a large part of the run."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _SLOW: Final = 1.5
-"""Times the median of settled steps from which a step is slow."""
+"""Multiple of the median normal step from which a step is slow."""
 _FAR_SLOWER: Final = 3.0
-"""And the first ones: a job that starts beside others is slow at first by less, once."""
+"""The same for the first steps: jobs that start together are a little slow at first."""
 _FAR_SLOWER_TRACED: Final = 2.0
-"""The same of the steps of a trace without timings: on a device they do not differ by what else a host does."""
+"""The same for a trace without timings: device times do not vary with the load of the host."""
 _FEWEST: Final = 20
-"""Settled steps without which nothing is said,"""
+"""Smallest number of normal steps,"""
 _FEWEST_TRACED: Final = 6
-"""and where only the steps of a trace are known."""
+"""and of steps if there is only a trace."""
 _FIRST: Final = 0.1
-"""Part of all steps' time that slow first steps must take beyond the usual: every job has some."""
+"""Smallest extra time of slow first steps, as a part of all steps: every job has some."""
 _AT_FIRST: Final = 3
-"""Slow steps in a row, behind the very first one, that make a warm-up,"""
+"""Slow steps in a row, after the very first, that make a warm-up,"""
 _AT_FIRST_TRACED: Final = 2
-"""and where only the steps of a trace are known: the first may be slow because the profiler begins."""
+"""and in a trace, whose first step may be slow because the profiler starts."""
 _PERIODIC: Final = 0.03
 _TIMES: Final = 3
-"""Slow steps of a trace at the same distance of each other that make a period,"""
+"""Slow steps of a trace at equal distances that make a period,"""
 _REGULAR: Final = 0.7
-"""and the part of all slow steps that must be so."""
+"""and the part of all slow steps that must follow it."""
 _STALL: Final = 10.0
-"""Times a normal step that a single stall must take,"""
+"""Multiple of a normal step that a single stall must take,"""
 _STALL_SHARE: Final = 0.1
-"""and the part of all time that it must take."""
+"""and smallest part of the time of all steps."""
 _MOST_STEPS: Final = 10
 _MOST_OF_EXCESS: Final = 0.3
-"""Part of the additional stack samples of slow steps that one line of the program must have to be named."""
+"""Part of the extra stack samples in slow steps that a source line must have to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ class _Steps:
 
 
 _CONFIRM: Final = (
-    "record a window over several such steps with stack samples: lostflops run --steps 8:20 --with samples. "
-    "If the same code runs in each slow step, that is the cause"
+    "record stack samples over several slow steps (lostflops run --steps 8:20 --with samples): the same code must run "
+    "in each."
 )
 _SAMPLED: Final = """
     select t.rank, t.step, s.stack from timings t left join samples s
     on s.rank = t.rank and s.time >= t.start and s.time < t.stop
     where t.attempt = {attempt} and t.profiled and exists (from samples where rank = t.rank)"""
-"""Stacks of the profiled steps; null in steps without any."""
+"""Stack samples of the profiled steps; null for steps without samples."""
 _QUARTILES: Final = 1.349
-"""Standard deviations between the quartiles of normal values."""
+"""Distance between the quartiles of a normal distribution, in standard deviations."""
 
 
 def ordinal(number: int) -> str:
@@ -161,15 +161,17 @@ def _at_first(steps: _Steps, slow: Flags) -> Claim:
     share, count = steps.share(slow), int(slow.sum())
     return Claim(
         cause="warmup",
-        what=f"The first {counted(count, 'step')} are far slower: {format_share(share)} of the recorded time.",
+        what=(
+            f"The first {counted(count, 'step')} are far slower than the rest: {format_share(share)} of all step time."
+        ),
         taken=_taken(steps, slow),
-        evidence=(_evidence(steps, slow, "the first that were recorded"),),
+        evidence=(_evidence(steps, slow, "the first recorded steps"),),
         confidence=0.75,
-        certain_if="record a longer run. If it has as many slow steps and no more, they are the warm-up",
+        certain_if="record a longer run: it must have no more slow steps than this one.",
         fix=(
-            "in a run that is much longer than the recorded one, nothing; else keep caches between runs "
-            "(TORCHINDUCTOR_CACHE_DIR=...), choose kernels once (torch.backends.cudnn.benchmark = False), allocate at "
-            "the largest shape first, and time steps after the warm-up"
+            "Nothing, if real runs are much longer than this one. Else keep compile caches between runs "
+            "(TORCHINDUCTOR_CACHE_DIR=...), set torch.backends.cudnn.benchmark = False, and run the largest shape "
+            "first. Measure step times after the warm-up."
         ),
         gain=Gain(share, 0.0, share, "the extra time of the slow steps, as a part of all recorded steps"),
     )
@@ -179,9 +181,9 @@ def _periodic_in_trace(steps: _Steps, slow: Flags, period: int) -> Claim:
     share = steps.share(slow)
     return Claim(
         cause="warmup",
-        what=f"Every {ordinal(period)} step is far slower: {format_share(share)} of the recorded time.",
+        what=f"Every {ordinal(period)} step is far slower than the rest: {format_share(share)} of all step time.",
         taken=_taken(steps, slow),
-        evidence=(_evidence(steps, slow, f"{period} apart"),),
+        evidence=(_evidence(steps, slow, f"{period} steps apart"),),
         confidence=0.75,
         certain_if=_CONFIRM,
         fix=_less_often(period, ""),
@@ -192,17 +194,17 @@ def _periodic_in_trace(steps: _Steps, slow: Flags, period: int) -> Claim:
 def _periodic(case: Case, steps: _Steps, rhythm: Rhythm) -> Claim:
     source = _source(case, steps, rhythm)
     doing = f" in {source}" if source else _phase(steps, rhythm.is_slow)
-    evidence = _evidence(steps, rhythm.is_slow, f"every {ordinal(rhythm.period)}")
+    evidence = _evidence(steps, rhythm.is_slow, f"every {ordinal(rhythm.period)} step")
     if source:
         evidence = replace(evidence, sources=(source,))
     return Claim(
         cause="warmup",
         what=(
             f"Every {ordinal(rhythm.period)} step takes {format_ns(round(rhythm.excess))} longer{doing}: "
-            f"{format_share(rhythm.share)} of all time."
+            f"{format_share(rhythm.share)} of all step time."
         ),
         taken={},
-        evidence=(evidence, Evidence(f"The chance of such a period without a cause is {rhythm.p_value:.2g}.")),
+        evidence=(evidence, Evidence(f"probability of such a regular pattern by chance: {rhythm.p_value:.2g}")),
         confidence=0.9,
         certain_if=_CONFIRM,
         fix=_less_often(rhythm.period, source),
@@ -222,10 +224,10 @@ def _gain(steps: _Steps, rhythm: Rhythm) -> Gain:
 
 def _less_often(period: int, source: str) -> str:
     if source:
-        return f"run {source} less often than every {ordinal(period)} step, or in another thread or process"
+        return f"Run {source} less often than every {ordinal(period)} step, or in another thread or process."
     return (
-        f"look for what the program does every {ordinal(period)} step (evaluation, checkpoint, logging, a new loader: "
-        "persistent_workers=True) and do it less often, or in another thread or process"
+        f"Find what the program does every {ordinal(period)} step (evaluation, checkpoint, logging, a new DataLoader: "
+        "set persistent_workers=True), and do it less often or in another thread or process."
     )
 
 
@@ -262,16 +264,16 @@ def _stall(steps: _Steps, slow: Flags) -> Iterator[Claim]:
     yield Claim(
         cause="warmup",
         what=(
-            f"Step {number} stalled{_phase(steps, slow)}: it took {format_ns(took)}, a normal step "
-            f"{format_ns(round(steps.usual))}. That is {format_share(share)} of all timed steps."
+            f"Step {number} stalled{_phase(steps, slow)}: it took {format_ns(took)} instead of "
+            f"{format_ns(round(steps.usual))}, {format_share(share)} of all step time."
         ),
         taken={},
-        evidence=(_evidence(steps, slow, "one that stalled"),),
+        evidence=(_evidence(steps, slow, f"step {number}"),),
         confidence=0.6,
-        certain_if=f"check the logs of the job and of its hosts at step {number}: storage, network, memory, other jobs",
-        fix="find what held the job up then; where it may come back, record stacks of it (lostflops snap)",
+        certain_if=f"check the logs of the job and its hosts at step {number} (storage, network, memory, other jobs).",
+        fix="Find out what stalled the job. If it happens again, record stacks during the stall with lostflops snap.",
         gain=Gain(share, 0.0, share, "the extra time of the stalled step, as a part of all timed steps"),
-        suspected=f"It happened once in {counted(steps.step.size, 'step')}, so it may not come back.",
+        suspected=f"It happened once in {counted(steps.step.size, 'step')}, so it may not happen again.",
     )
 
 
@@ -283,14 +285,14 @@ def _phase(steps: _Steps, slow: Flags) -> str:
         if np.isfinite(values[slow]).any() and np.isfinite(values[~slow]).any():
             more[phase] = float(np.nanmedian(values[slow]) - np.nanmedian(values[~slow]))
     largest = max(more, key=more.__getitem__, default="")
-    names = {"data": "waiting for a batch", "outside": "between the passes"}
+    names = {"data": "waiting for a batch", "outside": "between the passes", "optimizer": "in the optimizer"}
     return f" ({names.get(largest, f'in the {largest} pass')})" if largest else ""
 
 
 def _evidence(steps: _Steps, slow: Flags, how: str) -> Evidence:
     typical = round(float(np.median(steps.ns[slow])))
     return Evidence(
-        f"{counted(int(slow.sum()), 'step')}, {how}, of {format_ns(typical)} where the median of "
+        f"{counted(int(slow.sum()), 'slow step')} ({how}) of {format_ns(typical)}; the median of "
         f"{steps.step.size:,} steps is {format_ns(round(steps.usual))}",
         ranks=steps.ranks,
         steps=tuple(steps.step[slow][:_MOST_STEPS].tolist()),
@@ -301,9 +303,9 @@ RULE: Final = Rule(
     cause="warmup",
     about=(
         "The first steps of a job are slow: caches are empty, libraries choose algorithms, memory is allocated. Other "
-        "slow steps come back every so many steps, with an epoch, an evaluation or a checkpoint, or once, when storage "
-        "or the network stalls. A median hides all of them, and the run pays for them. They are found in the times of "
-        "all steps; a period must be too regular for chance."
+        "slow steps come every n steps, with an epoch, an evaluation or a checkpoint, or once, when storage or the "
+        "network stalls. A median step time hides all of them. Lostflops finds them in the times of all steps; a "
+        "period must be too regular for chance."
     ),
     find=_find,
 )

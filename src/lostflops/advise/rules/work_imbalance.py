@@ -1,4 +1,4 @@
-"""Some ranks do more work than others, always or in turns."""
+"""Some ranks do more work than others, always or in changing steps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from lostflops.advise.signs.late import LateRank
 
 ABOUT: Final = (
-    "Every step takes as long as the rank with the most work. Ranks get unequal work if batches differ in samples, "
-    "sequences in length, or experts and embedding tables in popularity. If it is always the same rank, its share is "
-    "too large; if it changes from step to step, batches are made by chance. No device is at fault: compute time "
-    "follows the amount of work."
+    "The rank with the most work sets the step time. Ranks get unequal work if batches differ in samples, sequences in "
+    "length, or experts and embedding tables in popularity. If it is always the same rank, its share is too large; if "
+    "it changes from step to step, batches are composed at random. No device is at fault: compute time follows the "
+    "amount of work."
 )
 _MOST_STEPS: Final = 5
 _EVEN: Final = "work=even"
@@ -55,21 +55,21 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     lost = taken(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
     hot = {rank: times for rank in ranks if (times := received_more(case, rank, case.mesh.cohort(rank))) is not None}
-    experts = " because its experts get more tokens" if len(hot) == len(ranks) else ""
+    experts = " because of popular experts" if len(hot) == len(ranks) else ""
     return Claim(
         cause="work_imbalance",
         what=(
-            f"{named} {format_share(first.more)} more {unit} than the others in every step{experts}, and they wait "
-            f"{format_share(waited / (case.wall or 1))} of all time for that."
+            f"{named} {format_share(first.more)} more {unit} than other ranks in every step{experts}: waits take "
+            f"{format_share(waited / (case.wall or 1))} of the time of all ranks."
         ),
         taken=lost,
         evidence=(*(_loaded(case, one) for one in loaded), *_exchanged(hot)),
         confidence=first.confidence,
         certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
-            "Give every rank the same amount: one batch_size on all ranks, and batches of similar length (sort by "
-            "length, pack sequences, or fill batches up to a number of tokens). Experts: "
-            "--moe-router-load-balancing-type aux_loss. Embedding tables: shard popular tables by rows."
+            "Give every rank the same work: the same batch_size, and batches of similar length (sort by length, pack "
+            "sequences, or fill batches up to a number of tokens). Experts: --moe-router-load-balancing-type aux_loss. "
+            "Embedding tables: shard popular tables by rows."
         ),
         changes=(_EVEN,),
         ranks=ranks,
@@ -79,8 +79,8 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
 def _exchanged(hot: Mapping[int, float]) -> Iterator[Evidence]:
     for rank, times in hot.items():
         yield Evidence(
-            f"Rank {rank} gets {times:.2g} times the bytes of its peers in all-to-all exchanges: the experts on it are "
-            "chosen more often.",
+            f"Rank {rank} receives {times:.2g} times the bytes of its peers in all-to-alls: its experts are chosen "
+            "more often.",
             ranks=(rank,),
         )
 
@@ -89,8 +89,8 @@ def _loaded(case: Case, one: LateRank) -> Evidence:
     found = one.found
     unit = one.done.unit if one.done is not None else "kernels or FLOPs"
     return Evidence(
-        f"Rank {found.rank} had {format_share(one.more)} more {unit} than the median of its peers, and computed "
-        f"{format_ns(round(found.line_excess / found.steps))} longer in {found.slow_steps} of "
+        f"Rank {found.rank} has {format_share(one.more)} more {unit} than the median of its peers and computes "
+        f"{format_ns(round(found.line_excess / found.steps))} longer per step, in {found.slow_steps} of "
         f"{counted(found.steps, 'step')} (last in {found.last.times:,} of "
         f"{counted(found.last.of, 'collective')}, p = {found.p_value:.2g}).",
         ranks=(found.rank,),
@@ -106,36 +106,36 @@ def _by_turns(case: Case, found: Uneven) -> Claim:
     excess = np.nan_to_num(comparison.by_step)
     worst = comparison.steps[np.argsort(-excess.max(axis=0))][:_MOST_STEPS]
     slow = [f"rank {comparison.ranks[excess[:, at].argmax()]}" for at in np.searchsorted(comparison.steps, worst)]
-    places = "in the same order in every step" if found.for_good else "and not always the same one most"
+    places = "always in the same order" if found.for_good else "and the slowest rank changes"
     return Claim(
         cause="work_imbalance",
         what=(
-            f"Ranks get unequal work, {places}: {found.unit} of a step differ by "
-            f"{format_share(found.apart)} between ranks, and the slowest of each step computes {format_share(share)} "
-            "of it longer than the others."
+            f"Ranks get unequal work, {places}: {found.unit} per step differ by {format_share(found.apart)} between "
+            "ranks."
         ),
         taken=_turns(case),
         evidence=(
             Evidence(
-                f"The time that ranks compute follows their {found.unit}: correlation {found.alike:.2f} over "
-                f"{counted(found.pairs, 'pair')} of a rank and a step."
+                f"Compute time follows {found.unit}: correlation {found.alike:.2f} over "
+                f"{counted(found.pairs, 'pair')} of rank and step."
                 if found.unit != "microbatches"
-                else f"Microbatches that take long forward take long backward, on all stages: correlation "
+                else f"Microbatches with long forward passes have long backward passes, on all stages: correlation "
                 f"{found.alike:.2f} over {found.pairs:,} passes.",
                 ranks=tuple(comparison.ranks.tolist()),
             ),
             Evidence(
-                f"Most often it is rank {rank}, in {format_share(often)} of {counted(comparison.steps.size, 'step')}; "
-                f"worst: {', '.join(f'step {step} ({who})' for step, who in zip(worst.tolist(), slow, strict=True))}.",
+                f"The slowest rank of each step computes {format_share(share)} of the step longer than its peers; most "
+                f"often it is rank {rank} (in {format_share(often)} of {counted(comparison.steps.size, 'step')}). "
+                f"Worst: {', '.join(f'step {step} ({who})' for step, who in zip(worst.tolist(), slow, strict=True))}.",
                 steps=tuple(worst.tolist()),
             ),
         ),
         confidence=0.9,
-        certain_if="log the tokens of each rank and step next to its forward time: both must rise together.",
+        certain_if="log the tokens and the forward time of each rank and step: they must rise together.",
         fix=(
-            "Batch samples of similar length: a batch sampler that sorts a window of samples by length, or sequences "
-            "packed to a fixed number of tokens (Hugging Face: group_by_length=True, DataCollatorWithFlattening; "
-            "Megatron: --reset-position-ids with packed samples)."
+            "Batch samples of similar length: use a batch sampler that sorts by length, or pack sequences to a fixed "
+            "number of tokens (Hugging Face: group_by_length=True, DataCollatorWithFlattening; Megatron: "
+            "--reset-position-ids with packed samples)."
         ),
         changes=(_EVEN,),
     )

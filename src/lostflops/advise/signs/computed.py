@@ -1,4 +1,4 @@
-"""What ranks computed, for rules that look at kernels: read from a few of them, told of all."""
+"""Kernels and ops that ranks ran: read from a few ranks, taken as typical for all."""
 
 from __future__ import annotations
 

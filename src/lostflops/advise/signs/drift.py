@@ -1,5 +1,5 @@
-"""Ranks that get slower over the steps of a run while the others do not: by the timings of all steps, else by what
-they compute in the steps of the ledger."""
+"""Ranks that get slower during a run while the others do not: by the timings of all steps, else by their compute time
+in the recorded window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much each rank gets from exchanges between all ranks: an expert that is chosen often gets more."""
+"""Bytes that each rank receives in all-to-alls: popular experts receive more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full the memory of the fullest rank is, and whose it is, where that was recorded."""
+"""How full the memory of the fullest rank is, and what is using it, if memory was recorded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Fullness:
     def is_short(self) -> bool:
         """Whether memory ran out, or the device is nearly full; raises `NotChecked` where its size is not known."""
         if self.capacity is None and not self.has_run_out:
-            raise NotChecked("the size of the memory is not known")
+            raise NotChecked("the device's memory size is unknown")
         return self.has_run_out or self.used >= NEAR * (self.capacity or 0)
 
     def share(self, owner: Owner) -> float:
@@ -59,9 +59,9 @@ class Fullness:
         step = "" if self.step is None else f" in step {self.step}"
         of = "" if self.capacity is None else f" of {format_bytes(self.capacity)}"
         share = "" if self.capacity is None else f" ({format_share(self.used / self.capacity)})"
-        end = "memory ran out" if self.has_run_out else "the peak is"
-        phase = f", {self.phase}" if self.phase else ""
-        return f"{end}{step}{phase} on rank {self.rank}: {format_bytes(self.used)}{of}{share}"
+        end = "memory ran out" if self.has_run_out else "memory peaks"
+        phase = f" ({self.phase})" if self.phase else ""
+        return f"{end} on rank {self.rank}{step}{phase}: {format_bytes(self.used)}{of}{share}"
 
 
 @dataclass(frozen=True, slots=True)

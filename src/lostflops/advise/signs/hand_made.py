@@ -1,4 +1,4 @@
-"""Reductions that the program itself makes: in many small messages or in few large buffers."""
+"""Gradient reductions written by hand: in many small messages or in few large buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints and evaluations between steps: who makes them, how often, and by how much they lengthen steps."""
+"""Checkpoints and evaluations between steps: on which ranks, how often, and how much longer they make steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Interlude:
     def often(self) -> str:
         if self.every > 1:
             return f"every {self.every} steps"
-        return "in every step" if self.every else "at times"
+        return "in every step" if self.every else "at irregular times"
 
 
 def interlude(case: Case, column: str, what: str) -> Interlude | None:
@@ -54,7 +54,7 @@ def interlude(case: Case, column: str, what: str) -> Interlude | None:
     timed = series(case)
     spent = timed.column(column)
     if not np.isfinite(spent).any():
-        raise UnknownCost(f"{what} was not recorded: record with this version of Lostflops")
+        raise UnknownCost(f"{what} was not recorded: record again with this version of Lostflops")
     rows = timed.settled if timed.settled.sum() >= _FEWEST else ~timed.first
     spent, ns = np.nan_to_num(spent[rows]), timed.ns[rows]
     longest = spent.max(axis=1, initial=0.0)
@@ -96,7 +96,7 @@ def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.b
     low = min(max(share - spread, 0.0), share)
     high = min(max(share + spread, float(most.sum()) / whole, share), 1.0)
     steps = f"{counted(count, 'step')} of {has.size:,}"
-    return Gain(share, low, high, f"the time that {what} lengthens {steps} that have it")
+    return Gain(share, low, high, f"the extra time of {what} in {steps}")
 
 
 def in_window(case: Case, column: str) -> dict[Place, int]:

@@ -1,4 +1,4 @@
-"""What the collector recorded of the job on each rank (table `job`)."""
+"""Facts about the job that the collector recorded on each rank (table `job`)."""
 
 from __future__ import annotations
 

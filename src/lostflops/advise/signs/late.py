@@ -1,4 +1,4 @@
-"""Ranks that are late, and whether they do more work than others: each wait has one cause.
+"""Ranks that are late, and whether they do more work than others. Each wait has one cause.
 
 A rank that is late while it does the same work is a straggler. One that does more is badly balanced, and so are ranks
 that take turns in being late as their work changes.

@@ -1,4 +1,4 @@
-"""The machine that a job ran on, so that advice fits it."""
+"""The machine that the job ran on, so that advice fits it."""
 
 from __future__ import annotations
 

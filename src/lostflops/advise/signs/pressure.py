@@ -1,4 +1,4 @@
-"""How long ranks wait for a core: what else runs on their hosts, and for which rank that explains its lateness."""
+"""How long ranks wait for a CPU core, and which late ranks that explains."""
 
 from __future__ import annotations
 

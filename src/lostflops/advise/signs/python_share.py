@@ -1,4 +1,4 @@
-"""What single causes take of Python between ops, and the what-if that prices them.
+"""Share of each cause in the Python time between ops, and the what-if that prices it.
 
 Saving, loading and garbage collection have rules of their own: what is theirs is not the training loop's.
 """

@@ -1,4 +1,4 @@
-"""Steps over time as the collector timed them: columns by step and rank."""
+"""Step times that the collector recorded, by step and rank."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Series:
 def series(case: Case) -> Series:
     """Raises `NotChecked` where no step was timed."""
     if case.told is None:
-        raise NotChecked("the collector did not time the steps", "--steps auto")
+        raise NotChecked("step times were not recorded", "--steps auto")
     run, attempt = case.run, case.told.pace.attempt
     timed = [
         rank

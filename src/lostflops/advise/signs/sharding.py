@@ -1,4 +1,4 @@
-"""What FSDP shards and how it gathers: its units, and the collectives that are its own."""
+"""FSDP's units and collectives."""
 
 from __future__ import annotations
 

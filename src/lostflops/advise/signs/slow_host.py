@@ -1,4 +1,4 @@
-"""The host whose transfers are slower than those of the others.
+"""A host with slower transfers than the others.
 
 A transfer is compared with others of the same operation, about the same size and as many ranks. A host stands out if
 transfers that involve it are far slower than those that do not; where every transfer involves every host, none can.

@@ -1,4 +1,4 @@
-"""What most ranks lose on lines of the ledger: causes of a whole job, not of one rank in it."""
+"""Time that most ranks lose on lines of the ledger: causes on all ranks, not on one."""
 
 from __future__ import annotations
 

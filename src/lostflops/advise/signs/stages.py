@@ -1,4 +1,4 @@
-"""The pipeline of a run: its stages, what each has to do, and how many microbatches go through it."""
+"""The pipeline: its stages, the work of each, and the number of microbatches."""
 
 from __future__ import annotations
 

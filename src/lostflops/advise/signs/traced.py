@@ -1,4 +1,4 @@
-"""Steps of the recorded window as the ledger tells them: lines by rank and step."""
+"""Ledger lines by rank and step of the recorded window."""
 
 from __future__ import annotations
 

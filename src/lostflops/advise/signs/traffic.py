@@ -1,4 +1,4 @@
-"""What a run communicates: every call of its steps, what it is for, and what of it nothing hid."""
+"""Communication calls in all steps: their purpose, and how much of each is exposed."""
 
 from __future__ import annotations
 

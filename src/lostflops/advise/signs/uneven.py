@@ -1,4 +1,4 @@
-"""Work that is uneven, from step to step or for good: whether ranks compute longer where they do more.
+"""Uneven work, from step to step or permanent: whether ranks compute longer when they have more.
 
 Times alone cannot tell uneven work from noise: ranks that share cores take turns in being slow as well. So the time of
 a rank is laid beside what it did in that step; without a host, the forward passes of microbatches beside their backward

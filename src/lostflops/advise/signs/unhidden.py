@@ -1,4 +1,4 @@
-"""Communication that nothing hides, by the ledger alone: for serving, and for runs that cannot be replayed."""
+"""Exposed communication, from the ledger alone: for serving, and for runs that cannot be replayed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _CALLS: Final = """
     from collectives group by 1 order by 4 desc limit {most}"""
 _LONGEST: Final = "select rank, event from collectives order by stop - start desc, rank, event limit {most}"
 _SERVING: Final = (
-    "fewer ranks in each tensor-parallel group (more replicas instead); a custom or fused all-reduce (vLLM: leave out "
-    "--disable-custom-all-reduce; SGLang: --enable-flashinfer-allreduce-fusion); or two batches in turn, so that one "
-    "computes while the other communicates (SGLang: --enable-two-batch-overlap)"
+    "Use smaller tensor-parallel groups and more replicas, or a custom or fused all-reduce (vLLM: remove "
+    "--disable-custom-all-reduce; SGLang: --enable-flashinfer-allreduce-fusion). Or overlap two batches (SGLang: "
+    "--enable-two-batch-overlap)."
 )
 _TRAINING: Final = (
-    "start each transfer as soon as its data is there, and wait for it as late as possible: DDP or FSDP2 on each block "
-    "reduce under the backward pass, prefetching gathers under compute, async_op=True does it by hand; lostflops comm "
-    "shows which calls are exposed"
+    "Use DDP, or FSDP2 on each block with prefetching, which overlap communication with compute. Or start transfers "
+    "early with async_op=True and wait for them late. lostflops comm shows which calls are exposed."
 )
 
 
@@ -47,14 +46,14 @@ def unhidden(case: Case) -> Iterator[Claim]:
     is_alone = len(case.lines) == 1
     yield Claim(
         cause="exposed_comm",
-        what=f"Communication takes {format_share(share)} of the time while nothing computes.",
+        what=f"Exposed communication takes {format_share(share)} of the time of all ranks: nothing computes meanwhile.",
         taken=taken,
         evidence=tuple(_evidence(case)),
         confidence=0.7 if is_alone else 0.85,
         certain_if=(
-            "the other ranks of the job are recorded too: with one rank, waiting for the others counts as transfer"
+            "record the other ranks too: with only one rank, waits for the others count as transfer."
             if is_alone
-            else "lostflops comm shows that the same calls are exposed on every rank"
+            else "run lostflops comm RUN: the same calls must be exposed on every rank."
         ),
         fix=_TRAINING if has_backward(case) else _SERVING,
         changes=("overlap=perfect",),
@@ -65,7 +64,7 @@ def _evidence(case: Case) -> Iterator[Evidence]:
     longest = tuple(case.run.sql(_LONGEST.format(most=_MOST_LISTED)).fetchall())
     calls = [_told(*row) for row in case.run.sql(_CALLS.format(most=_MOST_LISTED)).fetchall()]
     if not case.total.could_hide:
-        hidden = "no communication could have been hidden"
+        hidden = "there was no compute to hide communication"
     else:
         hidden = f"compute hides {format_share(case.total.hidden / case.total.could_hide)} of the communication"
     yield Evidence("; ".join([*calls, hidden]), events=longest, ranks=tuple(sorted(case.lines)))
@@ -73,4 +72,4 @@ def _evidence(case: Case) -> Iterator[Evidence]:
 
 def _told(op: str, calls: int, ranks: int, ns: int, size: int) -> str:
     of = f" of {format_bytes(size // calls)}" if size else ""
-    return f"{counted(round(calls / ranks), op)}{of} a rank, {format_ns(ns // ranks)} in all"
+    return f"per rank: {counted(round(calls / ranks), op)}{of}, {format_ns(ns // ranks)} in total"

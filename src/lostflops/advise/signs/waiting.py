@@ -1,4 +1,4 @@
-"""What ranks that are late cost on the ledger: the waits of the others, and their own time beyond their cohort."""
+"""Cost of late ranks on the ledger: the waits of the others, and their own extra time compared with their peers."""
 
 from __future__ import annotations
 

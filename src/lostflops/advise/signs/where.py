@@ -1,4 +1,4 @@
-"""Where in the program the host was while a line of the ledger was lost, by stack samples of the training threads."""
+"""Source lines where a host spent the time of a ledger line, from stack samples of the training threads."""
 
 from __future__ import annotations
 

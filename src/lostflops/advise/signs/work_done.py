@@ -1,5 +1,5 @@
-"""How much each rank did in each step: tokens and samples as the collector counted them, FLOPs as shapes tell, and the
-elements that ops read, where they have no formula."""
+"""Work of each rank in each step: tokens and samples that the collector counted, FLOPs computed from shapes, and the
+elements that ops read where FLOPs are unknown."""
 
 from __future__ import annotations
 

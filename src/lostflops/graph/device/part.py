@@ -120,13 +120,11 @@ def _steps(record: Record, edges: Window) -> PartSteps:
 
 def _notes(made: Streams, still: int, wall: int) -> Iterator[RankNote]:
     if still > _WORTH_TELLING * wall:
-        said = "queued work waited {} on its device for something that was not recorded; the replay keeps that time"
+        said = "queued work waited {} on the device for something that was not recorded; the replay keeps that time"
         yield RankNote(said, still, f"{still / 1e6:.1f} ms")
     if lost := _lost_launches(made):
         share = lost / made.row.size
-        said = (
-            "{} of device events have no recorded launch though earlier ones do; the replay keeps the time before them"
-        )
+        said = "{} of device events have no recorded launch although earlier ones do; the replay keeps the gaps"
         yield RankNote(said, share, format_share(share))
 
 

@@ -16,7 +16,7 @@ from lostflops.ledger.parts import kernel_classes
 from lostflops.ledger.phases import phases_at
 from lostflops.ledger.record import COMM, KERNEL, MEMCPY, Codes, Flags, Ns, Record, distinct
 
-NOT_RECORDED: Final = "waits for what was not recorded"
+NOT_RECORDED: Final = "wait for something not recorded"
 _UNNAMED: Final = {-1: PYTHON, -2: NOT_RECORDED}
 _ON_DEVICE: Final = (
     (KERNEL, Kind.KERNEL, "compute"),

@@ -87,7 +87,8 @@ def pass_part(run: Run, record: Record, edges: Window) -> Part:
 
 
 _UNRECORDED: Final = (
-    "Transfers between stages were not recorded: what a pass began later than all it needs is taken for its transfer."
+    "Transfers between stages were not recorded: the time from when a pass could start to when it does counts as its "
+    "transfer."
 )
 
 
@@ -110,8 +111,8 @@ def _rows(run: Run, rank: int, edges: Window) -> Rows:
     told = {name: column[np.isin(told["step"], edges.number)] for name, column in told.items()}
     if not told["step"].size or (told["microbatch"] < 0).any() or len(run.ranks) > told["stages"].max():
         raise UsageError(
-            f"rank {rank} recorded neither transfers nor whose passes its own need, so that nobody can tell what "
-            "waited for what: put the config.json of the job beside the files of all stages, and ingest them again"
+            f"rank {rank} recorded neither transfers nor which passes depend on which, so waits cannot be "
+            "reconstructed: put the job's config.json next to the files of all stages and ingest them again"
         )
     new = np.concatenate(([True], np.diff(told["step"]) != 0))
     zero = edges.start[np.searchsorted(edges.number, told["step"])]

@@ -51,9 +51,11 @@ def ingest(job: Job) -> list[Ingested]:
     }
     stats = _stats(wrong, histories)
     if stacks.dropped:
-        stats.append(("snapshot_stacks_dropped", "dropped", stacks.dropped, "stacks beyond 8 MB of different ones"))
+        stats.append(
+            ("snapshot_stacks_dropped", "dropped", stacks.dropped, "stacks after the first 8 MB of different ones")
+        )
     if rank_source == "assigned":
-        stats.append(("rank_assigned", "guessed", 1, "the file's name does not tell the rank: one was assigned"))
+        stats.append(("rank_assigned", "guessed", 1, "the file name has no rank: it was assigned"))
     rows: Counter[str] = Counter()
 
     def put(table: Table, count: int, columns: dict[str, ColumnData]) -> None:
@@ -103,12 +105,12 @@ def _stats(wrong: Counter[str], histories: dict[int, History]) -> list[tuple[str
     for device, history in histories.items():
         where = f"on device {device}"
         if history.without_time:
-            reason = f"entries {where} without a time, as versions before 2.1 write them: its history is left out"
+            reason = f"entries {where} without a time, as written before PyTorch 2.1: its history is not read"
             stats.append(("snapshot_entries_without_time", "dropped", history.without_time, reason))
         if history.contradictions:
-            reason = f"addresses {where} where the history ends otherwise than the snapshot: totals are not known"
+            reason = f"addresses {where} where the end of the history differs from the snapshot: totals are unknown"
             stats.append(("snapshot_history_ends_early", "missing", history.contradictions, reason))
         if history.out_of_memory:
-            reason = f"{where} the allocator found no memory: {'; '.join(history.out_of_memory[-3:])}"
+            reason = f"{where} the allocator ran out of memory: {'; '.join(history.out_of_memory[-3:])}"
             stats.append(("out_of_memory", "note", len(history.out_of_memory), reason))
     return stats

@@ -45,7 +45,7 @@ def ingest(job: Job) -> list[Ingested]:
             ranks[frame.rank] = RankCapture(frame.rank, job.parts, _first_attempt(job.path))
         ranks[frame.rank].take(frame)
     if not ranks:
-        raise BrokenSource(f"{job.path} holds no whole frame: its writer was killed at once, or it is no capture.")
+        raise BrokenSource(f"{job.path} has no whole frame: its writer was killed at once, or it is not a capture.")
     ranks[min(ranks)].stats.add("torn_frames", reader.damaged)
     for rank in ranks.values():
         rank.finish()

@@ -43,7 +43,7 @@ def ingest(job: Job) -> list[Ingested]:
     stats = list(dump.stats)
     if rank_source == "assigned":
         stats.append(
-            ("rank_assigned", "guessed", 1, "neither the dump nor its file name tells the rank: one was assigned")
+            ("rank_assigned", "guessed", 1, "neither the dump nor its file name has the rank: it was assigned")
         )
     stat_columns: dict[str, ColumnData] = {"format": Constant(NAME)}
     stat_columns |= {name: [row[i] for row in stats] for i, name in enumerate(("what", "effect", "count", "reason"))}

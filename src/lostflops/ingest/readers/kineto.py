@@ -116,7 +116,7 @@ def read(
         for events in elements:
             rows.add(events)
             if _is_no_trace(recording):
-                elements.stop("hardly any entry is an event")
+                elements.stop("almost no entry is an event")
     except BrokenSource as error:
         recording.close()
         raise BrokenSource(f"{path}: {stream.problem or error}") from None

@@ -66,7 +66,7 @@ def ingest(job: Job) -> list[Ingested]:
         places = Places(file)
         if not places.ordered:
             raise BrokenSource(
-                f"{job.path} holds no work of a device. Record with nsys profile --trace=cuda,nvtx, and export it all."
+                f"{job.path} has no device events. Record with nsys profile --trace=cuda,nvtx, and export everything."
             )
         ranks = [NsysRank(place, job.vocabulary, job.spool_folder) for place in places.ordered]
         try:

@@ -105,7 +105,7 @@ def _damage_told(path: Path) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         what = str(error).partition("\n")[0]
-        raise BrokenSource(f"{path} is no whole Parquet file: {what}. Copy or write it again.") from None
+        raise BrokenSource(f"{path} is not a complete Parquet file: {what}. Copy or write it again.") from None
 
 
 def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[Layout, dict[int, int]]:
@@ -116,7 +116,7 @@ def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[Layout, 
            from ops where is_read group by rank order by rank"""
     ).fetchall()
     if not found:
-        raise BrokenSource(f"{path} holds no op with rank, step, type and time.")
+        raise BrokenSource(f"{path} has no op with rank, step, type and time.")
     for rank, *least_and_most in found:
         if least_and_most[:2] != least_and_most[2:4]:
             raise BrokenSource(f"{path}: rank {rank} has several places (dp_rank, stage). Write one file per job.")

@@ -39,13 +39,19 @@ _LONGEST: Final = 1e8
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Numbers = npt.NDArray[np.int64]
 _OBSERVATIONS: Final = {
-    "steps_joined": ("note", "iterations are recorded each from zero; they were laid one after the other"),
-    "no_launches": ("note", "passes without a launch: the format records no host, so idle gaps stay unexplained"),
+    "steps_joined": ("note", "each iteration is recorded from time zero; iterations were placed one after the other"),
+    "no_launches": ("note", "passes without a launch: the format has no host events, so idle gaps stay unexplained"),
     "unreadable_passes": ("dropped", "passes that end before they start, or lack their start or end"),
-    "rank_assigned": ("guessed", "the file name does not tell the stage: a rank was assigned"),
-    "rank_is_stage": ("guessed", "the file name tells the stage alone, and the job has more ranks: it stands for them"),
-    "order_guessed": ("guessed", "passes numbered in Megatron's interleaved order, which the file does not state"),
-    "microbatches_unknown": ("missing", f"passes without microbatch and chunk: no {_CONFIG} beside the file fits them"),
+    "rank_assigned": ("guessed", "the file name has no stage: a rank was assigned"),
+    "rank_is_stage": (
+        "guessed",
+        "the file name has only the stage, and the job has more ranks: one rank represents its stage",
+    ),
+    "order_guessed": ("guessed", "passes numbered in Megatron's interleaved order, which the file does not confirm"),
+    "microbatches_unknown": (
+        "missing",
+        f"passes without microbatch and chunk: no {_CONFIG} next to the file matches them",
+    ),
 }
 
 
@@ -108,14 +114,14 @@ def _iterations(stream: ByteStream) -> dict[int, Iteration]:
     for block in stream.blocks():
         data += block
         if len(data) > _LARGEST:
-            raise BrokenSource(f"{stream.path} is larger than {_LARGEST >> 20} MB, as no schedule is.")
+            raise BrokenSource(f"{stream.path} is larger than {_LARGEST >> 20} MB, more than any schedule.")
     try:
         found = msgspec.json.decode(data, type=dict[int, Iteration])
     except _UNREADABLE as error:
         raise BrokenSource(f"{stream.path}: {stream.problem or error}. Write the schedule again.") from None
     kept = {step: found[step] for step in sorted(found) if 0 <= step < 1 << 31 and 0 <= found[step].total < _LONGEST}
     if not kept:
-        raise BrokenSource(f"{stream.path} holds no iteration with a length.")
+        raise BrokenSource(f"{stream.path} has no iteration with a length.")
     return kept
 
 

@@ -143,7 +143,7 @@ def _by_step(done: Schedule) -> npt.NDArray[np.float64]:
 def _check_once(chosen: Sequence[tuple[Change, str]]) -> None:
     names = [change.name for change, _ in chosen if not change.again]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{twice} is asked for twice: give one value")
+        raise UsageError(f"{twice} is given twice: give one value")
 
 
 def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
@@ -159,7 +159,7 @@ def _replayed(edited: Edited, change: Change, value: str) -> Schedule:
     try:
         return replay(edited.graph)
     except Circular:
-        reason = "in this run tasks would come to wait for each other, so that what it does cannot be told"
+        reason = "tasks would wait for each other in a cycle, so its effect on this run cannot be predicted"
         raise NotApplicable(f"{change.name}={value} does not apply: {reason}") from NotApplicable(reason)
 
 
@@ -187,5 +187,5 @@ def wanted(text: str) -> Wanted:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
-        raise UsageError(f"--change {text!r} is none: write NAME=VALUE, such as bucket_mb=50")
+        raise UsageError(f"--change {text!r} is not of the form NAME=VALUE, such as bucket_mb=50")
     return name, value

@@ -164,9 +164,9 @@ def _baseline(whole: Run, times: Told | None, progress: Progress | None, build: 
     found = Baseline(schedule, facts_of(run, graph, times), measured, profiled, replayed, chance, recorded, normal)
     if abs(found.error) > REFUSED:
         raise ReplayDiffers(
-            f"inconclusive: replayed as it was, a step takes {format_share(abs(found.error))} "
-            f"{'more' if found.error > 0 else 'less'} than measured, so the graph lacks what decides. lostflops info "
-            "says what the traces lack; record all ranks and whole steps"
+            f"inconclusive: replayed without changes, a step takes {format_share(abs(found.error))} "
+            f"{'more' if found.error > 0 else 'less'} than measured, so the traces miss something that matters. "
+            "lostflops info lists what is missing; record all ranks and whole steps"
         )
     return found
 

@@ -149,7 +149,7 @@ def save(prediction: StoredPrediction, run: Path) -> None:
     path = _path(run, prediction.id)
     # A run that somebody passed on may hold links to anything.
     if path.parent.is_symlink():
-        raise OSError(errno.ELOOP, "a link is not written through", str(path.parent))
+        raise OSError(errno.ELOOP, "refusing to write through a symbolic link", str(path.parent))
     path.parent.mkdir(exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -171,7 +171,7 @@ def find(prediction_id: str, places: list[Path], *, known: bool = True) -> tuple
     """The prediction and the run that holds it: one of `places`, or, where `known`, one that was asked on this machine.
     A place may be a run, or a folder of runs."""
     if not _ID.fullmatch(prediction_id):
-        raise UsageError(f"{prediction_id!r} is no id of a prediction, such as p-7f3a2c91: lostflops score --list RUN")
+        raise UsageError(f"{prediction_id!r} is not a prediction id such as p-7f3a2c91: see lostflops score --list RUN")
     folders = [*(_remembered(prediction_id) if known else ()), *places]
     for folder in folders:
         inner = sorted(path.parent.parent for path in folder.glob(f"*/{PREDICTIONS}/{prediction_id}.json"))
@@ -179,7 +179,7 @@ def find(prediction_id: str, places: list[Path], *, known: bool = True) -> tuple
             if _path(run, prediction_id).is_file():
                 return _load(_path(run, prediction_id)), run
     looked = ", ".join(dict.fromkeys(map(str, folders)))
-    raise UsageError(f"no prediction {prediction_id} in {looked}: give the run that it was made from, with --from RUN")
+    raise UsageError(f"no prediction {prediction_id} in {looked}: give the run it was made from with --from RUN")
 
 
 def _path(run: Path, prediction_id: str) -> Path:
@@ -190,9 +190,11 @@ def _load(path: Path) -> StoredPrediction:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BrokenRun(f"{path} is damaged ({error}). Remove it, and ask again.") from None
+        raise BrokenRun(f"{path} is damaged ({error}). Remove it and run lostflops whatif again.") from None
     if found.id != path.stem:  # it names the file that a score is written to
-        raise BrokenRun(f"{path} is of another prediction ({found.id[:40]!r}). Remove it, and ask again.")
+        raise BrokenRun(
+            f"{path} holds another prediction ({found.id[:40]!r}). Remove it and run lostflops whatif again."
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from lostflops.predict.answers.whatif import baseline_pairs, notes_of_run
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.changes import CHANGES
 from lostflops.results import Field, Result, Table, Value
-from lostflops.units import counted, format_ns, format_share
+from lostflops.units import counted, format_interval, format_ns, format_percent, format_share
 
 if TYPE_CHECKING:
     from lostflops.predict.answers.baseline import Baseline
@@ -96,13 +96,13 @@ def ranking(
             refused.append((change.name, value, _reason(error)))
     found.sort(key=lambda one: (one.is_hardware, not one.gains, -one.gain))
     bought = [one for one in found if one.is_hardware]
-    hardware = _gains("hardware", "Other hardware, by saving", bought)
+    hardware = _gains("hardware", "Hardware changes, by saving", bought)
     result = Result(
         name="whatif_all",
-        title="What if: every change that can be tried, each alone",
+        title="What if: each change on its own",
         verdict=_verdict(start, found),
         blocks=(
-            _gains("changes", "Changes in the job, by saving", found[: len(found) - len(bought)]),
+            _gains("changes", "Changes to the job, by saving", found[: len(found) - len(bought)]),
             *([hardware] if bought else []),
             _refused(refused, {one.name for one in found}),
             baseline_pairs(start),
@@ -114,31 +114,31 @@ def ranking(
 
 
 def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
-    guess = "These are guesses: the replay does not match the run itself. " if start.is_guess else ""
+    guess = "These are guesses: the replay does not match the run. " if start.is_guess else ""
     settings = [one for one in found if one.is_setting]
     clear = [one for one in settings if one.gains]
     if not clear:
-        return f"{guess}None of {counted(len(settings), 'setting')} certainly shortens the step."
+        return f"{guess}None of {counted(len(settings), 'setting')} clearly shortens the step."
     best = clear[0]
     low, high = best.gain_interval
     above = "" if found[0].is_setting else "Apart from upper limits and larger batches, "
     return (
-        f"{guess}{above}{best.text} saves most: {format_share(best.gain)} of the step (90% interval "
-        f"{format_share(low)} to {format_share(high)}), {format_ns(round(start.measured))} become "
+        f"{guess}{above}{best.text} saves the most: {format_percent(best.gain)} of the step (90% interval "
+        f"{format_interval(low, high)}), from {format_ns(round(start.measured))} to "
         f"{format_ns(best.step[0])}. {len(clear)} of {counted(len(settings), 'setting')} "
         f"{'helps' if len(clear) == 1 else 'help'}."
     )
 
 
 def _notes(found: Sequence[_Tried]) -> Iterator[str]:
-    yield "Savings do not add up: ask for several changes together, with several --change."
-    yield "--list shows what each change costs or risks, and --change how to make it."
+    yield "Savings do not add up. To combine changes, give --change several times."
+    yield "--list shows the cost and risk of each change, --change how to apply it."
     for one in found:
         if one.is_bound:
             yield f"{one.text} is an upper limit, not a setting."
         if one.work > 1:
             each = format_ns(round(one.step[0] / one.work))
-            yield f"{one.text}: a step does the work of {one.work} recorded steps, {each} each; the batch is larger."
+            yield f"{one.text}: one step does the work of {one.work} recorded steps ({each} each) with a larger batch."
 
 
 def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
@@ -149,7 +149,7 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         Field("gain_low", "share", shown=False),
         Field("gain_high", "share", shown=False),
         Field("predicted_ns", "ns", "step"),
-        Field("peak_bytes", "bytes", "peak of memory", shown=any(one.peak is not None for one in found)),
+        Field("peak_bytes", "bytes", "peak memory", shown=any(one.peak is not None for one in found)),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
         Field("work", shown=False),
@@ -176,7 +176,7 @@ def _refused(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> 
         shown.append((", ".join(dict.fromkeys(names)), reason))
     more = tuple({"changes": [{"name": name, "value": value} for name, value in own]} for own in by_reason.values())
     fields = (Field("change"), Field("reason"))
-    return Table("not_applicable", "What does not apply to this run", fields, tuple(shown), more=more)
+    return Table("not_applicable", "Changes that do not apply to this run", fields, tuple(shown), more=more)
 
 
 def _reason(error: Exception) -> str:
@@ -187,7 +187,7 @@ def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = 
     """All changes, and whether each applies to the run; `reason` says why none does where there is no baseline."""
     fields = (
         Field("form", label="change"),
-        Field("about", label="asks"),
+        Field("about", label="effect"),
         Field("cost", label="cost and risk"),
         Field("here", label="applies here"),
         Field("name", shown=False),
@@ -198,7 +198,7 @@ def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = 
     verdict = (
         f"None of {counted(len(known), 'change')} applies to this run: {reason}."
         if start is None
-        else f"{counted(len(known), 'change')} can be asked for; {sum(row[-1] is True for row in rows)} surely apply."
+        else f"{counted(len(known), 'change')} available; {sum(row[-1] is True for row in rows)} known to apply here."
     )
     return Result("whatif_list", "Changes", verdict, (Table("changes", "", fields, rows),))
 
@@ -212,7 +212,7 @@ def _applies(start: Baseline | None, change: Change) -> tuple[bool | None, str]:
     if start is None:
         return False, "no"
     if not change.tried:
-        return None, "give a value to see"
+        return None, "depends on the value"
     why = ""
     for value in change.tried:
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lostflops.predict.answers.answer import Applied
     from lostflops.predict.change import Facts
 
-NOT_RECORDED: Final = f"no memory was recorded: {HOW_TO_RECORD} records it"
+NOT_RECORDED: Final = f"no memory was recorded; to record it: {HOW_TO_RECORD}"
 BETWEEN_RUNS: Final = 0.01
 """By what part peaks of two runs of one job differ in nine of ten cases where their steps do not: allocations come in
 another order where threads take turns."""
@@ -50,12 +50,12 @@ class Recalled:
         before, after = self.before.peak_bytes, self.after.peak_bytes
         whose = f"rank {self.before.rank} ({self.before.device})"
         if before == after:
-            return f"The peak of memory, on {whose}, stays {format_bytes(before)}."
+            return f"Peak memory on {whose} stays {format_bytes(before)}."
         more = "more" if after > before else "less"
-        share = format_share(abs(after - before) / before) if before else "no small part"
+        share = format_share(abs(after - before) / before) if before else "much"
         low, high = format_bytes(self.low), format_bytes(self.high)
         return (
-            f"The peak of memory, on {whose}, becomes {format_bytes(after)} ({low} to {high}), {share} {more} than "
+            f"Peak memory on {whose} becomes {format_bytes(after)} ({low} to {high}), {share} {more} than "
             f"{format_bytes(before)}."
         )
 
@@ -91,11 +91,11 @@ def recalled(facts: Facts, applied: Sequence[Applied]) -> Recalled:
 
 def _remembered(memory: Memory, one: Applied, facts: Facts) -> Remembered:
     if one.change.remember is None:
-        raise NotApplicable(f"what {one.text} does to memory is not known")
+        raise NotApplicable(f"the effect of {one.text} on memory is unknown")
     try:
         return one.change.remember(memory, one.value, facts)
     except NotApplicable as error:
-        raise NotApplicable(f"what {one.text} does to memory cannot be told: {error}") from error
+        raise NotApplicable(f"the effect of {one.text} on memory cannot be predicted: {error}") from error
 
 
 def _unsteady(memory: Memory) -> float:

@@ -33,7 +33,7 @@ def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
         try:
             predictions.save(prediction, holder)
         except OSError as error:
-            notes.append(f"The score was not recorded: {holder}: {error.strerror}.")
+            notes.append(f"The score could not be stored: {holder}: {error.strerror}.")
     return Result(
         name="score",
         title=f"Prediction {prediction.id}: {prediction.text}",
@@ -69,8 +69,8 @@ def measured_step(run: Run, steps_from: str) -> tuple[float, int]:
         return normal.location.value, int(normal.times.size)
     if steps_from == "timings":
         raise UsageError(
-            f"{run.address} has fewer than {FEWEST} normal steps, which the prediction is about: profiled steps are "
-            "slower. Record a longer run"
+            f"{run.address} has fewer than {FEWEST} normal steps. The prediction is for normal steps, and profiled "
+            "steps are slower: record a longer run"
         )
     times = step_times(run)
     return (sum(times) / len(times) if times else 0.0), len(times)
@@ -80,7 +80,7 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
     measured, steps = measured_step(run, prediction.baseline.steps_from)
     if not measured:
         raise UsageError(
-            f"{run.address} recorded no whole step, so that nothing scores the prediction: call profiler.step() in the "
+            f"{run.address} recorded no whole step, so the prediction cannot be scored: call profiler.step() in the "
             "loop, or use lostflops run"
         )
     low, high = prediction.interval
@@ -104,7 +104,7 @@ def _scored(prediction: StoredPrediction, run: Run) -> Score:
 def _verdict(prediction: StoredPrediction, scored: Score) -> str:
     if scored.run.data == prediction.run.data:
         return (
-            "No score: this is the run that the prediction was made from. Give the one that was made with the changes."
+            "No score: the prediction was made from this run. Give the run that was recorded with the changes applied."
         )
     where = "inside" if scored.inside else "OUTSIDE"
     sign = {True: "the sign of the gain was right", False: "the sign of the gain was WRONG", None: "no gain predicted"}
@@ -133,13 +133,13 @@ def _figures(prediction: StoredPrediction, scored: Score) -> Pairs:
             Pair("low_ns", low, "ns", "from"),
             Pair("high_ns", high, "ns", "to"),
             Pair("measured_ns", scored.measured_ns, "ns", "measured after"),
-            Pair("error", scored.error, "share", "error of the prediction"),
+            Pair("error", scored.error, "share", "prediction error"),
             Pair("inside", scored.inside, "", "inside the interval"),
             Pair("predicted_gain", prediction.gain, "share", "gain predicted"),
             Pair("gain", scored.gain, "share", "gain measured"),
-            Pair("sign_right", scored.sign_right, "", "sign of the gain right"),
-            Pair("replay_error", prediction.baseline.replay_error, "share", "error of the replay"),
-            Pair("in_advance", scored.in_advance, "", "predicted before it was recorded"),
+            Pair("sign_right", scored.sign_right, "", "sign of the gain is right"),
+            Pair("replay_error", prediction.baseline.replay_error, "share", "replay error"),
+            Pair("in_advance", scored.in_advance, "", "predicted before the run"),
             Pair("predicted_on", prediction.date, "", "predicted on"),
         ),
     )
@@ -159,7 +159,8 @@ def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
             f"{counted(after.ranks, 'rank')} after."
         )
     if before.device != after.device and "device" not in names:
-        yield f"The runs differ in more than the change: {before.device or 'no device'}, then {after.device or 'none'}."
+        old, new = (run.device or "no device" for run in (before, after))
+        yield f"The runs differ in more than the change: {old}, then {new}."
     if before.backend != after.backend:
         yield f"The runs differ in more than the change: backend {before.backend}, then {after.backend}."
 
@@ -171,13 +172,13 @@ def listed(run: Run) -> Result:
     inside = sum(scored.inside for _, scored in scores)
     found = counted(len(held), "prediction")
     verdict = (
-        f"{found}, {counted(len(scores), 'score')}: {inside} inside the interval, mean error without sign "
+        f"{found}, {counted(len(scores), 'score')}: {inside} inside the interval, mean absolute error "
         f"{format_share(sum(abs(scored.error) for _, scored in scores) / len(scores))}."
         if scores
         else f"{found}, none scored yet."
     )
     stale = [one.id for one in held if one.run.data != predictions.data_of(run.manifest)]
-    notes = (f"Made from other traces than the run now holds: {', '.join(stale)}.",) if stale else ()
+    notes = (f"Made from traces that the run no longer holds: {', '.join(stale)}.",) if stale else ()
     return Result("scores", "Predictions of the run", verdict, (_listed(held),), notes)
 
 

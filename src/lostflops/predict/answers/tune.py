@@ -63,7 +63,7 @@ def tune_bucket(
 ) -> Result:
     """Sizes are as a user writes them, in MiB. Raises `NotApplicable` where no size applies."""
     if not sizes:
-        raise UsageError("give sizes of buckets, such as 5,25,100")
+        raise UsageError("give bucket sizes, such as 5,25,100")
     swept = _swept(start, sorted(dict.fromkeys(sizes), key=lambda text: number(text, BUCKET)), known, progress)
     return Result(
         name="tune",
@@ -86,7 +86,7 @@ def _swept(start: Baseline, sizes: Sequence[str], known: Sequence[Change], progr
         except NotApplicable as error:
             missing.append((size, str(error).removeprefix(f"{BUCKET}={size} does not apply").lstrip(":, ")))
     if not answers:
-        raise NotApplicable(f"no bucket size can be told: {missing[0][1]}")
+        raise NotApplicable(f"no bucket size can be predicted: {missing[0][1]}")
     return _Swept(change, tuple(answers), tuple(answers.values()), tuple(missing))
 
 
@@ -101,22 +101,23 @@ def _answer(start: Baseline, size: str, known: Sequence[Change]) -> Answer:
 
 def _verdict(swept: _Swept) -> str:
     best = swept.answers[swept.best]
-    of_all = f" of the {len(swept.sizes)} that can be told" if swept.missing else ""
+    of_all = f" of the {len(swept.sizes)} that can be predicted" if swept.missing else ""
     differ = swept.start.between
     if best.gain <= differ:
         return (
-            f"Leave the buckets as they are: no size{of_all} makes steps {format_share(differ)} shorter than "
-            f"the {format_ns(round(best.baseline.measured))} measured, and runs of one job differ by as much."
+            f"Keep the current buckets: no size{of_all} shortens the measured step of "
+            f"{format_ns(round(best.baseline.measured))} by more than {format_share(differ)}, the difference between "
+            "two runs of the same job."
         )
     low, high = (format_ns(round(ns)) for ns in (best.low, best.high))
     first, last = (swept.sizes[at] for at in swept.as_good)
-    others = "" if first == last else f" {first} to {last} MiB are as good as it."
-    guess = "A guess, because the replay misses the run itself by too much: " if best.baseline.is_guess else ""
+    others = "" if first == last else f" {first} to {last} MiB are equally good."
+    guess = "A guess, because the replay does not match the run. " if best.baseline.is_guess else ""
     return (
         f"{guess}Buckets of {swept.sizes[swept.best]} MiB are best{of_all}: a step takes "
-        f"{format_ns(round(best.predicted))} ({low} to {high}, nine times of ten), {compared(best.gain)} the "
+        f"{format_ns(round(best.predicted))} (90% interval {low} to {high}), {compared(best.gain)} the "
         f"{format_ns(round(best.baseline.measured))} measured"
-        + ("." if best.is_clear else "; that it makes any difference is not sure.")
+        + ("." if best.is_clear else "; the effect may be zero.")
         + others
     )
 
@@ -128,12 +129,12 @@ def _best(swept: _Swept) -> Pairs:
         Pair("bucket_mb", float(size), label="MiB"),
         Pair("predicted_ns", round(best.predicted), "ns", "step"),
         Pair("gain", best.gain, "share"),
-        Pair("interval", (round(best.low), round(best.high)), "ns", "nine times of ten"),
-        Pair("as_good", (first, last), label="as good, MiB"),
+        Pair("interval", (round(best.low), round(best.high)), "ns", "90% interval"),
+        Pair("as_good", (first, last), label="equally good, MiB"),
         Pair("how", swept.change.how(size), label="how to apply it"),
         Pair("cost", swept.change.cost, label="cost and risk"),
     )
-    return Pairs("best", "The best size", items)
+    return Pairs("best", "Best size", items)
 
 
 def _table(swept: _Swept) -> Table:
@@ -158,7 +159,7 @@ def _table(swept: _Swept) -> Table:
         )
         for at, (size, one) in enumerate(zip(swept.sizes, swept.answers, strict=True))
     )
-    return Table("sizes", "By size of buckets", fields, rows)
+    return Table("sizes", "By bucket size", fields, rows)
 
 
 def _extras(swept: _Swept) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -173,21 +174,21 @@ def _plot(swept: _Swept) -> Plot:
     points = tuple(zip(sizes, (one.predicted for one in swept.answers), strict=True))
     series = (
         Series("step: predicted", "marks", points),
-        Series("step: between", "line", points),
-        Series("as measured", "line", ((sizes[0], measured), (sizes[-1], measured))),
+        Series("step: interpolated", "line", points),
+        Series("measured", "line", ((sizes[0], measured), (sizes[-1], measured))),
     )
     x = Field("bucket_mb", label="bucket size in MiB")
-    return Plot("curve", "Step time by size of buckets", x, Field("step_ns", "ns", "step"), series, log_y=False)
+    return Plot("curve", "Step time by bucket size", x, Field("step_ns", "ns", "step"), series, log_y=False)
 
 
 def _notes(swept: _Swept) -> Iterator[str]:
     differ = format_share(swept.start.between)
-    yield f"Sizes within {differ} of the best count as good: two runs of one job differ by as much."
+    yield f"Sizes within {differ} of the best count as equally good: two runs of the same job differ by that much."
     for reason in dict.fromkeys(reason for _, reason in swept.missing):
         sizes = ", ".join(size for size, own in swept.missing if own == reason)
-        yield f"Cannot tell {sizes} MiB: {reason}."
+        yield f"No prediction for {sizes} MiB: {reason}."
     before = {f"{extra['reductions_before']:.3g}" for _, extra in _extras(swept) if "reductions_before" in extra}
-    yield from (f"The run makes {one} reductions a step." for one in sorted(before))
+    yield from (f"The run makes {one} reductions per step." for one in sorted(before))
     notes = (note for one in swept.answers for own in one.applied for note in own.edited.notes)
-    yield from dict.fromkeys(note for note in notes if " reductions a step become " not in note)
+    yield from dict.fromkeys(note for note in notes if " reductions per step become " not in note)
     yield from swept.start.graph.notes

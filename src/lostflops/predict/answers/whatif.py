@@ -52,9 +52,9 @@ def whatif(
             predictions.keep(prediction)
             kept = prediction.id
             if run.address != str(run.path):
-                notes.append(f"The prediction is kept on this machine only, beside the copy of the run: {run.path}.")
+                notes.append(f"The prediction is stored on this machine only, next to the copy of the run: {run.path}.")
         except OSError as error:
-            notes.append(f"The prediction was not stored, so that no run can score it: {run.path}: {error.strerror}.")
+            notes.append(f"The prediction could not be stored, so it cannot be scored: {run.path}: {error.strerror}.")
     return Result(
         name="whatif",
         title="What if",
@@ -88,13 +88,13 @@ def told(found: Answer) -> tuple[Table, Table, Pairs]:
 
 
 def _verdict(found: Answer) -> str:
-    guess = "A guess, because the replay does not match the run itself. " if found.baseline.is_guess else ""
-    steps = f"{format_ns(round(found.baseline.measured))} become {format_ns(round(found.predicted))}"
+    guess = "A guess, because the replay does not match the run. " if found.baseline.is_guess else ""
+    steps = f"from {format_ns(round(found.baseline.measured))} to {format_ns(round(found.predicted))}"
     if found.work > 1:
         steps += f" for the work of {found.work} recorded steps"
     low, high = (format_share(share) for share in found.saving_interval)
     if not found.is_clear:
-        return f"{guess}The effect of {found.text} may be zero: {low} to {high} of the step (90% interval). {steps}."
+        return f"{guess}The effect of {found.text} may be zero: {low} to {high} of the step (90% interval), {steps}."
     verb, share = ("saves", found.saving) if found.saving > 0 else ("costs", -found.saving)
     if found.saving < 0:
         low, high = (format_share(-share) for share in reversed(found.saving_interval))
@@ -125,7 +125,7 @@ def _changes(found: Answer) -> Table:
         for one in found.applied
     )
     more = tuple({"notes": list(one.edited.notes), "extra": dict(one.edited.extra)} for one in found.applied)
-    return Table("changes", "Changes, in the order in which they are applied", fields, rows, more=more)
+    return Table("changes", "Changes, in the order applied", fields, rows, more=more)
 
 
 def _lines(found: Answer) -> Table:
@@ -145,7 +145,7 @@ def _lines(found: Answer) -> Table:
         Field("after_ns", "ns", "after"),
         Field("delta", "ns", "change"),
     )
-    title = "Lines of the ledger that move, per step and rank" if moving else "No line of the ledger moves"
+    title = "Ledger lines that change, per step and rank" if moving else "No ledger line changes"
     return Table("lines", title, fields, tuple(rows), most_shown=max(moving, 1))
 
 
@@ -154,11 +154,11 @@ def baseline_pairs(start: Baseline) -> Pairs:
         Pair("measured_ns", round(start.measured), "ns", "measured step"),
         Pair("profiled_ns", round(start.profiled), "ns", "profiled step", start.normal is not None),
         Pair("replayed_ns", round(start.replayed), "ns", "replayed"),
-        Pair("replay_error", start.error, "share", "error of the replay"),
+        Pair("replay_error", start.error, "share", "replay error"),
         Pair("steps", len(set(start.graph.steps.number.tolist())), "count"),
         Pair("ranks", len(start.graph.ranks), "count"),
     )
-    return Pairs("baseline", "The run, replayed as it was", items)
+    return Pairs("baseline", "The run, replayed without changes", items)
 
 
 def _doubts(found: Answer) -> Pairs:
@@ -168,9 +168,7 @@ def _doubts(found: Answer) -> Pairs:
 
 def _notes(found: Answer) -> Iterator[str]:
     start = found.baseline
-    yield (
-        "The prediction is the measured mean step, scaled by the replay with the changes over the replay without them."
-    )
+    yield ("Prediction = measured mean step x (replay with the changes / replay without).")
     for one in found.applied:
         yield from _noted(one)
     yield from notes_of_run(start)
@@ -179,8 +177,8 @@ def _notes(found: Answer) -> Iterator[str]:
 def notes_of_run(start: Baseline) -> Iterator[str]:
     if start.recorded == 1:
         yield (
-            f"One step was recorded, which does not tell how much steps differ: {format_share(ONE_STEP)} is taken. "
-            "Record several."
+            f"Only one step was recorded, so the variation between steps is unknown: {format_share(ONE_STEP)} is "
+            "assumed. Record several."
         )
     yield from start.graph.notes
 

@@ -35,8 +35,8 @@ def collectives(times: CollectiveTimes, group: Group, ops: Sequence[Op] = OPS, s
         blocks=(_table(found, group), _winners(times, group, found), _plot(times, group, main)),
         notes=(
             f"From: {'; '.join(sources)}.",
-            *([f"Stretched: {'; '.join(reaches)}."] if reaches else []),
-            *([f"Not told: {', '.join(unknown)}."] if unknown else []),
+            *([f"Extrapolated: {'; '.join(reaches)}."] if reaches else []),
+            *([f"Unknown: {', '.join(unknown)}."] if unknown else []),
         ),
     )
 
@@ -59,8 +59,8 @@ def _verdict(op: Op, group: Group, asked: Sequence[tuple[int, CollectiveTime]]) 
     size, time = asked[len(asked) // 2]
     between = f"{format_ns(round(time.low))} to {format_ns(round(time.high))}" if time.high < inf else "unknown"
     return (
-        f"{op} of {format_bytes(size)} takes {format_ns(round(time.ns))} ({between}) on {group.ranks:,} ranks of "
-        f"{counted(group.hosts, 'host')}, by {time.algorithm}."
+        f"{op} of {format_bytes(size)} takes {format_ns(round(time.ns))} ({between}) on {group.ranks:,} ranks on "
+        f"{counted(group.hosts, 'host')} with {time.algorithm}."
     )
 
 
@@ -89,7 +89,7 @@ def _table(found: _Times, group: Group) -> Table:
 def _winners(times: CollectiveTimes, group: Group, found: _Times) -> Table:
     rows = tuple((op, size, name) for op in found for size, name in times.crossover(op, group))
     fields = (Field("op"), Field("from_bytes", "bytes", "from"), Field("algorithm"))
-    return Table("winners", "Which algorithm would be fastest, from which size on", fields, rows)
+    return Table("winners", "Fastest algorithm by size", fields, rows)
 
 
 def _plot(times: CollectiveTimes, group: Group, op: Op) -> Plot:

@@ -47,7 +47,7 @@ def constants(found: Sequence[Fitted]) -> Table:
         Field("spread", "share", shown=False),
     )
     return Table(
-        "constants", "Latency (alpha) and bus bandwidth (1/beta), a row for each straight piece", fields, tuple(rows)
+        "constants", "Latency (alpha) and bus bandwidth (1/beta), one row per linear piece", fields, tuple(rows)
     )
 
 
@@ -67,9 +67,9 @@ def errors(found: Sequence[Fitted]) -> Table:
         Field("median_error", "share", "median error"),
         Field("worst_error", "share", "worst"),
         Field("worst_bytes", "bytes", "at"),
-        Field("worst_of", label="of"),
+        Field("worst_of", label="group"),
     )
-    return Table("errors", "What the curves miss, by size", fields, tuple(rows))
+    return Table("errors", "Error of the curves, by size", fields, tuple(rows))
 
 
 def groups(found: Sequence[Fitted]) -> Table:
@@ -96,7 +96,7 @@ def groups(found: Sequence[Fitted]) -> Table:
         Field("median_error_from_1mb", "share"),
         Field("worst_error_from_1mb", "share"),
     )
-    return Table("groups", "What the curves miss, by operation and group", fields, tuple(rows))
+    return Table("groups", "Error of the curves, by operation and group", fields, tuple(rows))
 
 
 def plots(found: Sequence[Fitted]) -> list[Plot]:
@@ -117,7 +117,7 @@ def _plot(op: str, found: Sequence[Fitted]) -> Plot:
         )
     return Plot(
         f"plot_{op}",
-        f"{op}: time over size",
+        f"{op}: time by size",
         Field("bytes", "bytes", "size"),
         Field("ns", "ns", "time"),
         tuple(series),
@@ -128,7 +128,7 @@ def residuals(found: Sequence[Fitted]) -> Plot:
     """By how much each curve is above what was measured, over the size."""
     return Plot(
         "residuals",
-        "What the curves miss: above zero they say more than was measured",
+        "Error of the curves: above zero, the prediction is too long",
         Field("bytes", "bytes", "size"),
         Field("residual", "share", "predicted / measured - 1"),
         tuple(Series(one.name, "marks", _missed(one)) for one in found),
@@ -152,7 +152,7 @@ def reached(limits: Roofline) -> Table | None:
     if limits.launch_ns is not None:
         rows.append(("launch", "", limits.launch_ns / 1000, "us", ""))
     fields = (Field("what"), Field("kind"), Field("reached", "rate"), Field("unit"), Field("at"))
-    return Table("roofline", "What one device reaches", fields, tuple(rows)) if rows else None
+    return Table("roofline", "Peak rates of one device", fields, tuple(rows)) if rows else None
 
 
 def pairs(calibration: Calibration, other: Calibration) -> Iterator[tuple[Key, Curve, int, float]]:
@@ -186,4 +186,4 @@ def compared(calibration: Calibration, other: Calibration) -> Table:
         Field("differs"),
         Field("reach"),
     )
-    return Table("compared", "Against the other calibration", fields, tuple(rows), most_shown=20)
+    return Table("compared", "Compared with the other calibration", fields, tuple(rows), most_shown=20)

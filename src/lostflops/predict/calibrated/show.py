@@ -31,7 +31,7 @@ _PLACES: Final = {
     "across": "across hosts, one rank on each",
     "world": "across hosts",
     "ring": "around the ring",
-    "pair.host": "between two ranks of a host",
+    "pair.host": "between two ranks on one host",
     "pair.across": "between two hosts",
 }
 
@@ -48,7 +48,7 @@ def show(calibration: Calibration, other: Calibration | None = None) -> Result:
     return Result(
         name="calibrate",
         title="Calibration",
-        verdict=" ".join(says) or "Nothing was measured that a curve could be fitted to.",
+        verdict=" ".join(says) or "Nothing was measured that a curve can be fitted to.",
         blocks=tuple(blocks),
         notes=(*_notes(calibration, found), *calibration.notes),
         more=(tables.groups(found), *plots[1:], *([tables.residuals(found)] if found else [])),
@@ -73,7 +73,7 @@ def _levels(found: Sequence[Fitted]) -> Iterator[str]:
     elif near.high < far.low:
         yield f"{says}: inside a host is the slowest level, {_times(far.value, near.value)} slower."
     else:
-        yield f"{says}: their intervals overlap, so it cannot be told which is slower."
+        yield f"{says}: their intervals overlap, so neither is clearly slower."
 
 
 def _rate(one: Fitted) -> str:
@@ -92,15 +92,14 @@ def _accuracy(found: Sequence[Fitted]) -> Iterator[str]:
     large = [error for one in found for size, error in one.errors.items() if size >= tables.LARGE]
     small = [error for one in found for size, error in one.errors.items() if size < tables.LARGE]
     said = [
-        f"within {format_share(max(errors))} of what was measured {where} (half of it within "
-        f"{format_share(median(errors))})"
-        for where, errors in (("from 1 MB on", large), ("below 1 MB", small))
+        f"within {format_share(max(errors))} of the measurements {where} (median {format_share(median(errors))})"
+        for where, errors in (("from 1 MB up", large), ("below 1 MB", small))
         if errors
     ]
     if said:
         yield f"The curves are {', and '.join(said)}."
     if said and median(large + small) > POOR:
-        yield "That is poor: something else was at work, so measure again while nothing else runs."
+        yield "That is poor: something disturbed the measurement. Measure again while nothing else runs."
 
 
 def _peaks(limits: Roofline) -> Iterator[str]:
@@ -114,13 +113,13 @@ def _agreement(calibration: Calibration, other: Calibration | None) -> Iterator[
         return
     pairs = [(ns, curve.interval(size)) for _, curve, size, ns in tables.pairs(calibration, other)]
     if not pairs:
-        yield "The other calibration shares no operation and group with this one: nothing can be compared."
+        yield "The two calibrations have no operation and group in common, so they cannot be compared."
         return
     apart = sum(not told.low <= ns <= told.high for ns, told in pairs)
     ratio = median(ns / told.ns for ns, told in pairs if told.ns > 0)
     yield (
-        f"Compared at {counted(len(pairs), 'size')}: times here are {ratio:.2f} times those of the other (median), and "
-        f"{apart} lie outside its interval."
+        f"Compared at {counted(len(pairs), 'size')}: times here are {ratio:.2f}x those of the other (median), "
+        f"{apart} outside its interval."
     )
 
 
@@ -129,11 +128,11 @@ def _notes(calibration: Calibration, found: Sequence[Fitted]) -> Iterator[str]:
     if far := [_at(one, size) for one in found for size, error in one.errors.items() if error > FAR]:
         yield f"Far from the curve: {_some(far)}."
     if falling := [one.name for one in found if _falls(one)]:
-        yield f"Larger sizes take less time than smaller ones, which no line follows: {_some(falling)}."
+        yield f"Larger sizes take less time than smaller ones, which the model cannot fit: {_some(falling)}."
     if unknown := [one.name for one in found if not isfinite(one.curve.pieces[0].margin)]:
-        yield f"Of unknown accuracy, because too few sizes were measured: {_some(unknown)}."
+        yield f"Accuracy unknown, because too few sizes were measured: {_some(unknown)}."
     if lacking := [name_of(key) for key in calibration.samples if key not in calibration.curves]:
-        yield f"Measured at too few sizes to make a curve: {_some(lacking)}."
+        yield f"Too few sizes measured to fit a curve: {_some(lacking)}."
     alike = [
         f"{one.name} and {two.name}"
         for one in found
@@ -141,7 +140,7 @@ def _notes(calibration: Calibration, found: Sequence[Fitted]) -> Iterator[str]:
         if one.key[0] == two.key[0] and one.key[3] == 1 < two.key[3] and _overlap(one, two)
     ]
     if alike:
-        yield f"Their bandwidths cannot be told apart: {_some(alike)}."
+        yield f"Bandwidths do not differ clearly: {_some(alike)}."
 
 
 def _scatter(found: Sequence[Fitted]) -> Iterator[str]:
@@ -156,11 +155,11 @@ def _scatter(found: Sequence[Fitted]) -> Iterator[str]:
                 wide.append(_at(one, size))
     if outliers:
         yield (
-            f"{counted(outliers, 'sample')} of {total:,} took over {OUTLYING} times the median of the size; the file "
-            "keeps them, and medians do not follow them."
+            f"{counted(outliers, 'sample')} of {total:,} took more than {OUTLYING}x the median of their size. The "
+            "file keeps them; the medians ignore them."
         )
     if wide:
-        yield f"Measured with a spread above {format_share(WIDE)}: {_some(wide)}. Measure again on a quiet machine."
+        yield f"Spread above {format_share(WIDE)}: {_some(wide)}. Measure again on a quiet machine."
 
 
 def _falls(one: Fitted) -> bool:

@@ -1,4 +1,4 @@
-"""What if gradients were accumulated over several microbatches before they are reduced?"""
+"""What if gradients were accumulated over several microbatches before being reduced?"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lostflops.memory.blocks import Memory
 
 _INTERLEAVED: Final = (
-    "passes of the recorded steps are interleaved with other work, such as that of the next batch: "
-    "no microbatch can be put in front of them"
+    "forward and backward are interleaved with other work, such as preparing the next batch, "
+    "so no microbatch can be inserted before them"
 )
 
 
@@ -25,11 +25,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     batches = count(value, "accumulate")
     if batches == 1:
-        raise NotApplicable("accumulate=1 is a step of one microbatch, as recorded")
+        raise NotApplicable("accumulate=1 is one microbatch per step, as recorded")
     changed = sound(repeated(graph, reductions(graph), batches - 1), _INTERLEAVED)
     notes = (
-        f"A step is one optimizer step of {batches} microbatches, each as large as a recorded step's.",
-        "Microbatches before the last take what forward and backward pass and data took, and reduce nothing.",
+        f"A step is one optimizer step over {batches} microbatches, each as large as a recorded batch.",
+        "Each earlier microbatch repeats the recorded data loading, forward and backward, but reduces nothing.",
     )
     return Edited(changed, 0.1, notes, {"microbatches": batches})
 
@@ -43,15 +43,15 @@ def _how(value: str) -> str:
 
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     del value, facts
-    note = "Gradients are there throughout: those of a microbatch are added to sums. Activations are those of one."
+    note = "Gradients stay allocated; each microbatch adds to them. Activations are those of one microbatch."
     return Remembered(accumulated(memory), 0.1, (note,))
 
 
 CHANGE: Final = Change(
     "accumulate",
     "accumulate=K",
-    "gradients of so many microbatches are added up before they are reduced (no_sync)",
-    "a step sees K times the batch: learning rate and schedule have to follow",
+    "gradients of K microbatches are summed before they are reduced (no_sync)",
+    "the batch per step is K times as large: adjust learning rate and schedule",
     _how,
     _apply,
     ("2", "4"),

@@ -29,7 +29,7 @@ _MOST: Final = 1_000_000
 def _factor(value: str) -> float:
     factor = number(value.removesuffix("x"), "batch")
     if factor == 1 or not 1 / _MOST <= factor <= _MOST:
-        raise NotApplicable(f"batch={value} is the batch as recorded, or out of all reach: give a factor such as 2")
+        raise NotApplicable(f"batch={value} is the recorded batch or out of range: give a factor such as 2")
     return factor
 
 
@@ -37,14 +37,14 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     factor, tasks = _factor(value), graph.tasks
     computes = (tasks.kind == Kind.KERNEL) & (tasks.meeting < 0) & np.isin(tasks.phase, (FORWARD, BACKWARD))
     if not computes.any():
-        raise NotApplicable("forward and backward passes cannot be told apart in this run")
+        raise NotApplicable("forward and backward passes cannot be distinguished in this run")
     notes = (
         (
-            f"What forward and backward passes compute takes {factor:g} times as long; optimizer, communication and "
-            "what the host does stay."
+            f"Forward and backward compute takes {factor:g}x as long; optimizer, communication and host time stay "
+            "the same."
         ),
-        "One run does not tell how much of a step grows with the batch: lostflops fit measures it at three sizes.",
-        f"A step sees {factor:g} times the samples.",
+        "One run does not show how much of a step grows with the batch: lostflops fit measures it at three sizes.",
+        f"A step processes {factor:g}x as many samples.",
     )
     return Edited(retimed(graph, duration=scaled(tasks.duration, computes, factor)), _TIME_DOUBT, notes)
 
@@ -53,15 +53,15 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     factor = _factor(value)
     rows, unsure = _of_samples(memory), _may_be_gradients(memory, facts)
     if not rows.any():
-        raise NotApplicable("no activations, temporaries or batches were told apart in the memory of this run")
+        raise NotApplicable("no activations, temporaries or batches were identified in the memory of this run")
     every, fewer = editing.scaled(memory, rows, factor), editing.scaled(memory, rows & ~unsure, factor)
     found = fewer if _are_gradients_kept(memory) else every
     moved = abs(found.peak_bytes - memory.peak_bytes)
     doubt = max(_MEMORY_DOUBT, abs(every.peak_bytes - fewer.peak_bytes) / moved if moved else 0.0)
     notes = (
         (
-            f"Activations, batches and temporaries of the passes take {factor:g} times the memory; the optimizer's "
-            "temporaries stay, and gradients on their way to those that are kept from step to step."
+            f"Activations, batches and temporaries of forward and backward take {factor:g}x the memory; the "
+            "optimizer's temporaries and new gradients that are added to existing ones stay the same."
         ),
     )
     return Remembered(found, doubt, notes)
@@ -93,9 +93,9 @@ def _are_gradients_kept(memory: Memory) -> bool:
 CHANGE: Final = Change(
     name="batch",
     form="batch=FACTOR",
-    about="batches hold so many times the samples",
-    cost="another batch size trains differently: learning rate and schedule have to follow",
-    how=lambda value: f"the loader's batch size times {value.removesuffix('x')}",
+    about="batches hold FACTOR times as many samples",
+    cost="another batch size trains differently: adjust learning rate and schedule",
+    how=lambda value: f"multiply the loader's batch size by {value.removesuffix('x')}",
     apply=_apply,
     remember=_remember,
 )

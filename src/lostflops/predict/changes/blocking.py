@@ -1,4 +1,4 @@
-"""What if small collectives that the host waits for at once were not made?"""
+"""What if the small collectives that the host waits for immediately were removed?"""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, ("removed",), "blocking")
     chosen = small_calls(graph, facts)
-    changed = sound(without_calls(graph, chosen), "tasks would come to wait for each other")
+    changed = sound(without_calls(graph, chosen), "tasks would wait for each other in a cycle")
     count = int(chosen[graph.tasks.meeting[graph.tasks.meeting >= 0]].sum()) / max(len(graph.steps), 1)
-    note = f"{count:.3g} small collectives a step and rank are gone; what the program computes for them stays."
+    note = f"{count:.3g} small collectives per step and rank are removed; the compute that feeds them stays."
     return Edited(changed, 0.15, (note,), {"collectives_before": count})
 
 
 CHANGE: Final = Change(
     "blocking",
     "blocking=removed",
-    "small collectives that the host waits for at once, such as averages of metrics and barriers, are not made",
-    "values are known later, or every n steps only; what needs a barrier to be right has to keep it",
+    "small collectives that the host waits for immediately, such as metric averages and barriers, are removed",
+    "values are known later, or only every n steps; keep barriers that correctness depends on",
     lambda _: (
-        "stack metrics into one tensor and all_reduce it every n steps, or with async_op=True and wait() a step later; "
+        "stack metrics into one tensor and all_reduce it every n steps, or use async_op=True and wait() a step later; "
         "no dist.barrier() in the loop"
     ),
     _apply,
     ("removed",),
-    remember=untouched("Small collectives hold next to nothing."),
+    remember=untouched("Small collectives hold almost no memory."),
 )

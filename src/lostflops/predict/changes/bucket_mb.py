@@ -21,10 +21,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 CHANGE: Final = Change(
     "bucket_mb",
     "bucket_mb=MB",
-    "gradients are reduced in buckets of so many MiB, the first one too, as DDP does where a size is given",
+    "gradients are reduced in buckets of this size, including the first, as DDP does when bucket_cap_mb is set",
     "larger buckets start later and hold more memory; smaller ones pay more latency",
     lambda value: f"DistributedDataParallel(model, bucket_cap_mb={value})",
     _apply,
     ("5", "50", "100"),
-    remember=untouched("Buckets hold all gradients together, whatever the size of one."),
+    remember=untouched("The buckets together hold all gradients, whatever their size."),
 )

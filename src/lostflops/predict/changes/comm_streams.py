@@ -1,7 +1,7 @@
-"""What if reductions of gradients ran on several streams, each with a communicator of its own?
+"""What if gradient reductions ran on several streams, each with its own communicator?
 
-They still share the links: the part of a transfer that goes with bytes has the link to itself, and only latency is
-hidden behind the next one's bytes.
+They still share the links: only one transfer at a time moves bytes over a link, so only latency overlaps with the next
+transfer's bytes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     chosen = sized(graph, reductions(graph))
     found = [one for one in rounds(graph, chosen) if one.meetings.size > 1]
     if not found:
-        raise NotApplicable("a step has one reduction of gradients: there is nothing to run beside it")
+        raise NotApplicable("a step has only one gradient reduction: there is nothing to overlap it with")
     transfers = Transfers.of(graph, facts)
     shares = latencies(graph, chosen, transfers)
     if not shares.share.any():
         raise NotApplicable(
-            "all reductions of the run are of about one size, so that their latency is not known, and more streams can "
-            "hide nothing else: give --calibration FILE (lostflops calibrate makes one)"
+            "all reductions of the run are about the same size, so their latency is unknown, and more streams hide "
+            "only latency: give --calibration FILE (made by lostflops calibrate)"
         )
     changed = _on_lanes(_awaited(_shared(graph, chosen, shares.share), found), found, streams)
     weight = np.where(chosen, graph.meetings.transfer, 0).astype(np.float64)
     doubt = deviation(shares.share, (shares.low, shares.high), weight)
     notes = (
-        f"Reductions take turns on {streams} streams of each rank; they share the link: only latency overlaps.",
+        f"Reductions alternate over {streams} streams per rank and share the link, so only latency overlaps.",
         transfers.note,
-        "Kernels of collectives that run at once take more of the device from compute, which is not counted.",
+        "Concurrent collective kernels take more of the device away from compute, which is not modelled.",
     )
     return Edited(changed, max(doubt, 0.3), notes)
 
@@ -96,10 +96,10 @@ def _on_lanes(graph: TaskGraph, found: list[Round], streams: int) -> TaskGraph:
 CHANGE: Final = Change(
     "comm_streams",
     "comm_streams=K",
-    "reductions of gradients take turns on so many streams, and overlap each other",
-    "more memory and channels; collectives on several communicators deadlock if ranks enqueue them in other orders",
+    "gradient reductions alternate over K streams and overlap each other",
+    "more memory and channels; collectives on several communicators deadlock if ranks enqueue them in different order",
     lambda value: (
-        f"groups = [dist.new_group() for _ in range({value})]; in a DDP communication hook reduce bucket.index() on "
+        f"groups = [dist.new_group() for _ in range({value})]; in a DDP communication hook, reduce bucket.index() on "
         f"groups[bucket.index() % {value}]; on NCCL set CUDA_DEVICE_MAX_CONNECTIONS above 1"
     ),
     _apply,

@@ -1,4 +1,4 @@
-"""What if gradients were compressed before they are reduced?"""
+"""What if gradients were compressed before being reduced?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HALF: Final = ("fp16", "bf16")
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     share = 0.5 if value in _HALF else times(value, "compression")
     if share >= 1:
-        raise UsageError(f"compression={value}: give what part of the bytes is left, such as 0.5x")
+        raise UsageError(f"compression={value}: give the fraction of the bytes that is left, below 1x, such as 0.5x")
     chosen = sized(graph, reductions(graph))
     transfers = Transfers.of(graph, facts)
     rows, kinds, which = calls(graph, chosen)
@@ -51,10 +51,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     duration[own[stream]] += each[stream]
     notes = (
         transfers.note,
-        f"Gradients are cast before and after at {said}; this is assumed, not measured.",
-        "Gradients are taken to be fp32."
+        f"Casting before and after runs at {said}, which is assumed, not measured.",
+        "Gradients are assumed to be fp32."
         if value in _HALF
-        else "What decides what to send, as top-k does, is not in it.",
+        else "The cost of choosing what to send (as top-k does) is not included.",
     )
     if facts.times is not None:
         alike = frozenset((k.op, k.ranks, k.hosts) for k in kinds)
@@ -81,13 +81,13 @@ def _how(value: str) -> str:
         hooks = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
         other = " (DDP refuses it on gloo: use fp16_compress_hook there)" if value == "bf16" else ""
         return f"model.register_comm_hook(None, {hooks}.{value}_compress_hook){other}"
-    return "model.register_comm_hook(state, hook) with a hook that sends so much less, such as powerSGD_hook"
+    return "model.register_comm_hook(state, hook) with a hook that sends that much less, such as powerSGD_hook"
 
 
 CHANGE: Final = Change(
     "compression",
     "compression=0.5x",
-    "reductions of gradients move so many times their bytes (fp16 and bf16: half of fp32), and pay for casting",
+    "gradient reductions move this fraction of their bytes (fp16 and bf16: half of fp32), plus the cost of casting",
     "gradients lose precision: watch the loss; fp16 may overflow",
     _how,
     _apply,

@@ -1,4 +1,4 @@
-"""What if batches were ready in time, or loaded by so many workers?"""
+"""What if batches were always ready in time, or loaded by more workers?"""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _PREFETCH: Final = 2
 _DOUBT: Final = 0.05
 _DOUBT_OF_WORKERS: Final = 0.3
 _WORKERS: Final = "multiprocessing"
-_OWN_CORES: Final = (
-    "Workers are taken to cost the training process nothing: they need cores, memory and a disk of their own."
-)
+_OWN_CORES: Final = "Workers are assumed not to slow the training process: they need their own cores, memory and disk."
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -32,10 +30,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     loads = _loading(graph)
     if not loads.any():
         raise NotApplicable(
-            "no wait for a batch was recorded: either it costs nothing, or no DataLoader of PyTorch makes it"
+            "no wait for a batch was recorded: data loading costs nothing, or does not use PyTorch's DataLoader"
         )
     if value == _FIXED:
-        note = "A batch is there whenever it is asked for; copying it to the device takes what it took."
+        note = "Every batch is ready when the step asks for it; the copy to the device takes the same time as before."
         return Edited(_without_loading(graph, loads), _DOUBT, (note,))
     if value.endswith("x"):
         return _with_more_workers(graph, times(value, "data"))
@@ -95,7 +93,7 @@ def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
     later = np.flatnonzero(number >= _PREFETCH * workers)
     freed = with_edges(freed, taken[later - _PREFETCH * workers], load[later])
     notes = (
-        f"{workers} workers make batches side by side, each in the time that one took and {_PREFETCH} ahead.",
+        f"{workers} workers load batches in parallel, each in the recorded time per batch and up to {_PREFETCH} ahead.",
         _OWN_CORES,
     )
     return Edited(freed, _DOUBT_OF_WORKERS, notes)
@@ -109,7 +107,7 @@ def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
     batches = rows[fresh]
     if (tasks.kind == Kind.LOAD).any() or names_with(graph, _WORKERS)[rows].any():
         raise NotApplicable(
-            "the loader has workers, and how many is not recorded: ask for times as many, as in data=2x"
+            "the loader already has workers, but their number was not recorded: give a factor, as in data=2x"
         )
     own = np.cumsum(fresh) - 1
     inner = np.append(~fresh[1:], False)
@@ -120,8 +118,10 @@ def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
 def _with_more_workers(graph: TaskGraph, factor: float) -> Edited:
     work = graph.tasks.kind == Kind.LOAD
     if not work.any():
-        raise NotApplicable("workers were not waited for, or there are none: give a number of workers, as in data=4")
-    note = f"Workers make batches {factor:g} times as fast as they did, and are given as many ahead as now."
+        raise NotApplicable(
+            "the run has no loader workers, or never waits for them: give a number of workers, as in data=4"
+        )
+    note = f"Workers load batches {factor:g}x as fast as recorded, with as many batches ahead as now."
     changed = retimed(graph, duration=scaled(graph.tasks.duration, work, 1 / factor))
     return Edited(changed, _DOUBT_OF_WORKERS, (note, _OWN_CORES))
 
@@ -158,10 +158,10 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="data",
     form="data=fixed|WORKERS|2x",
-    about="batches are ready when they are asked for, or made by so many workers, or by times as many",
-    cost="cores, memory and bandwidth of the disk for the workers; a cache on a local disk where the storage is slow",
+    about="batches are always ready in time (fixed), or loaded by WORKERS workers, or by 2x as many as now",
+    cost="cores, memory and disk bandwidth for the workers; a local disk cache if storage is slow",
     how=_how,
     apply=_apply,
     tried=(_FIXED,),
-    remember=untouched("Batches that wait are in the memory of workers, which is not this."),
+    remember=untouched("Waiting batches are in the workers' memory, not in this process."),
 )

@@ -1,4 +1,4 @@
-"""What if DDP reduced the gradients that the program reduces itself behind the backward pass?"""
+"""What if DDP reduced the gradients that the program now reduces itself after the backward pass?"""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     del value, facts
-    note = "Buckets hold gradients from step to step; what the program's own reductions allocate is still counted."
+    note = "Buckets hold gradients from step to step; memory for the program's own reductions is still counted."
     return Remembered(lasting(memory), 0.2, (note,))
 
 
 CHANGE: Final = Change(
     "ddp",
     "ddp=MB",
-    "gradients that the program reduces itself are reduced in buckets of so many MiB while backward goes on, as DDP "
-    "does",
-    "gradients are reduced when backward() returns: code that changes them before reducing has to move behind it",
+    "gradients that the program reduces itself are reduced in buckets of this size during backward, as DDP does",
+    "gradients are already reduced when backward() returns: move code that changes them before reducing to after it",
     lambda value: (
         f"model = DistributedDataParallel(model, bucket_cap_mb={value}, gradient_as_bucket_view=True), and no "
         "all_reduce of gradients in the loop"

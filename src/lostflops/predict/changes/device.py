@@ -1,4 +1,4 @@
-"""What if the run had other accelerators?"""
+"""What if the job ran on another accelerator?"""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     other = _asked(value)
     device, dtype = device_now(graph, facts), dtype_now(graph, facts)
     if device == other:
-        raise NotApplicable(f"the run has {device.name} already")
+        raise NotApplicable(f"the run already uses {device.name}")
     if device.memory_gbs is None or other.memory_gbs is None:
         unknown = device if device.memory_gbs is None else other
-        raise NotApplicable(f"the bandwidth of the memory of {unknown.name} is not confirmed")
+        raise NotApplicable(f"the memory bandwidth of {unknown.name} is not confirmed")
     computing = peak(device, dtype) / peak(other, dtype)
     moving = device.memory_gbs / other.memory_gbs
     changed = rescaled(graph, dict.fromkeys(COMPUTE_BOUND, computing) | dict.fromkeys(MEMORY_BOUND, moving))
@@ -39,11 +39,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed = retimed(changed, duration=scaled(changed.tasks.duration, inside, moving))
     notes = (
         (
-            f"Products of matrices, attention and convolutions take {computing:.3g} times what they took ({dtype} "
-            f"peaks of {device.name} and {other.name}), all other kernels {moving:.3g} times (bandwidth of their "
-            "memories), each as far from its limit as now."
+            f"Matmuls, attention and convolutions take {computing:.3g}x as long (ratio of the {dtype} peaks of "
+            f"{device.name} and {other.name}), all other kernels {moving:.3g}x (ratio of memory bandwidths); each "
+            "kernel stays as far from its limit as now."
         ),
-        "The host and the network stay as they are, and so do shapes and the size of a batch.",
+        "Host, network, shapes and batch size stay the same.",
     )
     return Edited(changed, _DOUBT, notes, facts=replace(facts, device=other.name))
 
@@ -62,8 +62,8 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="device",
     form="device=NAME",
-    about="another accelerator, by the ratio of peaks and of bandwidths",
-    cost="the price of the devices; kernels that are tuned for one reach less of another",
+    about="the job runs on another accelerator: kernel times scale with peak FLOP/s and memory bandwidth",
+    cost="the price of the devices; kernels tuned for one device reach a smaller part of another's peak",
     how=_how,
     apply=_apply,
     is_hardware=True,

@@ -28,7 +28,7 @@ _OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, _VALUES, "encode")
     if facts.memory is None:
-        raise NotApplicable("no memory was recorded, so that nothing tells what is kept: record with --with memory")
+        raise NotApplicable("no memory was recorded, so kept activations are unknown: record with --with memory")
     moved = encodable(facts.memory, value, facts).moved(facts.memory)
     rate, said = memory_rate(graph, facts)
     duration = graph.tasks.duration.astype(np.float64)
@@ -36,8 +36,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         duration = _longer(graph, duration, phase, moved / 2 / rate)
     made = retimed(graph, duration=np.round(duration).astype(np.int64))
     note = (
-        f"A step reads and writes {format_bytes(round(moved))} more to encode and decode, at {said}, which is assumed; "
-        "half of it in each pass, in proportion to what kernels take. Hooks of several small ops take more."
+        f"A step reads and writes {format_bytes(round(moved))} more to encode and decode, at an assumed {said}; half "
+        "of it in each pass, in proportion to kernel times. Hooks made of several small ops take longer."
     )
     return Edited(made, _DOUBT, (note,))
 
@@ -47,7 +47,7 @@ def _longer(graph: TaskGraph, duration: Times, phase: int, more: float) -> Times
     tasks = graph.tasks
     rows = (tasks.kind == Kind.KERNEL) & (tasks.meeting < 0) & (tasks.phase == phase) & (tasks.step >= 0)
     if not rows.any():
-        raise NotApplicable("forward and backward passes cannot be told apart in this run")
+        raise NotApplicable("forward and backward passes cannot be distinguished in this run")
     pair = numbered(graph.rank, tasks.step)
     whole = np.bincount(pair, np.where(rows, duration, 0))
     factor = 1 + more / np.maximum(whole, 1)
@@ -58,9 +58,11 @@ def _longer(graph: TaskGraph, duration: Times, phase: int, more: float) -> Times
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     found = encodable(memory, value, facts)
     whole, small = (format_bytes(int(sizes.sum())) for sizes in (memory.blocks.bytes[found.rows], found.small))
-    notes = [f"{found.rows.size} blocks of {whole} in all steps are {small} between the passes, whole where read."]
+    notes = [
+        f"{found.rows.size} blocks ({whole} in all steps) take {small} between the passes and are whole where read."
+    ]
     if value == "sparse":
-        notes.append("Half of the numbers are taken to be zeros: the recording does not tell.")
+        notes.append("Half of the numbers are assumed to be zero; the recording does not contain values.")
     return Remembered(encoded(memory, found), _OF_MEMORY[value], tuple(notes))
 
 
@@ -74,8 +76,8 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="encode",
     form="encode=relu_mask|sparse|bf16|fp8",
-    about="activations are stored as one-bit masks (of ReLUs), sparse or in fewer bits until backward reads them",
-    cost="passes over memory to encode and decode; relu_mask and sparse keep every digit, bf16 and fp8 round gradients",
+    about="activations are stored as one-bit masks (ReLU), sparse or in fewer bits until backward reads them",
+    cost="extra memory traffic to encode and decode; relu_mask and sparse are exact, bf16 and fp8 round gradients",
     how=_how,
     apply=_apply,
     tried=("relu_mask",),

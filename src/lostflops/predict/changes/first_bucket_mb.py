@@ -23,14 +23,14 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 CHANGE: Final = Change(
     "first_bucket_mb",
     "first_bucket_mb=MB",
-    "the first bucket of gradients closes at so many MiB; the others as recorded",
-    "a larger one starts later; a smaller one pays latency once more",
+    "the first gradient bucket has this size; the others stay as recorded",
+    "a larger first bucket starts later; a smaller one adds the latency of one more reduction",
     lambda value: (
-        f"DistributedDataParallel(model, bucket_cap_mb_list=[{value}, 25]) where torch has it (2.13 does), with the "
-        f"size of the others for 25; else torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int({value} * 2**20) before "
-        "it, with bucket_cap_mb left out"
+        f"DistributedDataParallel(model, bucket_cap_mb_list=[{value}, 25]) if torch has it (2.13 does), with the size "
+        f"of the other buckets instead of 25; else set torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int({value} * "
+        "2**20) before creating DDP, and leave out bucket_cap_mb"
     ),
     _apply,
     ("0.25", "4"),
-    remember=untouched("Buckets hold all gradients together, whatever the size of one."),
+    remember=untouched("The buckets together hold all gradients, whatever their size."),
 )

@@ -1,4 +1,4 @@
-"""What if every op took as long on all ranks?"""
+"""What if every op took the same time on all ranks?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOUBT: Final = 0.2
 
 def _how(_value: str) -> str:
     return (
-        "lostflops ranks names who is slow; give stages with more work fewer layers, and sort or pack sequences so "
+        "lostflops ranks names the slow ranks; give stages with more work fewer layers, and sort or pack sequences so "
         "that microbatches are equally long"
     )
 
@@ -27,15 +27,17 @@ def _how(_value: str) -> str:
 def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, ("removed",), "imbalance")
     if len(graph.ranks) < 2:
-        raise NotApplicable("one rank alone was recorded: there is nobody to be balanced with")
+        raise NotApplicable("only one rank was recorded: there is nothing to balance it with")
     base, shorter = without_waits(graph)
     changed = balanced(base)
     if has_host(graph):
-        note = "Each kernel takes the mean of those of its name at its place in the step, over all ranks and steps"
-        return Edited(changed, _DOUBT, (f"{note}; what the host does stays as it was.",))
-    note = "Ops of one type take their mean, transfers the median of their type, over all ranks, microbatches and steps"
+        note = (
+            "Each kernel takes the mean time of the same kernel at the same place in the step, over all ranks and steps"
+        )
+        return Edited(changed, _DOUBT, (f"{note}; host time stays the same.",))
+    note = "Ops take the mean and transfers the median of their type, over all ranks, microbatches and steps"
     by_op = {"slowdown_by_op": _by_op(base)}
-    return Edited(changed, _DOUBT, (f"{note}; short launch delays stay.",), by_op, off=shorter)
+    return Edited(changed, _DOUBT, (f"{note}; short launch delays stay the same.",), by_op, off=shorter)
 
 
 def _by_op(graph: TaskGraph) -> dict[str, float]:
@@ -47,10 +49,10 @@ def _by_op(graph: TaskGraph) -> dict[str, float]:
 CHANGE: Final = Change(
     name="imbalance",
     form="imbalance=removed",
-    about="every op takes as long on all ranks, stages and microbatches",
-    cost="work has to be moved between ranks: other cuts of the model, other packing of sequences",
+    about="every op takes the same time on all ranks, stages and microbatches",
+    cost="work has to move between ranks: split the model or pack the sequences differently",
     how=_how,
     apply=_apply,
     tried=("removed",),
-    remember=untouched("What a rank allocates does not depend on when it does."),
+    remember=untouched("Timing does not change what a rank allocates."),
 )

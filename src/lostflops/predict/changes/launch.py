@@ -1,4 +1,4 @@
-"""What if launching cost the host nothing, as with CUDA graphs?"""
+"""What if launches cost the host no time, as with CUDA graphs?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     host = on_lanes(graph, LaneKind.HOST)
     launching = host & (tasks.kind == Kind.LAUNCH)
     if not launching.any():
-        raise NotApplicable("nothing is launched: CUDA graphs are for work on a device")
+        raise NotApplicable("nothing is launched on a device, so CUDA graphs do not help")
     first = _first_of_steps(graph, launching)
     cheap = host & np.isin(tasks.kind, _DISPATCH) & on_line(graph, "idle.host") & ~first & (tasks.duration < _STALL)
     duration, gap = tasks.duration.copy(), tasks.gap.copy()
@@ -39,8 +39,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed = replace(retimed(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
     notes = (
         (
-            "Dispatch of ops, launches and the moments between them take no time, one launch in each step apart; long "
-            "stretches of Python, waiting for data, allocations and synchronisations stay, and so do times of kernels."
+            "Op dispatch, launches and the gaps between them take no time, except one launch per step. Kernel times, "
+            "long Python sections, waits for data, allocations and synchronisations stay the same."
         ),
     )
     return Edited(changed, _DOUBT, notes)
@@ -63,8 +63,8 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="launch",
     form="launch=free",
-    about="dispatching and launching cost the host nothing (CUDA graphs)",
-    cost="shapes and addresses must stay the same, no synchronisation inside, and memory of the graph is kept",
+    about="dispatch and launch cost the host no time (CUDA graphs)",
+    cost="shapes and addresses must be static, no synchronisation inside the graph, and its memory stays allocated",
     how=_how,
     apply=_apply,
     tried=("free",),

@@ -15,7 +15,7 @@ _DOUBT: Final = 0.3
 
 
 def _how(value: str) -> str:
-    size = f"Megatron: --micro-batch-size of a replica's batch / {value}"
+    size = f"Megatron: --micro-batch-size = batch of a replica / {value}"
     return f"{size}; torch.distributed.pipelining: n_microbatches={value}"
 
 
@@ -24,21 +24,23 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     base, made = laid_out(graph)
     old = made.shape
     if wanted == old.microbatches:
-        raise NotApplicable(f"the run has {wanted} microbatches in a step already")
+        raise NotApplicable(f"the run already has {wanted} microbatches per step")
     if made.schedule is None:
-        raise NotApplicable("the order of passes is neither 1F1B, GPipe nor interleaved, so it cannot be continued")
+        raise NotApplicable("the schedule is not 1F1B, GPipe or interleaved, so it cannot be extended")
     if made.fixed > _FIXED:
         raise NotApplicable(
-            f"{made.fixed:.0%} of the passes is collectives and waiting for launches, and nothing tells how much of "
-            "that a microbatch of another size takes"
+            f"{made.fixed:.0%} of the passes is collectives and waits for launches; how that changes with the size "
+            "of a microbatch is unknown"
         )
     if made.schedule == "interleaved" and wanted % old.stages:
-        raise NotApplicable(f"an interleaved schedule needs a multiple of its {old.stages} stages")
+        raise NotApplicable(
+            f"the number of microbatches of an interleaved schedule must be a multiple of its {old.stages} stages"
+        )
     changed = relaid(base, made, made.schedule, old._replace(microbatches=wanted))
-    size = f"{wanted} microbatches of {old.microbatches / wanted:.3g} times the size"
+    size = f"{wanted} microbatches, each {old.microbatches / wanted:.3g}x the size"
     notes = (
-        f"The batch stays: {size}, each pass as much shorter or longer; transfers and pauses stay as they were.",
-        f"The schedule stays {made.schedule}; no send holds up a pass.",
+        f"The batch stays the same: {size}. Passes scale with it; transfers and pauses do not change.",
+        f"The schedule stays {made.schedule}; sends do not delay passes.",
     )
     return Edited(changed, _DOUBT, notes)
 
@@ -47,7 +49,7 @@ CHANGE: Final = Change(
     name="microbatches",
     form="microbatches=M",
     about="the same batch goes through the pipeline in M microbatches",
-    cost="smaller microbatches fill the device less; larger ones need more memory for activations",
+    cost="smaller microbatches use the device less fully; larger ones need more activation memory",
     how=_how,
     apply=_apply,
 )

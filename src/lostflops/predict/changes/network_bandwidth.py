@@ -1,4 +1,4 @@
-"""What if the network moved more bytes in the same time?"""
+"""What if the network had more or less bandwidth?"""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 CHANGE: Final = Change(
     "network.bandwidth",
     "network.bandwidth=2x",
-    "every transfer moves bytes that many times as fast; latency stays",
-    "another network, or more adapters for each host",
+    "every transfer has this many times the bandwidth; latency stays the same",
+    "another network, or more network adapters per host",
     lambda _: (
         "Use faster adapters or more of them. GLOO_SOCKET_IFNAME sets the interface; on NCCL: NCCL_SOCKET_IFNAME and "
         "NCCL_IB_HCA."
@@ -29,5 +29,5 @@ CHANGE: Final = Change(
     _apply,
     ("2x", "0.5x"),
     is_hardware=True,
-    remember=untouched("Another network moves no memory."),
+    remember=untouched("The network does not change memory use."),
 )

@@ -1,4 +1,4 @@
-"""What if messages took more or less time on their way?"""
+"""What if the network had more or less latency?"""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 CHANGE: Final = Change(
     "network.latency",
     "network.latency=0.5x",
-    "the latency of every transfer is multiplied; bandwidth stays",
-    "another network, or ranks that are placed closer to each other",
-    lambda _: "RDMA instead of sockets, ranks under one switch, fewer and larger collectives (bucket_mb).",
+    "the latency of every transfer is multiplied by this factor; bandwidth stays the same",
+    "another network, or ranks placed closer together",
+    lambda _: "Use RDMA instead of sockets, ranks under one switch, or fewer and larger collectives (bucket_mb).",
     _apply,
     ("0.5x",),
     is_hardware=True,
-    remember=untouched("Another network moves no memory."),
+    remember=untouched("The network does not change memory use."),
 )

@@ -1,4 +1,4 @@
-"""What if gradients were reduced with the last microbatch of a step alone?"""
+"""What if only the last microbatch of a step reduced gradients?"""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     one_of(value, ("on",), "no_sync")
     found = repeated_reductions(graph)
-    changed = sound(without_calls(graph, found.early), "tasks would come to wait for each other")
-    note = f"Of {found.passes} microbatches of a step the last one reduces gradients; copies into buckets stay."
+    changed = sound(without_calls(graph, found.early), "tasks would wait for each other in a cycle")
+    note = f"Only the last of {found.passes} microbatches per step reduces gradients; copies into buckets stay."
     return Edited(changed, 0.1, (note,), {"reducing_passes": found.passes})
 
 
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     del value
     if is_sharded(trained(facts)):
-        raise NotApplicable("gradients that are not reduced stay whole, and nothing recorded tells when they would")
-    return Remembered(memory, 0.0, ("Gradients are summed in the same place whether they are reduced or not.",))
+        raise NotApplicable("gradients that are not reduced stay unsharded, and their lifetime was not recorded")
+    return Remembered(memory, 0.0, ("Gradients are summed in place, reduced or not.",))
 
 
 CHANGE: Final = Change(
     "no_sync",
     "no_sync=on",
-    "of the microbatches of a step only the last one reduces gradients",
-    "gradients of a step are the same sums; between microbatches those of ranks differ",
+    "only the last microbatch of a step reduces gradients",
+    "the gradients of a step stay the same; between microbatches, ranks hold different gradients",
     lambda _: (
         "with (nullcontext() if is_last else model.no_sync()): model(batch).backward(), for each microbatch of a "
         "step; FSDP2: model.set_requires_gradient_sync(is_last)"

@@ -44,18 +44,18 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, ("fused", "8bit"), "optimizer")
     kernels = _updates(graph)
     if not kernels.any():
-        raise NotApplicable("no optimizer's step was recognised")
+        raise NotApplicable("no optimizer step was recognised")
     fused = names_with(graph, "fused") & kernels
     is_fused = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
     if is_fused and value == "8bit":
         return _smaller(graph, kernels)
     if is_fused:
-        raise NotApplicable("the optimizer is fused already")
+        raise NotApplicable("the optimizer is already fused")
     if (
         graph.tasks.duration[kernels & of_class(graph, *MATMUL_CLASSES)].sum()
         > _SOME * graph.tasks.duration[kernels].sum()
     ):
-        raise NotApplicable("the optimizer multiplies matrices, as Muon and Shampoo do: none of these has a fused form")
+        raise NotApplicable("the optimizer multiplies matrices, as Muon and Shampoo do, and has no fused form")
     host = on_lanes(graph, LaneKind.HOST)
     passes = np.unique(graph.tasks.name[kernels]).size
     worked = graph.tasks.duration - _calls(graph, kernels & host, _CALL) - _calls(graph, kernels & ~host, _START)
@@ -80,9 +80,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     made = replace(retimed(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
     notes = (
         (
-            "One launch for each step of the optimizer, and of its kernels 7/20 of their time: so much of what Adam "
-            "moves op by op one pass moves. Other optimizers differ, and small parameters gain more. Each first "
-            "loses what its call or start takes."
+            "One launch per optimizer step. Its kernels lose their call or start overhead and, unless there are at "
+            "most 2 kinds of them (SGD), take 7/20 of the rest: one pass of Adam moves 7/20 of the bytes that it moves "
+            "op by op. Other optimizers differ, and small parameters gain more."
         ),
     )
     edited = Edited(made, _DOUBT, notes)
@@ -95,7 +95,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 def _smaller(graph: TaskGraph, kernels: Flags) -> Edited:
     """One pass over states of a byte each."""
     note = (
-        "States of a byte each make what one pass of Adam moves 16/28. bitsandbytes launches a kernel for each "
+        "With one-byte states, one pass of Adam moves 16/28 of the bytes. bitsandbytes launches one kernel per "
         "parameter, which is not counted."
     )
     return Edited(retimed(graph, duration=scaled(graph.tasks.duration, kernels, _IN_8_BITS)), _DOUBT_IN_8_BITS, (note,))
@@ -146,19 +146,19 @@ def _how(value: str) -> str:
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     if value == "8bit":
         note = (
-            "States of 4096 elements and more take a byte for each, and 4 for each 256 of them, as in bitsandbytes "
-            "0.44 and later."
+            "States of 4096 or more elements take one byte per element and 4 bytes per 256 elements, as in "
+            "bitsandbytes 0.44 and later."
         )
         return Remembered(in_8_bits(memory, trained(facts), facts.memory or memory), 0.05, (note,))
-    return Remembered(one_pass(memory), 0.1, ("Updates in one pass allocate nothing on the way.",))
+    return Remembered(one_pass(memory), 0.1, ("A fused update allocates no temporaries.",))
 
 
 CHANGE: Final = Change(
     name="optimizer",
     form="optimizer=fused|8bit",
     about="the optimizer updates all parameters in one pass (fused), or keeps its states in 8 bits",
-    cost="none where the optimizer has it (Adam, AdamW, SGD, Adagrad); results differ in the last digits; 8bit: states "
-    "are rounded, compare the loss",
+    cost="fused: none if the optimizer has it (Adam, AdamW, SGD, Adagrad), results differ in the last digits; 8bit: "
+    "states are rounded, so compare the loss",
     how=_how,
     apply=_apply,
     tried=("fused",),

@@ -1,4 +1,4 @@
-"""What if communication cost nothing beyond computing? A bound: nothing that overlaps better can do more."""
+"""What if communication overlapped perfectly with compute? An upper limit: better overlap cannot save more."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     leaving = (hidden & (changed.tasks.step >= 0))[changed.edges.src] & ~hidden[changed.edges.dst]
     changed = _ended(without_edges(changed, leaving), hidden)
     notes = [
-        "A bound, not a forecast: nothing waits for a collective, and a step lasts as long as the longer of the two."
+        "An upper limit: nothing waits for a collective, and a step takes the longer of compute and communication."
     ]
     if sent.any():
-        notes.append("Stages of a pipeline still wait for each other: only the time of transfers between them is gone.")
+        notes.append("Pipeline stages still wait for each other: only the transfer time between them is removed.")
     return Edited(changed, 0.0, tuple(notes))
 
 
@@ -85,19 +85,19 @@ def _ended(graph: TaskGraph, hidden: Flags) -> TaskGraph:
 def _how(value: str) -> str:
     del value
     return (
-        "smaller gradient buckets (bucket_cap_mb), prefetch of FSDP units, compute and collectives on streams of their "
-        "own: ask bucket_mb and prefetch what each would give"
+        "smaller gradient buckets (bucket_cap_mb), FSDP prefetch, compute and collectives on separate streams: try "
+        "bucket_mb and prefetch to see what each saves"
     )
 
 
 CHANGE: Final = Change(
     name="overlap",
     form="overlap=perfect",
-    about="collectives cost nothing beyond computing, a bound",
-    cost="no setting gives it: it tells what is to be gained at most",
+    about="collectives overlap perfectly with compute (an upper limit)",
+    cost="an upper limit: no setting achieves it",
     how=_how,
     apply=_apply,
     tried=("perfect",),
     is_bound=True,
-    remember=untouched("What a rank allocates does not depend on what hides its collectives."),
+    remember=untouched("Overlap does not change what a rank allocates."),
 )

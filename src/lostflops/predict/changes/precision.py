@@ -1,4 +1,4 @@
-"""What if matrices were multiplied in another dtype?"""
+"""What if matmuls ran in another dtype?"""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     wanted = one_of(value, tuple(_BYTES), "precision")
     device, now = device_now(graph, facts), dtype_now(graph, facts)
     if now == wanted:
-        raise NotApplicable(f"most of the FLOPs are done in {now} already")
+        raise NotApplicable(f"most FLOPs already run in {now}")
     if now not in _BYTES:
-        raise NotApplicable(f"most of the FLOPs are done in {now}: what leaving it costs is not modelled")
+        raise NotApplicable(f"most FLOPs run in {now}, and the cost of leaving it is not modelled")
     quicker = peak(device, wanted) / peak(device, now)
     moved = _BYTES[wanted] / _BYTES[now]
     factors = dict.fromkeys(COMPUTE_BOUND, 1 / quicker) | dict.fromkeys(_CAST, moved)
     notes = (
         (
-            f"Products of matrices, attention and convolutions take {1 / quicker:.3g} times as long, by the peaks of "
-            f"{device.name} in {now} and {wanted}; elementwise kernels and casts {moved:g} times, by what they move."
+            f"Matmuls, attention and convolutions take {1 / quicker:.3g}x as long (ratio of the {now} and {wanted} "
+            f"peaks of {device.name}), elementwise kernels and casts {moved:g}x (ratio of bytes moved)."
         ),
         (
-            "Norms, losses, optimizer and gradients stay as they are, as autocast leaves them; casts that come with it "
-            "are not counted."
+            "Norms, losses, optimizer and gradients stay the same, as under autocast; the casts that autocast adds are "
+            "not counted."
         ),
     )
     doubt = _FAR_DOUBT if quicker > _FAR else _DOUBT
@@ -56,14 +56,14 @@ def _how(value: str) -> str:
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     if {value, facts.dtype} <= {"tf32", "fp32"}:
         return Remembered(memory, 0.0, ("Tensors are stored in fp32 either way.",))
-    raise NotApplicable("which activations are kept in which dtype depends on what autocast casts, and caches")
+    raise NotApplicable("the dtype of kept activations depends on what autocast casts and caches")
 
 
 CHANGE: Final = Change(
     name="precision",
     form="precision=bf16|fp16|tf32|fp32",
-    about="matrices are multiplied in another dtype",
-    cost="fewer digits: compare the loss over some thousand steps; fp16 needs its losses scaled",
+    about="matmuls, attention and convolutions run in another dtype",
+    cost="lower precision: compare the loss over a few thousand steps; fp16 needs loss scaling",
     how=_how,
     apply=_apply,
     tried=("bf16",),

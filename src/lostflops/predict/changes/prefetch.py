@@ -1,6 +1,6 @@
 """What if sharded parameters were gathered earlier?
 
-The host enqueues the gathering of a unit when it comes to the unit so many places before.
+The host enqueues the all-gather of a unit when it reaches the unit K places before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lostflops.predict.edits.values import count
 if TYPE_CHECKING:
     from lostflops.graph.tasks import TaskGraph
 
-_UNORDERED: Final = "other work of the recorded steps stands between all-gathers and their units: they cannot be moved"
+_UNORDERED: Final = "other work runs between the all-gathers and their units, so they cannot be moved"
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -23,12 +23,12 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     wanted = 0 if value == "0" else count(value, "prefetch")
     found = Gathering(graph)
     if not found.series:
-        raise NotApplicable("no step has two all-gathers of parameters in one pass: there is nothing to fetch ahead")
+        raise NotApplicable("no step has two parameter all-gathers in one pass: there is nothing to prefetch")
     if wanted == found.depth:
-        raise NotApplicable(f"the run gathers {wanted} units ahead already")
+        raise NotApplicable(f"the run already gathers {wanted} units ahead")
     notes = (
-        f"The run gathers {found.depth} units ahead, by what the host enqueued before its first kernel; now {wanted}.",
-        "Memory for units that are gathered early, and waiting for it, is not counted.",
+        f"Units gathered ahead: {found.depth} in the run (from the order of enqueued work), {wanted} with the change.",
+        "Memory for units gathered early, and waits for that memory, are not counted.",
     )
     changed = sound(moved(graph, found, wanted), _UNORDERED)
     return Edited(changed, 0.3, notes, {"recorded_prefetch": found.depth})
@@ -37,8 +37,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 CHANGE: Final = Change(
     "prefetch",
     "prefetch=K",
-    "all-gathers of sharded parameters are enqueued so many units ahead; 0: each when its unit comes",
-    "every unit that is gathered early holds its memory longer",
+    "all-gathers of sharded parameters are enqueued K units ahead; 0: no prefetch",
+    "units gathered early hold their memory longer",
     lambda value: (
         f"module.set_modules_to_forward_prefetch(the next {value}) and set_modules_to_backward_prefetch (FSDP2); "
         "FSDP1: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE"

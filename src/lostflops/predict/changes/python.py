@@ -1,4 +1,4 @@
-"""What if Python between ops took the host less time, or none?"""
+"""What if Python code between ops took less time, or no time?"""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     stays = 0.0 if value == _REMOVED else times(value, "python")
     python = _between_ops(graph)
     if not python.any():
-        raise NotApplicable("the host runs no Python between ops that takes long enough to be told")
+        raise NotApplicable("Python code between ops takes too little time to measure")
     note = (
-        "All stretches without any op on the host's training thread take "
-        + (f"{stays:g} times what they did" if stays else "no time")
-        + "; on a device those below 20 us stay, and so do waits for batches, for the device and for other ranks."
+        "Sections of the training thread without any op take "
+        + (f"{stays:g}x as long" if stays else "no time")
+        + "; waits for batches, for the device and for other ranks stay, and on a device also sections below 20 us."
     )
     return Edited(retimed(graph, duration=scaled(graph.tasks.duration, python, stays)), _DOUBT, (note,))
 
@@ -39,19 +39,19 @@ def _between_ops(graph: TaskGraph) -> Flags:
 def _how(value: str) -> str:
     del value
     return (
-        "take logging, metrics, string work, checkpoints and garbage collection out of the loop: every n steps, or on "
-        "a thread or process of their own. lostflops report names the lines"
+        "move logging, metrics, string formatting, checkpoints and garbage collection out of the loop: every n steps, "
+        "or in a separate thread or process. lostflops report names the lines"
     )
 
 
 CHANGE: Final = Change(
     name="python",
     form="python=removed|0.5x",
-    about="Python between ops takes the host no time, or times as much",
-    cost="values are logged less often, or later; what the program needs to go on cannot be removed",
+    about="Python code between ops takes no time (removed), or this factor of its time",
+    cost="values are logged less often or later; code that the next step needs cannot be removed",
     how=_how,
     apply=_apply,
     tried=(_REMOVED,),
     is_bound=True,
-    remember=untouched("What ops allocate does not depend on what Python does between them."),
+    remember=untouched("Python code between ops does not change what ops allocate."),
 )

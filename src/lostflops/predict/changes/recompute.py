@@ -1,4 +1,4 @@
-"""What if backward did the forward pass, or some modules' part of it, again instead of keeping results?"""
+"""What if backward recomputed activations, of all layers or of some modules, instead of keeping them?"""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _STALL: Final = 1_000_000
 """What takes so long on the host is no part of the pass, and not done again."""
 _DOUBT_OF_BYTES: Final = 0.1
 _INPUTS_STAY: Final = (
-    "What a module is given stays until its backward pass has run, and what it gives for what follows; while its "
-    "backward runs, all that it kept is there again."
+    "The inputs of a recomputed module stay in memory until its backward has run, and so does the output that later "
+    "modules need; while its backward runs, everything it kept is in memory again."
 )
 Parts = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Shares = npt.NDArray[np.float64]
@@ -37,16 +37,18 @@ Shares = npt.NDArray[np.float64]
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     computes = (graph.tasks.kind == Kind.KERNEL) & (graph.tasks.meeting < 0)
     if not (computes & (graph.tasks.phase == FORWARD)).any() or not (computes & (graph.tasks.phase == BACKWARD)).any():
-        raise NotApplicable("forward and backward passes cannot be told apart in this run")
+        raise NotApplicable("forward and backward passes cannot be distinguished in this run")
     if value not in ("on", "off"):
         return _some(graph, value, facts, computes)
     already = facts.recomputed
     if value == "on" and already is not None and already > _ALL:
-        raise NotApplicable("backward does the whole forward pass again already")
+        raise NotApplicable("backward already recomputes the whole forward pass")
     if value == "off" and already is None:
-        raise NotApplicable("no recorded shape tells what backward does again: record with record_shapes=True")
+        raise NotApplicable(
+            "no shapes were recorded, so recomputation cannot be detected: record with record_shapes=True"
+        )
     if value == "off" and already is not None and already < _SOME:
-        raise NotApplicable("backward does nothing of the forward pass again: activations are kept")
+        raise NotApplicable("backward recomputes nothing: activations are kept")
     share = 1 - (already or 0.0) if value == "on" else -(already or 0.0)
     every = np.full(len(graph.tasks), share)
     made = _retimed(graph, computes, graph.tasks.layer, every, every)
@@ -86,13 +88,13 @@ def _known(facts: Facts) -> Recomputable | None:
 def _told(facts: Facts) -> Recomputable:
     found = _known(facts)
     if found is None:
-        raise NotApplicable("no memory was recorded that tells which modules keep what: record with memory and modules")
+        raise NotApplicable("which modules keep what was not recorded: record with --with memory,modules")
     return found
 
 
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     if value == "off":
-        raise NotApplicable("what would be kept instead was never there, so that its bytes are not known")
+        raise NotApplicable("the activations that would be kept were never allocated, so their size is unknown")
     told = _told(facts)
     chosen = told.layers() if value == "on" else told.named(value)
     return Remembered(told.remembered(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
@@ -101,28 +103,28 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
 def _notes(value: str, share: float) -> tuple[str, ...]:
     if value == "off":
         return (
-            f"Backward no longer does {-share:.0%} of the forward pass again; whether memory suffices is not checked.",
+            f"Backward no longer recomputes {-share:.0%} of the forward pass; whether memory suffices is not checked.",
         )
     return (
         (
-            f"Backward takes what it took and {share:.0%} of the forward pass, layer by layer where layers are known; "
-            "collectives inside the forward pass are not repeated, and nothing uses the memory that becomes free."
+            f"Backward takes its recorded time plus {share:.0%} of the forward pass, layer by layer if layers are "
+            "known. Collectives in the forward pass are not repeated, and the freed memory is left unused."
         ),
     )
 
 
 def _notes_of_some(names: Sequence[str], told: Recomputable | None) -> tuple[str, ...]:
-    again = f"Backward runs the forward of {', '.join(names)} again"
+    again = f"Backward recomputes {', '.join(names)}"
     if told is None:
-        return (f"{again}, whole: no recorded call tells what of it backward needs nothing of.",)
-    return (f"{again}, as far as backward needs it; collectives inside are not repeated.", *told.calls.notes)
+        return (f"{again} entirely: no recorded call shows which part backward does not need.",)
+    return (f"{again}, as far as backward needs it; collectives in it are not repeated.", *told.calls.notes)
 
 
 def _how(value: str) -> str:
     if value == "off":
         return "call the layers without torch.utils.checkpoint.checkpoint"
     if is_size(value):
-        return "lostflops memory RUN --frontier shows which modules, and the code that wraps them"
+        return "lostflops memory RUN --frontier shows the modules and the code that wraps them"
     if value != "on":
         return code(names_in(value))
     return "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) around each layer"
@@ -131,8 +133,8 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="recompute",
     form="recompute=on|off|MODULE,...|BYTES",
-    about="backward does the forward pass, or that of some modules, again instead of keeping activations",
-    cost="on: time for memory; off: memory for time, so that the run may not fit any more",
+    about="backward recomputes activations, of all layers or of some modules, instead of keeping them",
+    cost="on: more time for less memory; off: less time for more memory, so the run may no longer fit",
     how=_how,
     apply=_apply,
     tried=("on", "off"),

@@ -29,31 +29,31 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, SCHEDULES, "schedule")
     base, made = laid_out(graph)
     if made.schedule == value:
-        raise NotApplicable(f"the run follows {value} already")
+        raise NotApplicable(f"the run already uses {value}")
     old = made.shape
     chunks = max(old.chunks, _CHUNKS) if value == "interleaved" else 1
     if value == "interleaved" and old.microbatches % old.stages:
         raise NotApplicable(
-            f"interleaved schedules take as many microbatches at once as there are stages, and {old.microbatches} are "
-            f"not a multiple of {old.stages}"
+            f"the number of microbatches of an interleaved schedule must be a multiple of its {old.stages} stages, and "
+            f"the run has {old.microbatches}"
         )
     changed = relaid(base, made, value, Shape(old.stages, chunks, old.microbatches))
-    notes = ["Passes keep their time, transfers take the median of their direction, and sends do not delay passes."]
+    notes = ["Passes keep their times, transfers take the median of their direction, and sends do not delay passes."]
     if chunks != old.chunks:
         notes.append(
-            f"Each rank holds {counted(chunks, 'chunk')} of the model instead of {old.chunks}, of equal layers; "
-            "embedding and output layer stay in the first and the last chunk."
+            f"Each rank holds {counted(chunks, 'chunk')} of the model instead of {old.chunks}, with equal layers; "
+            "embedding and output layer stay in the first and last chunk."
         )
     if value == "gpipe":
-        notes.append("Activations of all microbatches are held at once; whether they fit is not checked.")
+        notes.append("Activations of all microbatches are in memory at once; whether they fit is not checked.")
     return Edited(changed, _DOUBT if chunks == old.chunks else _CUT_DOUBT, tuple(notes))
 
 
 CHANGE: Final = Change(
     name="schedule",
     form="schedule=1f1b|gpipe|interleaved",
-    about="stages run the passes of their microbatches in another order",
-    cost="interleaved: more transfers, and more activations in flight; gpipe: activations of all microbatches",
+    about="stages run their microbatches in another order",
+    cost="interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory",
     how=_how,
     apply=_apply,
     tried=("interleaved", "1f1b"),

@@ -1,4 +1,4 @@
-"""What if all stages of the pipeline took equally long?"""
+"""What if all pipeline stages took the same time?"""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def _how(_value: str) -> str:
 def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, ("even",), "stages")
     if not between_ranks(graph).any():
-        raise NotApplicable("no rank sends to another: there are no stages")
+        raise NotApplicable("no rank sends to another, so there are no pipeline stages")
     found = cohorts(graph)
     if len(found) < 2:
-        raise NotApplicable("one stage alone was recorded")
+        raise NotApplicable("only one stage was recorded")
     base, shorter = without_waits(graph)
-    note = "Every stage computes as long as the mean of all stages, each pass by as much shorter or longer"
-    return Edited(even_stages(base, found), _DOUBT, (f"{note}; transfers stay.",), off=shorter)
+    note = "Every stage takes the mean compute time of all stages, with all its passes scaled by one factor"
+    return Edited(even_stages(base, found), _DOUBT, (f"{note}; transfers stay the same.",), off=shorter)
 
 
 CHANGE: Final = Change(
     name="stages",
     form="stages=even",
-    about="all stages of the pipeline compute equally long",
+    about="all pipeline stages have the same compute time",
     cost="layers have to be moved between stages",
     how=_how,
     apply=_apply,

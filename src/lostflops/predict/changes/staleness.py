@@ -1,7 +1,7 @@
 """What if ranks did not wait for each other's gradients in every step?
 
-Stale synchronous parallel: a rank starts step k as soon as every other has finished step k - 1 - S; unbounded, it never
-waits. Each still pays for its own transfers, as long as the collective took once all were there.
+Stale synchronous parallel: a rank starts step k as soon as every other rank has finished step k - 1 - S; with
+unbounded, it never waits. Each rank still pays for its own transfers: the time of the collective without waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     if len(graph.ranks) < 2:
-        raise NotApplicable("one rank was recorded: it waits for nobody")
+        raise NotApplicable("only one rank was recorded, so it waits for no other")
     bound = None if value == "unbounded" else 0 if value == "0" else count(value, "staleness")
     if bound == 0:
         reductions(graph)  # Refused without any: ranks that exchange through a server may run apart already.
@@ -40,19 +40,19 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if bound:
         alone, changed = changed, _bounded(changed, bound)
         later = _later(alone, changed, bound)
-    notes = ["It changes what is computed: gradients are of older parameters, and convergence has to be tried."]
+    notes = ["This changes the training: gradients are computed from older parameters. Check convergence."]
     if by_server:
         notes.append(
-            "Transfers to a server whose records are missing: what one takes beyond the shortest of its kind counts as "
-            "waiting for others."
+            "The parameter server was not recorded: the time of a transfer above the shortest of its kind counts as "
+            "waiting for other ranks."
         )
     else:
-        notes.append("A rank's own exchange of gradients is taken to last as long as the collective's transfer did.")
-    notes.append("Ranks vary as they did in the recorded steps.")
+        notes.append("A rank's own gradient exchange is assumed to take the transfer time of the recorded collective.")
+    notes.append("Step times vary as in the recorded steps.")
     if later:
         notes.append(
-            f"The recorded steps begin together; in a long run ranks are held back more often, by {later / 1e6:.3g} ms "
-            "a step if each goes on to vary as it did. The interval holds that."
+            f"The recorded steps begin together. In a long run, ranks are held back more often, by {later / 1e6:.3g} "
+            "ms per step if they keep varying as recorded. The interval includes that."
         )
     return Edited(changed, 0.3, tuple(notes), {**_figures(changed), "later_ns": round(later)}, off=later)
 
@@ -196,11 +196,15 @@ def _figures(graph: TaskGraph) -> dict[str, Any]:
 CHANGE: Final = Change(
     "staleness",
     "staleness=S|unbounded",
-    "a rank may be so many steps ahead of the slowest one, instead of waiting for it in every step",
+    "a rank may be up to S steps ahead of the slowest rank instead of waiting for it in every step",
     "changes convergence: updates are computed from older parameters; a smaller learning rate is often needed",
     lambda value: (
-        "A parameter server with asynchronous updates (torch.distributed.rpc), where a worker blocks only when it is "
-        + ("never ahead too far: no check" if value == "unbounded" else f"more than {value} steps ahead of the slowest")
+        "A parameter server with asynchronous updates (torch.distributed.rpc), where a worker "
+        + (
+            "never waits"
+            if value == "unbounded"
+            else f"waits only when it is more than {value} steps ahead of the slowest"
+        )
     ),
     _apply,
     (),

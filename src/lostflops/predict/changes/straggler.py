@@ -1,4 +1,4 @@
-"""What if the ranks that are late were as quick as the others of their kind?"""
+"""What if late ranks were as fast as their peers?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REMOVED: Final = "removed"
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     kinds = [kind for kind in cohorts(graph) if len(kind) > 1]
     if not kinds:
-        raise NotApplicable("no two ranks were recorded that do the same work in one collective: nothing to compare")
+        raise NotApplicable("no two recorded ranks do the same work in one collective: nothing to compare")
     chosen = _named(graph, kinds, value) if value != _REMOVED else _all_late(graph, kinds, facts)
     base, shorter = without_waits(graph)
     changed = base
@@ -43,8 +43,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             changed = likened(changed, late, [rank for rank in kind if rank not in late])
     said = ", ".join(map(str, sorted(chosen)))
     note = (
-        f"Between two collectives, tasks of rank {said} take no longer than on the other ranks of its kind (median); "
-        "what only it does is gone."
+        f"Between two collectives, tasks of rank {said} take no longer than the median of the peers; tasks that the "
+        "peers do not have are removed."
     )
     return Edited(changed, _DOUBT, (note,), {"ranks": sorted(chosen)}, off=_chance(base, kinds, chosen) + shorter)
 
@@ -61,7 +61,7 @@ def _chance(graph: TaskGraph, kinds: list[list[int]], late: set[int]) -> float:
 
 def _named(graph: TaskGraph, kinds: list[list[int]], value: str) -> set[int]:
     if not value.isdecimal() or int(value) not in graph.ranks:
-        raise UsageError(f"straggler={value}: give {_REMOVED} or a rank of {graph.ranks[0]} to {graph.ranks[-1]}")
+        raise UsageError(f"straggler={value}: give {_REMOVED} or a rank from {graph.ranks[0]} to {graph.ranks[-1]}")
     if not any(int(value) in kind for kind in kinds):
         raise NotApplicable(f"no other rank does the same work as rank {value}: nothing to compare it with")
     return {int(value)}
@@ -73,7 +73,7 @@ def _all_late(graph: TaskGraph, kinds: list[list[int]], facts: Facts) -> set[int
         return _late(graph, kinds)
     found = set(facts.late()) & {rank for kind in kinds for rank in kind}
     if not found:
-        raise NotApplicable("no rank is late (lostflops ranks). Name one to ask anyway, as in straggler=2")
+        raise NotApplicable("no rank is late (see lostflops ranks). To try a rank anyway, name it, as in straggler=2")
     return found
 
 
@@ -93,8 +93,8 @@ def _late(graph: TaskGraph, kinds: list[list[int]]) -> set[int]:
         found |= {kind[at] for at in late}
     if not found:
         raise NotApplicable(
-            f"no rank stands out: its own time would exceed that of its kind by {SMALLEST:.0%} of the step, and by "
-            f"{_ABOVE_OTHERS:g} times what the others differ by. Name one to ask anyhow, as in straggler=2"
+            f"no rank is late: none exceeds its peers by {SMALLEST:.0%} of the step and {_ABOVE_OTHERS:g}x their usual "
+            "difference. To try a rank anyway, name it, as in straggler=2"
         )
     return found
 
@@ -111,17 +111,17 @@ def _late_once(excess: npt.NDArray[np.float64], at: int, step: float) -> bool:
 
 def _how(value: str) -> str:
     which = "" if value == _REMOVED else f" of rank {value}"
-    return f"lostflops ranks names the cause{which}: replace the node, move its data or give it less work"
+    return f"find the cause{which} with lostflops ranks: replace the node, move its data or give it less work"
 
 
 CHANGE: Final = Change(
     name="straggler",
     form="straggler=removed|RANK",
-    about="late ranks take what others of their kind take",
-    cost="none for the training itself; the cause has to be found",
+    about="late ranks are as fast as their peers",
+    cost="no cost for training; the cause has to be found",
     how=_how,
     apply=_apply,
     tried=(_REMOVED,),
     again=True,
-    remember=untouched("What a rank allocates does not depend on when it does."),
+    remember=untouched("Timing does not change what a rank allocates."),
 )

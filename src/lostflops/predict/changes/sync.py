@@ -24,7 +24,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     waits = (tasks.kind == Kind.SYNC) & (tasks.step >= 0) & ~on_line(graph, "idle.alloc")
     held = waits[edges.dst] & on_lanes(graph, LaneKind.STREAM)[edges.src] & (edges.because == Because.SYNC)
     if not held.any():
-        raise NotApplicable("the host waits for the device in no step: there is no synchronisation to remove")
+        raise NotApplicable("the host never waits for the device in a step: there is no synchronisation to remove")
     gone = np.unique(edges.dst[held])
     duration, gap = tasks.duration.copy(), tasks.gap.copy()
     duration[gone] = 0
@@ -33,8 +33,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     gap[read & on_lanes(graph, LaneKind.HOST)] = 0
     steps = max(len(graph.steps), 1)
     note = (
-        f"{gone.size / steps:.3g} waits per step and rank are gone, logging at the end of a step and copies to the "
-        "host among them, with the ops that read a value; the host then runs ahead as far as it can."
+        f"{gone.size / steps:.3g} waits per step and rank are removed, including copies to the host, logging at the "
+        "end of a step and the ops that read a value; the host then runs ahead as far as it can."
     )
     return Edited(without_edges(retimed(graph, duration=duration, gap=gap), held), _DOUBT, (note,))
 
@@ -54,7 +54,7 @@ def _how(value: str) -> str:
     del value
     return (
         "keep losses and metrics on the device and read them every n steps: no .item(), .cpu(), print(tensor) or "
-        "torch.cuda.synchronize() in the loop; copies with pin_memory=True and non_blocking=True. lostflops report "
+        "torch.cuda.synchronize() in the loop; copy with pin_memory=True and non_blocking=True. lostflops report "
         "names the lines that block"
     )
 
@@ -62,10 +62,10 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="sync",
     form="sync=removed",
-    about="the host waits for the device nowhere in a step",
-    cost="values are known later; where a program decides by one (overflow of gradients) it cannot be removed",
+    about="the host never waits for the device in a step",
+    cost="values are known later; a wait whose value decides what runs next (gradient overflow) cannot be removed",
     how=_how,
     apply=_apply,
     tried=("removed",),
-    remember=untouched("The allocator gives out as much, however far the host runs ahead."),
+    remember=untouched("The allocator hands out the same memory, however far the host runs ahead."),
 )

@@ -1,4 +1,4 @@
-"""What if ranks that do the same got equally much of it?"""
+"""What if ranks with the same role had equal amounts of work?"""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _DOUBT: Final = 0.15
 
 def _how(_value: str) -> str:
     return (
-        "deal samples out by their length: sort or bucket by length, pack sequences to a fixed number of tokens "
-        "(a batch sampler that gives every rank the same), drop_last=True"
+        "distribute samples by length: sort or bucket by length, pack sequences to a fixed number of tokens (a batch "
+        "sampler that gives every rank the same amount), drop_last=True"
     )
 
 
@@ -26,17 +26,17 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     one_of(value, ("even",), "work")
     kinds = [kind for kind in cohorts(graph) if len(kind) > 1]
     if not kinds:
-        raise NotApplicable("no two ranks were recorded that do the same work in one collective: nothing to even out")
+        raise NotApplicable("no two recorded ranks do the same work in one collective: nothing to balance")
     base, shorter = without_waits(graph)
-    note = "Between two collectives of a step each rank computes as long as the mean of its kind"
-    return Edited(even_ranks(base, kinds), _DOUBT, (f"{note}; the rest stays.",), off=shorter)
+    note = "Between two collectives of a step, each rank takes the mean compute time of its peers"
+    return Edited(even_ranks(base, kinds), _DOUBT, (f"{note}; the rest stays the same.",), off=shorter)
 
 
 CHANGE: Final = Change(
     name="work",
     form="work=even",
-    about="ranks that do the same get equally much of it in each step",
-    cost="batches are put together by length or cost, not by chance alone",
+    about="ranks with the same role get the same amount of work in each step",
+    cost="batches are formed by length or cost, not purely at random",
     how=_how,
     apply=_apply,
     tried=("even",),

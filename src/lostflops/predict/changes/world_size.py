@@ -1,7 +1,7 @@
 """What if the job had another number of ranks, each with the same work?
 
-Replicas are added or taken away: transfers of groups that span replicas are re-timed, all else stays. The latest of
-more ranks comes later than that of few, which the recorded ranks cannot show: it is told apart and widens the answer.
+Replicas are added or removed: transfers of groups that span replicas are re-timed, all else stays. With more ranks the
+last one arrives later, which the recorded ranks cannot show: this is estimated separately and widens the interval.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lostflops.predict.change import Held
     from lostflops.predict.edits.reductions import Call
 
-_NEAR: Final = "The run was on one host, and nothing tells of a network: all ranks are taken to be on that host."
+_NEAR: Final = "The run was on one host and no network is known: all ranks are assumed to be on that host."
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -64,7 +64,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
                 near |= same_host
                 transfer[own] = np.round(transfer[own] * (wanted / max(transfers.ns(*kind), 1e-9)))
     if not rows.size:
-        raise NotApplicable("groups that grow have no collective with a known operation and size")
+        raise NotApplicable("the groups that grow have no collective with a known operation and size")
     later = _later(graph, ranks)
     doubt = max(transfers.doubt, 0.5 if near else 0.1)
     notes = (*_notes(graph, ranks, transfers, later), *((_NEAR,) if near else ()))
@@ -111,13 +111,13 @@ def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, Group]:
     if facts.layout is not None:
         facts.layout.check(ranks)
         if ranks == facts.layout.world:
-            raise UsageError(f"the run has {ranks} ranks itself: give another number")
+            raise UsageError(f"the run already has {ranks} ranks: give another number")
         grows = Growing(facts.layout)
         found = {group: facts.layout.at(word, ranks) for group, word in words.items() if grows(word)}
     else:
         found, world = {}, len(graph.ranks)
         if ranks == world:
-            raise UsageError(f"the run has {ranks} ranks itself: give another number")
+            raise UsageError(f"the run already has {ranks} ranks: give another number")
         for group in words:
             own = graph.meetings.group == group
             if bool((graph.meetings.ranks[own] == world).all()) and world > 1:
@@ -125,8 +125,8 @@ def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, Group]:
                 found[group] = Group(ranks, -(-ranks // each))
     if not found:
         raise NotApplicable(
-            "no group spans the replicas of the job, or the run does not tell how its ranks are arranged: nothing "
-            "tells what more of them would exchange"
+            "no group spans the replicas of the job, or the layout of the ranks was not recorded: the communication of "
+            "more replicas is unknown"
         )
     return found
 
@@ -153,10 +153,10 @@ def _later(graph: TaskGraph, ranks: int) -> float:
 
 
 def _notes(graph: TaskGraph, ranks: int, transfers: Transfers, later: float) -> Iterator[str]:
-    yield f"Weak scaling: {ranks} ranks, each with the work of a recorded one; a step is a step of all of them."
+    yield f"Weak scaling: {ranks} ranks, each with the work of a recorded rank."
     yield transfers.note
     if len(graph.ranks) < ranks and later:
-        yield f"The latest of {ranks} ranks may come {format_ns(round(later))} later; only the interval holds it."
+        yield f"The last of {ranks} ranks may arrive {format_ns(round(later))} later; only the interval includes that."
 
 
 def _checked(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -171,13 +171,13 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     if not is_sharded(held):
         if is_partitioned(memory, held):
             return _dealt(memory, held, before, _replicas(value, facts))
-        return Remembered(memory, 0.0, ("Replicas hold what the recorded ones do.",))
+        return Remembered(memory, 0.0, ("New replicas hold the same memory as the recorded ones.",))
     if facts.layout is not None and facts.layout.kind == "dp_replicate":
-        return Remembered(memory, 0.0, ("Shards stay as they are: more replicas of them are added.",))
+        return Remembered(memory, 0.0, ("Shards stay the same size: only their replicas are added.",))
     after = _replicas(value, facts)
     factor = shards(held, after) / shards(held, before)
     changed = scaled(memory, owned(memory, Owner.PARAMETERS) | reduced(memory) | one_by_one(memory), factor)
-    note = f"Shards of parameters, gradients and states are {factor:.3g} times as large; gathered units stay whole."
+    note = f"Shards of parameters, gradients and states are {factor:.3g}x as large; gathered units stay whole."
     changed = with_states(changed, factor, 1.0)
     return Remembered(changed, doubt_of(memory, changed, held, facts.backend), (note,))
 
@@ -186,7 +186,7 @@ def _dealt(memory: Memory, held: tuple[Held, ...], before: int, after: int) -> R
     """States that ZeroRedundancyOptimizer deals out: from the fullest rank of so many to the fullest of others."""
     old, new = fullest(held, before), fullest(held, after)
     factor = sum(one.whole for one in new) / sum(one.whole for one in old)
-    note = f"States of the fullest rank are {factor:.3g} times as large: whole parameters are dealt out."
+    note = f"States of the fullest rank are {factor:.3g}x as large: whole parameters are distributed over ranks."
     return Remembered(with_states(memory, factor, len(new) / len(old)), 0.1, (note,))
 
 
@@ -197,9 +197,9 @@ def _replicas(value: str, facts: Facts) -> int:
 CHANGE: Final = Change(
     "world_size",
     "world_size=N",
-    "so many ranks with the same work each: collectives of groups that span replicas take what they take there",
-    "the global batch grows with the ranks: learning rate and schedule have to follow",
-    lambda value: f"torchrun with --nnodes and --nproc-per-node that make {value} ranks",
+    "the job has N ranks with the same work each; collectives across replicas take the time of the new group size",
+    "the global batch grows with the ranks: adjust learning rate and schedule",
+    lambda value: f"torchrun with --nnodes times --nproc-per-node = {value} ranks",
     _checked,
     (),
     is_hardware=True,

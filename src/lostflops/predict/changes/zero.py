@@ -1,9 +1,9 @@
 """What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
 
-1: gradients are all-reduced as ever, each rank updates its part, and parts are gathered after the step; over gloo by
-ZeroRedundancyOptimizer, whose ranks broadcast theirs one after the other. 2: gradients are reduced and scattered
-instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients are reduced and
-scattered: 1.5 times the bytes.
+1: gradients are all-reduced as before, each rank updates its part of the parameters, and the parts are gathered after
+the step; on gloo, ranks broadcast their parts one after the other, as ZeroRedundancyOptimizer does. 2: gradients are
+reduce-scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients are
+reduce-scattered: 1.5 times the bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _DOUBT: Final = 0.25
 _UNORDERED: Final = (
-    "passes of the recorded steps are interleaved with other work: parameters cannot be gathered for each"
+    "forward and backward are interleaved with other work, so parameters cannot be gathered for each pass"
 )
 
 
@@ -44,11 +44,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     stage = int(one_of(value, ("1", "2", "3"), "zero"))
     chosen = sized(graph, reductions(graph))
     if called(graph, "reduce_scatter")[chosen].any():
-        raise NotApplicable("gradients are reduced and scattered already: the run is sharded")
+        raise NotApplicable("gradients are already reduce-scattered: the run is sharded")
     gathered = called(graph, "all_gather", "broadcast") & ~in_phase(graph, FORWARD) & ~in_phase(graph, BACKWARD)
     gathered &= np.isin(graph.meetings.group, graph.meetings.group[chosen])
     if graph.meetings.size[gathered].sum() > graph.meetings.size[chosen].sum() / 2:
-        raise NotApplicable("parameters are gathered behind the optimizer already: its states are sharded")
+        raise NotApplicable("parameters are already gathered after the optimizer step: its states are sharded")
     found = rounds(graph, chosen)
     if not found:
         raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
@@ -127,8 +127,8 @@ class _Prices:
 
     @property
     def note(self) -> str:
-        half = " All-gather and reduce-scatter were not measured: each is taken as half an all-reduce."
-        turns = " Ranks broadcast their parts one after the other, at the rate of all-reduces."
+        half = " All-gather and reduce-scatter were not measured: each counts as half an all-reduce."
+        turns = " Ranks broadcast their parts one after the other, at the speed of the all-reduces."
         return self._transfers.note + (half if self.halved else "") + (turns if self.in_turn else "")
 
 
@@ -144,9 +144,9 @@ def _updated(graph: TaskGraph, updates: list[tuple[np.ndarray, int]], transfer: 
 
 def _notes(stage: int, prices: _Prices) -> tuple[str, ...]:
     where = {
-        1: "Parameters are gathered after the optimizer, and nothing hides it.",
-        2: "Parameters are gathered after the optimizer, and nothing hides it; reductions stay in their buckets.",
-        3: "Units are the recorded buckets; one is gathered while the one before it computes.",
+        1: "Parameters are gathered after the optimizer step, without overlap.",
+        2: "Parameters are gathered after the optimizer step, without overlap; reductions keep their buckets.",
+        3: "Units are the recorded buckets; each is gathered while the previous unit computes.",
     }
     return (
         prices.note,
@@ -166,28 +166,28 @@ def _how(value: str) -> str:
 def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     stage, ranks, held = int(value), replicas(facts), trained(facts)
     if ranks == 1:
-        raise NotApplicable("one rank alone holds the parameters: nothing can be shared out")
+        raise NotApplicable("only one rank holds the parameters: there is nothing to shard them over")
     if is_sharded(held) or is_partitioned(memory, held):
-        raise NotApplicable("the run is sharded already")
+        raise NotApplicable("the run is already sharded")
     if stage == 3:
-        note = "Units are numbered layers, and what is in none belongs to the root, which stays gathered."
+        note = "Each numbered layer is a unit; all other parameters belong to the root unit, which stays gathered."
         changed = fully_sharded(memory, held, ranks)
         doubt = doubt_of(memory, changed, held, facts.backend)
-        return Remembered(changed, doubt, (note, f"Shards are those of {ranks} ranks."))
+        return Remembered(changed, doubt, (note, f"Sharded over {ranks} ranks."))
     if stage == 2:
-        note = "Gradients and states are cut evenly; a layer's gradients are whole until its backward pass is done."
+        note = "Gradients and states are split evenly; a layer's gradients are whole until its backward pass is done."
         return Remembered(with_states(scattered(memory, ranks), 1 / ranks, 1.0), 0.2, (note,))
     changed, most = dealt(memory, held, ranks)
     share = sum(one.whole for one in most) / sum(one.whole for one in held)
-    note = f"Of {ranks} ranks this one updates {share:.1%} of all: whole parameters are dealt out, the largest first."
+    note = f"Whole parameters are distributed over {ranks} ranks; the rank with the highest peak updates {share:.1%}."
     return Remembered(changed, 0.05, (note,))
 
 
 CHANGE: Final = Change(
     "zero",
     "zero=1|2|3",
-    "shards optimizer states (1), gradients too (2), parameters too (3) over data-parallel ranks",
-    "saves memory: 16 bytes a parameter become 4+12/P, 2+14/P or 16/P (mixed-precision Adam); 3 moves 1.5x bytes",
+    "optimizer states (1), also gradients (2), also parameters (3) are sharded over data-parallel ranks",
+    "less memory: 16 bytes per parameter become 4+12/P, 2+14/P or 16/P (mixed-precision Adam); 3 moves 1.5x the bytes",
     _how,
     _apply,
     ("1", "2", "3"),

@@ -93,7 +93,7 @@ def carried(measured: Form, ranks_measured: int, wanted: Form, ranks: int) -> tu
     >>> carried(ring, 2, ring, 8)
     (7.0, 0.25)
     """
-    assert ranks_measured > 1, "one rank tells nothing of links"
+    assert ranks_measured > 1, "one rank says nothing about links"
     steps = wanted.steps(ranks) / measured.steps(ranks_measured)
     share = wanted.share(ranks) / measured.share(ranks_measured)
     return steps, share / steps if steps else 0.0

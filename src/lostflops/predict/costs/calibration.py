@@ -142,13 +142,13 @@ def read_calibration(path: Path | str) -> Calibration:
     try:
         schema = msgspec.json.decode(data, type=_Header).schema
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnknownFormat(f"{path} is no calibration file: {error}. Make one with lostflops calibrate") from error
+        raise UnknownFormat(f"{path} is not a calibration file: {error}. Make one with lostflops calibrate") from error
     family, _, version = schema.rpartition("/")
     if family != _FAMILY:
-        found = f"its schema is {schema!r}" if schema else "it names no schema"
-        raise UnknownFormat(f"{path} is no calibration file: {found}, not {SCHEMA!r}")
+        found = f"its schema is {schema!r}" if schema else "it has no schema"
+        raise UnknownFormat(f"{path} is not a calibration file: {found} (expected {SCHEMA!r})")
     if schema != SCHEMA:
-        raise BrokenSource(f"{path} has schema version {version}; this Lostflops reads {SCHEMA}. Update it")
+        raise BrokenSource(f"{path} has schema version {version}; this version reads {SCHEMA}. Update Lostflops")
     try:
         return msgspec.json.decode(data, type=Calibration)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -82,7 +82,7 @@ class _Source:
             names, found = "hierarchical", self._composed(op, size, group)
             if found is not None:
                 factor = ANOTHER_WAY if algorithm is None else 1 + ERROR_PER_DOUBLING
-                found = found.widened(factor, f"{_said(group)} put together from inside hosts and across")
+                found = found.widened(factor, f"{_said(group)} composed of times inside and across hosts")
         if found is None:
             return None
         return CollectiveTime(found.ns, found.low, found.high, names, self.name, found.reach)
@@ -94,7 +94,7 @@ class _Source:
         asked = ((name, self._at_level(op, size, group, name)) for name in names if (op, name) in FORMS)
         found = [(name, time) for name, time in asked if time is not None]
         if algorithm in native and len(native) > 1:
-            either = f"measured with {' or '.join(native)}, whichever was taken"
+            either = f"measured with {' or '.join(native)}, whichever was used"
             found = [(name, time.widened(1 + ANOTHER_ALGORITHM, either)) for name, time in found]
         if not found:
             return "", None
@@ -198,11 +198,11 @@ class CollectiveTimes:
         return tuple(found)
 
     def _unknown(self, op: Op, group: Group, algorithm: str | None) -> str:
-        what = f"{op} by {algorithm}" if algorithm else op
+        what = f"{op} with {algorithm}" if algorithm else op
         known = sorted({f"{level} of {ranks}" for source in self.sources for _, level, ranks, _ in source.curves})
-        held = f"what was measured has {', '.join(known)}" if known else "nothing was measured"
+        held = f"measured: {', '.join(known)}" if known else "nothing was measured"
         return (
-            f"nothing tells how long {what} takes on {_said(group)} ({held}): run lostflops calibrate on "
+            f"the time of {what} on {_said(group)} is unknown ({held}): run lostflops calibrate on "
             f"{'one host' if group.hosts == 1 else 'two hosts or more'}, or describe the machine with --topology"
         )
 
@@ -220,7 +220,7 @@ def _modelled(op: Op, size: int, group: Group, algorithm: str | None, topology: 
             sum(part.low for part in parts),
             sum(part.high for part in parts),
             "hierarchical",
-            f"NCCL's model for {topology.name} (in hosts, then across), not measured",
+            f"NCCL's model for {topology.name} (inside hosts, then across hosts), not measured",
         )
     times = nccl_times(op, size, group, topology)
     wanted = None if algorithm == "hierarchical" else algorithm

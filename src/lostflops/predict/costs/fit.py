@@ -59,7 +59,7 @@ def fit(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
     """
     points = _points(sizes, times)
     if len(points.size) < 2:
-        found = "one size was" if len(points.size) else "nothing was"
+        found = "only one size was" if len(points.size) else "nothing was"
         raise UnknownCost(f"no curve can be fitted: {found} measured; measure at least three sizes")
     sigma = np.maximum(points.scatter, max(_QUIET, _noise(points)))
     edges = _edges(points, sigma)
@@ -256,7 +256,7 @@ class _Split:
 def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
     """Each line with its intervals. How much larger than sigma the residuals are is told by all pieces together, or by
     this one where its own residuals or samples say more: few sizes rarely show how far they can be off."""
-    excess = (points.time / lines.predicted(points.size) - 1) / sigma
+    excess = (points.time / np.maximum(lines.predicted(points.size), 1.0) - 1) / sigma
     kept = lines.kept.any(axis=0)
     freedom = int(kept.sum()) - 2 * len(lines.start)
     quantile = t_quantile(CONFIDENCE, freedom)

@@ -131,20 +131,20 @@ def _facts(run: Run) -> dict[str, Any]:
 def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]:
     used = sum(map(len, learned.samples.values()))
     yield (
-        f"Learned from {counted(used, 'call')} of a run, as the job ran them: beside its compute and its other groups."
+        f"Learned from {counted(used, 'call')} of a run, as the job ran them: alongside its compute and other groups."
     )
     reasons = (
-        (learned.beside, "of the host in a job of accelerators"),
+        (learned.beside, "on the host of a job that uses accelerators"),
         (learned.unsized, "without a recorded operation or size"),
-        (learned.other, "of operations that have no cost model"),
-        (learned.partial, "whose members were not all seen"),
-        (learned.unplaced, "of ranks whose hosts are not known"),
-        (learned.early, "that one had left before another came"),
-        (learned.uncertain, "shorter than the clocks are certain"),
+        (learned.other, "of operations without a cost model"),
+        (learned.partial, "with members that were not recorded"),
+        (learned.unplaced, "of ranks on unknown hosts"),
+        (learned.early, "that one rank left before another arrived"),
+        (learned.uncertain, "shorter than the clock error"),
     )
     if left := [f"{counted(count, 'call')} {why}" for count, why in reasons if count]:
         yield f"Left out: {'; '.join(left)}."
     if unmatched:
-        yield f"{counted(unmatched, 'record')} of collectives could not be matched with other ranks."
+        yield f"{counted(unmatched, 'collective record')} could not be matched with other ranks."
     if learned.guessed and not is_told:
-        yield "The run does not name its hosts: a group lies on as few as the numbers of its devices allow."
+        yield "The run does not name its hosts: a group is assumed to be on as few hosts as its device numbers allow."

@@ -196,16 +196,16 @@ def crossovers(op: Op, group: Group, topology: Topology, sizes: tuple[int, ...])
 def _fabric(group: Group, topology: Topology) -> _Fabric:
     if group.per_host > topology.gpus_per_host:
         raise UnknownCost(
-            f"{group.per_host} ranks of a group in a host of {topology.gpus_per_host} devices ({topology.name}): "
-            "spread the group over more hosts, or describe larger ones"
+            f"{group.per_host} ranks of a group do not fit a host of {topology.gpus_per_host} devices "
+            f"({topology.name}): spread the group over more hosts, or describe larger hosts"
         )
     if group.hosts > 1 and not topology.nics_per_host:
         raise UnknownCost(
-            f"{topology.name} says nothing of its network: add nics_per_host and nic_gbs, or calibrate on two hosts"
+            f"{topology.name} does not describe its network: add nics_per_host and nic_gbs, or calibrate on two hosts"
         )
     device = topology.device or ""
     if "MI" in device:
-        raise UnknownCost(f"NCCL's model does not hold for {device}: calibrate there (lostflops calibrate)")
+        raise UnknownCost(f"NCCL's model does not apply to {device}: run lostflops calibrate there")
     known = [generation for name, generation in _GENERATIONS.items() if name in device]
     return _Fabric(group, topology, max(known, default=_HOPPER if topology.nvls else _AMPERE))
 
@@ -295,6 +295,6 @@ def _time(op: Op, size: int, way: Way, group: Group, topology: Topology) -> Coll
         least = min(us, one.latency + size / (1000 * way.gbs))
     compared = group.hosts == 1 and way.algorithm in {"ring", "sends"}
     high = us * (SLOWEST if compared else SLOWEST_UNCOMPARED) + LAUNCH_US
-    said = "sends, which it leaves out" if way.algorithm == "sends" else f"protocol {way.protocol}"
+    said = "sends, which NCCL does not model" if way.algorithm == "sends" else f"protocol {way.protocol}"
     source = f"NCCL's model for {topology.name} ({said}), not measured"
     return CollectiveTime(1000 * us, 1000 * FASTEST * least, 1000 * high, way.algorithm, source)

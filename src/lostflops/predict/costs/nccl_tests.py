@@ -64,7 +64,7 @@ def read_nccl_tests(paths: Sequence[Path | str], op: str | None = None) -> Calib
     tests = [test for path in paths for test in _tests(Path(path))]
     names = {test.device for test in tests}
     if len(names) > 1:
-        raise UsageError(f"the logs are of different devices: {', '.join(sorted(names))}. Calibrate each on its own")
+        raise UsageError(f"the logs are from different devices: {', '.join(sorted(names))}. Calibrate each separately")
     hosts: dict[str, set[int]] = {}
     for test in tests:
         for rank, (host, _) in test.places.items():
@@ -141,14 +141,14 @@ class _Test:
         listed = " or ".join(fitting)
         if asked is not None:
             if asked not in fitting:
-                raise UsageError(f"{self.path} is no log of {asked}: its columns are those of {listed}")
+                raise UsageError(f"{self.path} is not a log of {asked}: its columns are those of {listed}")
             return asked
         if len(fitting) == 1:
             return fitting[0]
         for name in (*self.named, *_names(self.path.name)):
             if name in fitting:
                 return name
-        raise UsageError(f"{self.path} does not tell whether {listed} ran; name it, as in --only {fitting[0]}")
+        raise UsageError(f"{self.path} does not show whether {listed} ran: name it, as in --only {fitting[0]}")
 
     def _fitting(self) -> tuple[str, ...]:
         """The operations whose columns look like this."""
@@ -160,7 +160,7 @@ class _Test:
         if found == ("all_reduce", "send_recv") and len(self.members) > 2 and largest.factor is not None:
             return found[:1] if largest.factor > 1.1 else found[1:]
         if not found:
-            raise BrokenSource(f"{self.path}: no operation of nccl-tests prints such columns")
+            raise BrokenSource(f"{self.path}: no nccl-tests operation prints these columns")
         return found
 
 
@@ -181,7 +181,7 @@ def _tests(path: Path) -> list[_Test]:
             test.nccl = _version(int(library[1]))
     whole = [test for test in found if test.places and any(row.size for row in test.rows)]
     if not whole:
-        raise UnknownFormat(f"{path} is no log of nccl-tests: it holds no test with ranks and rows of sizes and times")
+        raise UnknownFormat(f"{path} is not an nccl-tests log: it has no test with ranks and rows of sizes and times")
     return whole
 
 
@@ -244,4 +244,4 @@ def _notes(tests: Sequence[_Test]) -> Iterator[str]:
     if empty := sum(not row.size for row in rows):
         yield f"Left out: {counted(empty, 'row')} of size 0."
     if wrong := sum(row.wrong > 0 for row in rows):
-        yield f"{counted(wrong, 'row')} with wrong results: the times are those of a network that does not work."
+        yield f"{counted(wrong, 'row')} with wrong results: the times come from a network that does not work."

@@ -119,11 +119,11 @@ def described(facts: dict[str, Any], name: str, where: str) -> Topology:
     for key, value in facts.items():
         _check(key, value, where)
     if "gpus_per_host" not in facts:
-        raise UsageError(f"{where} does not say gpus_per_host: add how many devices a host has")
+        raise UsageError(f"{where} has no gpus_per_host: add the number of devices per host")
     facts = _with_device(facts, where)
     network = ("nics_per_host" in facts, "nic_gbs" in facts)
     if any(network) and not all(network):
-        raise UsageError(f"{where} has one of nics_per_host and nic_gbs: give both, or neither for a single host")
+        raise UsageError(f"{where} has only one of nics_per_host and nic_gbs: give both, or neither for a single host")
     topology = Topology(
         name=facts.get("name", name),
         device=facts.get("device"),
@@ -137,20 +137,20 @@ def described(facts: dict[str, Any], name: str, where: str) -> Topology:
         nvls=facts.get("nvls", False),
     )
     if topology.nvls and topology.link != "nvlink":
-        raise UsageError(f"{where} has nvls over {topology.link}: only a switch of NVLink reduces; remove nvls")
+        raise UsageError(f"{where} has nvls over {topology.link}: only an NVLink switch can reduce; remove nvls")
     return topology
 
 
 def _check(key: str, value: object, where: str) -> None:
     if key not in _TYPES:
         known = ", ".join(field.name for field in fields(Topology))
-        raise UsageError(f"{where} has an unknown key {key!r}: the keys are {known}")
+        raise UsageError(f"{where} has an unknown key {key!r}: known keys are {known}")
     if not isinstance(value, _TYPES[key]) or (isinstance(value, bool) and key != "nvls"):
-        raise UsageError(f"{where} has {key} = {value!r}: that is not what it takes; write as in {_EXAMPLE}")
+        raise UsageError(f"{where} has {key} = {value!r}: wrong type; write it as in {_EXAMPLE}")
     if isinstance(value, int | float) and key != "nvls" and not (value > 0 and math.isfinite(value)):
-        raise UsageError(f"{where} has {key} = {value!r}: it must be above zero; leave it out where there is none")
+        raise UsageError(f"{where} has {key} = {value!r}: it must be above zero, or left out")
     if key in _CHOICES and value not in _CHOICES[key]:
-        raise UsageError(f"{where} has {key} = {value!r}: it is one of {', '.join(_CHOICES[key])}")
+        raise UsageError(f"{where} has {key} = {value!r}: use one of {', '.join(_CHOICES[key])}")
 
 
 def _with_device(facts: dict[str, Any], where: str) -> dict[str, Any]:
@@ -158,6 +158,8 @@ def _with_device(facts: dict[str, Any], where: str) -> dict[str, Any]:
         return facts
     device = find_device(facts.get("device", ""))
     if device is None or device.scaleup_gbs is None:
-        named = facts.get("device") or "no device"
-        raise UsageError(f"{where} says no scaleup_gbs, and {named} does not tell it: add GB/s per direction in a host")
+        named = facts.get("device") or "an unnamed device"
+        raise UsageError(
+            f"{where} has no scaleup_gbs, and that of {named} is unknown: add GB/s per direction inside a host"
+        )
     return {**facts, "scaleup_gbs": device.scaleup_gbs}

@@ -33,7 +33,7 @@ _SAME: Final = 0.02
 SCALES: Final = (1.0, 0.5, 2.0)
 """Gradients may have another type than parameters."""
 _DOUBT: Final = 0.2
-_TANGLED: Final = "what the program does with reduced gradients cannot be told from what it reduces"
+_TANGLED: Final = "the program uses reduced gradients before the last are reduced, so the reductions cannot be moved"
 
 
 def by_hand(graph: TaskGraph, facts: Facts) -> Flags:
@@ -48,7 +48,7 @@ def by_hand(graph: TaskGraph, facts: Facts) -> Flags:
         moved = bytes_a_step(graph, chosen)
         if is_whole(moved, facts, SCALES) if whole else moved >= LEAST:
             return chosen
-    raise NotApplicable("no gradients are reduced behind a backward pass by the program itself")
+    raise NotApplicable("the program does not reduce gradients itself after a backward pass")
 
 
 def behind_backward(graph: TaskGraph) -> Flags:
@@ -144,9 +144,9 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
     changed = sound(dropped(changed, np.isin(_keys(changed), keys)), _TANGLED)
     before, after = float(np.mean([one.meetings.size for one in found])), len(extras) / len(found)
     notes = (
-        f"{before:.3g} reductions a step behind the backward pass become {after:.3g} under it.",
+        f"{before:.3g} reductions per step after the backward pass become {after:.3g} during it.",
         transfers.note,
-        "What the host does between the first reduction and the last is gone with them.",
+        "The host time between the first and the last reduction is removed too.",
     )
     extra = {"reductions_before": before, "reductions": after}
     return Edited(changed, _DOUBT, notes, extra, off=_off(changed, low, high))
@@ -199,7 +199,7 @@ def _place(graph: TaskGraph, own: Rows, asker: npt.NDArray[np.int32], users: dic
     waiting = np.array([user for call in own.tolist() for user in users.get(call, ())], np.int64)
     asking = asker[own].astype(np.int64)
     if not waiting.size:
-        raise NotApplicable("nobody waits for the reductions that were recorded")
+        raise NotApplicable("nothing waits for the recorded reductions")
     user = int(waiting[np.lexsort((waiting, graph.measured.start[waiting]))[-1]])
     on_stream = graph.lanes.kind[tasks.lane[own[0]]] == LaneKind.STREAM
     lane = _making(graph, own) if on_stream else int(tasks.lane[asking[0]])

@@ -64,12 +64,14 @@ def reduced(graph: TaskGraph) -> Reduced:
     between = np.flatnonzero(np.isin(graph.meetings.op, [op for op in ops if op >= 0]))
     transfers = (meets >= 0) & np.isin(meets, between)
     if not transfers.any():
-        raise NotApplicable("no passes of microbatches and no transfers between stages were recorded: no pipeline")
+        raise NotApplicable(
+            "no microbatch passes and no transfers between stages were recorded: this is not a pipeline"
+        )
     stages = _stages(graph, transfers)
     done = replay(graph)
     found = _passes(done, transfers)
     if not found.rank.size or set(np.unique(found.rank).tolist()) != set(graph.ranks):
-        raise NotApplicable("not every rank has passes between its transfers: no pipeline is told apart")
+        raise NotApplicable("not every rank has passes between its transfers, so no pipeline is recognised")
     transfer = round(float(np.median(graph.meetings.transfer[between])))
     fixed = 1 - float(found.busy.sum() / max((found.stop - found.start).sum(), 1))
     return Reduced(_graph(done, found, stages, _ends(done, transfers)), transfer, fixed)
@@ -81,7 +83,7 @@ def _stages(graph: TaskGraph, transfers: Flags) -> dict[int, int]:
     groups = dict(zip(graph.rank[rows].tolist(), graph.meetings.group[graph.tasks.meeting[rows]].tolist(), strict=True))
     own = {rank: members(graph.words[group]) for rank, group in groups.items()}
     if set(own) != set(graph.ranks) or any(rank not in ranks for rank, ranks in own.items()):
-        raise NotApplicable("the run does not tell which ranks are the stages of a pipeline")
+        raise NotApplicable("which ranks are pipeline stages was not recorded")
     return {rank: ranks.index(rank) for rank, ranks in own.items()}
 
 

@@ -48,14 +48,14 @@ def repeated_reductions(graph: TaskGraph) -> Repeated:
         sizes = [tuple(graph.meetings.size[meeting[which == number]].tolist()) for number in range(1, begins.size + 1)]
         if len(sizes) < 2 or len(set(sizes)) > 1 or not sizes[0]:
             raise NotApplicable(
-                "steps have one backward pass"
+                "steps have only one backward pass"
                 if len(sizes) < 2
-                else "not every backward pass of a step makes the same reductions"
+                else "the backward passes of a step do not all make the same reductions"
             )
         counts.add(len(sizes))
         early[meeting[which < begins.size]] = True
     if len(counts) != 1:
-        raise NotApplicable("steps differ in how many backward passes they have")
+        raise NotApplicable("steps have different numbers of backward passes")
     return Repeated(counts.pop(), early)
 
 

@@ -17,7 +17,7 @@ def without_calls(graph: TaskGraph, meetings: Flags) -> TaskGraph:
     gone[rows] = True
     ends = np.concatenate((graph.steps.first, graph.steps.last))
     if gone[ends[ends != NONE]].any():
-        raise NotApplicable("a step begins or ends with one of them")
+        raise NotApplicable("a step begins or ends with one of the collectives to remove")
     edges, tasks = graph.edges, graph.tasks
     asks = np.unique(edges.src[gone[edges.dst] & np.isin(edges.because, (Because.LAUNCH, Because.THREAD))])
     asks = asks[np.isin(tasks.kind[asks], (Kind.HOST, Kind.LAUNCH))]

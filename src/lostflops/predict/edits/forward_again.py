@@ -48,11 +48,11 @@ def some_modules(
     module = np.where(layer >= 0, place[layer], -1)
     for at, name in enumerate(names):
         if outer := next((other for other in names if name.startswith(f"{other}.")), None):
-            raise UsageError(f"recompute: {name} lies in {outer}: give one of them")
+            raise UsageError(f"recompute: {name} is inside {outer}: give only one of them")
         if not ((module == at) & computes).any() and not any(inner.startswith(f"{name}.") for inner in names):
-            raise UsageError(f"recompute={name}: give on, off, bytes such as 8GiB, or modules that were recorded")
+            raise UsageError(f"recompute={name}: give on, off, bytes such as 8GiB, or recorded modules")
     if not names:
-        raise NotApplicable("no module is named")
+        raise NotApplicable("no module is given")
     share = np.array([*(shares.get(name, 1.0) for name in names), 0.0])[module]
     forward = computes & (graph.tasks.phase == FORWARD)
     pair = numbered(graph.rank, graph.tasks.step)

@@ -107,7 +107,7 @@ def _gathers(graph: TaskGraph) -> Flags:
     scattered = np.unique(graph.meetings.group[called(graph, "reduce_scatter")])
     found: Flags = called(graph, "all_gather") & np.isin(graph.meetings.group, scattered)
     if not found.any():
-        raise NotApplicable("no all-gather of sharded parameters was recorded: prefetching is for FSDP and ZeRO-3")
+        raise NotApplicable("no all-gather of sharded parameters was recorded: prefetch is for FSDP and ZeRO-3")
     return found
 
 

@@ -27,7 +27,7 @@ def device_called(name: str) -> Device | None:
 def device_now(graph: TaskGraph, facts: Facts) -> Device:
     """Raises `NotApplicable` where it is not known."""
     if not ranks_with_device(graph).size:
-        raise NotApplicable("no accelerator was recorded: its peaks are what this is reckoned with")
+        raise NotApplicable("no accelerator was recorded, and this change is computed from its peaks")
     found = device_called(facts.device) if facts.device else None
     if found is None:
         raise NotApplicable(f"the peaks of {facts.device or 'the device of this run'} are not known")
@@ -38,7 +38,7 @@ def dtype_now(graph: TaskGraph, facts: Facts) -> str:
     """What kernels multiply in: fp32 is tf32 where most of their time is spent in kernels that round to it."""
     if facts.dtype is None:
         raise NotApplicable(
-            "no recorded shape tells in which dtype matrices are multiplied: record with record_shapes=True"
+            "no shapes were recorded, so the dtype of matmuls is unknown: record with record_shapes=True"
         )
     if facts.dtype != "fp32":
         return facts.dtype
@@ -51,7 +51,7 @@ def dtype_now(graph: TaskGraph, facts: Facts) -> str:
 def peak(device: Device, dtype: str) -> float:
     if dtype not in device.peaks:
         known = ", ".join(device.peaks) or "none"
-        raise NotApplicable(f"no confirmed {dtype} peak of {device.name} is known; known are {known}")
+        raise NotApplicable(f"no confirmed {dtype} peak of {device.name} is known; known peaks: {known}")
     return device.peaks[dtype]
 
 

@@ -40,8 +40,8 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
         shares = Latencies(shares.low, shares.low, shares.high)
     if latency != 1.0 and not shares.share.any():
         raise NotApplicable(
-            "all collectives of the run are of about one size, or vary too much, so that its latency is not known: "
-            "give --calibration FILE (lostflops calibrate makes one)"
+            "all collectives of the run are about the same size, or vary too much, so the latency is unknown: "
+            "give --calibration FILE (made by lostflops calibrate)"
         )
     factor = np.where(told, _factor(shares.share, bandwidth, latency), 1.0)
     ends = [_factor(end, bandwidth, latency) - 1 for end in (shares.low, shares.high)]
@@ -98,4 +98,4 @@ def _notes(graph: TaskGraph, chosen: Flags, told: Flags, shares: Latencies, tran
     share = float((shares.share * graph.meetings.transfer)[told].sum()) / whole
     yield f"Latency is {share:.0%} of these transfers ({', '.join(sorted(transfers.sources))})."
     if left := int((chosen & ~told).sum()):
-        yield f"{counted(left, 'transfer')} without a known operation and size stay as measured."
+        yield f"{counted(left, 'transfer')} without a known operation and size: kept as measured."

@@ -55,7 +55,7 @@ def pipeline(graph: TaskGraph) -> Pipeline:
     rows = np.flatnonzero(passes & np.isin(tasks.phase, (FORWARD, BACKWARD)))
     if not rows.size:
         raise NotApplicable(
-            "no passes of microbatches are told apart in this run: op traces and recorded schedules of pipelines do so"
+            "no microbatch passes are recognised in this run: record op traces or the pipeline schedule"
         )
     of_word = np.full((len(graph.words), 2), -1, np.int64)
     for code, place in places.items():
@@ -73,13 +73,15 @@ def pipeline(graph: TaskGraph) -> Pipeline:
     key = np.ravel_multi_index(axes, sizes)
     counts = np.bincount(key, minlength=int(np.prod(sizes)))
     if sizes[4] < 2 or counts.min() != counts.max():
-        raise NotApplicable("steps or stages differ in their number of passes, so there is no one schedule to change")
+        raise NotApplicable(
+            "steps or stages have different numbers of passes, so there is no single schedule to change"
+        )
     batch = ordinal(key)
     time = np.zeros((*sizes, int(counts.max())))
     time[(*axes, batch)] = tasks.duration[rows]
     shape = Shape(sizes[2], sizes[3], int(counts.max()))
     if shape.stages < 2:
-        raise NotApplicable("the run has one stage alone: it is no pipeline")
+        raise NotApplicable("the run has only one stage, so it is not a pipeline")
     first = (replica == 0) & (turn == 0)
     recorded = [
         [Pass(*one) for one in zip(*(a[first & (stage == s)].tolist() for a in (backward, chunk, batch)), strict=True)]
@@ -106,7 +108,7 @@ def _replicas(rank: Index, stage: Codes) -> Codes:
     own, at = np.unique(rank, return_index=True)
     by_stage = [own[stage[at] == number] for number in range(int(stage.max()) + 1)]
     if len({len(ranks) for ranks in by_stage}) != 1:
-        raise NotApplicable("not every stage was recorded by as many ranks: ingest the files of all stages")
+        raise NotApplicable("stages were recorded by different numbers of ranks: ingest the files of all stages")
     return np.array(by_stage, np.int64).T
 
 

@@ -74,7 +74,9 @@ def between(graph: TaskGraph, held: Held, step: int, place: npt.NDArray[np.float
     recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
     next; at 0 the backward pass begins, the last one where gradients of several are added up first."""
     if (np.diff(held.src) < 0).any():
-        raise NotApplicable("gradients of a later bucket were ready before those of an earlier one: no order to cut by")
+        raise NotApplicable(
+            "gradients of a later bucket were ready before those of an earlier one, so buckets cannot be cut in order"
+        )
     tasks = graph.tasks
     lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
     ahead = lane[(tasks.step[lane] == step) & (lane <= held.src[0])]

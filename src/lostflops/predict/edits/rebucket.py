@@ -22,7 +22,7 @@ from lostflops.units import format_bytes
 Rows = npt.NDArray[np.int64]
 MIB = 1024 * 1024
 _MOST_BUCKETS = 10_000
-_UNORDERED = "what the recorded reductions waited for is in another order on each lane: they cannot be cut anew"
+_UNORDERED = "gradients became ready in a different order on each lane, so buckets cannot be cut differently"
 _SAME = 0.02
 """By which parameters and reduced bytes may differ to be the same."""
 
@@ -31,22 +31,22 @@ def rebucketed(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[fl
     """`limits` gives the sizes of the first bucket and of the others from the recorded sizes of a round."""
     reduced = reductions(graph) & called(graph, "all_reduce")
     if not reduced.any():
-        raise NotApplicable("gradients are reduced and scattered, not in DDP's buckets")
+        raise NotApplicable("gradients are reduce-scattered, not reduced in DDP buckets")
     found = rounds(graph, sized(graph, reduced))
     if not found:
         raise NotApplicable("ranks do not agree on the reductions of a step: record all ranks of the same steps")
     transfers = Transfers.of(graph, facts)
     plans = [_plan(graph, one, facts, limits) for one in found]
     if all(plan.same for plan in plans):
-        raise AlreadySo("the buckets stay as they are: gradients of a step fill no other number of buckets")
+        raise AlreadySo("the buckets stay the same: the gradients of a step fill the same number of buckets")
     changed = sound(recut(graph, plans, transfers), _UNORDERED)
     before, after = (np.mean([getattr(plan, what).size for plan in plans]) for what in ("old", "new"))
     known = all(plan.known for plan in plans)
     notes = (
-        f"{before:.3g} reductions a step become {after:.3g}.",
+        f"{before:.3g} reductions per step become {after:.3g}.",
         transfers.note,
-        "Buckets are cut between parameters." if known else "Parameters are not known: buckets are cut at exact sizes.",
-        "Between recorded buckets gradients are taken to become ready as evenly as the backward pass goes on.",
+        "Buckets are cut between parameters." if known else "Parameters are unknown: buckets are cut at exact sizes.",
+        "Between recorded buckets, gradients are assumed to become ready evenly as backward proceeds.",
     )
     extra = {"reductions_before": float(before), "reductions": float(after)}
     return Edited(changed, 0.1 if known else 0.25, notes, extra, off=_off(graph, changed, transfers))
@@ -70,7 +70,7 @@ def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], t
     gradients = gradients_of(facts, int(old[-1]))
     first, others = limits(sizes)
     if old[-1] > _MOST_BUCKETS * others:
-        raise NotApplicable(f"buckets of {format_bytes(int(others))} would be more than {_MOST_BUCKETS:,} a step")
+        raise NotApplicable(f"buckets of {format_bytes(int(others))} would be more than {_MOST_BUCKETS:,} per step")
     new = cut(gradients, first, others) if gradients.size else cut_anywhere(int(old[-1]), first, others)
     return Plan(one, old, new, bool(gradients.size))
 

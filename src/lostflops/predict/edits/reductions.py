@@ -66,7 +66,7 @@ def reductions(graph: TaskGraph) -> Flags:
     tensor = np.isin(graph.meetings.group, tensor_groups(graph))
     found: Flags = backward & ~tensor & ~_statistics(graph, backward)
     if not found.any():
-        raise NotApplicable("no reduction of gradients was recorded: no all-reduce in a backward pass")
+        raise NotApplicable("no gradient reduction was recorded: no all-reduce in a backward pass")
     return found
 
 

@@ -56,10 +56,10 @@ def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
     base, transfer, fixed = reduced(graph)
     made = replace(pipeline(base), transfer=(transfer, transfer), ahead=True, fixed=fixed)
     if made.schedule is None:
-        raise NotApplicable("the order of passes is neither 1F1B, GPipe nor interleaved")
+        raise NotApplicable("the schedule is not 1F1B, GPipe or interleaved")
     again = replay(relaid(base, made, made.schedule, made.shape)).mean_step / replay(graph).mean_step - 1
     if abs(again) > _ALLOWED:
-        raise NotApplicable(f"the passes of the run, laid as they were, miss its step by {again:+.1%}: cannot tell")
+        raise NotApplicable(f"inconclusive: replaying only the passes of the run misses its step by {again:+.1%}")
     return base, made
 
 

@@ -111,7 +111,7 @@ def _backward(graph: TaskGraph, own: Passes, inputs: Inputs, reduced: Rows) -> U
     lane = graph.tasks.lane[own.backward[0]]
     held = next((held for held in inputs.of(reduced) if held.lane == lane), None)
     if held is None:
-        raise NotApplicable("reductions of gradients do not wait for the lane that computes: units are not known")
+        raise NotApplicable("gradient reductions do not wait for the compute stream, so the units are unknown")
     first = np.concatenate((own.backward[:1], after_on_lane(graph, held.src[:-1])))
     return Units(first, int(before_on_lane(graph, first[:1])[0]))
 

@@ -38,7 +38,7 @@ def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
     found = np.zeros(len(told), np.bool_)
     found[graph.tasks.meeting[_awaited(graph, members(graph, small))]] = True
     if not found.any():
-        raise NotApplicable("the host waits for no small collective in any step")
+        raise NotApplicable("the host does not wait for small collectives in any step")
     return found
 
 

@@ -51,7 +51,7 @@ class Transfers:
     def _time(self, op: str, size: int, ranks: int, hosts: int) -> CollectiveTime:
         name = "send_recv" if op in POINT_TO_POINT else op
         if name not in OPS:
-            raise NotApplicable(f"nothing tells what {op or 'an unnamed collective'} takes at another size")
+            raise NotApplicable(f"the time of {op or 'an unnamed collective'} at another size is unknown")
         group = Group(ranks, hosts)
         for times in (self.told, self.own):
             if times is not None:
@@ -64,8 +64,8 @@ class Transfers:
                     self.doubts.append((found.high - found.low) / 2 / found.ns)
                 return found
         raise NotApplicable(
-            f"nothing tells what {name} of {ranks} ranks takes: its size was not recorded, or no such collective was. "
-            "Give --calibration FILE (lostflops calibrate makes one)"
+            f"the time of {name} on {ranks} ranks is unknown: its size was not recorded, or no such collective was. "
+            "Give --calibration FILE (made by lostflops calibrate)"
         )
 
     def ns(self, op: str, size: int, ranks: int, hosts: int) -> float:
@@ -78,7 +78,7 @@ class Transfers:
 
     @property
     def note(self) -> str:
-        return f"Transfers at other sizes: {', '.join(sorted(self.sources))}; the level is the run's own."
+        return f"Transfer times at other sizes: {', '.join(sorted(self.sources))}; scaled to the run's own times."
 
 
 def samples(graph: TaskGraph, among: Flags | None = None) -> dict[Key, Samples]:

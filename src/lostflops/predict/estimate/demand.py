@@ -70,9 +70,9 @@ def described(model: Model, job: Job, per_host: int) -> Demand:
 def counted(model: Counted, job: Job, per_host: int) -> Demand:
     """Of a module that was counted: it is one stage, and how its layers could be sharded is not known."""
     if job.tp > 1 or job.pp > 1 or job.cp > 1:
-        raise UsageError("how a Python model is split over tp, pp or cp is not known: give a description of it instead")
+        raise UsageError("how to split a Python model over tp, pp or cp is unknown: give a description of it instead")
     if job.recompute != "none":
-        raise UsageError("a Python model is counted as it runs: recompute inside of it, and leave --recompute out")
+        raise UsageError("a Python model is counted as it runs: recompute inside the model, and leave out --recompute")
     mine = tuple(Held(Tensor(one.name, one.shape, "layer"), one.shape, 1) for one in model.parameters if one.trained)
     flops = None if model.flops is None else model.flops * job.dp * job.microbatches
     stage = Stage(

@@ -75,7 +75,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.heads % self.keys:
             raise UsageError(f"heads {self.heads} is not a multiple of kv_heads {self.keys}")
         if bool(self.experts) != bool(self.experts_per_token) or self.experts_per_token > self.experts:
-            raise UsageError("experts and experts_per_token go together, and a token cannot go to more than there are")
+            raise UsageError("give both experts and experts_per_token, with experts_per_token not above experts")
 
     @property
     def keys(self) -> int:
@@ -185,13 +185,13 @@ def read_description(path: Path) -> tuple[Model, dict[str, Any]]:
     rest = {name: value for name, value in fields.items() if name not in _MODEL_FIELDS}
     if unknown := sorted(set(rest) - set(Job.__struct_fields__)):
         known = ", ".join((*Model.__struct_fields__, *Job.__struct_fields__))
-        raise UsageError(f"{path} has {', '.join(unknown)}, which a description does not have; it has {known}")
+        raise UsageError(f"{path} has unknown fields: {', '.join(unknown)}; known fields: {known}")
     return convert(model, Model, str(path)), rest
 
 
 def make_job(fields: dict[str, Any], where: str) -> Job:
     if "sequence" not in fields:
-        raise UsageError("how long sequences are is not known: give --seq, or `sequence` in the description")
+        raise UsageError("the sequence length is unknown: give --seq, or `sequence` in the description")
     return convert(fields, Job, where)
 
 
@@ -203,7 +203,7 @@ def read_table(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenSource(f"{path} is neither TOML (named .toml) nor JSON: {error}") from error
     if not isinstance(found, dict):
-        raise BrokenSource(f"{path} holds no object with fields")
+        raise BrokenSource(f"{path} does not contain an object with fields")
     return found
 
 

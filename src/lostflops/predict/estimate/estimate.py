@@ -64,10 +64,10 @@ class Estimate:
     def fits(self) -> str:
         """`yes` with `HEADROOM` to spare, `no`, `maybe`, or that it cannot be told."""
         if self.machine.capacity is None:
-            return "cannot tell"
+            return "unknown"
         held = self.fullest.memory.total
         if self.fullest.memory.activations is None and held.low <= self.machine.capacity:
-            return "cannot tell"
+            return "unknown"
         if held.low > self.machine.capacity:
             return "no"
         return "yes" if held.high + HEADROOM <= self.machine.capacity else "maybe"
@@ -90,9 +90,9 @@ def _slowest(demand: Demand, machine: Machine) -> tuple[StepTime | None, str]:
     steps = []
     for stage in demand.stages:
         if stage.work is None:
-            return None, "the factory gave no inputs, so its FLOPs are not counted: return (module, inputs)"
+            return None, "the factory returned no inputs, so FLOPs are not counted: return (module, inputs)"
         if stage.transfers and machine.times is None:
-            return None, "what communication costs is not known: give --topology or --calibration"
+            return None, "the cost of communication is unknown: give --topology or --calibration"
         try:
             steps.append(
                 step_time(

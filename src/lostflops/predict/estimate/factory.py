@@ -62,7 +62,9 @@ def is_factory(text: str) -> bool:
 
 def count(text: str) -> Counted:
     if importlib.util.find_spec("torch") is None:
-        raise UsageError(f"{text} is counted with torch, which {sys.executable} lacks: run lostflops where torch is")
+        raise UsageError(
+            f"{text} needs torch, which {sys.executable} does not have: run lostflops where torch is installed"
+        )
     import torch  # noqa: PLC0415
 
     function = _load(text)
@@ -71,12 +73,12 @@ def count(text: str) -> Counted:
         with torch.device("meta"), redirect_stdout(sys.stderr):
             made = function()
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{text} failed ({type(error).__name__}: {error}): it must build on any device") from error
+        raise UsageError(f"{text} failed ({type(error).__name__}: {error}): it must work on any device") from error
     if isinstance(made, tuple) and len(made) != 2:
-        raise UsageError(f"{text} returned {len(made)} things: return a torch.nn.Module, or it and its inputs")
+        raise UsageError(f"{text} returned {len(made)} values: return a torch.nn.Module, or (module, inputs)")
     module, inputs = made if isinstance(made, tuple) else (made, None)
     if not isinstance(module, torch.nn.Module):
-        raise UsageError(f"{text} returned {type(module).__name__}: return a torch.nn.Module, or it and its inputs")
+        raise UsageError(f"{text} returned {type(module).__name__}: return a torch.nn.Module, or (module, inputs)")
     module = module.to("meta")
     parameters = tuple(
         Parameter(name, tuple(one.shape) or (1,), one.element_size(), one.requires_grad)
@@ -110,7 +112,7 @@ def _module(name: str) -> Any:
 def _module_of_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     try:
@@ -176,5 +178,5 @@ def _dtype(module: torch.nn.Module, text: str) -> str:
         sizes[str(one.dtype)] = sizes.get(str(one.dtype), 0) + one.numel()
     most = max(sizes, key=lambda name: sizes[name], default="")
     if most not in _NAMES:
-        raise UsageError(f"parameters of {text} are in {most or 'no dtype at all'}: fp32, bf16 and fp16 are known")
+        raise UsageError(f"parameters of {text} are in {most or 'no dtype'}: supported are fp32, bf16 and fp16")
     return _NAMES[most]

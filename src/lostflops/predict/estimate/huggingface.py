@@ -27,7 +27,7 @@ def is_config(fields: dict[str, Any]) -> bool:
 def model_of(config: Config, where: str) -> Model:
     kind = config["model_type"]
     if config.get("quantization_config"):
-        raise UsageError(f"{where} has quantization_config, and quantised parameters are not counted: {_UNQUANTISED}")
+        raise UsageError(f"{where} has quantization_config, and quantised parameters are not supported: {_UNQUANTISED}")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UsageError(f"{where}: model_type {kind!r} is not one of {', '.join(FAMILIES)}: {_DESCRIBE}")
     try:
@@ -35,7 +35,7 @@ def model_of(config: Config, where: str) -> Model:
     except KeyError as error:
         raise UsageError(f"{where} has no {error}, which a {kind} model needs: {_DESCRIBE}") from None
     except TypeError as error:
-        raise UsageError(f"{where} has a field that a {kind} model does not ({error}): {_DESCRIBE}") from None
+        raise UsageError(f"{where} has a field that a {kind} model does not have ({error}): {_DESCRIBE}") from None
     return convert({"name": kind, **fields, **_head(config, fields)}, Model, where)
 
 
@@ -44,8 +44,8 @@ def remarks(config: Config, sequence: int) -> tuple[str, ...]:
     window = _window(config)
     if window is None or sequence <= window:
         return ()
-    told = f"Attention looks back {window} tokens at most in some or all layers (sliding_window)"
-    return (f"{told}; FLOPs and time are those of attention over all {sequence}.",)
+    told = f"Some or all layers attend to at most {window} tokens (sliding_window)"
+    return (f"{told}; FLOPs and time are for attention over all {sequence}.",)
 
 
 def _window(config: Config) -> int | None:
@@ -75,7 +75,7 @@ def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
         return {"head": "none", "tied": False, "pooler": fields.get("head") == "mlm"}
     if name.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM")):
         return {}
-    raise UsageError(f"the head of {name} is not known: {_DESCRIBE}")
+    raise UsageError(f"the head of {name} is not supported: {_DESCRIBE}")
 
 
 def _llama(config: Config, keys: int | None = None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _qwen3(config: Config, keys: int = 32) -> dict[str, Any]:
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
-        raise UsageError(f"layers with experts and layers without are mixed: {_DESCRIBE}")
+        raise UsageError(f"mixing layers with and without experts is not supported: {_DESCRIBE}")
     return _qwen3(config, keys=4) | {
         "ffn": config["moe_intermediate_size"],
         "experts": config["num_experts"],
@@ -127,7 +127,7 @@ def _qwen3_moe(config: Config) -> dict[str, Any]:
 
 def _gpt2(config: Config) -> dict[str, Any]:
     if config.get("add_cross_attention"):
-        raise UsageError(f"cross-attention is not counted: {_DESCRIBE}")
+        raise UsageError(f"cross-attention is not supported: {_DESCRIBE}")
     return {
         "layers": config["n_layer"],
         "hidden": config["n_embd"],
@@ -157,7 +157,7 @@ def _gpt_neox(config: Config) -> dict[str, Any]:
 
 def _bert(config: Config) -> dict[str, Any]:
     if config.get("is_decoder") or config.get("add_cross_attention"):
-        raise UsageError(f"a BERT that decodes is not known: {_DESCRIBE}")
+        raise UsageError(f"a BERT decoder is not supported: {_DESCRIBE}")
     return {
         "layers": config["num_hidden_layers"],
         "hidden": config["hidden_size"],

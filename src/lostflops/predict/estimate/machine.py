@@ -62,7 +62,7 @@ def _check_same(named: Device | None, measured: Calibration | None) -> None:
     if measured.device == "cpu" or (known is not None and known != named):
         raise UsageError(
             f"the calibration was measured on {known.name if known else _called(measured)}, not on {named.name}: leave "
-            "out one of --calibration and --device or --topology"
+            "out --calibration, or leave out --device and --topology"
         )
 
 
@@ -107,7 +107,7 @@ def _rates(dtype: str, device: Device | None, measured: Calibration | None) -> R
         )
     if published is None:
         if measured.matmuls and measured.memory:
-            raise UsageError(f"the calibration has no products in {_DTYPES[dtype]}: give --dtype or --device")
+            raise UsageError(f"the calibration has no matmuls in {_DTYPES[dtype]}: give --dtype or --device")
         return None
     return _partly(published, measured) if not products else published
 

@@ -167,7 +167,7 @@ class PartlyMeasuredRates:
 
     @property
     def source(self) -> str:
-        return f"products as published, not measured ({self.published.source}); {self.measured}"
+        return f"matmuls as published, not measured ({self.published.source}); {self.measured}"
 
     @property
     def peak(self) -> float | None:
@@ -195,7 +195,7 @@ def device_named(name: str) -> Device:
             return device
     if (found := find_device(name)) is None:
         known = ", ".join(device.name for device in DEVICES)
-        raise UsageError(f"device {name!r} is not known; known are {known}. For another, give --calibration")
+        raise UsageError(f"unknown device {name!r}; known devices: {known}. For any other, give --calibration")
     return found
 
 

@@ -29,15 +29,17 @@ def request(model: str, chosen: dict[str, Any]) -> Request:
             raise UsageError(f"the inputs of {model} are its microbatch: leave out {' and '.join(said)}")
         if "batch" in chosen:
             raise UsageError(
-                f"how many sequences the inputs of {model} have is not known, so --batch cannot be split: "
-                "leave it out, return as inputs what a rank takes at once, or describe the model"
+                f"the number of sequences in the inputs of {model} is unknown, so --batch cannot be split: "
+                "leave it out, return one microbatch as inputs, or describe the model"
             )
         built = count(model)
         # A module is as it was built: its own dtype is what it holds.
         held = {"precision": "autocast"} if built.dtype == "fp32" else {"precision": "pure", "dtype": built.dtype}
         return Request(built, make_job({"sequence": 1, **held, **chosen}, model))
     if not path.is_file():
-        raise UsageError(f"{model} is no file and no function: give a description, a config.json or file.py:function")
+        raise UsageError(
+            f"{model} is neither a file nor a function: give a description, a config.json or file.py:function"
+        )
     fields = read_table(path)
     if is_config(fields):
         found, job = model_of(fields, model), make_job(chosen, model)

@@ -11,11 +11,11 @@ from lostflops.results import Block, Field, Pair, Pairs, Result, Section, Table,
 from lostflops.units import counted, format_bytes, format_count, format_flop, format_ns, format_share
 
 CONVENTION: Final = (
-    "products with weights (6 for a weight and token) and attention over all pairs (12 x layers x heads x head width x "
-    "sequence for a token, causal or not); embeddings are looked up, recomputation is not counted"
+    "matmuls with weights (6 per weight and token) and attention over all pairs (12 x layers x heads x head width x "
+    "sequence per token, causal or not); embedding lookups and recomputation are not counted"
 )
 ACTIVATIONS: Final = {True: "compiled", False: "eager", None: "compiled to eager"}
-COUNTED: Final = "counted by torch: forward and backward, attention as plain products over all pairs"
+COUNTED: Final = "counted by torch: forward and backward, attention as plain matmuls over all pairs"
 
 
 def result(found: Estimate, remarks: tuple[str, ...] = ()) -> Result:
@@ -37,13 +37,13 @@ def _verdict(found: Estimate) -> str:
     parameters = format_count(found.demand.parameters)
     said = [f"{parameters} parameters on {counted(job.ranks, 'rank')} of {found.machine.name}"]
     if found.step is None:
-        said.append(f"how long a step takes cannot be told, because {found.unknown}")
+        said.append(f"the step time is unknown because {found.unknown}")
     else:
         total = found.step.total
         mfu = "" if found.mfu is None else f", MFU {format_share(found.mfu.low)} to {format_share(found.mfu.high)}"
         said.append(f"a step takes {format_ns(round(total.low))} to {format_ns(round(total.high))}{mfu}")
         said.append(f"mostly {found.step.limiter}")
-    fits = {"yes": "fits", "no": "does not fit", "maybe": "may not fit", "cannot tell": "unknown whether it fits"}
+    fits = {"yes": "fits", "no": "does not fit", "maybe": "may not fit", "unknown": "unknown whether it fits"}
     size = f"{format_bytes(round(held.low))} to {format_bytes(round(held.high))} of memory"
     of = "" if found.machine.capacity is None else f" of {format_bytes(found.machine.capacity)}"
     return f"{said[0]}: {', '.join(said[1:])}; {size}{of} on the fullest rank: {fits[found.fits]}."
@@ -56,12 +56,12 @@ def _model(found: Estimate) -> Pairs:
     items = [
         Pair("parameters", demand.parameters, "count"),
         Pair("embedding", demand.embedding, "count", "in embeddings"),
-        Pair("per_layer", demand.per_layer, "count", "in a layer"),
-        Pair("tokens_per_step", tokens, "count", "tokens a step"),
-        Pair("flops_per_step", flops, "flop", "model FLOPs a step, all ranks"),
-        Pair("flops_per_token", flops // tokens if flops and tokens else None, "flop", "for a token"),
+        Pair("per_layer", demand.per_layer, "count", "per layer"),
+        Pair("tokens_per_step", tokens, "count", "tokens per step"),
+        Pair("flops_per_step", flops, "flop", "model FLOPs per step, all ranks"),
+        Pair("flops_per_token", flops // tokens if flops and tokens else None, "flop", "per token"),
         Pair("recomputed_low", round(again.low), "flop", "recomputed, at least", again.high > 0),
-        Pair("recomputed_high", round(again.high), "flop", "at most", again.high > 0),
+        Pair("recomputed_high", round(again.high), "flop", "recomputed, at most", again.high > 0),
         Pair("convention", CONVENTION if demand.has_tokens else COUNTED, shown=False),
     ]
     return Pairs("model", "Model", tuple(item for item in items if item.value is not None or not item.shown))
@@ -87,7 +87,7 @@ def _memory(found: Estimate) -> Section:
         tuple((owner, round(low), round(high), how) for owner, low, high, how in rows),
     )
     items = (
-        Pair("capacity", found.machine.capacity, "bytes", "memory of the device"),
+        Pair("capacity", found.machine.capacity, "bytes", "device memory"),
         Pair("fits", found.fits),
     )
     return Section("memory", "Memory of the fullest rank", items, table)
@@ -121,7 +121,7 @@ def _communication(found: Estimate) -> Table:
         Field("source", shown=False),
         Field("reach", shown=False),
     )
-    return Table("communication", "Communication of a rank in a step", fields, tuple(rows))
+    return Table("communication", "Communication per rank and step", fields, tuple(rows))
 
 
 def _step(found: Estimate, step: StepTime) -> Section:
@@ -130,7 +130,7 @@ def _step(found: Estimate, step: StepTime) -> Section:
     table = Table(
         "parts",
         "",
-        (Field("part"), Field("low", "ns"), Field("high", "ns"), Field("share", "share", "of the middle")),
+        (Field("part"), Field("low", "ns"), Field("high", "ns"), Field("share", "share", "share of midpoint")),
         tuple(
             (name, round(part.low), round(part.high), (part.low + part.high) / (total.low + total.high))
             for name, part in shares
@@ -139,12 +139,12 @@ def _step(found: Estimate, step: StepTime) -> Section:
     tokens, mfu = found.tokens_per_second, found.mfu
     bubble = (job.pp - 1) / (job.microbatches + job.pp - 1)
     items = [
-        Pair("low", round(total.low), "ns", "step, at best"),
-        Pair("high", round(total.high), "ns", "step, at worst"),
-        Pair("tokens_low", tokens.low if tokens else None, "rate", "tokens a second, at worst", tokens is not None),
-        Pair("tokens_high", tokens.high if tokens else None, "rate", "at best", tokens is not None),
-        Pair("mfu_low", mfu.low if mfu else None, "share", "MFU, at worst", mfu is not None),
-        Pair("mfu_high", mfu.high if mfu else None, "share", "at best", mfu is not None),
+        Pair("low", round(total.low), "ns", "step, best case"),
+        Pair("high", round(total.high), "ns", "step, worst case"),
+        Pair("tokens_low", tokens.low if tokens else None, "rate", "tokens/s, worst case", tokens is not None),
+        Pair("tokens_high", tokens.high if tokens else None, "rate", "tokens/s, best case", tokens is not None),
+        Pair("mfu_low", mfu.low if mfu else None, "share", "MFU, worst case", mfu is not None),
+        Pair("mfu_high", mfu.high if mfu else None, "share", "MFU, best case", mfu is not None),
         Pair("limiter", step.limiter),
         Pair("bubble", bubble, "share", "inherent bubble", shown=job.pp > 1),
     ]
@@ -174,7 +174,7 @@ def _notes(found: Estimate) -> tuple[str, ...]:
     if found.step is not None and found.machine.rates is not None:
         notes.append(f"Rates: {found.machine.rates.source}.")
         if found.machine.rates.peak is None:
-            notes.append("MFU cannot be told, because the peak of this device is not known.")
+            notes.append("MFU is unknown because the peak of this device is unknown.")
         sources = sorted({time.source for _, time in found.step.transfers})
         if sources:
             notes.append(f"Communication: {'; '.join(sources)}.")
@@ -182,17 +182,19 @@ def _notes(found: Estimate) -> tuple[str, ...]:
         notes += [f"Extrapolated: {reach}." for reach in reaches]
     if found.machine.times is None and found.job.ranks > 1:
         each = counted(found.machine.per_host, "device")
-        notes.append(f"Hosts are taken to have {each}: --topology or --calibration tells how many they have.")
+        notes.append(f"Assumes {each} per host: to change that, give --topology or --calibration.")
     if found.mfu is not None and found.mfu.high > 1:
         notes.append(_above_peak(found))
     if found.is_tight:
         notes.append(
-            f"What is counted fits, with less than {format_bytes(HEADROOM)} left for the driver's context, NCCL's "
-            "buffers and what the allocator cannot use."
+            f"The counted memory fits, but leaves less than {format_bytes(HEADROOM)} for the driver context, NCCL "
+            "buffers and memory that the allocator cannot use."
         )
     flops = found.demand.flops
     if flops is not None:
-        notes.append(f"{format_flop(flops)}: {CONVENTION if found.demand.has_tokens else COUNTED}.")
+        notes.append(
+            f"Model FLOPs per step ({format_flop(flops)}): {CONVENTION if found.demand.has_tokens else COUNTED}."
+        )
     return tuple(notes)
 
 
@@ -201,8 +203,8 @@ def _above_peak(found: Estimate) -> str:
     assert rates is not None
     assert rates.peak is not None
     if rates.flops(0, 0, 0).high > rates.peak:
-        return "MFU is above 100% because products were measured faster than the peak that is known of this device."
+        return "MFU is above 100% because matmuls were measured faster than the known peak of this device."
     return (
-        "MFU can be above 100% because model FLOPs have attention over all pairs, by convention, and a causal kernel "
-        "computes about half of them: compare it with MFU of the same convention and sequence only."
+        "MFU can be above 100% because model FLOPs count attention over all pairs, by convention, and a causal kernel "
+        "computes about half of them: compare only with MFU of the same convention and sequence length."
     )

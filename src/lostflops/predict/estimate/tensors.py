@@ -105,13 +105,13 @@ def check_layout(model: Model, job: Job) -> None:
     """What cannot be sharded evenly is refused, as Megatron and torch refuse it."""
     for name, size in (("heads", model.heads), ("kv_heads", model.keys), ("ffn", model.ffn)):
         if size % job.tp:
-            raise UsageError(f"tp {job.tp} does not divide {name} {size}: give a degree that does")
+            raise UsageError(f"{name} {size} is not a multiple of tp {job.tp}: give another tp")
     if model.positions and job.sequence > model.positions:
         raise UsageError(
-            f"a sequence of {job.sequence} is longer than the {model.positions} positions that are learned"
+            f"a sequence of {job.sequence} is longer than the {model.positions} learned positions of the model"
         )
     if job.pp > model.layers:
-        raise UsageError(f"pp {job.pp} is more than the model has layers ({model.layers})")
+        raise UsageError(f"pp {job.pp} is more than the number of layers ({model.layers})")
 
 
 def stage_layers(model: Model, job: Job) -> tuple[int, ...]:

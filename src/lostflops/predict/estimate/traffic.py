@@ -100,7 +100,7 @@ def _context_parallel(model: Model, job: Job, stage: int, per_host: int) -> list
     gathers = passes * (3 if job.recompute == "full" else 2)
     return [
         Transfer("cp", "keys and values", "all_gather", size, gathers, group, blocking=True),
-        Transfer("cp", "their gradients", "reduce_scatter", size, passes, group, blocking=True),
+        Transfer("cp", "gradients of keys and values", "reduce_scatter", size, passes, group, blocking=True),
     ]
 
 

@@ -27,7 +27,7 @@ def result(found: Fitted, name: str, room: Room | None, notes: tuple[str, ...] =
         blocks.append(_throughput(found))
     return Result(
         name="fit",
-        title="Memory and throughput against batch size",
+        title="Memory and throughput by batch size",
         verdict=" ".join(filter(None, (_of_memory(found), _of_room(found, room), _of_throughput(found)))),
         blocks=tuple(blocks),
         notes=(*notes, *_notes(found, room)),
@@ -41,17 +41,17 @@ def _of_memory(found: Fitted) -> str:
     lines = found.peaks
     if lines.error is not None and not lines.is_linear:
         return (
-            f"The peak is no line of the batch size: sizes miss each other by {format_share(lines.error)}. What other "
-            "sizes take cannot be told."
+            "Peak memory does not grow linearly with the batch size: predicting one size from the others is off by up "
+            f"to {format_share(lines.error)}. Other sizes cannot be predicted."
         )
     row = lines.line(found.runs[-1].batch)
     fixed, each = sum(one for _, one, _ in row), sum(one for *_, one in row)
     sure = (
-        "two sizes leave nothing to test that with"
+        "two sizes are not enough to check that"
         if lines.error is None
-        else f"sizes miss each other by {format_share(lines.error)} at most"
+        else f"predicting each size from the others is off by at most {format_share(lines.error)}"
     )
-    return f"The peak is {format_bytes(fixed)} and {format_bytes(round(each))} for each sample; {sure}."
+    return f"Peak memory is {format_bytes(fixed)} plus {format_bytes(round(each))} per sample; {sure}."
 
 
 def _of_room(found: Fitted, room: Room | None) -> str:
@@ -61,17 +61,21 @@ def _of_room(found: Fitted, room: Room | None) -> str:
     size = format_bytes(room.capacity)
     if lines.error is not None and not lines.is_linear:
         fitting = [batch for batch, held in zip(lines.sizes, lines.measured, strict=True) if held <= room.bytes]
-        return f"Of the measured ones, {fitting[-1]} is the largest that fits {size}." if fitting else ""
+        return f"The largest measured batch that fits {size} is {fitting[-1]}." if fitting else ""
     likely, sure = lines.largest(room.bytes, is_sure=False), lines.largest(room.bytes, is_sure=True)
     if likely is None:
-        return f"The peak does not grow with the batch: {size} does not limit it."
+        return f"The peak does not grow with the batch, so {size} does not limit it."
     if not likely:
         return f"Not even a batch of 1 fits {size}."
     if likely > _REACH * lines.sizes[-1]:
-        return f"{size} is far more than what was measured takes: give --sizes nearer to it to know what fits."
+        return f"{size} is far above the measured peaks: give larger --sizes to find out what fits."
     told = f"The largest batch that fits {size} is {likely:,}"
     if lines.error is not None and sure != likely:
-        told += f", and {sure:,} by the high end of the interval" if sure else ", by the high end of the interval none"
+        told += (
+            f", or {sure:,} at the high end of the interval"
+            if sure
+            else ", but at the high end of the interval none fits"
+        )
     return f"{told}."
 
 
@@ -80,17 +84,17 @@ def _of_throughput(found: Fitted) -> str:
         return found.unknown[-1] if found.unknown else ""
     if found.times.is_linear is False:
         return (
-            f"Times of steps lie on no line of the batch size (one is off by {format_share(found.times.off or 0)}): "
-            "throughput at other sizes cannot be told."
+            "Step time does not grow linearly with the batch size (one size is off by "
+            f"{format_share(found.times.off or 0)}), so throughput at other sizes cannot be predicted."
         )
     near, most = found.times.near, found.times.asymptote
     if near is None or most is None:
-        return "Steps do not clearly get longer with the batch: larger ones than measured may do more a second."
+        return "Step time does not clearly grow with the batch: larger batches may reach a higher throughput."
     best = format_count(round(most.value * found.each))
     at_least = max(1, round(near.value))
     return (
-        f"{NEAR:.0%} of the throughput that larger batches near ({best} samples a second) is reached at batch "
-        f"{at_least:,} ({round(near.low):,} to {round(near.high):,})."
+        f"Batch {at_least:,} ({round(near.low):,} to {round(near.high):,}) reaches {NEAR:.0%} of the throughput limit "
+        f"of large batches ({best} samples/s)."
     )
 
 
@@ -175,14 +179,14 @@ def _owners(found: Fitted, lines: Peaks) -> Table:
     )
     fields = (
         Field("owner"),
-        Field("fixed", "bytes", "at any batch"),
-        Field("each", "bytes", "for each sample"),
+        Field("fixed", "bytes", "fixed"),
+        Field("each", "bytes", "per sample"),
         Field("bytes", "bytes", f"at batch {batch}"),
     )
     memory = found.memories[-1]
     where = f"rank {memory.rank}, {memory.device}"
     moment = ", ".join(filter(None, (height.moment.phase, height.moment.site[1], height.moment.site[2])))
-    title = f"Memory at the peak of {where}" + (f" ({moment})" if moment else "")
+    title = f"Memory at the peak on {where}" + (f" ({moment})" if moment else "")
     return Table("owners", title, fields, tuple((name, fixed, round(each), held) for name, fixed, each, held in rows))
 
 
@@ -191,14 +195,14 @@ def _largest(lines: Peaks, room: Room) -> Pairs:
     likely = _within_reach(lines, room, is_sure=False) if is_known else None
     sure = _within_reach(lines, room, is_sure=True) if is_known and lines.error is not None else None
     items = (
-        Pair("capacity", room.capacity, "bytes", "memory of the device"),
-        Pair("overhead", room.overhead, "bytes", "beside the allocator"),
-        Pair("slack", room.slack, "share", "reserved and not given out", room.slack > 0),
-        Pair("room", room.bytes, "bytes", "left for the peak"),
+        Pair("capacity", room.capacity, "bytes", "device memory"),
+        Pair("overhead", room.overhead, "bytes", "outside the allocator"),
+        Pair("slack", room.slack, "share", "reserved but not handed out", room.slack > 0),
+        Pair("room", room.bytes, "bytes", "available for the peak"),
         Pair("batch", likely, "count", "largest batch"),
-        Pair("sure", sure, "count", "by the high end of the interval", sure is not None),
+        Pair("sure", sure, "count", "at the high end of the interval", sure is not None),
     )
-    return Pairs("largest", "What fits", items)
+    return Pairs("largest", "Largest batch that fits", items)
 
 
 def _throughput(found: Fitted) -> Pairs:
@@ -209,16 +213,16 @@ def _throughput(found: Fitted) -> Pairs:
     is_known = paced.is_linear is not False and near is not None
     items = (
         Pair("linear", paced.is_linear, shown=False),
-        Pair("off", paced.off, "share", "sizes miss each other by", paced.off is not None),
-        Pair("fixed_ns", round(fixed.value) if is_known else None, "ns", "step, at any batch"),
+        Pair("off", paced.off, "share", "largest error of the fit", paced.off is not None),
+        Pair("fixed_ns", round(fixed.value) if is_known else None, "ns", "fixed time per step"),
         Pair("fixed_low_ns", round(fixed.low) if is_known else None, "ns", shown=False),
         Pair("fixed_high_ns", round(fixed.high) if is_known else None, "ns", shown=False),
-        Pair("each_ns", round(each.value - fixed.value) if is_known else None, "ns", "for each sample"),
+        Pair("each_ns", round(each.value - fixed.value) if is_known else None, "ns", "time per sample"),
         Pair("samples_each", found.each, shown=False),
         *_spans("most", most, is_known, found.each),
         *_spans("near", near, is_known, 1.0),
     )
-    return Pairs("throughput", "Time of a step", items)
+    return Pairs("throughput", "Step time", items)
 
 
 def _spans(name: str, span: Span | None, is_known: bool, factor: float) -> tuple[Pair, ...]:
@@ -234,24 +238,24 @@ def _notes(found: Fitted, room: Room | None) -> tuple[str, ...]:
     said = list(found.unknown)
     lines, largest = found.peaks, found.runs[-1].batch
     if room is not None:
-        said.append(f"Of {format_bytes(room.capacity)}, {room.basis}.")
+        said.append(f"Capacity {format_bytes(room.capacity)}: {room.basis}.")
     if lines is not None and room is not None and (lines.error is None or lines.is_linear):
         likely = _within_reach(lines, room, is_sure=False)
         if likely and likely > _FAR * largest:
             said.append(
-                f"Batch {likely:,} is {likely / largest:.0f} times the largest that was measured: measure nearer to it "
-                "with --sizes before relying on it."
+                f"Batch {likely:,} is {likely / largest:.0f}x the largest measured size: measure closer to it with "
+                "--sizes before relying on it."
             )
     if lines is not None and lines.error is not None and not lines.is_linear:
         said.append(
-            f"More than {LINEAR:.0%} off: kernels may choose other algorithms by size, inputs may differ in length, or "
-            "caches may still have been growing. lostflops memory tells what differs between the kept runs."
+            f"The fit is more than {LINEAR:.0%} off: kernels may switch algorithms with size, inputs may differ in "
+            "length, or caches may still have been growing. lostflops memory shows how the kept runs differ."
         )
     if found.times is not None and found.times.is_linear is False:
         said.append(
             "Other work on the machine may have slowed some runs, or small batches do not fill the device: run it "
-            "again, or give --sizes that are all large."
+            "again, or give only large --sizes."
         )
     if found.times is not None and found.times.near is not None and found.times.near.value > _FAR * largest:
-        said.append("The batch of 90% lies far beyond what was measured.")
+        said.append("The batch that reaches 90% is far above the measured sizes.")
     return tuple(dict.fromkeys(said))

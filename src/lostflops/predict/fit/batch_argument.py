@@ -12,7 +12,7 @@ from lostflops.errors import UsageError
 _NAMES: Final = frozenset({"b", "batch", "bs", "bsz", "mbs", "microbatch", "train_micro_batch_size_per_gpu"})
 _ENDINGS: Final = ("batch_size", "batchsize")
 _NOT_TRAINING: Final = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "infer", "inference"})
-_HOW: Final = "Say which it is with --argument NAME, or with --variable NAME if it is an environment variable."
+_HOW: Final = "Name it with --argument NAME, or with --variable NAME if it is an environment variable."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,11 @@ def batch_argument(words: Sequence[str], name: str | None = None) -> BatchArgume
     if name is not None:
         others = ", ".join(one.name for one in _numbers(words)) or "none"
         count = "several times" if found else "nowhere"
-        raise UsageError(f"{name} stands {count} in the command with a whole number; arguments with one: {others}.")
+        raise UsageError(
+            f"{name} appears {count} in the command with a whole number; arguments with a whole number: {others}."
+        )
     if not found:
-        raise UsageError(f"no argument of the command is known as a batch size, such as --batch-size 32. {_HOW}")
+        raise UsageError(f"no argument of the command looks like a batch size, such as --batch-size 32. {_HOW}")
     named = ", ".join(f"{one.name} ({one.size})" for one in found)
     raise UsageError(f"several arguments may be the batch size: {named}. {_HOW}")
 

@@ -50,9 +50,9 @@ def fitted(runs: Sequence[Measured]) -> Fitted:
     else:
         lacking = ", ".join(str(run.batch) for run in ordered if not run.memories)
         unknown.append(
-            f"Memory cannot be told: no memory events were recorded at batch {lacking}. Give runs 20 steps or more."
+            f"Memory cannot be predicted: no memory events were recorded at batch {lacking}. Run 20 steps or more."
             if lacking
-            else "Memory cannot be told: no rank and device were recorded at all sizes."
+            else "Memory cannot be predicted: no rank and device was recorded at every size."
         )
     paced, each, reason = _paced(ordered)
     if reason:
@@ -82,11 +82,15 @@ def _paced(runs: Sequence[Measured]) -> tuple[Times | None, float, str]:
         return (
             None,
             1.0,
-            (f"Throughput cannot be told by it: steps took {took} samples{why}, not in proportion to the batch size."),
+            (f"Throughput cannot be predicted: steps took {took} samples{why}, not in proportion to the batch size."),
         )
     known = [run.time for run in runs if run.time is not None]
     found = times(known) if len(known) == len(runs) else None
     if found is None:
         few = min(run.steps for run in runs)
-        return None, 1.0, f"Throughput cannot be told: a run has {counted(few, 'settled step')}; give it 30 or more."
+        return (
+            None,
+            1.0,
+            f"Throughput cannot be predicted: a run has only {counted(few, 'settled step')}; run 30 or more.",
+        )
     return found, (sum(ratios) / len(ratios) if is_counted else 1.0), ""

@@ -37,18 +37,18 @@ def room(capacity: int, memories: Sequence[Memory], process: Sequence[int], *, i
     if is_cpu and not is_accelerator:
         overhead, slack = beside([memory.peak_bytes for memory in memories], process)
         grew = (
-            "how that grows with the batch cannot be told, because the measured peaks differ too little"
+            "how that grows with the batch is unknown because the measured peaks differ too little"
             if slack is None
-            else f"it grew by {format_share(slack)} more than they did"
+            else f"grew by {format_share(slack)} more than they did"
         )
-        basis = f"{format_bytes(overhead)} is what the process held beside its tensors, and {grew}"
+        basis = f"the process held {format_bytes(overhead)} besides its tensors, and {grew}"
         return Room(capacity, overhead, slack or 0.0, basis)
     slack = max((_slack(memory) for memory in memories), default=0.0)
-    basis = f"{format_bytes(HEADROOM)} is left for the driver's context, NCCL's buffers and libraries' workspaces"
+    basis = f"{format_bytes(HEADROOM)} is set aside for the driver context, NCCL buffers and library workspaces"
     if is_cpu:
-        basis += "; measured on a CPU, so that workspaces of the device's kernels and its allocator's slack are not in"
+        basis += "; measured on a CPU, so the device's kernel workspaces and allocator slack are not included"
     else:
-        basis += f", and the allocator reserved {format_share(slack)} more than it gave out"
+        basis += f", and the allocator reserved {format_share(slack)} more than it handed out"
     return Room(capacity, HEADROOM, slack, basis)
 
 

@@ -199,7 +199,7 @@ def _took(run: Run, rank: int, start: Ns, stop: Ns) -> Ns:
 def _notes(again: set[str], shared: int) -> tuple[str, ...]:
     notes = []
     if again:
-        notes.append(f"Modules that are computed again as it is are left out: {', '.join(sorted(again)[:3])} ...")
+        notes.append(f"Left out, because the run already recomputes them: {', '.join(sorted(again)[:3])} ...")
     if shared:
-        notes.append(f"{shared} modules that are called several times in one pass are left out.")
+        notes.append(f"Left out: {shared} modules that are called several times in one pass.")
     return tuple(notes)

@@ -35,7 +35,7 @@ class Recomputable:
 
         Raises `NotApplicable` where no choice fits, `UsageError` for names of modules that cannot be chosen."""
         if not self.calls.modules:
-            raise NotApplicable("no module's forward and backward pass was recorded: record with modules")
+            raise NotApplicable("no module was recorded in both forward and backward: record with --with modules")
         return self._fitting(parse_bytes(value)) if is_size(value) else of_names(self.calls.modules, names_in(value))
 
     def _fitting(self, limit: int) -> tuple[int, ...]:
@@ -44,9 +44,9 @@ class Recomputable:
         if found is None:
             lowest = frontier(have)[-1]
             peak = format_bytes(have.peak(()))
-            raise NotApplicable(f"no choice of modules gets the peak of {peak} below {format_bytes(lowest.peak)}")
+            raise NotApplicable(f"no choice of modules lowers the peak of {peak} below {format_bytes(lowest.peak)}")
         if not found.chosen:
-            raise AlreadySo(f"the peak is {format_bytes(have.peak(()))} as it is")
+            raise AlreadySo(f"the peak is already {format_bytes(have.peak(()))}")
         return found.chosen
 
     def layers(self) -> tuple[int, ...]:
@@ -86,9 +86,9 @@ def of_names(modules: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
     for name in names:
         if name not in modules:
             near = get_close_matches(name, modules, n=3)
-            raise UsageError(f"recompute: no module {name!r} can be run again; try {', '.join(near or modules[:5])}")
+            raise UsageError(f"recompute: module {name!r} cannot be recomputed; try {', '.join(near or modules[:5])}")
         if outer := next((other for other in names if name.startswith(f"{other}.")), None):
-            raise UsageError(f"recompute: {name} lies in {outer}: give one of them")
+            raise UsageError(f"recompute: {name} is inside {outer}: give only one of them")
     return tuple(sorted({modules.index(name) for name in names}))
 
 

@@ -28,15 +28,15 @@ def frontier_of(run: Run, ranks: Sequence[int] = ()) -> Result:
     """Of the memory with the highest peak among these ranks, or among all."""
     told = recomputable(run, fullest(run, ranks))
     if told is None or not told.calls.modules:
-        why = "no memory was recorded" if told is None else "no module's forward and backward pass was recorded"
+        why = "no memory was recorded" if told is None else "no module was recorded in both forward and backward"
         again = "Record with lostflops run --with shapes,modules,memory."
-        return Result("frontier", "Modules to run again", f"Cannot tell: {why}. {again}", (_points(None, (), (), 0),))
+        return Result("frontier", "Modules to recompute", f"Inconclusive: {why}. {again}", (_points(None, (), (), 0),))
     have = options(told.memory, told.calls)
     line = frontier(have)
     step = _step(run, told.memory.rank)
     return Result(
         name="frontier",
-        title="Modules to run again",
+        title="Modules to recompute",
         verdict=_verdict(told, line),
         blocks=(_points(told, line, have.modules, step), _modules(told, have), _about(told, line, step)),
         notes=(*_notes(line), *told.calls.notes),
@@ -45,12 +45,12 @@ def frontier_of(run: Run, ranks: Sequence[int] = ()) -> Result:
 
 def _verdict(told: Recomputable, line: Sequence[Choice]) -> str:
     first, last = line[0], line[-1]
-    peak = f"The peak is {format_bytes(first.peak)} on rank {told.memory.rank} ({told.memory.device})"
+    peak = f"Peak memory is {format_bytes(first.peak)} on rank {told.memory.rank} ({told.memory.device})"
     if len(line) == 1:
-        return f"{peak}; running modules again in backward makes it no lower."
+        return f"{peak}; recomputing modules in backward does not lower it."
     return (
-        f"{peak}; running modules again in backward makes it {format_bytes(last.peak)} at the lowest, "
-        f"{format_share(1 - last.peak / first.peak)} less, for {format_ns(last.ns)} more a step."
+        f"{peak}; recomputing modules in backward lowers it to {format_bytes(last.peak)} at best, "
+        f"{format_share(1 - last.peak / first.peak)} less, for {format_ns(last.ns)} more per step."
     )
 
 
@@ -58,9 +58,9 @@ def _points(told: Recomputable | None, line: Sequence[Choice], modules: Sequence
     fields = (
         Field("peak", "bytes"),
         Field("saved", "share"),
-        Field("again_ns", "ns", "more a step"),
+        Field("again_ns", "ns", "extra per step"),
         Field("slower", "share", "of the step"),
-        Field("shown", label="modules to run again"),
+        Field("shown", label="modules to recompute"),
         Field("exact", shown=False),
     )
     rows, more = [], []
@@ -70,7 +70,7 @@ def _points(told: Recomputable | None, line: Sequence[Choice], modules: Sequence
         rows.append((one.peak, 1 - one.peak / line[0].peak, one.ns, share, _short(names), one.exact))
         more.append({"modules": names, "change": f"recompute={','.join(names)}" if names else None})
         more[-1]["code"] = code(names) if names else None
-    title = "Peak against time: no choice is both lower and cheaper than one of these"
+    title = "Best trade-offs between peak memory and step time"
     return Table("frontier", title, fields, tuple(rows), more=tuple(more))
 
 
@@ -88,15 +88,15 @@ def _modules(told: Recomputable, have: Options) -> Table:
     fields = (
         Field("module"),
         Field("kept", "bytes", "keeps"),
-        Field("back", "bytes", "comes back"),
-        Field("again_ns", "ns", "runs again in"),
-        Field("bytes_per_ms", "bytes", "per ms"),
+        Field("back", "bytes", "back in backward"),
+        Field("again_ns", "ns", "recompute time"),
+        Field("bytes_per_ms", "bytes", "kept per ms"),
     )
     rows = tuple(
         (have.modules[at], int(dropped[at]), int(back[at]), int(have.cost[at]), round(float(per_ms[at])))
         for at in order
     )
-    title = "What modules keep for backward, and what running them again takes"
+    title = "What modules keep for backward, and the time to recompute it"
     return Table("modules", title, fields, rows, most_shown=_MOST_MODULES)
 
 
@@ -108,7 +108,7 @@ def _about(told: Recomputable, line: Sequence[Choice], step: float) -> Pairs:
         Pair("step_ns", round(step), "ns", "recorded step, mean"),
         Pair("steps", told.calls.steps, "count", "steps with memory"),
     )
-    return Pairs("recorded", "What was recorded", items)
+    return Pairs("recorded", "Recorded", items)
 
 
 def _notes(line: Sequence[Choice]) -> tuple[str, ...]:
@@ -117,16 +117,17 @@ def _notes(line: Sequence[Choice]) -> tuple[str, ...]:
     middle = min(line[1:], key=lambda one: abs(2 * one.peak - line[0].peak - line[-1].peak))
     fits = format_bytes(middle.peak + 10 ** max(len(str(middle.peak)) - 3, 0)).replace(" ", "")
     stays = (
-        "What a module is given stays, as does its result where what follows needs it; all it kept comes back while "
-        "its backward runs. torch.utils.checkpoint stops to run a module again once backward has what it needs."
+        "The inputs of a recomputed module stay in memory, and so does its output if later modules need it; everything "
+        "it kept comes back while its backward runs. torch.utils.checkpoint stops recomputing once backward has what "
+        "it needs."
     )
     then = (
-        "Code for each choice is in --json; lostflops whatif RUN --change recompute=BYTES takes the cheapest that "
-        f"fits, such as {fits}, and tells what a step takes with it."
+        "--json has the code for each choice. lostflops whatif RUN --change recompute=BYTES (such as "
+        f"{fits}) takes the cheapest choice that fits and predicts its step time."
     )
     notes = [stays, then]
     if not all(one.exact for one in line):
-        notes.append("Modules are so many that ways were left out on the search: cheaper choices may exist.")
+        notes.append("There are too many modules to search every choice: cheaper ones may exist.")
     return tuple(notes)
 
 

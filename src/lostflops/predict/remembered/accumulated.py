@@ -30,9 +30,9 @@ def lasting(memory: Memory) -> Memory:
     if not steps.size:
         if grads.any():
             return memory
-        raise NotApplicable("no gradients were told apart in the memory of this run")
+        raise NotApplicable("no gradients were identified in the memory of this run")
     if (steps < 0).any():
-        raise NotApplicable("a change before shares gradients out: which of them are one step's is not told")
+        raise NotApplicable("an earlier change shards the gradients, so those of one step cannot be identified")
     fullest = max(set(steps.tolist()), key=lambda step: int(blocks.bytes[grads & (blocks.step == step)].sum()))
     kept = grads & (blocks.step == fullest) & (blocks.born > BEFORE)
     only = without(memory, grads & ~kept)

@@ -64,16 +64,16 @@ def encodable(memory: Memory, value: str, facts: Facts) -> Encoded:
     from_relu = _called(memory, _RELU)[blocks.op]
     alone = _called(memory, _READS_NONE)[blocks.op[following]] & (following >= 0)
     if value == "relu_mask":
-        chosen, why = kept & from_relu & alone, "no ReLU's output is kept for its own backward pass alone"
+        chosen, why = kept & from_relu & alone, "no ReLU output is kept only for its own backward"
         each = 1 / (_BITS * element)
     elif value == "sparse":
-        chosen, why = kept & from_relu & ~alone, "no ReLU's output is kept for a product behind it"
+        chosen, why = kept & from_relu & ~alone, "no ReLU output is kept for a matmul after it"
         each = (1 - _ZEROS) * (element + _INDEX) / element
     else:
-        chosen, why = kept & ~_called(memory, _NO_NUMBERS)[blocks.op], "no activations were told apart"
+        chosen, why = kept & ~_called(memory, _NO_NUMBERS)[blocks.op], "no activations were identified"
         each = VALUES[value] / element
     if not chosen.any() or each >= 1:
-        raise NotApplicable(why if not chosen.any() else f"activations have {element} bytes for each number already")
+        raise NotApplicable(why if not chosen.any() else f"activations already have {element} bytes per number")
     rows = np.flatnonzero(chosen)
     return Encoded(rows, np.ceil(blocks.bytes[rows] * each).astype(np.int64), used[rows])
 
@@ -91,12 +91,12 @@ def _element(facts: Facts) -> int:
     it. Under autocast some activations have that of products and some that of parameters."""
     sizes = {one.element for one in facts.held}
     if len(sizes) != 1:
-        raise NotApplicable("the dtype of activations is not told: parameters have none, or several")
+        raise NotApplicable("the dtype of activations is unknown: parameters have no recorded dtype, or several")
     size = sizes.pop()
     if facts.dtype in _BYTES and _BYTES[facts.dtype] != size:
         raise NotApplicable(
-            f"the dtype of activations is not told: matrices are multiplied in {facts.dtype}, and parameters have "
-            f"{size} bytes for each number"
+            f"the dtype of activations is unknown: matmuls run in {facts.dtype}, but parameters have {size} bytes per "
+            "number"
         )
     return size
 

@@ -188,9 +188,9 @@ def _steps(memory: Memory) -> list[int]:
     blocks = memory.blocks
     ahead, behind = (set(blocks.step[blocks.phase == phase].tolist()) - {-1} for phase in (FORWARD, BACKWARD))
     if not ahead & behind:
-        raise NotApplicable("forward and backward passes cannot be told apart in the memory of this run")
+        raise NotApplicable("forward and backward passes cannot be distinguished in the memory of this run")
     if not (owned(memory, Owner.GRADIENTS) & (blocks.born > BEFORE)).any():
-        raise NotApplicable("no gradients were allocated in the window: where backward passes make them is not told")
+        raise NotApplicable("no gradients were allocated in the window, so when backward creates them is unknown")
     return sorted(ahead & behind)
 
 

@@ -23,8 +23,8 @@ _SCALAR: Final = 64
 def replicas(facts: Facts) -> int:
     if facts.replicas is None:
         raise NotApplicable(
-            "the run does not tell how many ranks hold the same parameters, or a change before shares them out: ask "
-            "for world_size first"
+            "how many ranks hold the same parameters is unknown, or an earlier change shards them: give world_size "
+            "first"
         )
     return facts.replicas
 
@@ -32,7 +32,7 @@ def replicas(facts: Facts) -> int:
 def trained(facts: Facts) -> tuple[Held, ...]:
     found = tuple(one for one in facts.held if one.trainable and one.whole)
     if not found:
-        raise NotApplicable("no shapes of parameters were recorded")
+        raise NotApplicable("parameter shapes were not recorded")
     return found
 
 

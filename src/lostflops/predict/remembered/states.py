@@ -36,13 +36,13 @@ def in_8_bits(memory: Memory, held: Sequence[Held], recorded: Memory) -> Memory:
     memory before other changes, in which states are as large as their parameters if they have their dtype."""
     states = np.flatnonzero(owned(memory, Owner.OPTIMIZER))
     if not states.size:
-        raise NotApplicable("the optimizer keeps no state, or none was recorded")
+        raise NotApplicable("the optimizer keeps no state, or it was not recorded")
     sizes = {one.element for one in held}
     if len(sizes) != 1:
-        raise NotApplicable("the dtype of states is not told: parameters have none, or several")
+        raise NotApplicable("the dtype of optimizer states is unknown: parameters have no recorded dtype, or several")
     if not _are_as_parameters(recorded, held):
         raise NotApplicable(
-            "the dtype of states is not told: they are not as large as parameters, or in 8 bits already"
+            "the dtype of optimizer states is unknown: they are not as large as parameters, or already in 8 bits"
         )
     elements = memory.blocks.bytes[states] // sizes.pop()
     small = elements + -(-elements // _BLOCK) * _SCALE

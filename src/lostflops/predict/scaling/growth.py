@@ -70,8 +70,8 @@ class Layout:
         if ranks < self.replica or ranks % self.replica:
             fixed = ", ".join(f"{kind}={size}" for kind, size in self.mesh.dimensions if kind != self.kind)
             raise UsageError(
-                f"{ranks:,} ranks are no whole number of replicas: one takes {self.replica:,} ({fixed}). Give "
-                f"multiples of it."
+                f"{ranks:,} ranks are not a whole number of replicas: each has {self.replica:,} ranks ({fixed}). Give "
+                "a multiple of that."
             )
 
 
@@ -106,13 +106,13 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
     if not any(kind in sizes for kind in GROWING):
         arranged = ", ".join(f"{kind}={size}" for kind, size in mesh.dimensions) or "one rank"
         raise UnknownCost(
-            f"the run has no data-parallel group ({arranged}), so nothing tells what more replicas would exchange: "
-            "record two replicas, or state the mesh with --mesh"
+            f"the run has no data-parallel group ({arranged}), so the communication of more replicas is unknown: "
+            "record two replicas, or give the mesh with --mesh"
         )
     if "pp" in sizes:
         raise UnknownCost(
-            f"the run is a pipeline of {sizes['pp']} stages: they wait for each other, and how these waits change with "
-            "more replicas cannot be told from single ranks. lostflops pipeline shows where its time goes."
+            f"the run is a pipeline of {sizes['pp']} stages that wait for each other; how these waits change with more "
+            "replicas cannot be predicted from single ranks. lostflops pipeline shows where its time goes."
         )
     hosts = _hosts(run, mesh.ranks, per_host)
     replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
@@ -124,7 +124,7 @@ def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, in
     known: dict[int, str | None] = dict(run.sql("select rank, host from ranks").fetchall())
     if any(known.get(rank) is None for rank in ranks):
         if per_host is None:
-            raise UnknownCost("the run does not tell on which hosts all of its ranks ran: state --ranks-per-host")
+            raise UnknownCost("the hosts of some ranks were not recorded: give --ranks-per-host")
         return {rank: rank // per_host for rank in ranks}
     numbers = {host: number for number, host in enumerate(dict.fromkeys(known.values()))}
     return {rank: numbers[known[rank]] for rank in ranks}

@@ -79,4 +79,4 @@ def _only_group(run: Run) -> str:
 
 def check_communicates(run: Run) -> None:
     if not run.sql("select 1 from collectives limit 1").fetchall():
-        raise UnknownCost("no collective was recorded, so nothing tells what more ranks would exchange")
+        raise UnknownCost("no collective was recorded, so the communication of more ranks is unknown")

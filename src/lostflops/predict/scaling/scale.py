@@ -62,7 +62,9 @@ def scale(
     for count in wanted:
         arranged.check(count)
     if len(wanted) == 1:
-        raise UsageError(f"the run has {arranged.world:,} ranks itself: give other numbers with --ranks, such as 16,64")
+        raise UsageError(
+            f"the run already has {arranged.world:,} ranks: give other numbers with --ranks, such as 16,64"
+        )
     grows = Growing(arranged)
     steps = tuple(timelines(run, lambda call: grows.link(call.group), progress))
     if not any(kind.op in OPS and grows(kind.group) for kind in _kinds(steps)):
@@ -74,8 +76,8 @@ def scale(
     found = _Replayed(arranged, model.check, answers, steps, strong)
     if (kept := _kept_share(found)) > _MOST_KEPT:
         raise UnknownCost(
-            f"{format_share(kept)} of the transfers of data-parallel groups have no recorded operation and size: how "
-            "they grow cannot be told. Record with collective metadata, as lostflops run does"
+            f"{format_share(kept)} of the transfers of data-parallel groups have no recorded operation and size, "
+            "so their growth cannot be predicted. Record with collective metadata, as lostflops run does"
         )
     return _result(found)
 
@@ -85,8 +87,8 @@ def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
         return model.answer(ranks, -(-ranks // arranged.per_host))
     except UnknownCost as error:
         raise UnknownCost(
-            f"{ranks:,} ranks, {arranged.per_host:,} on a host: {error}. Then give --calibration FILE; --ranks-per-host"
-            " says it if hosts will have other numbers of ranks."
+            f"{ranks:,} ranks, {arranged.per_host:,} per host: {error}. Then give --calibration FILE. If hosts will "
+            "have another number of ranks, give --ranks-per-host."
         ) from None
 
 
@@ -112,7 +114,7 @@ def _verdict(found: _Replayed) -> str:
     return (
         f"On {where.ranks:,} ranks a step takes {format_ns(round(where.step))} "
         f"({format_ns(round(where.low))} to {format_ns(round(where.high))}), {says} {value}; "
-        f"{format_share(where.exposed / where.step)} of it is communication that nothing hides."
+        f"{format_share(where.exposed / where.step)} of the step is exposed communication."
     )
 
 
@@ -126,7 +128,7 @@ def _table(found: _Replayed) -> Table:
         Field("exposed_ns", "ns", "exposed"),
         Field("exposed_share", "share", shown=False),
         Field("efficiency", "share", "of ideal" if found.strong else "per rank"),
-        Field("efficiency_alone", "share", "vs alone", shown=not found.strong),
+        Field("efficiency_alone", "share", "vs no communication", shown=not found.strong),
         Field("speedup", "rate", "speed-up", shown=found.strong),
         Field("algorithm"),
         Field("source", shown=False),
@@ -182,7 +184,7 @@ def _collectives(found: _Replayed) -> Table:
             for ranks in shown
         ),
     )
-    title = "Collectives that grow, each alone on its link"
+    title = "Collectives that grow, each with the link to itself"
     return Table("collectives", title, fields, tuple(rows), most_shown=MOST_KINDS)
 
 
@@ -201,7 +203,7 @@ def _plot(found: _Replayed) -> Plot:
         line("at most", lambda answer: answer.high),
         line("exposed communication", lambda answer: answer.exposed),
     )
-    title = "Step time over ranks"
+    title = "Step time by number of ranks"
     return Plot("plot", title, Field("ranks", "count"), Field("step_ns", "ns", "step"), series, log_y=False)
 
 
@@ -215,34 +217,33 @@ def _replay(found: _Replayed) -> Pairs:
         Pair("spread_ns", round(check.spread), "ns", "uncertainty of the median"),
         Pair("without_communication_ns", round(check.progress), "ns", "without communication"),
     )
-    return Pairs("replay", "The run, replayed as it was", items)
+    return Pairs("replay", "The run, replayed without changes", items)
 
 
 def _notes(found: _Replayed) -> Iterator[str]:
     arranged, check = found.layout, found.check
     if check.error > _LARGE_ERROR * check.measured:
         yield (
-            f"The replay misses the measured step by {format_share(check.error / check.measured)}: the model does not "
-            "hold for this run, and its answers are guesses."
+            f"The replay is {format_share(check.error / check.measured)} off the measured step: the model does not fit "
+            "this run, and its answers are guesses."
         )
     sources = _joined(factor.source for answer in found.answers for factor in answer.factors.values())
     if sources:
-        yield f"Transfers at other ranks: {sources}; the level is the run's own, and intervals hold what is not known."
+        yield f"Transfer times at other numbers of ranks: {sources}; scaled to the run's own times."
     fixed = ", ".join(f"{kind}={size}" for kind, size in arranged.mesh.dimensions if kind != arranged.kind)
     yield (
         f"Replicas are added ({arranged.kind}); "
-        + (f"{fixed} stay as they are, with their transfers and waits; " if fixed else "")
-        + f"{counted(arranged.per_host, 'rank')} on each host."
+        + (f"unchanged: {fixed}, with transfers and waits; " if fixed else "")
+        + f"{counted(arranged.per_host, 'rank')} per host."
     )
-    yield "Waiting for late ranks stays as measured; in truth the latest of more ranks comes later."
+    yield "Waits for late ranks stay as measured; in reality, the last of more ranks arrives later."
     yield from _unmet(found.timelines)
     if found.answers[0].ranks < arranged.world:
-        yield "With fewer ranks the gain of collectives that were queued is left out: steps would be shorter."
+        yield "With fewer ranks, the gain for queued collectives is left out: real steps would be shorter."
     if found.strong:
         yield (
-            "Compute divides by the ranks, and nothing else does: no host time, no copies, no sizes of messages. "
-            "Kernels are taken to be as efficient with less work. The interval allows for waits that change with "
-            "compute."
+            "Only compute is divided by the ranks; host time, copies and message sizes stay the same. Kernels are "
+            "assumed to be as efficient with less work. The interval includes waits that change with compute."
         )
     yield from arranged.mesh.notes
     yield from _left_out(found)
@@ -252,8 +253,8 @@ def _unmet(timelines: Sequence[Timeline]) -> Iterator[str]:
     calls = [call for one in timelines for call in one.calls]
     if unmet := sum(not call.met for call in calls):
         yield (
-            f"Of {counted(unmet, 'call')} of {len(calls):,} the run lacks the record of a member, so that their waits "
-            "are not known: the shortest call of a kind is taken not to have waited. Record all ranks to be sure."
+            f"In {counted(unmet, 'call')} of {len(calls):,}, a member was not recorded, so the wait is unknown: the "
+            "shortest call of a kind is assumed not to have waited. Record all ranks to be sure."
         )
 
 
@@ -278,4 +279,4 @@ def _left_out(found: _Replayed) -> Iterator[str]:
         share, names = format_share(_kept_share(found)), ", ".join(dict.fromkeys(kept))
         yield f"Kept as measured although their groups grow ({share} of such transfers): {names}."
     if len(found.timelines) == MOST_RANKS < found.layout.world:
-        yield f"{MOST_RANKS} ranks stand for all {found.layout.world:,}."
+        yield f"Based on {MOST_RANKS} of {found.layout.world:,} ranks."

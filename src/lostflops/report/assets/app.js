@@ -134,7 +134,7 @@ var ce = 8, le = [
 	"P",
 	"E",
 	"Z"
-], de = be("B"), fe = be("FLOP"), pe = [
+], de = Se("B"), fe = Se("FLOP"), pe = [
 	"ns",
 	"bytes",
 	"flop",
@@ -144,57 +144,64 @@ var ce = 8, le = [
 	"\n": "\\n",
 	"\r": "\\r",
 	"	": "\\t"
-}, ge = /^-?\d{16,}$/;
+}, ge = /^-?\d{16,}$/, _e = /^\d+%$/;
 function w(e) {
-	return k(xe(e), le);
+	return A(Ce(e), le);
 }
 function T(e) {
-	return k(xe(e), de);
+	return A(Ce(e), de);
 }
 function E(e) {
 	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${b(100 * e, 1)}%`;
 }
-function D(e, t) {
-	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? pe.includes(t) && ge.test(e) ? ve(BigInt(e), t) : _e(e) : Number.isFinite(e) ? pe.includes(t) ? ve(xe(e), t) : t === "share" ? E(e) : t === "rate" || t === "gbs" ? ye(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : ae(e, 10) : "-";
+function D(e) {
+	return e >= .995 && e < 1 ? ">99%" : e === 0 || Math.abs(e) >= .0095 ? `${b(100 * e, 0)}%` : E(e);
+}
+function ve(e, t) {
+	let [n, r] = [D(e), D(t)];
+	return `${[n, r].every((e) => _e.test(e)) ? n.slice(0, -1) : n} to ${r}`;
 }
 function O(e, t) {
+	return e === null ? "-" : typeof e == "boolean" ? e ? "yes" : "no" : typeof e == "string" ? pe.includes(t) && ge.test(e) ? be(BigInt(e), t) : ye(e) : Number.isFinite(e) ? pe.includes(t) ? be(Ce(e), t) : t === "share" ? E(e) : t === "rate" || t === "gbs" ? xe(e) : Number.isSafeInteger(e) && !Object.is(e, -0) ? String(e) : ae(e, 10) : "-";
+}
+function k(e, t) {
 	let n = [];
 	for (let t of e) {
 		let e = n[n.length - 1], r = e?.[e.length - 1];
 		e && Number.isInteger(t) && Number.isInteger(r) && t === r + 1 ? e.push(t) : n.push([t]);
 	}
-	let r = n.map((e) => e.length > 1 ? `${D(e[0], t)}-${D(e[e.length - 1], t)}` : D(e[0], t));
+	let r = n.map((e) => e.length > 1 ? `${O(e[0], t)}-${O(e[e.length - 1], t)}` : O(e[0], t));
 	return r.length > ce && r.splice(ce, Infinity, `... ${x(String(e.length))} in all`), r.join(", ") || "-";
 }
-function _e(e) {
+function ye(e) {
 	return e.replace(me, (e) => {
 		let t = e.codePointAt(0), [n, r] = t < 256 ? ["x", 2] : t < 65536 ? ["u", 4] : ["U", 8];
 		return he[e] ?? `\\${n}${t.toString(16).padStart(r, "0")}`;
 	});
 }
-function ve(e, t) {
-	return t === "ns" ? k(e, le) : t === "bytes" ? k(e, de) : t === "flop" ? k(e, fe) : x(e.toString());
-}
-function ye(e) {
-	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? x(b(e, 0)) : ae(e, 3);
-}
-function be(e) {
-	return ue.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
+function be(e, t) {
+	return t === "ns" ? A(e, le) : t === "bytes" ? A(e, de) : t === "flop" ? A(e, fe) : x(e.toString());
 }
 function xe(e) {
+	return e > 0 && e < .001 ? "<0.001" : e >= 1e3 ? x(b(e, 0)) : ae(e, 3);
+}
+function Se(e) {
+	return ue.map((t, n) => [`${t}${e}`, 1000n ** BigInt(n)]);
+}
+function Ce(e) {
 	return typeof e == "bigint" ? e : BigInt(Number.isInteger(e) ? e : b(e, 0));
 }
-function k(e, t) {
+function A(e, t) {
 	let n = e < 0n ? "-" : "", r = e < 0n ? -e : e;
 	if (r < 1000n) return `${n}${r} ${t[0][0]}`;
 	for (let [e, i] of t.slice(1)) {
-		let t = Se(r, i);
+		let t = we(r, i);
 		if (t !== null) return `${n}${t} ${e}`;
 	}
 	let [i, a] = t[t.length - 1];
 	return `${n}${y(r, a)} ${i}`;
 }
-function Se(e, t) {
+function we(e, t) {
 	for (let n of [
 		2,
 		1,
@@ -206,111 +213,101 @@ function Se(e, t) {
 	return null;
 }
 // src/blocks/evidence.ts
-var Ce = "lostflops:show", we = 12;
-function Te(t) {
-	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(Ee))) : null;
+var Te = "lostflops:show", Ee = 12;
+function De(t) {
+	return t.length ? e("details", { class: "evidence" }, e("summary", {}, `Evidence (${t.length})`), e("ul", {}, ...t.map(Oe))) : null;
 }
-function Ee(t) {
-	return e("li", {}, ...m(t.what), e("div", { class: "where" }, ...De(t), ...Oe(t), ...ke(t)));
+function Oe(t) {
+	return e("li", {}, ...m(t.what), e("div", { class: "where" }, ...ke(t), ...Ae(t), ...je(t)));
 }
-function De(e) {
-	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${O(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${O(e.steps, "")}` : ""].filter(Boolean), [n] = e.ranks;
+function ke(e) {
+	let t = [e.ranks.length ? `${e.ranks.length > 1 ? "ranks" : "rank"} ${k(e.ranks, "")}` : "", e.steps.length ? `${e.steps.length > 1 ? "steps" : "step"} ${k(e.steps, "")}` : ""].filter(Boolean), [n] = e.ranks;
 	if (n === void 0) return t;
 	let [r, i] = [Math.min(...e.steps), Math.max(...e.steps)], a = e.steps.length ? i > r ? {
 		step: r,
 		last: i
 	} : { step: r } : {};
-	return [Ae(t.join(", "), {
+	return [Me(t.join(", "), {
 		rank: n,
 		...a
 	})];
 }
-function Oe(e) {
-	let t = e.events.length - we, n = e.events.slice(0, we).map(([e, t]) => Ae(`event ${t} of rank ${e}`, {
+function Ae(e) {
+	let t = e.events.length - Ee, n = e.events.slice(0, Ee).map(([e, t]) => Me(`event ${t} of rank ${e}`, {
 		rank: e,
 		event: t
 	}));
-	return t > 0 ? [...n, `and ${t.toLocaleString("en-US")} more events`] : n;
+	return t > 0 ? [...n, `and ${t.toLocaleString("en-US")} more ${t === 1 ? "event" : "events"}`] : n;
 }
-function ke(t) {
+function je(t) {
 	return t.sources.map((t) => e("code", {}, t));
 }
-function Ae(t, n) {
+function Me(t, n) {
 	return e("button", {
 		type: "button",
 		class: "link",
-		title: "show on the timeline",
-		click: () => document.dispatchEvent(new CustomEvent(Ce, { detail: n }))
+		title: "Show on the timeline",
+		click: () => document.dispatchEvent(new CustomEvent(Te, { detail: n }))
 	}, t);
 }
 // src/blocks/findings.ts
-function je(t) {
+var Ne = .005;
+function Pe(t) {
 	if (!t.items.length) return e("p", { class: "calm" }, "No cause was found.");
-	let n = Ve(t.items.filter(Fe).flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, Me(t, i < r, n))), a = i.slice(r);
+	let n = Ue(t.items.filter(Le).flatMap((e) => e.prediction ?? [])), r = t.most_shown ?? t.items.length, i = t.items.map((t, i) => e("li", {}, Fe(t, i < r, n))), a = i.slice(r);
 	return e("div", { class: "findings" }, e("ol", {}, ...i.slice(0, r)), a.length ? e("details", { class: "more" }, e("summary", {}, `${a.length} more`), e("ol", {}, ...a)) : null);
 }
-function Me(t, n, r) {
+function Fe(t, n, r) {
 	let i = [
+		["Saves", m(ze(t))],
+		["But", t.doubt ? m(He(t)) : []],
 		["Fix", [e("span", { class: "fix" }, ...m(t.fix))]],
-		["Lost", [Ne(t)]],
-		["Ranks", t.ranks.length ? [O(t.ranks, "")] : []],
-		["Saves", m(Le(t))],
-		["But", t.doubt ? m(Re(t)) : []],
-		["Confidence", [Be(t.confidence), E(t.confidence)]],
+		["Ranks", t.ranks.length ? [k(t.ranks, "")] : []],
 		["To confirm", t.certain_if ? m(t.certain_if) : []]
 	].filter(([, e]) => e.length);
 	return e("details", {
 		class: "finding",
 		"data-cause": t.cause,
 		open: n
-	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, Pe(t)), ...g(t.what)), Fe(t) && t.prediction ? He(t.prediction, r) : e("span", { class: "gain" }, `saves ${Ie(t)}`)), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), Te(t.evidence));
+	}, e("summary", {}, e("span", { class: "what" }, e("span", { class: "cause" }, Ie(t)), ...g(t.what)), Le(t) && t.prediction ? We(t.prediction, r) : e("span", { class: "gain" }, `saves ${Re(t)}`)), e("dl", {}, ...i.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, ...n)])), De(t.evidence));
 }
-function Ne(e) {
-	if (!e.lost_ns) return "no time of the recorded window is attributed to it";
-	let t = x(b(e.rank_hours, 1)), n = e.usd === null ? "" : `, $${x(b(e.usd, 0))}`;
-	return `${E(e.lost_share)} of all time: ${t} rank-hours a day${n}`;
-}
-function Pe(e) {
+function Ie(e) {
 	let t = e.cause.replaceAll("_", " ");
 	return e.level === "suspected" ? `suspected: ${t}` : t;
 }
-function Fe(e) {
+function Le(e) {
 	let t = e.prediction;
 	return t !== null && !t.is_bound && t.gain_low > 0;
 }
-function Ie(e) {
-	let t = e.prediction;
-	return t === null || t.gain_high <= 0 ? "no time yet" : t.is_bound ? `at most ${E(t.gain)} of the step` : t.gain_low <= 0 ? `up to ${E(t.gain_high)} of the step, and may be zero` : `${E(t.gain)} of the step (90% interval ${ze(t)})`;
-}
-function Le(e) {
-	let t = e.prediction;
-	if (t === null || t.gain_high <= 0) return Ie(e);
-	let n = t.predicted_ns === null || t.gain_low <= 0 ? "" : `, a step of ${w(t.predicted_ns)}`;
-	return `${Ie(e)}${n}; by ${t.basis}`;
-}
 function Re(e) {
-	return e.record ? `${e.doubt} Record with: lostflops run ${e.record} -- COMMAND` : e.doubt;
+	let t = e.prediction;
+	return t === null || t.gain_high <= 0 ? "no time yet" : t.is_bound ? `at most ${D(t.gain)} of the step` : t.gain_low <= 0 ? `up to ${D(t.gain_high)} of the step, and may be zero` : `${D(t.gain)} of the step (90% interval ${ve(t.gain_low, t.gain_high)})`;
 }
 function ze(e) {
-	return `${E(e.gain_low)} to ${E(e.gain_high)}`;
+	let t = e.prediction;
+	if (t === null || t.gain_high <= 0) return Re(e);
+	let n = t.is_bound || t.gain_low > 0 ? [Be(t), Ve(e)] : [];
+	return `${[Re(e), ...n].filter(Boolean).join(", ")}; based on ${t.basis}`;
 }
-function Be(e) {
-	return t("svg", {
-		class: "confidence",
-		"aria-hidden": "true"
-	}, t("rect", {
-		width: `${100 * e}%`,
-		height: "100%"
-	}));
+function Be({ gain: e, measured_ns: t, predicted_ns: n }) {
+	return !t || n === null || Math.abs(1 - n / t - e) >= Ne ? "" : `from ${w(t)} to ${w(n)}`;
 }
 function Ve(e) {
+	let t = e.usd === null ? "" : ` ($${x(b(e.usd, 0))})`;
+	return `${x(b(e.rank_hours, 1))} rank-hours a day${t}`;
+}
+function He(e) {
+	let t = /--steps \d+:(\d+)/.exec(e.record), n = t ? `Record ${t[1]} steps` : "Record with";
+	return e.record ? `${e.doubt} ${n}: lostflops run ${e.record} -- COMMAND` : e.doubt;
+}
+function Ue(e) {
 	return [Math.min(0, ...e.map((e) => e.gain_low)), Math.max(.01, ...e.map((e) => e.gain_high))];
 }
-function He(n, [r, i]) {
+function We(n, [r, i]) {
 	let a = (e) => `${100 * (e - r) / (i - r)}%`, o = `${100 * (n.gain_high - n.gain_low) / (i - r)}%`, s = t("svg", {
 		class: "range",
 		role: "img",
-		"aria-label": `saves ${ze(n)} of the step`
+		"aria-label": `saves ${ve(n.gain_low, n.gain_high)} of the step (90% interval)`
 	}, t("rect", {
 		class: "interval",
 		x: a(n.gain_low),
@@ -339,7 +336,7 @@ function He(n, [r, i]) {
 	}), r < 0 && -r / (i - r) > .25 ? t("text", {
 		x: 0,
 		y: 33
-	}, E(r)) : null, t("text", {
+	}, D(r)) : null, t("text", {
 		x: a(0),
 		y: 33,
 		"text-anchor": r < 0 ? "middle" : "start"
@@ -347,12 +344,12 @@ function He(n, [r, i]) {
 		x: "100%",
 		y: 33,
 		"text-anchor": "end"
-	}, E(i)));
-	return e("span", { class: "gain" }, "saves ", e("b", {}, E(n.gain)), " of the step", s);
+	}, D(i)));
+	return e("span", { class: "gain" }, "saves ", e("b", {}, D(n.gain)), " of the step", s);
 }
 // src/callout.ts
-var A = 14;
-function j() {
+var j = 14;
+function M() {
 	let t = e("div", {
 		class: "callout",
 		role: "status",
@@ -363,17 +360,17 @@ function j() {
 		show: (n, r, i, a) => {
 			let o = a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 			t.replaceChildren(e("strong", {}, i), e("dl", {}, ...o)), t.hidden = !1;
-			let s = t.parentElement.clientWidth, c = n + A + t.offsetWidth <= s ? n + A : n - A - t.offsetWidth;
-			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + A)}px`);
+			let s = t.parentElement.clientWidth, c = n + j + t.offsetWidth <= s ? n + j : n - j - t.offsetWidth;
+			t.style.setProperty("left", `${Math.max(0, Math.min(c, s - t.offsetWidth))}px`), t.style.setProperty("top", `${Math.round(r + j)}px`);
 		},
 		hide: () => void (t.hidden = !0)
 	};
 }
-function M(e) {
+function N(e) {
 	return (t) => t.pointerType !== "touch" && e();
 }
 // src/heat-cells.ts
-var Ue = 2 ** 32 - 1, We = class {
+var Ge = 2 ** 32 - 1, Ke = class {
 	block;
 	low;
 	high;
@@ -396,7 +393,7 @@ var Ue = 2 ** 32 - 1, We = class {
 	at(e, t) {
 		if (t >= (this.block.widths[e] ?? 0)) return;
 		let n = this.numbers[e * this.block.places + t];
-		return this.block.values.type === "u4" ? n === Ue ? null : n + this.block.least : Number.isNaN(n) ? null : n;
+		return this.block.values.type === "u4" ? n === Ge ? null : n + this.block.least : Number.isNaN(n) ? null : n;
 	}
 	share(e) {
 		return this.high > this.low ? (e - this.low) / (this.high - this.low) : 0;
@@ -409,7 +406,7 @@ var Ue = 2 ** 32 - 1, We = class {
 		}
 		return n;
 	}
-}, Ge = {
+}, qe = {
 	compute: "--compute",
 	"comm.transfer": "--transfer",
 	"comm.wait": "--wait",
@@ -423,7 +420,7 @@ var Ue = 2 ** 32 - 1, We = class {
 	"idle.dependency": "--idle-dependency",
 	"idle.bubble": "--idle-bubble",
 	unexplained: "--unexplained"
-}, Ke = {
+}, Je = {
 	parameters: "#009e73",
 	gradients: "#cc79a7",
 	optimizer_state: "#0072b2",
@@ -433,7 +430,7 @@ var Ue = 2 ** 32 - 1, We = class {
 	communication: "#56b4e9",
 	batches: "#f0e442",
 	unattributed: "#7f7f7f"
-}, qe = [
+}, Ye = [
 	"#0072b2",
 	"#e69f00",
 	"#009e73",
@@ -442,42 +439,42 @@ var Ue = 2 ** 32 - 1, We = class {
 	"#d55e00",
 	"#f0e442",
 	"#7f7f7f"
-], Je = "lostflops-theme", Ye = /* @__PURE__ */ new Map();
-function Xe(e) {
-	let t = et(e);
-	return t ? P(t) : $e(e);
-}
-function N(e) {
-	let t = et(e);
-	return t ? `var(${t})` : $e(e);
+], Xe = "lostflops-theme", Ze = /* @__PURE__ */ new Map();
+function Qe(e) {
+	let t = nt(e);
+	return t ? F(t) : tt(e);
 }
 function P(e) {
-	let t = Ye.get(e);
+	let t = nt(e);
+	return t ? `var(${t})` : tt(e);
+}
+function F(e) {
+	let t = Ze.get(e);
 	if (t === void 0) {
 		let n = document.createElement("i");
-		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), Ye.set(e, t);
+		n.style.setProperty("color", `var(${e})`), document.documentElement.append(n), t = getComputedStyle(n).color, n.remove(), Ze.set(e, t);
 	}
 	return t;
 }
-function Ze(e) {
-	document.addEventListener(Je, e);
-}
-function Qe() {
-	Ye.clear(), document.dispatchEvent(new Event(Je));
-}
 function $e(e) {
-	return Object.hasOwn(Ke, e) ? Ke[e] : qe[tt(e) % qe.length];
+	document.addEventListener(Xe, e);
 }
-function et(e) {
-	return Object.hasOwn(Ge, e) ? Ge[e] : e.startsWith("idle.") ? "--idle" : void 0;
+function et() {
+	Ze.clear(), document.dispatchEvent(new Event(Xe));
 }
 function tt(e) {
+	return Object.hasOwn(Je, e) ? Je[e] : Ye[rt(e) % Ye.length];
+}
+function nt(e) {
+	return Object.hasOwn(qe, e) ? qe[e] : e.startsWith("idle.") ? "--idle" : void 0;
+}
+function rt(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) t = t * 31 + e.charCodeAt(n) >>> 0;
 	return t;
 }
 // src/fitted.ts
-function F(t, n) {
+function I(t, n) {
 	let r = e("div", { class: t }), i = 0;
 	return new ResizeObserver(() => {
 		requestAnimationFrame(() => {
@@ -486,12 +483,12 @@ function F(t, n) {
 		});
 	}).observe(r), r;
 }
-var I = class {
+var L = class {
 	element = e("canvas", { tabindex: 0 });
 	pen = this.element.getContext("2d");
 	kept = null;
 	constructor(e) {
-		Ze(() => this.element.isConnected && e());
+		$e(() => this.element.isConnected && e());
 	}
 	get density() {
 		return Math.max(1, window.devicePixelRatio || 1);
@@ -505,18 +502,18 @@ var I = class {
 	restore() {
 		this.pen.save(), this.pen.resetTransform(), this.pen.clearRect(0, 0, this.element.width, this.element.height), this.kept && this.pen.drawImage(this.kept, 0, 0), this.pen.restore();
 	}
-}, nt = 8;
-function rt(e) {
-	return `--series-${e % nt}`;
-}
-function it(e) {
-	return `var(${rt(e)})`;
-}
+}, it = 8;
 function at(e) {
-	let [t, n, r] = ot(e);
-	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
+	return `--series-${e % it}`;
 }
 function ot(e) {
+	return `var(${at(e)})`;
+}
+function st(e) {
+	let [t, n, r] = ct(e);
+	return .299 * t + .587 * n + .114 * r > 140 ? "#000000" : "#ffffff";
+}
+function ct(e) {
 	let t = /^#(..)(..)(..)$/.exec(e), n = t ? t.slice(1).map((e) => parseInt(e, 16)) : (e.match(/[\d.]+/g) ?? []).map(Number);
 	return [
 		n[0] ?? 0,
@@ -525,7 +522,7 @@ function ot(e) {
 	];
 }
 // src/ramp.ts
-var L = [
+var R = [
 	"#00204d",
 	"#00336f",
 	"#39486b",
@@ -536,31 +533,31 @@ var L = [
 	"#c4b56c",
 	"#e4cf5b",
 	"#ffea46"
-].map(ot), R = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
-	let n = Math.floor(t / 3) / 255 * (L.length - 1), r = Math.min(Math.floor(n), L.length - 2), [i, a] = [L[r]?.[t % 3] ?? 0, L[r + 1]?.[t % 3] ?? 0];
+].map(ct), z = (/* @__PURE__ */ new Uint8Array(768)).map((e, t) => {
+	let n = Math.floor(t / 3) / 255 * (R.length - 1), r = Math.min(Math.floor(n), R.length - 2), [i, a] = [R[r]?.[t % 3] ?? 0, R[r + 1]?.[t % 3] ?? 0];
 	return Math.round(i + (n - r) * (a - i));
 });
-function st(e, t, n) {
-	let r = lt(n);
-	e[t] = R[r], e[t + 1] = R[r + 1], e[t + 2] = R[r + 2], e[t + 3] = 255;
+function lt(e, t, n) {
+	let r = dt(n);
+	e[t] = z[r], e[t + 1] = z[r + 1], e[t + 2] = z[r + 2], e[t + 3] = 255;
 }
-function ct(e) {
-	let t = lt(e);
-	return `rgb(${R.slice(t, t + 3).join(", ")})`;
+function ut(e) {
+	let t = dt(e);
+	return `rgb(${z.slice(t, t + 3).join(", ")})`;
 }
-function lt(e) {
+function dt(e) {
 	return 3 * Math.round(Math.max(0, Math.min(1, e)) * 255);
 }
-function ut(e, t, n, r, i) {
-	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = P("--card"), e.fillRect(t, n, r, i), e.strokeStyle = P("--muted"), e.globalAlpha = .55, e.beginPath();
+function ft(e, t, n, r, i) {
+	e.save(), e.beginPath(), e.rect(t, n, r, i), e.clip(), e.fillStyle = F("--card"), e.fillRect(t, n, r, i), e.strokeStyle = F("--muted"), e.globalAlpha = .55, e.beginPath();
 	for (let a = Math.floor((t - i) / 5) * 5; a < t + r; a += 5) e.moveTo(a, n + i), e.lineTo(a + i, n);
 	e.stroke(), e.restore();
 }
 // src/heat-painting.ts
-var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 18, gt = 40, _t = 1.3, vt = 4, yt = 15, bt = 56, xt = /^\d+$/, St = class {
+var pt = 720, mt = 26, ht = 76, gt = "12px system-ui, sans-serif", _t = 18, B = 18, vt = 40, yt = 1.3, bt = 4, xt = 15, St = 56, Ct = /^\d+$/, wt = class {
 	block;
 	cells;
-	surface = new I(() => this.paint());
+	surface = new L(() => this.paint());
 	marked = null;
 	left = 0;
 	top = 0;
@@ -577,17 +574,17 @@ var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 
 	}
 	draw(e) {
 		let { rows: t, places: n } = this.block, r = this.surface.pen;
-		r.font = mt;
+		r.font = gt;
 		let i = this.labels(t, t.length).map((e) => r.measureText(t[e]).width);
-		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(pt, (e - this.left) / n), Math.min(ft, dt / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = (this.block.down ? z : 0) + Math.max(0, Math.round((ht - this.size[1]) / 2));
-		let a = this.block.columns?.length, o = [this.block.down ?? "", this.block.across ?? ""].map((e) => Math.ceil(r.measureText(e).width)), s = Math.min(e, Math.max(this.left + this.across + (a ? gt : 2), ...o));
-		this.every = this.namedEvery(), this.nameLines = this.every <= vt && !this.block.columns?.every((e) => xt.test(e)) ? this.every : 1;
-		let c = a ? 7 + yt * this.nameLines : 8;
-		this.surface.resize(s, this.top + this.down + c + (this.block.across ? z : 0)), this.paint();
+		this.left = Math.min(Math.ceil(Math.max(...i)) + 8, Math.floor(e * .35)), this.size = [Math.min(ht, (e - this.left) / n), Math.min(mt, pt / t.length)], this.across = Math.round(this.size[0] * n), this.down = Math.max(1, Math.round(this.size[1] * t.length)), this.top = (this.block.down ? B : 0) + Math.max(0, Math.round((_t - this.size[1]) / 2));
+		let a = this.block.columns?.length, o = [this.block.down ?? "", this.block.across ?? ""].map((e) => Math.ceil(r.measureText(e).width)), s = Math.min(e, Math.max(this.left + this.across + (a ? vt : 2), ...o));
+		this.every = this.namedEvery(), this.nameLines = this.every <= bt && !this.block.columns?.every((e) => Ct.test(e)) ? this.every : 1;
+		let c = a ? 7 + xt * this.nameLines : 8;
+		this.surface.resize(s, this.top + this.down + c + (this.block.across ? B : 0)), this.paint();
 	}
 	paint() {
 		let { pen: e, element: t } = this.surface;
-		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = mt, e.textBaseline = "middle", e.fillStyle = P("--muted"), this.rowNames(), this.columnNames(), this.titles(), this.size[0] >= bt && this.size[1] >= ht && this.values(), this.surface.keep(), this.mark(this.marked);
+		e.clearRect(0, 0, t.width, t.height), this.colours(), e.font = gt, e.textBaseline = "middle", e.fillStyle = F("--muted"), this.rowNames(), this.columnNames(), this.titles(), this.size[0] >= St && this.size[1] >= _t && this.values(), this.surface.keep(), this.mark(this.marked);
 	}
 	mark(e) {
 		this.marked = e, this.surface.restore(), e && this.outline(e);
@@ -595,15 +592,15 @@ var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 
 	colours() {
 		let { rows: e, places: t } = this.block, { pen: n, density: r } = this.surface, i = Math.min(t, Math.round(this.across * r)), a = Math.min(e.length, Math.round(this.down * r)), o = new ImageData(i, a), s = [];
 		for (let n = 0; n < a; n++) for (let r = 0; r < i; r++) {
-			let c = this.cells.most(Ct(n, a, e.length), Ct(r, i, t));
-			c === null && s.push([r, n]), typeof c == "number" && st(o.data, 4 * (n * i + r), this.cells.share(c));
+			let c = this.cells.most(Tt(n, a, e.length), Tt(r, i, t));
+			c === null && s.push([r, n]), typeof c == "number" && lt(o.data, 4 * (n * i + r), this.cells.share(c));
 		}
 		let c = new OffscreenCanvas(i, a);
 		c.getContext("2d").putImageData(o, 0, 0), n.imageSmoothingEnabled = !1, n.drawImage(c, this.left, this.top, this.across, this.down);
 		let [l, u] = [this.across / i, this.down / a];
-		if (l >= 4 && u >= 4) for (let [e, t] of s) ut(n, this.left + e * l, this.top + t * u, l, u);
+		if (l >= 4 && u >= 4) for (let [e, t] of s) ft(n, this.left + e * l, this.top + t * u, l, u);
 		else {
-			n.fillStyle = P("--idle");
+			n.fillStyle = F("--idle");
 			for (let [e, t] of s) n.fillRect(this.left + e * l, this.top + t * u, l, u);
 		}
 	}
@@ -618,7 +615,7 @@ var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 
 		return this.top + (e + .5) * this.size[1];
 	}
 	labels(e, t) {
-		let n = Math.ceil(ht * t / Math.max(1, this.down || dt));
+		let n = Math.ceil(_t * t / Math.max(1, this.down || pt));
 		return e.map((e, t) => t).filter((e) => e % n === 0);
 	}
 	rowNames() {
@@ -628,22 +625,22 @@ var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 
 	}
 	namedEvery() {
 		let { pen: e } = this.surface, t = Math.max(24, ...(this.block.columns ?? []).map((t) => e.measureText(t).width + 10));
-		return Math.max(1, Math.ceil(t / _t / this.size[0]));
+		return Math.max(1, Math.ceil(t / yt / this.size[0]));
 	}
 	columnNames() {
 		let { pen: e, element: t, density: n } = this.surface, r = this.every * this.size[0] - 4;
-		e.textAlign = "center", e.strokeStyle = P("--rule"), (this.block.columns ?? []).forEach((i, a) => {
+		e.textAlign = "center", e.strokeStyle = F("--rule"), (this.block.columns ?? []).forEach((i, a) => {
 			let o = a % this.every;
 			if (o >= this.nameLines) return;
-			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + yt * o], l = Math.min(r, e.measureText(i).width) / 2;
+			let [s, c] = [this.left + (a + .5) * this.size[0], this.top + this.down + 12 + xt * o], l = Math.min(r, e.measureText(i).width) / 2;
 			o && this.stem(s, c - 7), e.fillText(i, Math.max(l, Math.min(s, t.width / n - l)), c, r);
 		});
 	}
 	titles() {
 		let { pen: e, element: t, density: n } = this.surface, [r, i] = [t.width / n, t.height / n], { down: a, across: o } = this.block;
-		e.fillStyle = P("--text"), e.textAlign = "left", a && e.fillText(a, 0, z / 2, r), e.textAlign = "right";
+		e.fillStyle = F("--text"), e.textAlign = "left", a && e.fillText(a, 0, B / 2, r), e.textAlign = "right";
 		let s = Math.max(this.left + this.across, e.measureText(o ?? "").width);
-		o && e.fillText(o, Math.min(r, s), i - z / 2, r);
+		o && e.fillText(o, Math.min(r, s), i - B / 2, r);
 	}
 	stem(e, t) {
 		let { pen: n } = this.surface;
@@ -655,58 +652,58 @@ var dt = 720, ft = 26, pt = 76, mt = "12px system-ui, sans-serif", ht = 18, z = 
 			for (let t = 0; t < this.block.widths[n]; t++) {
 				let r = this.cells.at(n, t);
 				if (typeof r != "number") continue;
-				e.fillStyle = at(ct(this.cells.share(r)));
-				let i = D(r, this.block.unit);
+				e.fillStyle = st(ut(this.cells.share(r)));
+				let i = O(r, this.block.unit);
 				e.fillText(i, this.left + (t + .5) * this.size[0], this.middle(n), this.size[0] - 4);
 			}
 		});
 	}
 	outline(e) {
 		let t = this.surface.pen, [n, r] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])], [i, a] = this.pointOf(e);
-		t.strokeStyle = P("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = P("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
+		t.strokeStyle = F("--text"), t.lineWidth = 3, t.strokeRect(i - n / 2, a - r / 2, n, r), t.strokeStyle = F("--page"), t.lineWidth = 1, t.strokeRect(i - n / 2, a - r / 2, n, r);
 	}
 };
-function Ct(e, t, n) {
+function Tt(e, t, n) {
 	return [Math.floor(e * n / t), Math.floor((e + 1) * n / t)];
 }
 // src/axes.ts
-var wt = 8, Tt = .03, Et = 1e100, Dt = 1e-9, Ot = 1e24, kt = 3, At = 15, jt = {
+var Et = 8, Dt = .03, Ot = 1e100, kt = 1e-9, At = 1e24, jt = 3, Mt = 15, Nt = {
 	ns: 1,
 	us: 1e3,
 	ms: 1e6,
 	s: 1e9,
 	min: 6e10,
 	h: 36e11
-}, Mt = "kMGTPEZ", Nt = {
+}, Pt = "kMGTPEZ", Ft = {
 	gbs: "GB/s",
 	rate: "per s"
 };
-function Pt(e, t) {
+function It(e, t) {
 	let n = e.log ? Math.log10 : (e) => e;
 	return (n(t) - n(e.low)) / (n(e.high) - n(e.low));
 }
-function B(e, t) {
-	let n = e.own.length && e.own.length <= t ? e.own : e.log ? Gt(e, t) : Jt(e, t), r = n.filter((t) => e.low <= t && t <= e.high), [i, a] = Kt(e), o = qt(n.map((e) => e / i)), s = (t) => a && t ? `${H(t / i, o)} ${a}` : Rt(t, e.unit, o);
+function V(e, t) {
+	let n = e.own.length && e.own.length <= t ? e.own : e.log ? qt(e, t) : Xt(e, t), r = n.filter((t) => e.low <= t && t <= e.high), [i, a] = Jt(e), o = Yt(n.map((e) => e / i)), s = (t) => a && t ? `${U(t / i, o)} ${a}` : Bt(t, e.unit, o);
 	return r.map((e) => ({
 		value: e,
 		label: s(e)
 	}));
 }
-function Ft(e, t, n) {
-	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Ut(r) : Wt(r), o = (e.unit === "" || e.unit === "count") && r.length <= wt ? r : [];
+function Lt(e, t, n) {
+	let r = [...new Set(t)].sort((e, t) => e - t), [i, a] = n ? Gt(r) : Kt(r), o = (e.unit === "" || e.unit === "count") && r.length <= Et ? r : [];
 	return {
 		unit: e.unit,
-		title: Bt(e),
+		title: Ht(e),
 		log: n,
 		low: i,
 		high: a,
 		own: o
 	};
 }
-function V(e, t, n) {
-	return It(e, t, 0, n > 0 ? n : 1);
+function H(e, t, n) {
+	return Rt(e, t, 0, n > 0 ? n : 1);
 }
-function It(e, t, n, r) {
+function Rt(e, t, n, r) {
 	return {
 		unit: e,
 		title: t,
@@ -716,44 +713,44 @@ function It(e, t, n, r) {
 		own: []
 	};
 }
-function Lt(e, t) {
-	return e !== null && Math.abs(e) <= Et && (!t || e >= 1 / Et);
-}
-function Rt(e, t, n = kt) {
-	if (Math.abs(e) >= Ot) return e.toExponential(2);
-	if (t === "share") return `${H(100 * e, n)}%`;
-	if (t === "" || t === "count") return Vt(e, n);
-	if (t !== "ns" && t !== "bytes" && t !== "flop") return H(e, n);
-	if (Math.abs(e) < 1) return t === "ns" && e ? `${H(e, n)} ns` : H(e, n);
-	let r = D(e, t).split(" ")[1];
-	return `${H(e / Ht(r, t), n)} ${r}`;
-}
 function zt(e, t) {
-	let n = Nt[t.unit];
-	return D(e, t.unit) + (n ? ` ${n}` : "");
+	return e !== null && Math.abs(e) <= Ot && (!t || e >= 1 / Ot);
 }
-function Bt(e) {
-	let t = e.label || e.name.replaceAll("_", " "), n = Nt[e.unit];
-	return n && !t.includes(n) ? `${t} (${n})` : t;
+function Bt(e, t, n = jt) {
+	if (Math.abs(e) >= At) return e.toExponential(2);
+	if (t === "share") return `${U(100 * e, n)}%`;
+	if (t === "" || t === "count") return Ut(e, n);
+	if (t !== "ns" && t !== "bytes" && t !== "flop") return U(e, n);
+	if (Math.abs(e) < 1) return t === "ns" && e ? `${U(e, n)} ns` : U(e, n);
+	let r = O(e, t).split(" ")[1];
+	return `${U(e / Wt(r, t), n)} ${r}`;
 }
 function Vt(e, t) {
-	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? H(e, t) : Rt(e, "flop", t).replace("FLOP", "");
+	let n = Ft[t.unit];
+	return O(e, t.unit) + (n ? ` ${n}` : "");
 }
-function Ht(e, t) {
-	return t === "ns" ? jt[e] : 1e3 ** (Mt.indexOf(e[0]) + 1);
+function Ht(e) {
+	let t = e.label || e.name.replaceAll("_", " "), n = Ft[e.unit];
+	return n && !t.includes(n) ? `${t} (${n})` : t;
 }
-function H(e, t) {
+function Ut(e, t) {
+	return Number.isInteger(e) && Math.abs(e) < 1e5 ? String(e) : Math.abs(e) < 1e3 ? U(e, t) : Bt(e, "flop", t).replace("FLOP", "");
+}
+function Wt(e, t) {
+	return t === "ns" ? Nt[e] : 1e3 ** (Pt.indexOf(e[0]) + 1);
+}
+function U(e, t) {
 	return String(Number(e.toPrecision(t)));
 }
-function Ut(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** Tt : 2;
+function Gt(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = n > t * 1.000000001 ? (n / t) ** Dt : 2;
 	return [t / r, n * r];
 }
-function Wt(e) {
-	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(Dt * Math.max(Math.abs(t), Math.abs(n)), 1 / Et), a = Math.abs(n) > Dt ? .5 * Math.abs(n) : 1, o = i ? (n - t) * Tt : a;
+function Kt(e) {
+	let [t, n] = [e[0], e[e.length - 1]], r = t >= 0 && t <= n / 2, i = n - t > Math.max(kt * Math.max(Math.abs(t), Math.abs(n)), 1 / Ot), a = Math.abs(n) > kt ? .5 * Math.abs(n) : 1, o = i ? (n - t) * Dt : a;
 	return [r ? 0 : t - o, n + o];
 }
-function Gt(e, t) {
+function qt(e, t) {
 	let n = Math.floor(Math.log10(e.low)), r = Array.from({ length: Math.ceil(Math.log10(e.high)) - n + 1 }, (e, t) => n + t), i = (t) => t.filter((t) => e.low <= t && t <= e.high), a = i(r.map((e) => Number(`1e${e}`)));
 	if (a.length > 2) {
 		let e = Math.ceil(a.length / t);
@@ -764,68 +761,68 @@ function Gt(e, t) {
 		2,
 		5
 	].map((t) => Number(`${t}e${e}`))));
-	return o.length >= 2 && o.length <= t ? o : Jt(e, t);
+	return o.length >= 2 && o.length <= t ? o : Xt(e, t);
 }
-function Kt(e) {
+function Jt(e) {
 	if (e.log || e.unit !== "ns" || e.high < 0xe8d4a51000) return [1, ""];
 	let t = e.high - e.low;
 	return t >= 6e13 ? [36e11, "h"] : t >= 0xe8d4a51000 ? [6e10, "min"] : [1e9, "s"];
 }
-function qt(e) {
-	let t = (e) => Math.floor(Math.log10(e) + Dt), n = Math.min(...e.slice(1).map((t, n) => t - e[n])), r = Math.max(...e.map(Math.abs));
-	return e.length < 2 ? kt : Math.min(At, Math.max(kt, t(r) - t(n) + 1));
+function Yt(e) {
+	let t = (e) => Math.floor(Math.log10(e) + kt), n = Math.min(...e.slice(1).map((t, n) => t - e[n])), r = Math.max(...e.map(Math.abs));
+	return e.length < 2 ? jt : Math.min(Mt, Math.max(jt, t(r) - t(n) + 1));
 }
-function Jt(e, t) {
-	let [n] = Kt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
+function Xt(e, t) {
+	let [n] = Jt(e), [r, i] = [e.low / n, e.high / n], a = (i - r) / Math.max(t, 1), o = 10 ** Math.floor(Math.log10(a)), s = o * ([
 		1,
 		2,
 		5,
 		10
 	].find((e) => o * e >= a * (1 - 1e-9)) ?? 10), c = Math.ceil(r / s - 1e-9) - 1, l = Math.floor(i / s + 1e-9) - c + 2;
-	return Array.from({ length: l }, (e, t) => Number(((c + t) * s * n).toPrecision(At)));
+	return Array.from({ length: l }, (e, t) => Number(((c + t) * s * n).toPrecision(Mt)));
 }
 // src/scale.ts
-var Yt = 240, Xt = 30;
-function Zt(t, n) {
-	let r = `from ${D(n.low, t)} to ${D(n.high, t)}`, i = n.unknown ? e("span", {}, $t(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
-	return e("div", { class: "scale" }, Qt(t, n, r), e("span", {}, r), i);
+var Zt = 240, Qt = 30;
+function $t(t, n) {
+	let r = `from ${O(n.low, t)} to ${O(n.high, t)}`, i = n.unknown ? e("span", {}, tn(), ` no value (${n.unknown.toLocaleString("en-US")})`) : null;
+	return e("div", { class: "scale" }, en(t, n, r), e("span", {}, r), i);
 }
-function Qt(e, t, n) {
+function en(e, t, n) {
 	let r = {
-		...V(e, "", t.high),
+		...H(e, "", t.high),
 		low: t.low
-	}, i = new I(() => a()), a = () => {
+	}, i = new L(() => a()), a = () => {
 		let { pen: e } = i;
 		i.resize(300, 34);
-		for (let t = 0; t < Yt; t++) e.fillStyle = ct(t / 239), e.fillRect(Xt + t, 0, 1, 12);
-		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = P("--muted");
-		for (let { value: t, label: n } of B(r, 4)) e.fillText(n, Xt + Pt(r, t) * Yt, 28);
+		for (let t = 0; t < Zt; t++) e.fillStyle = ut(t / 239), e.fillRect(Qt + t, 0, 1, 12);
+		e.font = "12px system-ui, sans-serif", e.textAlign = "center", e.fillStyle = F("--muted");
+		for (let { value: t, label: n } of V(r, 4)) e.fillText(n, Qt + It(r, t) * Zt, 28);
 	};
 	return a(), i.element.removeAttribute("tabindex"), i.element.setAttribute("role", "img"), i.element.setAttribute("aria-label", `Colours ${n}`), i.element;
 }
-function $t() {
-	let e = new I(() => t()), t = () => {
-		e.resize(22, 12), ut(e.pen, 0, 0, 22, 12);
+function tn() {
+	let e = new L(() => t()), t = () => {
+		e.resize(22, 12), ft(e.pen, 0, 0, 22, 12);
 	};
 	return t(), e.element.removeAttribute("tabindex"), e.element.setAttribute("aria-hidden", "true"), e.element;
 }
 // src/blocks/heat-map.ts
-function en(t, n) {
-	let r = new We(t, n.source);
-	if (!t.rows.length || !t.places) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new tn(t, r), a = F("chart", (e) => i.painting.draw(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, Zt(t.unit, r));
+function nn(t, n) {
+	let r = new Ke(t, n.source);
+	if (!t.rows.length || !t.places) return e("p", { class: "muted" }, "No data to plot.");
+	let i = new rn(t, r), a = I("chart", (e) => i.painting.draw(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "heat-map" }, e("p", { class: "muted" }, `Colour: ${t.legend}.`), a, $t(t.unit, r));
 }
-var tn = class {
+var rn = class {
 	block;
 	cells;
-	told = j();
+	told = M();
 	painting;
 	cell = null;
 	constructor(e, t) {
-		this.block = e, this.cells = t, this.painting = new St(e, t);
+		this.block = e, this.cells = t, this.painting = new wt(e, t);
 		let n = this.painting.element;
-		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", M(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
+		n.setAttribute("role", "application"), n.setAttribute("aria-label", `${e.title || e.name}: ${e.legend}. Arrow keys move between cells.`), n.addEventListener("pointermove", (e) => this.pointed(e)), n.addEventListener("pointerdown", (e) => this.pointed(e)), n.addEventListener("pointerleave", N(() => this.select(null))), n.addEventListener("focus", () => n.matches(":focus-visible") && this.select(this.cell ?? [0, 0])), n.addEventListener("blur", () => this.select(null)), n.addEventListener("keydown", (e) => this.key(e));
 	}
 	pointed(e) {
 		let t = this.painting.element.getBoundingClientRect();
@@ -849,12 +846,12 @@ var tn = class {
 	select(e) {
 		if (String(e) === String(this.cell)) return;
 		if (this.cell = e, this.painting.mark(e), !e) return this.told.hide();
-		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? D(r, this.block.unit) : "no value";
-		this.told.show(...this.painting.pointOf(e), a, [[this.block.down || "row", this.block.rows[t]], [this.block.across || (this.block.columns?.length ? "column" : "place"), i]]);
+		let [t, n] = e, r = this.cells.at(t, n), i = this.block.columns?.[n] ?? `${n + 1} of ${this.block.widths[t]}`, a = typeof r == "number" ? O(r, this.block.unit) : "no value";
+		this.told.show(...this.painting.pointOf(e), a, [[this.block.down || "row", this.block.rows[t]], [this.block.across || "column", i]]);
 	}
 };
 // src/copyable.ts
-function nn(t) {
+function an(t) {
 	let n = e("code", {}, ...g(t)), r = e("button", {
 		type: "button",
 		class: "copy",
@@ -871,38 +868,38 @@ function nn(t) {
 	return e("span", { class: "copyable" }, n, r);
 }
 // src/blocks/knob-bars.ts
-var rn = 26, an = 20, on = 5;
-function sn(e, n) {
-	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [cn("predicted", "predicted", n.lines, 1, i), ln(n, i)] : [];
+var on = 26, sn = 20, cn = 5;
+function ln(e, n) {
+	let r = Math.max(e.ns, n?.high_ns ?? 0, n?.predicted_ns ?? 0), i = (e) => `${(100 * e / r).toFixed(3)}%`, a = n ? [un("predicted", "predicted", n.lines, 1, i), dn(n, i)] : [];
 	return t("svg", {
 		class: "bars",
 		role: "img",
-		"aria-label": `${n ? `${e.name} ${w(e.ns)}, predicted ${w(n.predicted_ns)}` : `${e.name} ${w(e.ns)}`}; the table below has their lines.`,
-		height: U(2) + 22
-	}, ...un(r, i), cn("measured", e.name, e.lines, 0, i), ...a);
+		"aria-label": `${n ? `${e.name} ${w(e.ns)}, predicted ${w(n.predicted_ns)}` : `${e.name} ${w(e.ns)}`}; the table below lists the ledger lines.`,
+		height: W(2) + 22
+	}, ...fn(r, i), un("measured", e.name, e.lines, 0, i), ...a);
 }
-function U(e) {
-	return e * 46 + an;
+function W(e) {
+	return e * 46 + sn;
 }
-function cn(e, n, r, i, a) {
+function un(e, n, r, i, a) {
 	let o = 0, s = r.map(([e, n]) => {
 		let r = t("title", {}, `${e}: ${w(n)}`), s = {
 			x: a(o),
-			y: U(i),
+			y: W(i),
 			width: a(n),
-			height: rn,
-			fill: N(e),
+			height: on,
+			fill: P(e),
 			"data-line": e
 		};
 		return o += n, t("rect", s, r);
 	});
 	return t("g", { class: e }, t("text", {
 		x: 0,
-		y: U(i) - 6
+		y: W(i) - 6
 	}, n), ...s);
 }
-function ln(e, n) {
-	let r = U(1) + rn / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `nine times of ten from ${w(e.low_ns)} to ${w(e.high_ns)}`, s = [i, a].map((e) => t("line", {
+function dn(e, n) {
+	let r = W(1) + on / 2, [i, a] = [n(e.low_ns), n(e.high_ns)], o = `90% interval: ${w(e.low_ns)} to ${w(e.high_ns)}`, s = [i, a].map((e) => t("line", {
 		x1: e,
 		x2: e,
 		y1: r - 6,
@@ -915,9 +912,9 @@ function ln(e, n) {
 	}), l = t("g", { class: "halo" }, c.cloneNode(), ...s.map((e) => e.cloneNode()));
 	return t("g", { class: "interval" }, t("title", {}, o), l, c, ...s);
 }
-function un(e, n) {
-	let r = U(2) - an + 4;
-	return B(V("ns", "", e), on).flatMap(({ value: i, label: a }) => {
+function fn(e, n) {
+	let r = W(2) - sn + 4;
+	return V(H("ns", "", e), cn).flatMap(({ value: i, label: a }) => {
 		let o = i === 0 ? "start" : i > .93 * e ? "end" : "middle";
 		return [t("line", {
 			class: "grid",
@@ -934,23 +931,23 @@ function un(e, n) {
 	});
 }
 // src/blocks/knob-answer.ts
-var dn = /^\w[\w.-]*$/;
-function fn(t, n) {
-	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded: turn a knob to see what would change"), s = pn(t, r.work);
+var pn = /^\w[\w.-]*$/;
+function mn(t, n) {
+	let { setting: r, changes: i } = n, a = i.map(([e, t]) => `${e}=${t}`).join(", "), o = e("h4", {}, a ? `With ${a}` : "As recorded. Move a slider to predict a change."), s = hn(t, r.work);
 	return r.predicted_ns === null ? [
 		o,
-		mn(s, null),
-		bn(r)
+		gn(s, null),
+		Sn(r)
 	] : [
 		o,
-		mn(s, i.length ? r : null),
-		...i.length ? [yn(s, r)] : [],
-		sn(s, i.length ? r : null),
-		xn(s, r, i.length > 0),
-		...wn(n)
+		gn(s, i.length ? r : null),
+		...i.length ? [xn(s, r)] : [],
+		ln(s, i.length ? r : null),
+		Cn(s, r, i.length > 0),
+		...En(n)
 	];
 }
-function pn(e, t) {
+function hn(e, t) {
 	let n = e.lines.map(([e, n]) => [e, n * t]);
 	return {
 		name: t > 1 ? `measured, ${t} steps` : "measured",
@@ -958,42 +955,42 @@ function pn(e, t) {
 		lines: n
 	};
 }
-function mn(t, n) {
-	let r = [hn("measured", t.name === "measured" ? "measured, a step" : t.name, w(t.ns))];
+function gn(t, n) {
+	let r = [_n("measured", t.name === "measured" ? "measured step" : t.name, w(t.ns))];
 	if (n && n.predicted_ns !== null) {
-		r.push(hn("predicted", "predicted, a step", w(n.predicted_ns)));
-		let e = 1 - n.predicted_ns / t.ns, i = vn(t, n) || !e ? "gain" : e > 0 ? "gain good" : "gain bad";
-		r.push(hn(i, "difference", _n(e)));
+		r.push(_n("predicted", "predicted step", w(n.predicted_ns)));
+		let e = 1 - n.predicted_ns / t.ns, i = bn(t, n) || !e ? "gain" : e > 0 ? "gain good" : "gain bad";
+		r.push(_n(i, "difference", yn(e)));
 	}
 	return e("div", {
 		class: "figures",
 		"aria-live": "polite"
 	}, ...r);
 }
-function hn(t, n, r) {
+function _n(t, n, r) {
 	return e("div", { class: `figure ${t}` }, e("span", { class: "muted" }, n), e("strong", {}, r));
 }
-function gn(e, t) {
+function vn(e, t) {
 	return 1 - t.predicted_ns / (e.measured_ns * t.work);
 }
-function _n(e) {
-	return e === 0 ? "the same" : `${E(Math.abs(e))} ${e > 0 ? "less" : "more"}`;
+function yn(e) {
+	return e === 0 ? "no change" : `${E(Math.abs(e))} ${e > 0 ? "shorter" : "longer"}`;
 }
-function vn(e, { low_ns: t, high_ns: n }) {
+function bn(e, { low_ns: t, high_ns: n }) {
 	return t !== null && n !== null && t <= e.ns && e.ns <= n;
 }
-function yn(t, n) {
-	let [r, i] = [n.low_ns, n.high_ns], a = [`Between ${w(r)} and ${w(i)}, nine times of ten.`];
-	if (vn(t, n) && a.push("That it makes any difference is not sure."), n.work > 1) {
+function xn(t, n) {
+	let [r, i] = [n.low_ns, n.high_ns], a = [`90% interval: ${w(r)} to ${w(i)}.`];
+	if (bn(t, n) && a.push("The effect may be zero."), n.work > 1) {
 		let e = w(n.predicted_ns / n.work);
-		a.push(`A step then does the work of ${n.work} recorded ones: ${e} for each.`);
+		a.push(`One step then does the work of ${n.work} recorded steps: ${e} for each of them.`);
 	}
 	return e("p", { class: "sure" }, a.join(" "));
 }
-function bn(t) {
-	return e("p", { class: "why" }, e("strong", {}, "Cannot tell, because "), t.why_not);
+function Sn(t) {
+	return e("p", { class: "why" }, e("strong", {}, "No prediction: "), t.why_not);
 }
-function xn(t, n, r) {
+function Cn(t, n, r) {
 	let i = new Map(t.lines), a = new Map(n.lines), o = [.../* @__PURE__ */ new Set([...i.keys(), ...a.keys()])].map((e) => ({
 		name: e,
 		old: i.get(e) ?? 0,
@@ -1004,39 +1001,39 @@ function xn(t, n, r) {
 		"line",
 		t.name,
 		...r ? ["predicted", "difference"] : []
-	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ...Sn(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
+	], l = o.map((t) => e("tr", { "data-line": t.name }, e("th", { scope: "row" }, ...wn(t.name)), ...d(t.old, t.now))), u = e("tr", { class: "sum" }, e("th", { scope: "row" }, "step"), ...d(t.ns, n.predicted_ns));
 	function d(t, n) {
 		return (r ? [
 			w(t),
 			w(n),
-			Cn(n - t)
+			Tn(n - t)
 		] : [w(t)]).map((t) => e("td", { class: "number" }, t));
 	}
 	return e("table", { class: "moved" }, e("thead", {}, e("tr", {}, ...c.map((t) => e("th", { scope: "col" }, t)))), e("tbody", {}, ...l, u));
 }
-function Sn(t) {
+function wn(t) {
 	let n = e("i", {
 		class: "swatch",
 		"aria-hidden": "true"
 	});
-	return n.style.setProperty("background", N(t)), [n, f(t)];
+	return n.style.setProperty("background", P(t)), [n, f(t)];
 }
-function Cn(e) {
+function Tn(e) {
 	return e > 0 ? `+${w(e)}` : w(e);
 }
-function wn({ run: t, changes: n, setting: r, knobs: i }) {
+function En({ run: t, changes: n, setting: r, knobs: i }) {
 	if (!n.length) return [];
-	let a = [["keep this prediction", nn(`lostflops whatif ${dn.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
-	r.how && a.unshift(["how to apply it", e("code", {}, r.how)]);
+	let a = [["save this prediction", an(`lostflops whatif ${pn.test(t) ? t : "RUN"} ${n.map(([e, t]) => `--change ${e}=${t}`).join(" ")}`)]];
+	r.how && a.unshift(["how to apply", e("code", {}, r.how)]);
 	let o = i.flatMap((e) => e.cost ? [e.cost] : []);
 	o.length && a.push(["cost and risk", e("span", {}, o.join("; "))]);
-	let s = r.notes.map((t) => e("li", {}, t)), c = e("details", {}, e("summary", {}, "what was assumed"), e("ul", {}, ...s));
+	let s = r.notes.map((t) => e("li", {}, t)), c = e("details", {}, e("summary", {}, "assumptions"), e("ul", {}, ...s));
 	return [e("dl", { class: "applied" }, ...a.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])), ...s.length ? [c] : []];
 }
 // src/blocks/knob-slider.ts
-var Tn = 0;
-function En(t, n, r) {
-	let i = t.now ?? 0, a = `knob-${++Tn}`, o = e("input", {
+var Dn = 0;
+function On(t, n, r) {
+	let i = t.now ?? 0, a = `knob-${++Dn}`, o = e("input", {
 		id: a,
 		type: "range",
 		min: 0,
@@ -1047,11 +1044,11 @@ function En(t, n, r) {
 	}), s = o, c = e("output", { for: a }), l = e("p", { class: "effect muted" }), u = e("div", {
 		class: "knob",
 		"data-knob": t.change
-	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, Dn(t, a)), l);
+	}, e("label", { for: a }, t.label), c, e("p", { class: "about muted" }, t.about), e("div", { class: "track" }, o, kn(t, a)), l);
 	u.style.setProperty("--places", String(t.settings.length));
 	function d() {
 		let e = t.settings[Number(s.value)], r = Number(s.value) === i, a = r && e.value !== "as recorded" ? `${e.value} (now)` : e.value;
-		c.textContent = a, o.setAttribute("aria-valuetext", e.why_not ? `${a}: cannot tell` : a), l.textContent = n(e), u.classList.toggle("turned", !r);
+		c.textContent = a, o.setAttribute("aria-valuetext", e.why_not ? `${a}: no prediction` : a), l.textContent = n(e), u.classList.toggle("turned", !r);
 	}
 	return o.addEventListener("input", () => (d(), r())), d(), {
 		knob: t,
@@ -1067,7 +1064,7 @@ function En(t, n, r) {
 		}
 	};
 }
-function Dn(t, n) {
+function kn(t, n) {
 	let r = document.createDocumentFragment(), i = t.settings.map((t, n) => e("option", {
 		value: n,
 		label: t.value
@@ -1078,19 +1075,19 @@ function Dn(t, n) {
 	}, ...a)), r;
 }
 // src/blocks/knobs.ts
-var On = .001, kn = 150, An = "This file knows each change alone: turning one puts the others back. lostflops serve and lostflops whatif replay several at once.", jn = "Changes are replayed together, in the order in which they stand here.";
-function Mn(t, n) {
-	if (!t.items.length) return e("p", { class: "muted" }, "Nothing can be turned in this run.");
-	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => En(e, (n) => Fn(t, e, n), () => s(n))), o = 0;
+var An = .001, jn = 150, Mn = "This page predicts one change at a time: moving a slider resets the others. To combine changes, use lostflops serve or lostflops whatif.", Nn = "Changes are replayed together, in the order shown.";
+function Pn(t, n) {
+	if (!t.items.length) return e("p", { class: "muted" }, "No what-if applies to this run.");
+	let { live: r } = n.source, i = e("div", { class: "answer" }), a = t.items.map((e, n) => On(e, (n) => Ln(t, e, n), () => s(n))), o = 0;
 	function s(e) {
 		r || a.forEach((t, n) => n === e ? void 0 : t.reset());
 		let n = a.filter((e) => e.isTurned), s = n.map((e) => [e.knob.change, e.setting.value]), l = ++o;
-		if (!r || n.length < 2) return c(n[0]?.setting ?? Ln(t), n, s);
+		if (!r || n.length < 2) return c(n[0]?.setting ?? zn(t), n, s);
 		i.setAttribute("aria-busy", "true"), i.firstElementChild.textContent = `Replaying ${s.map((e) => e.join("=")).join(", ")}…`, setTimeout(() => {
 			if (l !== o) return;
 			let e = (e) => l === o ? c(e, n, s) : void 0;
-			r.whatif(s).then(e, (t) => e(Rn(String(t))));
-		}, kn);
+			r.whatif(s).then(e, (t) => e(Bn(String(t))));
+		}, jn);
 	}
 	function c(e, r, a) {
 		i.removeAttribute("aria-busy");
@@ -1100,7 +1097,7 @@ function Mn(t, n) {
 			setting: e,
 			knobs: r.map((e) => e.knob)
 		};
-		i.replaceChildren(...fn(t, o));
+		i.replaceChildren(...mn(t, o));
 	}
 	function l() {
 		a.forEach((e) => e.reset()), s(-1);
@@ -1110,35 +1107,35 @@ function Mn(t, n) {
 		type: "button",
 		class: "back",
 		click: l
-	}, "put all back"), d = e("p", { class: "muted together" }, r ? jn : An);
-	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...Nn(t, a), u, d));
+	}, "reset all"), d = e("p", { class: "muted together" }, r ? Nn : Mn);
+	return e("div", { class: "knobs" }, i, e("div", { class: "rows" }, ...Fn(t, a), u, d));
 }
-function Nn(t, n) {
-	let r = n.filter((e) => Pn(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
+function Fn(t, n) {
+	let r = n.filter((e) => In(e.knob, t.measured_ns)), i = n.filter((e) => !r.includes(e));
 	if (!i.length || !r.length) return n.map((e) => e.element);
-	let a = `${i.length} more that ${i.length === 1 ? "moves" : "move"} the step by less than 0.1%`;
+	let a = `${i.length} more ${i.length === 1 ? "change" : "changes"} with an effect below 0.1%`;
 	return [...r.map((e) => e.element), e("details", { class: "still" }, e("summary", {}, a), ...i.map((e) => e.element))];
 }
-function Pn(e, t) {
-	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > On * t);
-}
-function Fn(e, t, n) {
-	if (n === t.settings[t.now ?? 0]) return `step: ${In(e, t)}`;
-	if (n.predicted_ns === null) return "step: cannot tell";
-	let r = n.work > 1 ? " for the same work" : "";
-	return `step: ${w(n.predicted_ns / n.work)}${r}, ${_n(gn(e, n))}`;
-}
 function In(e, t) {
+	return e.settings.some((e) => e.predicted_ns !== null && Math.abs(e.predicted_ns / e.work - t) > An * t);
+}
+function Ln(e, t, n) {
+	if (n === t.settings[t.now ?? 0]) return `step: ${Rn(e, t)}`;
+	if (n.predicted_ns === null) return "step: no prediction";
+	let r = n.work > 1 ? " for the same work" : "";
+	return `step: ${w(n.predicted_ns / n.work)}${r}, ${yn(vn(e, n))}`;
+}
+function Rn(e, t) {
 	let n = t.settings.filter((e) => e.predicted_ns !== null), r = n.map((e) => e.predicted_ns / e.work), [i, a] = [Math.min(...r), Math.max(...r)].map(w);
 	if (i !== a) return `${i} to ${a}`;
-	let o = n.map((t) => gn(e, t)).sort((e, t) => Math.abs(t) - Math.abs(e));
-	return o[0] ? `${i}, at most ${_n(o[0])}` : `${i}`;
+	let o = n.map((t) => vn(e, t)).sort((e, t) => Math.abs(t) - Math.abs(e));
+	return o[0] ? `${i}, at most ${yn(o[0])}` : `${i}`;
 }
-function Ln(e) {
+function zn(e) {
 	let t = e.items[0];
 	return t.settings[t.now ?? 0];
 }
-function Rn(e) {
+function Bn(e) {
 	return {
 		value: "",
 		predicted_ns: null,
@@ -1152,7 +1149,7 @@ function Rn(e) {
 	};
 }
 // src/readout.ts
-function zn(t) {
+function Vn(t) {
 	let n = e("p", { class: "readout" }, t), r = () => n.replaceChildren(t);
 	return {
 		element: n,
@@ -1169,7 +1166,7 @@ function zn(t) {
 	};
 }
 // src/share-axis.ts
-function Bn(e) {
+function Hn(e) {
 	let n = [
 		0,
 		25,
@@ -1191,15 +1188,15 @@ function Bn(e) {
 	return t("svg", { class: "share-axis" }, ...n, r);
 }
 // src/unfolding.ts
-var Vn = 40;
-function Hn(e, t) {
-	let n = e.slice(Vn);
-	return n.length < 2 ? e : [...e.slice(0, Vn), t(`${n.length.toLocaleString("en-US")} more`, n)];
+var Un = 40;
+function Wn(e, t) {
+	let n = e.slice(Un);
+	return n.length < 2 ? e : [...e.slice(0, Un), t(`${n.length.toLocaleString("en-US")} more`, n)];
 }
-function Un(e, t, n = 0, r) {
+function Gn(e, t, n = 0, r) {
 	let i = n;
 	return e.map((e) => {
-		let [n, a] = [t.share(e), r ?? N(e.name)], o = Un(t.parts(e), t, i, a), s = {
+		let [n, a] = [t.share(e), r ?? P(e.name)], o = Gn(t.parts(e), t, i, a), s = {
 			name: e.name,
 			figure: t.figure(e),
 			share: n,
@@ -1211,46 +1208,46 @@ function Un(e, t, n = 0, r) {
 		return i += n, s;
 	});
 }
-function Wn(t, n, r, i) {
+function Kn(t, n, r, i) {
 	let [a, o] = i;
-	return e("div", { class: "unfolding" }, Gn("head", [
+	return e("div", { class: "unfolding" }, qn("head", [
 		"",
 		t,
 		"share"
-	]), ...n.map(Kn), Gn("total", [
+	]), ...n.map(Jn), qn("total", [
 		"total",
 		r,
 		E(+!!n.length)
-	]), a.length ? Xn(a, o) : null);
+	]), a.length ? Qn(a, o) : null);
 }
-function Gn(t, [n, r, i]) {
+function qn(t, [n, r, i]) {
 	return e("div", { class: `row ${t}` }, e("span"), e("span", { class: "name" }, n), e("span", { class: "no-track" }), e("span", { class: "figure" }, r), e("span", { class: "share" }, i));
 }
-function Kn(t) {
+function Jn(t) {
 	return !t.said && !t.parts.length ? e("div", {
 		class: "row",
 		"data-row": t.name
-	}, ...qn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...qn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Kn)));
+	}, ...Yn(t)) : e("details", { "data-row": t.name }, e("summary", { class: "row" }, ...Yn(t)), e("div", { class: "inside" }, t.said ? e("p", { class: "said" }, t.said) : null, ...t.parts.map(Jn)));
 }
-function qn(n) {
+function Yn(n) {
 	return [
 		e("span", { class: n.said || n.parts.length ? "mark" : "" }),
-		e("span", { class: "name" }, Jn(n)),
+		e("span", { class: "name" }, Xn(n)),
 		t("svg", {
 			class: "track",
 			"aria-hidden": "true"
-		}, ...Yn(n.from, n.share, n.paint)),
+		}, ...Zn(n.from, n.share, n.paint)),
 		e("span", { class: "figure" }, n.figure),
 		e("span", { class: "share" }, E(n.share))
 	];
 }
-function Jn(t) {
+function Xn(t) {
 	return t.said ? e("span", {
 		class: "term",
 		"data-term": t.name
 	}, t.name) : t.name;
 }
-function Yn(e, n, r) {
+function Zn(e, n, r) {
 	let [i, a] = [`${100 * e}%`, `${100 * n}%`], o = t("rect", {
 		class: "bar",
 		x: i,
@@ -1264,21 +1261,21 @@ function Yn(e, n, r) {
 	});
 	return o.style.setProperty("fill", r), s.style.setProperty("stroke", r), [s, o];
 }
-function Xn(t, n) {
-	let r = `${t.length} ${n}${t.length === 1 ? "" : "s"} with nothing`;
+function Qn(t, n) {
+	let r = `${t.length} ${n}${t.length === 1 ? "" : "s"} at zero`;
 	return e("details", { class: "nothing" }, e("summary", {}, e("span", { class: "mark" }), ` ${r}`), e("p", { class: "said" }, t.join(", ")));
 }
 // src/blocks/lines.ts
-function Zn(t) {
+function $n(t) {
 	if (!t.total_ns) return e("p", { class: "muted" }, "No time was recorded.");
-	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Un(n, {
+	let n = t.items.filter((e) => e.ns > 0), r = t.items.filter((e) => e.ns === 0).map((e) => e.name), i = Gn(n, {
 		figure: (e) => w(e.ns / t.per),
 		share: (e) => e.share,
-		parts: (e) => Hn(e.parts, Qn)
+		parts: (e) => Wn(e.parts, er)
 	}), a = w(t.total_ns / t.per), o = t.unit ? `per ${t.unit}` : "time";
-	return e("div", { class: "lines" }, ...$n(i, o), Wn(o, i, a, [r, "line"]));
+	return e("div", { class: "lines" }, ...tr(i, o), Kn(o, i, a, [r, "line"]));
 }
-function Qn(e, t) {
+function er(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1287,89 +1284,92 @@ function Qn(e, t) {
 		parts: []
 	};
 }
-function $n(e, n) {
-	let r = zn("Each part is a line of the ledger; together they are all the time.");
+function tr(e, n) {
+	let r = Vn("Each part is one ledger line; together they add up to the total time.");
 	return [
 		t("svg", { class: "whole" }, ...e.map((e) => {
-			let i = t("g", { "data-line": e.name }, ...Yn(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
+			let i = t("g", { "data-line": e.name }, ...Zn(e.from, e.share, e.paint)), a = e.said ? `: ${e.said}` : "";
 			return r.tells(i, e.name, `${e.figure} ${n === "time" ? "" : `${n}, `}${E(e.share)}${a}`), i;
 		})),
-		Bn("the time of all ranks"),
+		Hn("the time of all ranks"),
 		r.element
 	];
 }
 // src/blocks/table-cells.ts
-var er = 56, tr = 12, nr = /[.:;] /, rr = /^\S+(, \S+)+$/, ir = {
+var nr = 56, rr = 12, ir = /[.:;] /, ar = /^\S+(, \S+)+$/, or = {
 	gbs: "GB/s",
 	time: "UTC"
-}, ar = {
+}, sr = {
 	ns: "_ns",
 	bytes: "_bytes",
 	gbs: "_gbs"
 };
-function or(e) {
-	let t = ar[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = ir[e.unit];
+function cr(e) {
+	let t = sr[e.unit], n = t && e.name.endsWith(t) ? e.name.slice(0, -t.length) : e.name, r = e.label || (e.name === "ns" ? "time" : n.replaceAll("_", " ")), i = or[e.unit];
 	return i && !r.includes(i) ? `${r} ${i}` : r;
 }
-function sr(e, t) {
+function lr(e, t) {
 	return e.every((e) => e[t] === null || typeof e[t] == "number");
 }
-function cr(e, t) {
-	return e.some((e) => typeof e[t] == "string" && mr(fr(e[t], e)));
+function ur(e, t) {
+	return e.some((e) => typeof e[t] == "string" && gr(mr(e[t], e)));
 }
-function lr(t, { place: n, field: r, numeric: i, names: a }) {
-	let o = D(t[n] ?? null, r.unit);
+function dr(t, { place: n, field: r, numeric: i, names: a }) {
+	let o = O(t[n] ?? null, r.unit);
 	if (i || typeof t[n] != "string") return e("td", { class: i ? "number" : "" }, o);
-	let s = fr(o, t);
-	return s !== o || mr(s) ? e("td", {
+	let s = mr(o, t);
+	return s !== o || gr(s) ? e("td", {
 		class: "name",
 		title: s
-	}, hr(s, o)) : a && rr.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= er ? e("td", { class: "name" }, f(o)) : o.length > er ? e("td", { class: "prose" }, ...g(o)) : e("td", { class: o.includes(" ") ? "words" : "" }, f(o));
+	}, _r(s)) : a && ar.test(o) ? e("td", { class: "name list" }, o) : a && o.length <= nr ? e("td", { class: "name" }, f(o)) : o.length > nr ? e("td", { class: "prose" }, ...g(o)) : e("td", { class: o.includes(" ") ? "words" : "" }, f(o));
 }
-function ur(e, { place: t, field: n }) {
-	return fr(D(e[t] ?? null, n.unit), e);
+function fr(e, { place: t, field: n }) {
+	return mr(O(e[t] ?? null, n.unit), e);
 }
-function dr(e, t) {
+function pr(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : String(e).localeCompare(String(t), "en", { numeric: !0 });
 }
-function fr(e, t) {
-	if (!/[^.]\.\.\.$/.test(e)) return e;
-	let n = e.slice(0, -3);
-	return t.find((t) => typeof t == "string" && t !== e && pr(t).includes(n)) ?? e;
+function mr(e, t) {
+	let [n = "", r = ""] = e.split("..."), i = e.includes("...");
+	return t.find((t) => {
+		if (typeof t != "string" || t === e) return !1;
+		let a = hr(t);
+		return i ? n !== "" && a.includes(n) && a.endsWith(r) : t !== a && a === e;
+	}) ?? e;
 }
-function pr(e) {
-	return e.replaceAll("(anonymous namespace)::", "");
+function hr(e) {
+	return e.replace(/^void |\(anonymous namespace\)::|\b(?:at::native|at|c10)::/g, "");
 }
-function mr(e) {
+function gr(e) {
 	let t = e.length / e.split(" ").length;
-	return e.length > 24 && t > tr && !nr.test(e);
+	return e.length > 24 && t > rr && !ir.test(e);
 }
-function hr(e, t) {
-	let n = pr(e).slice(Math.max(0, pr(e).indexOf(t.replace(/\.\.\.$/, ""))));
-	return n.length > er ? `${n.slice(0, 36)}…${n.slice(-19)}` : n;
+function _r(e) {
+	let t = hr(e);
+	return t.length > nr ? `${t.slice(0, 36)}…${t.slice(-19)}` : t;
 }
 // src/blocks/rows.ts
-var gr = 28, _r = 20;
-function vr(e, t, n, r) {
-	let i = Math.max(0, Math.floor(e.scrollTop / gr) - _r), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / gr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
-	t.replaceChildren(yr(i), ...o, yr(n - a));
+var vr = 28, yr = 20;
+function br(e, t, n, r) {
+	let i = Math.max(0, Math.floor(e.scrollTop / vr) - yr), a = Math.min(n, i + Math.ceil((e.clientHeight || 600) / vr) + 40), o = Array.from({ length: a - i }, (e, t) => r(i + t));
+	t.replaceChildren(xr(i), ...o, xr(n - a));
 }
-function yr(t) {
+function xr(t) {
 	let n = e("tr", {
 		"aria-hidden": !0,
 		class: "room"
 	});
-	return n.style.setProperty("height", `${t * gr}px`), n;
+	return n.style.setProperty("height", `${t * vr}px`), n;
 }
 // src/blocks/table.ts
-var W = 20, br = 1e3;
-function xr(t) {
-	return t.rows.length ? new Cr(t).element : e("p", { class: "muted" }, `No rows.${Sr(t.left_out)}`);
+var G = 20, Sr = 1e3;
+function Cr(t) {
+	return t.rows.length ? new Tr(t).element : e("p", { class: "muted" }, `No rows.${wr(t.left_out)}`);
 }
-function Sr(e) {
+function wr(e) {
 	return e ? ` ${x(String(e))} more ${e === 1 ? "row is" : "rows are"} not on this page.` : "";
 }
-var Cr = class {
+var Tr = class {
 	block;
 	columns;
 	heads = e("tr");
@@ -1398,8 +1398,8 @@ var Cr = class {
 		this.block = t, this.columns = t.fields.map((e, n) => ({
 			place: n,
 			field: e,
-			numeric: sr(t.rows, n),
-			names: cr(t.rows, n)
+			numeric: lr(t.rows, n),
+			names: ur(t.rows, n)
 		})), this.rows = t.rows, this.box.setAttribute("aria-label", t.title || t.name), this.element = e("div", { class: "grid" }, this.filterBox(), this.box, e("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count)), this.draw(), new ResizeObserver(() => this.letScroll()).observe(this.box);
 	}
 	letScroll() {
@@ -1407,7 +1407,7 @@ var Cr = class {
 		e > t || n > r ? this.box.tabIndex = 0 : this.box.removeAttribute("tabindex");
 	}
 	filterBox() {
-		if (this.block.rows.length <= W) return null;
+		if (this.block.rows.length <= G) return null;
 		let t = e("input", {
 			type: "search",
 			placeholder: "filter rows",
@@ -1430,26 +1430,26 @@ var Cr = class {
 	}
 	draw() {
 		this.heads.replaceChildren(...this.shown().map((e) => this.head(e))), this.rows = this.chosen();
-		let e = this.all && this.rows.length > br;
-		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : W).map((e) => this.row(e))), this.say();
+		let e = this.all && this.rows.length > Sr;
+		this.element.classList.toggle("windowed", e), this.table.setAttribute("aria-rowcount", String(this.rows.length + 1)), e ? this.scrolled() : this.body.replaceChildren(...this.rows.slice(0, this.all ? void 0 : G).map((e) => this.row(e))), this.say();
 	}
 	scrolled() {
 		if (this.element.classList.contains("windowed")) {
-			vr(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
+			br(this.box, this.body, this.rows.length, (e) => this.row(this.rows[e]));
 			for (let e of this.heads.children) e.style.setProperty("min-width", `${e.offsetWidth}px`);
 		}
 	}
 	say() {
 		let [e, t] = [this.rows.length, this.block.rows.length];
-		this.unfold.hidden = e <= W, this.unfold.textContent = this.all ? `show the first ${W}` : `show all ${x(String(e))}`;
+		this.unfold.hidden = e <= G, this.unfold.textContent = this.all ? `show the first ${G}` : `show all ${x(String(e))}`;
 		let n = this.wanted ? `${x(String(e))} of ${x(String(t))} rows.` : "";
-		this.count.textContent = `${n}${Sr(this.block.left_out)}`.trim();
+		this.count.textContent = `${n}${wr(this.block.left_out)}`.trim();
 	}
 	shown() {
 		return this.columns.filter(({ field: e }) => e.shown || this.more);
 	}
 	head({ place: t, field: n, numeric: r }) {
-		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = ee(or(n)), o = e("span", a === void 0 ? {} : { class: "term" }, or(n)), s = e("button", {
+		let i = this.sorted?.place === t ? this.sorted.down ? "descending" : "ascending" : "none", a = ee(cr(n)), o = e("span", a === void 0 ? {} : { class: "term" }, cr(n)), s = e("button", {
 			type: "button",
 			click: () => this.sort(t),
 			...a === void 0 ? {} : { "data-term": a }
@@ -1461,7 +1461,7 @@ var Cr = class {
 		}, s);
 	}
 	row(t) {
-		return e("tr", {}, ...this.shown().map((e) => lr(t, e)));
+		return e("tr", {}, ...this.shown().map((e) => dr(t, e)));
 	}
 	sort(e) {
 		let t = this.columns[e].numeric;
@@ -1479,82 +1479,82 @@ var Cr = class {
 		this.all = !this.all, this.box.scrollTop = 0, this.draw(), this.all || this.element.scrollIntoView({ block: "nearest" });
 	}
 	chosen() {
-		let e = (e) => this.shown().map((t) => ur(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
+		let e = (e) => this.shown().map((t) => fr(e, t).toLowerCase()), t = this.wanted ? this.block.rows.filter((t) => e(t).some((e) => e.includes(this.wanted))) : this.block.rows;
 		if (!this.sorted) return t;
 		let { place: n, down: r } = this.sorted, i = t.filter((e) => e[n] !== null);
-		return i.sort((e, t) => (r ? -1 : 1) * dr(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
+		return i.sort((e, t) => (r ? -1 : 1) * pr(e[n] ?? null, t[n] ?? null)), [...i, ...t.filter((e) => e[n] === null)];
 	}
 };
 // src/blocks/pairs.ts
-function wr(t) {
-	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => Er(e)));
-}
-function Tr(t) {
-	return e("div", {}, wr(t), xr(t.table));
-}
 function Er(t) {
-	let n = Array.isArray(t.value) ? O(t.value, t.unit) : D(t.value, t.unit);
-	return e("div", {}, e("dt", {}, ...p(or(t))), e("dd", { "data-name": t.name }, f(n)));
+	return e("dl", { class: "pairs" }, ...t.items.filter((e) => e.shown).map((e) => Or(e)));
+}
+function Dr(t) {
+	return e("div", {}, Er(t), Cr(t.table));
+}
+function Or(t) {
+	let n = Array.isArray(t.value) ? k(t.value, t.unit) : O(t.value, t.unit);
+	return e("div", {}, e("dt", {}, ...p(cr(t))), e("dd", { "data-name": t.name }, f(n)));
 }
 // src/fitting.ts
-var Dr = 6, Or = 3, kr = document.createElement("canvas").getContext("2d"), Ar = (e, t) => `${e.slice(0, t - 1)}…`, jr = (e, t) => `…${e.slice(e.length - t + 1)}`, Mr = () => "";
-function G(e, t) {
-	return kr.font = t, kr.measureText(e).width;
+var kr = 6, Ar = 3, jr = document.createElement("canvas").getContext("2d"), Mr = (e, t) => `${e.slice(0, t - 1)}…`, Nr = (e, t) => `…${e.slice(e.length - t + 1)}`, Pr = () => "";
+function K(e, t) {
+	return jr.font = t, jr.measureText(e).width;
 }
-function Nr(e, t, n, r = Mr) {
-	let i = Math.floor(t / Or);
-	if (e.length <= i && G(e, n) <= t) return e;
-	for (let a = Math.min(e.length - 1, i); a >= Dr; a--) {
+function Fr(e, t, n, r = Pr) {
+	let i = Math.floor(t / Ar);
+	if (e.length <= i && K(e, n) <= t) return e;
+	for (let a = Math.min(e.length - 1, i); a >= kr; a--) {
 		let i = r(e, a);
-		if (G(i, n) <= t) return i;
+		if (K(i, n) <= t) return i;
 	}
 	return "";
 }
 // src/grid.ts
-var Pr = 72, Fr = 32, Ir = "12px system-ui, sans-serif", Lr = 7, Rr = 66, zr = 26, Br = 42, Vr = 16, Hr = 8;
-function Ur(e, t, n, r) {
-	let i = Math.max(40, r - zr - Br), a = Math.max(0, ...Gr(t, i).map(({ label: e }) => G(e, Ir))), o = Math.max(Rr, Math.ceil(a) + Hr + 4);
+var Ir = 72, Lr = 32, Rr = "12px system-ui, sans-serif", zr = 7, Br = 66, Vr = 26, Hr = 42, Ur = 16, Wr = 8;
+function Gr(e, t, n, r) {
+	let i = Math.max(40, r - Vr - Hr), a = Math.max(0, ...qr(t, i).map(({ label: e }) => K(e, Rr))), o = Math.max(Br, Math.ceil(a) + Wr + 4);
 	return {
 		across: e,
 		up: t,
 		left: o,
-		top: zr,
-		width: Math.max(40, n - o - Vr),
+		top: Vr,
+		width: Math.max(40, n - o - Ur),
 		height: i
 	};
 }
-function Wr({ left: e, top: t, width: n, height: r }) {
+function Kr({ left: e, top: t, width: n, height: r }) {
 	return {
-		width: e + n + Vr,
-		height: t + r + Br
+		width: e + n + Ur,
+		height: t + r + Hr
 	};
 }
-function Gr(e, t) {
-	return B(e, Math.max(3, Math.floor(t / Fr)));
-}
-function K(e, t) {
-	return e.left + Pt(e.across, t) * e.width;
+function qr(e, t) {
+	return V(e, Math.max(3, Math.floor(t / Lr)));
 }
 function q(e, t) {
-	return e.top + (1 - Pt(e.up, t)) * e.height;
+	return e.left + It(e.across, t) * e.width;
 }
-function Kr(e) {
-	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = Gr(e.up, a).flatMap(({ value: r, label: a }) => {
-		let o = q(e, r);
+function J(e, t) {
+	return e.top + (1 - It(e.up, t)) * e.height;
+}
+function Jr(e) {
+	let { left: n, top: r, width: i, height: a } = e, o = r + a, s = qr(e.up, a).flatMap(({ value: r, label: a }) => {
+		let o = J(e, r);
 		return [t("path", {
 			class: "grid",
 			d: `M${n} ${o}h${i}`
 		}), t("text", {
-			x: n - Hr,
+			x: n - Wr,
 			y: o + 4,
 			"text-anchor": "end"
 		}, a)];
-	}), c = -Infinity, l = B(e.across, Math.max(2, Math.floor(i / Pr))).flatMap(({ value: s, label: l }) => {
-		let u = K(e, s), d = G(l, Ir) / 2, f = t("path", {
+	}), c = -Infinity, l = V(e.across, Math.max(2, Math.floor(i / Ir))).flatMap(({ value: s, label: l }) => {
+		let u = q(e, s), d = K(l, Rr) / 2, f = t("path", {
 			class: "grid",
 			d: `M${u} ${r}v${a}`
-		}), p = Math.min(u, n + i + Vr - d - 2);
-		return p - d < c ? [f] : (c = p + d + Lr, [f, t("text", {
+		}), p = Math.min(u, n + i + Ur - d - 2);
+		return p - d < c ? [f] : (c = p + d + zr, [f, t("text", {
 			x: p,
 			y: o + 17,
 			"text-anchor": "middle"
@@ -1574,19 +1574,19 @@ function Kr(e) {
 		"text-anchor": "end"
 	}, e.across.title));
 }
-var qr = 2, Jr = [
+var Yr = 2, Xr = [
 	"m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
 	"m-3 -3h6v6h-6z",
 	"m0 -4l4 7h-8z",
 	"m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
 	"m0 4l4 -7h-8z"
-], Yr = [
+], Zr = [
 	"",
 	"7 3",
 	"2 3",
 	"9 3 2 3"
 ];
-function Xr(e) {
+function Qr(e) {
 	let t = [], n = /* @__PURE__ */ new Map();
 	return e.map(({ name: e, drawn: r }) => {
 		let i = e.split(":", 1)[0];
@@ -1595,23 +1595,23 @@ function Xr(e) {
 		n.set(`${r} ${i}`, o + 1);
 		let s = Math.floor(a / 8);
 		return {
-			colour: it(a),
-			shape: Jr[(a + o) % Jr.length],
-			dash: Yr[(s + o) % Yr.length]
+			colour: ot(a),
+			shape: Xr[(a + o) % Xr.length],
+			dash: Zr[(s + o) % Zr.length]
 		};
 	});
 }
-function Zr(e, t) {
-	return t === "marks" ? Qr(e) : $r(e);
+function $r(e, t) {
+	return t === "marks" ? ei(e) : ti(e);
 }
-function Qr(e) {
+function ei(e) {
 	let t = /* @__PURE__ */ new Set();
 	return e.filter(({ x: e, y: n }) => {
-		let r = `${Math.round(e / qr)} ${Math.round(n / qr)}`;
+		let r = `${Math.round(e / Yr)} ${Math.round(n / Yr)}`;
 		return !t.has(r) && t.add(r);
 	});
 }
-function $r(e) {
+function ti(e) {
 	let t = [];
 	for (let n = 0, r = 0; n < e.length; n = r) {
 		let i = Math.round(e[n].x);
@@ -1626,11 +1626,11 @@ function $r(e) {
 	}
 	return t;
 }
-function ei(e, t, n) {
+function ni(e, t, n) {
 	let r = ({ x: e, y: t }) => `${e.toFixed(1)} ${t.toFixed(1)}`;
 	return n === "line" ? e.map((e, t) => `${t ? "L" : "M"}${r(e)}`).join("") : e.map((e) => `M${r(e)}${t.shape}`).join("");
 }
-function ti(e, t, n) {
+function ri(e, t, n) {
 	let r = null, i = Infinity;
 	return e.forEach((e, a) => {
 		for (let o of e) {
@@ -1643,22 +1643,22 @@ function ti(e, t, n) {
 	}), r;
 }
 // src/blocks/plot.ts
-function ni(t) {
-	let n = ([e, n]) => Lt(e, t.log_x) && Lt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} without a place on these axes.` : "";
-	if (!i.length) return e("p", { class: "muted" }, `Nothing to draw. ${o}`.trim());
-	let s = Ft(t.x, i.map(([e]) => e), t.log_x), c = Ft(t.y, i.map(([, e]) => e), t.log_y), l = new ri(t, n);
-	return e("div", { class: "plot" }, F("chart", (e, t) => {
-		l.draw(Ur(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
+function ii(t) {
+	let n = ([e, n]) => zt(e, t.log_x) && zt(n, t.log_y), r = t.series.flatMap((e) => e.points), i = r.filter(n), a = r.length - i.length, o = a ? `Not drawn: ${a} ${a === 1 ? "point" : "points"} that these axes cannot show.` : "";
+	if (!i.length) return e("p", { class: "muted" }, `No data to plot. ${o}`.trim());
+	let s = Lt(t.x, i.map(([e]) => e), t.log_x), c = Lt(t.y, i.map(([, e]) => e), t.log_y), l = new ai(t, n);
+	return e("div", { class: "plot" }, I("chart", (e, t) => {
+		l.draw(Gr(s, c, e, Math.round(Math.max(240, Math.min(380, e * .5)))), t, i.length);
 	}), l.legend, o ? e("p", { class: "muted" }, o) : null);
 }
-var ri = class {
+var ai = class {
 	block;
 	fits;
 	legend;
 	looks;
 	hidden = /* @__PURE__ */ new Set();
 	paths = [];
-	told = j();
+	told = M();
 	cursor = t("circle", {
 		class: "cursor",
 		r: 7,
@@ -1667,29 +1667,29 @@ var ri = class {
 	spots = [];
 	at = null;
 	constructor(t, n) {
-		this.block = t, this.fits = n, this.looks = Xr(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
+		this.block = t, this.fits = n, this.looks = Qr(t.series), this.legend = e("ul", { class: "chart-legend" }, ...t.series.map((e, t) => this.entry(e, t)));
 	}
 	draw(e, n, r) {
 		this.spots = this.block.series.map((t) => t.points.flatMap((t, n) => this.fits(t) ? [{
-			x: K(e, t[0]),
-			y: q(e, t[1]),
+			x: q(e, t[0]),
+			y: J(e, t[1]),
 			point: n
 		}] : [])), this.block.series.forEach(({ drawn: e }, t) => {
 			let n = this.spots[t];
-			this.paths[t] = this.path(r > 5e3 ? Zr(n, e) : n, e, t);
+			this.paths[t] = this.path(r > 5e3 ? $r(n, e) : n, e, t);
 		});
-		let i = this.paths.filter((e, t) => this.block.series[t]?.drawn === "line"), a = this.paths.filter((e, t) => this.block.series[t]?.drawn === "marks"), o = `${this.block.title || this.block.name}: ${e.up.title} by ${e.across.title}`, s = t("svg", {
-			...Wr(e),
+		let i = this.paths.filter((e, t) => this.block.series[t]?.drawn === "line"), a = this.paths.filter((e, t) => this.block.series[t]?.drawn === "marks"), o = `${this.block.title || this.block.name}: ${e.up.title} over ${e.across.title}`, s = t("svg", {
+			...Kr(e),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${o}. Arrow keys move between points.`,
 			pointermove: (e) => this.pointed(e, s),
 			pointerdown: (e) => this.pointed(e, s),
-			pointerleave: M(() => this.tell(null)),
+			pointerleave: N(() => this.tell(null)),
 			focus: () => this.at ?? this.tell(this.first()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, Kr(e), ...i, ...a, this.cursor);
+		}, Jr(e), ...i, ...a, this.cursor);
 		n.replaceChildren(s, this.told.element), this.tell(null);
 	}
 	path(e, n, r) {
@@ -1699,7 +1699,7 @@ var ri = class {
 		} : { fill: i.colour }, o = this.hidden.has(r) ? "hidden" : "visible";
 		return t("path", {
 			class: n,
-			d: ei(e, i, n),
+			d: ni(e, i, n),
 			"data-points": e.length,
 			visibility: o,
 			...a
@@ -1740,7 +1740,7 @@ var ri = class {
 	}
 	pointed(e, t) {
 		let n = t.getBoundingClientRect();
-		this.tell(ti(this.shown(), e.clientX - n.left, e.clientY - n.top));
+		this.tell(ri(this.shown(), e.clientX - n.left, e.clientY - n.top));
 	}
 	key(e) {
 		let t = this.at ?? this.first();
@@ -1767,36 +1767,36 @@ var ri = class {
 	between(e, t) {
 		let n = this.shown(), r = e.series + t;
 		for (; r >= 0 && r < n.length && !n[r]?.length;) r += t;
-		return ti(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
+		return ri(n.map((e, t) => t === r ? e : []), e.spot.x, e.spot.y) ?? e;
 	}
 	tell(e) {
 		if (this.at = e, this.cursor.setAttribute("visibility", e ? "visible" : "hidden"), !e) return this.told.hide();
 		let t = this.block.series[e.series], [n, r] = t.points[e.spot.point];
-		this.cursor.setAttribute("cx", String(e.spot.x)), this.cursor.setAttribute("cy", String(e.spot.y)), this.told.show(e.spot.x, e.spot.y, t.name, [[this.block.x.label || this.block.x.name, zt(n, this.block.x)], [this.block.y.label || this.block.y.name, zt(r, this.block.y)]]);
+		this.cursor.setAttribute("cx", String(e.spot.x)), this.cursor.setAttribute("cy", String(e.spot.y)), this.told.show(e.spot.x, e.spot.y, t.name, [[this.block.x.label || this.block.x.name, Vt(n, this.block.x)], [this.block.y.label || this.block.y.name, Vt(r, this.block.y)]]);
 	}
 };
 // src/treemap.ts
-function ii(e, t) {
+function oi(e, t) {
 	let n = e.reduce((e, t) => e + t, 0), r = n > 0 ? t.width * t.height / n : 0, i = e.map((e) => e * r), a = [], o = t;
 	for (; a.length < i.length;) {
-		let e = ai(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
-		a.push(...si(t, o)), o = ci(o, t);
+		let e = si(i.slice(a.length), Math.min(o.width, o.height)), t = i.slice(a.length, a.length + e);
+		a.push(...li(t, o)), o = ui(o, t);
 	}
 	return a;
 }
-function ai(e, t) {
+function si(e, t) {
 	let n = 1;
-	for (; n < e.length && oi(e.slice(0, n + 1), t) <= oi(e.slice(0, n), t);) n++;
+	for (; n < e.length && ci(e.slice(0, n + 1), t) <= ci(e.slice(0, n), t);) n++;
 	return n;
 }
-function oi(e, t) {
-	let n = ui(e);
+function ci(e, t) {
+	let n = fi(e);
 	if (n <= 0 || t <= 0) return Infinity;
 	let [r, i] = [Math.min(...e), Math.max(...e)];
 	return Math.max(t * t * i / (n * n), n * n / (t * t * r));
 }
-function si(e, t) {
-	let n = t.width >= t.height, r = li(e, t), i = n ? t.y : t.x;
+function li(e, t) {
+	let n = t.width >= t.height, r = di(e, t), i = n ? t.y : t.x;
 	return e.map((e) => {
 		let a = r > 0 ? e / r : 0, o = n ? {
 			x: t.x,
@@ -1812,8 +1812,8 @@ function si(e, t) {
 		return i += a, o;
 	});
 }
-function ci(e, t) {
-	let n = li(t, e);
+function ui(e, t) {
+	let n = di(t, e);
 	return e.width >= e.height ? {
 		...e,
 		x: e.x + n,
@@ -1824,18 +1824,18 @@ function ci(e, t) {
 		height: Math.max(e.height - n, 0)
 	};
 }
-function li(e, t) {
+function di(e, t) {
 	let n = Math.min(t.width, t.height);
-	return n > 0 ? ui(e) / n : 0;
+	return n > 0 ? fi(e) / n : 0;
 }
-function ui(e) {
+function fi(e) {
 	return e.reduce((e, t) => e + t, 0);
 }
 // src/blocks/portions.ts
-var di = 16, fi = 5, pi = "12px system-ui, sans-serif", mi = `600 ${pi}`;
-function hi(n) {
-	if (!n.total) return e("p", { class: "muted" }, "No memory was held.");
-	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = zn(`Areas are bytes; together they are ${T(n.total)}.`), o = t("svg", { class: "map" });
+var pi = 16, mi = 5, hi = "12px system-ui, sans-serif", gi = `600 ${hi}`;
+function _i(n) {
+	if (!n.total) return e("p", { class: "muted" }, "No memory in use.");
+	let r = n.items.filter((e) => e.bytes > 0), i = n.items.filter((e) => e.bytes === 0).map((e) => e.name), a = Vn(`Area shows bytes; the total is ${T(n.total)}.`), o = t("svg", { class: "map" });
 	new ResizeObserver(() => {
 		let e = {
 			x: 0,
@@ -1843,41 +1843,41 @@ function hi(n) {
 			width: o.clientWidth,
 			height: o.clientHeight
 		};
-		e.width && o.replaceChildren(...gi(r, e, n.total, a));
+		e.width && o.replaceChildren(...vi(r, e, n.total, a));
 	}).observe(o);
-	let s = Wn("bytes", Un(r, {
+	let s = Kn("bytes", Gn(r, {
 		figure: (e) => T(e.bytes),
 		share: (e) => e.bytes / n.total,
-		parts: (e) => Hn(e.parts, yi)
+		parts: (e) => Wn(e.parts, xi)
 	}), T(n.total), [i, n.key]);
 	return e("div", { class: "portions" }, o, a.element, s);
 }
-function gi(e, n, r, i) {
-	let a = ii(e.map((e) => e.bytes), n);
+function vi(e, n, r, i) {
+	let a = oi(e.map((e) => e.bytes), n);
 	return e.flatMap((e, n) => {
-		let o = a[n], s = e.parts.length ? Hn(e.parts, yi) : [e], c = ii(s.map((e) => e.bytes), o), l = s.map((t, n) => {
-			let a = _i(e, t, c[n], n === 0);
-			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, vi(t, r)), a;
+		let o = a[n], s = e.parts.length ? Wn(e.parts, xi) : [e], c = oi(s.map((e) => e.bytes), o), l = s.map((t, n) => {
+			let a = yi(e, t, c[n], n === 0);
+			return i.tells(a, t === e ? e.name : `${e.name}, ${t.name}`, bi(t, r)), a;
 		}), u = t("rect", {
 			class: "owner",
 			...o
 		});
-		return u.style.setProperty("stroke", N(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
+		return u.style.setProperty("stroke", P(e.name)), [t("g", { "data-portion": e.name }, ...l), u];
 	});
 }
-function _i(e, n, r, i) {
+function yi(e, n, r, i) {
 	let a = t("rect", {
 		width: "100%",
 		height: "100%"
 	});
-	a.style.setProperty("fill", N(e.name));
+	a.style.setProperty("fill", P(e.name));
 	let o = r.width - 10, s = [
-		i ? Nr(e.name, o, mi, Ar) : "",
-		n === e ? "" : Nr(n.name, o, pi, jr),
-		Nr(T(n.bytes), o, pi)
-	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - fi) / di))).map((e, n) => t("text", {
-		x: fi,
-		y: di * (n + 1),
+		i ? Fr(e.name, o, gi, Mr) : "",
+		n === e ? "" : Fr(n.name, o, hi, Nr),
+		Fr(T(n.bytes), o, hi)
+	], c = s.filter(Boolean).slice(0, Math.max(0, Math.floor((r.height - mi) / pi))).map((e, n) => t("text", {
+		x: mi,
+		y: pi * (n + 1),
 		class: e === s[0] ? "owned" : ""
 	}, e));
 	return t("svg", {
@@ -1886,11 +1886,11 @@ function _i(e, n, r, i) {
 		...r
 	}, a, ...c);
 }
-function vi(e, t) {
-	let n = e.count === 1 ? "1 piece" : `${e.count.toLocaleString("en-US")} pieces`;
-	return `${T(e.bytes)}, ${E(e.bytes / t)}, in ${n}`;
+function bi(e, t) {
+	let n = e.count === 1 ? "1 block" : `${e.count.toLocaleString("en-US")} blocks`;
+	return `${T(e.bytes)}, ${E(e.bytes / t)}, ${n}`;
 }
-function yi(e, t) {
+function xi(e, t) {
 	let n = (e) => t.reduce((t, n) => t + e(n), 0);
 	return {
 		name: e,
@@ -1900,7 +1900,7 @@ function yi(e, t) {
 	};
 }
 // src/timeline/columns.ts
-function bi(e) {
+function Si(e) {
 	let t = 0;
 	for (let n = 0; n < e.length; n++) e[n] < 128 && t++;
 	let n = new Float64Array(t), r = 0;
@@ -1911,15 +1911,15 @@ function bi(e) {
 	}
 	return n;
 }
-function xi(e) {
-	let t = bi(e), n = 0;
+function Ci(e) {
+	let t = Si(e), n = 0;
 	for (let e = 0; e < t.length; e++) {
 		let r = t[e];
 		n += r % 2 ? -(r + 1) / 2 : r / 2, t[e] = n;
 	}
 	return t;
 }
-function Si(e, t, n = 0) {
+function wi(e, t, n = 0) {
 	let r = n, i = 1;
 	for (; r + i <= e.length && e[r + i - 1] <= t;) r += i, i *= 2;
 	let a = Math.min(e.length, r + i - 1);
@@ -1930,7 +1930,7 @@ function Si(e, t, n = 0) {
 	return r;
 }
 // src/timeline/pyramid.ts
-var Ci = class {
+var Ti = class {
 	bins;
 	rows;
 	codes;
@@ -1973,7 +1973,7 @@ var Ci = class {
 		}
 		return r;
 	}
-}, wi = class {
+}, Ei = class {
 	name;
 	items;
 	first;
@@ -1984,10 +1984,10 @@ var Ci = class {
 		this.name = e, this.items = t, this.first = n, this.count = r, this.depth = i;
 	}
 	get levels() {
-		return this.#e ??= Ni(this.items, this.first, this.count, this.depth);
+		return this.#e ??= Fi(this.items, this.first, this.count, this.depth);
 	}
 };
-function Ti(e, t) {
+function Di(e, t) {
 	let n = t(e.codes), r = e.rows.map((e, t) => ({
 		name: e,
 		strip: t,
@@ -1996,40 +1996,40 @@ function Ti(e, t) {
 		began: e.began,
 		span: e.span,
 		groups: r,
-		strips: new Ci(e.bins, e.rows.length, e.kinds.length, n),
+		strips: new Ti(e.bins, e.rows.length, e.kinds.length, n),
 		kinds: e.kinds,
 		marks: e.marks,
 		marked: e.marked,
 		leftOut: 0
 	};
-	return e.events && Ei(i, e.events, t), i;
+	return e.events && Oi(i, e.events, t), i;
 }
-function Ei(e, t, n) {
-	let r = Ai(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
+function Oi(e, t, n) {
+	let r = Mi(t, n), i = new Map(e.groups.map((e) => [e.name, e])), a = /* @__PURE__ */ new Map(), o = 0;
 	for (let [e, n, s] of t.lanes) {
 		let c = i.get(t.rows[e]);
-		c && a.set(c, [...a.get(c) ?? [], new wi(n, r, o, s)]), o += s;
+		c && a.set(c, [...a.get(c) ?? [], new Ei(n, r, o, s)]), o += s;
 	}
-	for (let [e, t] of a) e.lanes = Di(e.lanes, t);
+	for (let [e, t] of a) e.lanes = ki(e.lanes, t);
 	e.leftOut = t.left_out;
 }
-function Di(e, t) {
-	let n = new Map(Oi(e)), r = new Map(Oi(t)), i = [...n.keys()], a = 0;
+function ki(e, t) {
+	let n = new Map(Ai(e)), r = new Map(Ai(t)), i = [...n.keys()], a = 0;
 	for (let e of r.keys()) n.has(e) || i.splice(a, 0, e), a = i.indexOf(e) + 1;
 	let { items: o } = t[0];
 	return i.map((e) => {
 		let t = r.get(e), i = n.get(e)?.levels.length ?? 0;
-		return new wi((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
+		return new Ei((t ?? n.get(e)).name, o, t?.first ?? 0, t?.count ?? 0, i);
 	});
 }
-function Oi(e) {
+function Ai(e) {
 	let t = /* @__PURE__ */ new Map();
 	return e.map((e) => {
 		let n = t.get(e.name) ?? 0;
 		return t.set(e.name, n + 1), [`${n} ${e.name}`, e];
 	});
 }
-function ki(e) {
+function ji(e) {
 	let t = [...new Set(e.items.map((e) => e.name))], n = [...new Set(e.items.map((e) => e.kind))], r = new Map(t.map((e, t) => [e, t])), i = [...e.items].sort((e, t) => e.row - t.row || e.start - t.start || t.stop - e.stop), a = (e) => Float64Array.from(i, e), o = new Float64Array(i.length), s = {
 		start: a((e) => e.start),
 		dur: a((e) => e.stop - e.start),
@@ -2040,14 +2040,14 @@ function ki(e) {
 		wait: o,
 		kinds: n,
 		names: t,
-		meetings: Mi(),
+		meetings: Pi(),
 		said: (e) => i[e].said
 	}, c = 0, l = e.rows.map((e, t) => {
 		let n = i.filter((e) => e.row === t).length;
 		return c += n, {
 			name: e,
 			strip: null,
-			lanes: [new wi("", s, c - n, n)]
+			lanes: [new Ei("", s, c - n, n)]
 		};
 	});
 	return {
@@ -2061,10 +2061,10 @@ function ki(e) {
 		leftOut: e.left_out
 	};
 }
-function Ai(e, t) {
+function Mi(e, t) {
 	let { meetings: n } = e;
 	return {
-		...ji(e, t, [
+		...Ni(e, t, [
 			"start",
 			"event",
 			"launch"
@@ -2077,7 +2077,7 @@ function Ai(e, t) {
 		kinds: e.kinds,
 		names: e.names,
 		meetings: {
-			...ji(n, t, [
+			...Ni(n, t, [
 				"meeting",
 				"row",
 				"event",
@@ -2093,11 +2093,11 @@ function Ai(e, t) {
 		said: () => []
 	};
 }
-function ji(e, t, n, r) {
-	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, xi)), ...r.map((e) => i(e, bi))];
+function Ni(e, t, n, r) {
+	let i = (n, r) => [n, r(t(e[n]))], a = [...n.map((e) => i(e, Ci)), ...r.map((e) => i(e, Si))];
 	return Object.fromEntries(a);
 }
-function Mi() {
+function Pi() {
 	let e = /* @__PURE__ */ new Float64Array();
 	return {
 		meeting: e,
@@ -2111,7 +2111,7 @@ function Mi() {
 		leftOut: 0
 	};
 }
-function Ni(e, t, n, r) {
+function Fi(e, t, n, r) {
 	let i = Array.from({ length: r }, () => []), a = [];
 	for (let r = t; r < t + n; r++) {
 		let t = e.start[r], n = 0;
@@ -2125,17 +2125,17 @@ function Ni(e, t, n, r) {
 	}));
 }
 // src/timeline/capture.ts
-function Pi(e, t) {
+function Ii(e, t) {
 	try {
 		e.setPointerCapture(t.pointerId);
 	} catch {}
 }
-var Fi = "11px system-ui, sans-serif", Ii = 5.9, Li = 110, Ri = 5;
-function zi(e, t) {
+var Li = "11px system-ui, sans-serif", Ri = 5.9, zi = 110, Bi = 5;
+function Vi(e, t) {
 	let { context: n, width: r, height: i, labels: a, palette: o } = e, { view: s, model: c } = t, l = (e) => Math.round(a + (e - s.start) / s.width * r) + .5;
-	n.font = Fi, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
+	n.font = Li, n.textBaseline = "middle", n.textAlign = "left", n.strokeStyle = o.rule, n.fillStyle = o.muted, n.beginPath();
 	let u = a;
-	for (let { value: e, label: t } of B(It("ns", "", s.start, s.stop), Math.max(Ri, r / Li))) {
+	for (let { value: e, label: t } of V(Rt("ns", "", s.start, s.stop), Math.max(Bi, r / zi))) {
 		let i = l(e), o = i + 3 + n.measureText(t).width;
 		n.moveTo(i, 16), n.lineTo(i, 22), i < u || o > a + r || (n.fillText(t, i + 3, 10), u = o);
 	}
@@ -2146,38 +2146,38 @@ function zi(e, t) {
 	for (let [, e] of d) n.moveTo(l(e), 22), n.lineTo(l(e), 22 + i + 16);
 	n.stroke(), n.setLineDash([]);
 	let f = a;
-	for (let [t, n] of d) f = Bi(e, `${c.marked} ${t}`, l(n), f);
+	for (let [t, n] of d) f = Hi(e, `${c.marked} ${t}`, l(n), f);
 }
-function Bi({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
+function Hi({ context: e, width: t, height: n, labels: r, palette: i }, a, o, s) {
 	let c = e.measureText(a).width + 6, l = Math.min(o, r + t - c);
 	return l < s ? s : (e.fillStyle = i.text, e.fillRect(l, 22 + n + 1, c, 15), e.fillStyle = i.page, e.fillText(a, l + 3, 22 + n + 8 + 1), l + c + 2);
 }
-function Vi(e, t, n, r) {
+function Ui(e, t, n, r) {
 	let { context: i, labels: a, scroll: o, palette: s } = e;
-	i.font = Fi, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} begins`, 5, 22 + e.height + 8, a - 8));
+	i.font = Li, i.textAlign = "left", i.textBaseline = "middle", i.fillStyle = s.muted, t.model.marks.length && (i.fillStyle = s.page, i.fillRect(0, 22 + e.height, a, 16), i.fillStyle = s.muted, i.fillText(`${t.model.marked} start`, 5, 22 + e.height + 8, a - 8));
 	let c = 22;
 	for (let e of n) {
 		let n = 22 + e.top - o, l = n + e.height / 2, u = e.level === null, d = u && e.group === t.cursor && r;
-		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Hi(i, Ui(t, e) + e.label, a - 8), 5, l), c = l + 6);
+		d && (i.fillStyle = s.accent, i.fillRect(0, Math.max(22, n), 3, Math.max(3, e.height))), !e.label || l < c + 6 || (i.fillStyle = d ? s.accent : u ? s.text : s.muted, i.fillText(Wi(i, Gi(t, e) + e.label, a - 8), 5, l), c = l + 6);
 	}
 }
-function Hi(e, t, n) {
-	let r = Math.floor(n / Ii);
+function Wi(e, t, n) {
+	let r = Math.floor(n / Ri);
 	return t.length <= r || t.length < 2 * r && e.measureText(t).width <= n ? t : `${t.slice(0, r - 1)}…`;
 }
-function Ui(e, t) {
+function Gi(e, t) {
 	return t.level ? e.model.strips ? " " : "" : e.model.groups[t.group].lanes.length ? e.unfolded.has(t.group) ? "▾ " : "▸ " : "";
 }
-function Wi({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
-	let s = o.selected, c = s && Gi(o, s);
+function Ki({ context: e, width: t, height: n, labels: r, scroll: i, palette: a }, o) {
+	let s = o.selected, c = s && qi(o, s);
 	if (!c) return;
-	let { view: l } = o, [u, d] = J(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
+	let { view: l } = o, [u, d] = Y(o, s), f = r + Math.max(-4, (u - l.start) / l.width * t), p = r + Math.min(t + 4, (d - l.start) / l.width * t);
 	p < r || f > r + t || (e.save(), e.beginPath(), e.rect(r, 22, t, n), e.clip(), e.strokeStyle = a.text, e.lineWidth = 2, e.strokeRect(f, 22 + c.top - i, Math.max(3, p - f), Math.max(4, c.height - 1)), e.restore());
 }
-function Gi(e, t) {
-	return e.layout.rows.find((e) => e.group === t.group && Ki(e, t));
+function qi(e, t) {
+	return e.layout.rows.find((e) => e.group === t.group && Ji(e, t));
 }
-function Ki(e, t) {
+function Ji(e, t) {
 	if (t.item === null || !e.level) return t.item === null && e.level === null;
 	if (e.lane !== t.lane) return !1;
 	let { item: n } = e.level, r = 0;
@@ -2187,7 +2187,7 @@ function Ki(e, t) {
 	}
 	return n[r] === t.item;
 }
-function J(e, t) {
+function Y(e, t) {
 	if (t.item !== null) {
 		let { items: e } = t.lane;
 		return [e.start[t.item], e.start[t.item] + e.dur[t.item]];
@@ -2198,8 +2198,8 @@ function J(e, t) {
 	return [a * r / n.bins, o * r / n.bins];
 }
 // src/timeline/controls.ts
-var qi = 4, Ji = .15, Y = 1.5;
-function Yi(e, t, n, r) {
+var Yi = 4, Xi = .15, X = 1.5;
+function Zi(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map(), a = 0, o = (t) => {
 		let r = t.clientX - e.getBoundingClientRect().left - n.labels;
 		return Math.max(0, Math.min(1, r / n.width));
@@ -2213,7 +2213,7 @@ function Yi(e, t, n, r) {
 		else return;
 		e.preventDefault(), r.redraw();
 	}), e.addEventListener("pointerdown", (t) => {
-		t.button > 0 || (i.set(t.pointerId, t), a = 0, Pi(e, t));
+		t.button > 0 || (i.set(t.pointerId, t), a = 0, Ii(e, t));
 	}), e.addEventListener("pointermove", (e) => {
 		let c = i.get(e.pointerId);
 		if (!c) {
@@ -2228,7 +2228,7 @@ function Yi(e, t, n, r) {
 		i.set(e.pointerId, e), r.redraw();
 	});
 	let c = (e) => {
-		if (i.delete(e.pointerId) && e.type === "pointerup" && a < qi) {
+		if (i.delete(e.pointerId) && e.type === "pointerup" && a < Yi) {
 			let [t, i] = s(e), a = r.targetAt(t, i);
 			a && t < n.labels ? r.fold(a.group) : r.select(a);
 		}
@@ -2236,21 +2236,21 @@ function Yi(e, t, n, r) {
 	e.addEventListener("pointerup", c), e.addEventListener("pointercancel", c), e.addEventListener("pointerleave", () => r.hover(null, 0, 0)), e.addEventListener("dblclick", () => {
 		t.view.reset(), r.redraw();
 	}), e.addEventListener("focus", () => r.redraw()), e.addEventListener("blur", () => r.redraw()), e.addEventListener("keydown", (e) => {
-		e.ctrlKey || e.metaKey || e.altKey || Xi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
+		e.ctrlKey || e.metaKey || e.altKey || Qi(e, t, r) && (e.preventDefault(), e.stopPropagation(), r.redraw());
 	});
 }
-function Xi(e, t, n) {
+function Qi(e, t, n) {
 	let { view: r } = t, i = t.model.groups.length - 1, a = e.key.length === 1 ? e.key.toLowerCase() : e.key;
-	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && Zi(t, Qi(t, a === "ArrowRight" ? 1 : -1), n), !0;
+	if (e.shiftKey && a.startsWith("Arrow")) return (a === "ArrowLeft" || a === "ArrowRight") && $i(t, ea(t, a === "ArrowRight" ? 1 : -1), n), !0;
 	let o = {
-		w: () => r.zoom(1 / Y),
-		"+": () => r.zoom(1 / Y),
-		s: () => r.zoom(Y),
-		"-": () => r.zoom(Y),
+		w: () => r.zoom(1 / X),
+		"+": () => r.zoom(1 / X),
+		s: () => r.zoom(X),
+		"-": () => r.zoom(X),
 		a: () => r.pan(-.15 * r.width),
 		ArrowLeft: () => r.pan(-.15 * r.width),
-		d: () => r.pan(Ji * r.width),
-		ArrowRight: () => r.pan(Ji * r.width),
+		d: () => r.pan(Xi * r.width),
+		ArrowRight: () => r.pan(Xi * r.width),
 		ArrowUp: () => n.reveal(t.cursor = Math.max(0, t.cursor - 1)),
 		ArrowDown: () => n.reveal(t.cursor = Math.min(i, t.cursor + 1)),
 		Home: () => r.reset(),
@@ -2260,12 +2260,12 @@ function Xi(e, t, n) {
 	}, s = Object.hasOwn(o, a) ? o[a] : void 0;
 	return s?.(), s !== void 0;
 }
-function Zi(e, t, n) {
+function $i(e, t, n) {
 	if (n.select(t), !t) return;
-	let { view: r } = e, [i, a] = J(e, t);
+	let { view: r } = e, [i, a] = Y(e, t);
 	(a < r.start || i > r.stop) && r.pan((i + a) / 2 - (r.start + r.stop) / 2);
 }
-function Qi(e, t) {
+function ea(e, t) {
 	let { selected: n, view: r, model: i } = e, a = (r.start + r.stop) / 2;
 	if (!n) return {
 		group: e.cursor,
@@ -2281,14 +2281,14 @@ function Qi(e, t) {
 			time: n.lane.items.start[r]
 		};
 	}
-	let [o, s] = J(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
+	let [o, s] = Y(e, n), c = i.strips ? i.span / i.strips.bins : 1, l = t > 0 ? s + c / 2 : o - c / 2;
 	return l < 0 || l > i.span ? n : {
 		...n,
 		time: l
 	};
 }
 // src/timeline/palette.ts
-var $i = {
+var ta = {
 	kernel: "compute",
 	comm: "comm.transfer",
 	host_comm: "comm.transfer",
@@ -2297,7 +2297,7 @@ var $i = {
 	sync: "idle.sync",
 	overhead: "idle.host",
 	other: "idle.host"
-}, ea = {
+}, na = {
 	op: "#3c9d84",
 	runtime: "#8d8fb3",
 	annotation: "#b58bb0",
@@ -2307,69 +2307,69 @@ var $i = {
 	forward: "#0072b2",
 	backward: "#009e73"
 };
-function ta(e) {
-	return Object.hasOwn(ea, e) ? ea[e] : Xe(Object.hasOwn($i, e) ? $i[e] : e);
+function ra(e) {
+	return Object.hasOwn(na, e) ? na[e] : Qe(Object.hasOwn(ta, e) ? ta[e] : e);
 }
-function na(e) {
-	let [t, n, r] = ot(e);
+function ia(e) {
+	let [t, n, r] = ct(e);
 	return (255 << 24 | r << 16 | n << 8 | t) >>> 0;
 }
-function ra(e, t) {
+function aa(e, t) {
 	let n = (n) => Math.round(.22 * (e >>> n & 255) + .78 * (t >>> n & 255));
 	return (255 << 24 | n(16) << 16 | n(8) << 8 | n(0)) >>> 0;
 }
-var ia = class {
+var oa = class {
 	#e = /* @__PURE__ */ new Map();
-	ground = na(P("--page"));
-	card = na(P("--card"));
-	page = P("--page");
-	text = P("--text");
-	muted = P("--muted");
-	rule = P("--rule");
-	accent = P("--accent");
+	ground = ia(F("--page"));
+	card = ia(F("--card"));
+	page = F("--page");
+	text = F("--text");
+	muted = F("--muted");
+	rule = F("--rule");
+	accent = F("--accent");
 	of(e) {
 		let t = this.#e.get(e);
 		if (!t) {
-			let n = ta(e), r = na(n);
+			let n = ra(e), r = ia(n);
 			this.#e.set(e, t = {
 				pixel: r,
-				ink: at(n),
-				faint: ra(r, this.card)
+				ink: st(n),
+				faint: aa(r, this.card)
 			});
 		}
 		return t;
 	}
-}, aa = {
-	kernel: "a compute kernel on the device",
-	comm: "a communication kernel; the part before the last participant arrived has the colour of waiting",
-	host_comm: "a collective on a thread of the host; the part before the last participant arrived is waiting",
-	memcpy: "a copy to, from or on the device",
-	memset: "device memory that is set",
-	op: "an op of the framework, on a thread of the host",
-	runtime: "a call of the device's runtime, on a thread of the host",
-	annotation: "what the program annotated",
-	device_annotation: "what the program annotated, as its work runs on the device",
-	module: "a call of a module",
-	python: "a function of Python",
-	overhead: "what the profiler itself took",
-	sync: "the device waits for an event of another stream",
-	forward: "a forward pass",
-	backward: "a backward pass"
+}, sa = {
+	kernel: "compute kernel on the device",
+	comm: "communication kernel; the part before the last rank arrives has the colour of comm.wait",
+	host_comm: "collective on a host thread; the part before the last rank arrives has the colour of comm.wait",
+	memcpy: "copy to, from or on the device",
+	memset: "memset on the device",
+	op: "framework op on a host thread",
+	runtime: "device runtime call on a host thread",
+	annotation: "program annotation",
+	device_annotation: "program annotation, shown while its work runs on the device",
+	module: "module call",
+	python: "Python function",
+	overhead: "profiler overhead",
+	sync: "the device waits for an event on another stream",
+	forward: "forward pass",
+	backward: "backward pass"
 };
-function X(e, t) {
-	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(aa, e) ? aa[e] : "";
+function ca(e, t) {
+	return Object.hasOwn(t, e) ? t[e] : Object.hasOwn(sa, e) ? sa[e] : "";
 }
-function oa(t, n, r) {
-	let [i, a] = sa(t), o = (i) => {
+function la(t, n, r) {
+	let [i, a] = ua(t), o = (i) => {
 		let a = e("span", {
 			class: "key",
 			"aria-hidden": "true"
 		});
-		a.style.setProperty("background", ta(i));
+		a.style.setProperty("background", ra(i));
 		let o = () => {
 			let e = !t.hidden.has(i);
 			e ? t.hidden.add(i) : t.hidden.delete(i), c.setAttribute("aria-pressed", String(!e)), r();
-		}, s = [X(i, n), "Click to hide or show it."].filter(Boolean).join(". "), c = e("button", {
+		}, s = [ca(i, n), "Click to hide or show it"].filter(Boolean).join(". "), c = e("button", {
 			type: "button",
 			"aria-pressed": String(!t.hidden.has(i)),
 			title: s,
@@ -2383,14 +2383,14 @@ function oa(t, n, r) {
 	}, t, ...n.map(o)) : null;
 	return e("div", {}, s("Rows", i), s(t.model.strips ? "Events" : "Kinds", a));
 }
-function sa({ model: e }) {
+function ua({ model: e }) {
 	let t = new Uint8Array(e.kinds.length + 1);
 	if (e.strips) for (let n of e.strips.codes) t[n] = 1;
 	let n = e.kinds.filter((e, n) => t[n + 1]), r = new Set(e.groups.flatMap((e) => e.lanes.map((e) => e.items)));
 	return [n, [...new Set([...r].flatMap((e) => e.kinds))]];
 }
 // src/timeline/live.ts
-var ca = 2e4, la = 16, ua = 250, da = class {
+var da = 2e4, fa = 16, pa = 250, ma = class {
 	live;
 	state;
 	changed;
@@ -2400,29 +2400,29 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 		this.live = e, this.state = t, this.changed = n;
 	}
 	look() {
-		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), ua);
+		clearTimeout(this.#e), this.#e = window.setTimeout(() => void this.#n(), pa);
 	}
 	async #n() {
 		let { model: e, view: t, unfolded: n } = this.state, r = [...n].map((t) => Number(e.groups[t].name.replace("rank ", "")));
-		if (!r.length || r.length > la || r.some(Number.isNaN)) return;
+		if (!r.length || r.length > fa || r.some(Number.isNaN)) return;
 		let i = {
 			ranks: r.sort((e, t) => e - t),
 			start: Math.max(0, t.start - t.width / 2),
 			stop: Math.min(e.span, t.stop + t.width / 2),
-			most: ca
+			most: da
 		}, a = JSON.stringify(i);
 		if (a !== this.#t) {
 			this.#t = a;
 			try {
 				let { data: t, numbers: n } = await this.live.events(i);
 				if (a !== this.#t) return;
-				Ei(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
+				Oi(e, t, n), this.state.laidOut(), this.state.selected && (this.state.selected = this.state.renewed(this.state.selected)), this.changed();
 			} catch {
 				this.#t = "";
 			}
 		}
 	}
-}, Z = 26, fa = 64, pa = class {
+}, Z = 26, ha = 64, ga = class {
 	state;
 	canvas = e("canvas", {
 		class: "minimap",
@@ -2438,7 +2438,7 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 			e.view.show(i - e.view.width / 2, i + e.view.width / 2), t();
 		};
 		this.canvas.addEventListener("pointerdown", (e) => {
-			Pi(this.canvas, e), n(e);
+			Ii(this.canvas, e), n(e);
 		}), this.canvas.addEventListener("pointermove", (e) => {
 			e.buttons && n(e);
 		});
@@ -2455,7 +2455,7 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 	#r(e, t) {
 		let { model: n } = this.state, r = new ImageData(e, Z), i = new Uint32Array(r.data.buffer).fill(t.card), a = n.strips;
 		if (!a) return r;
-		let o = Math.ceil(a.rows / fa), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
+		let o = Math.ceil(a.rows / ha), s = [t.card, ...n.kinds.map((e) => t.of(e).pixel)];
 		for (let t = 0; t < e; t++) {
 			let n = new Float64Array(s.length), r = a.binAt(t / e), c = Math.max(r + 1, a.binAt((t + 1) / e));
 			for (let e = 0; e < a.rows; e += o) {
@@ -2471,7 +2471,7 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 		}
 		return r;
 	}
-}, ma = "10px ui-monospace, monospace", ha = 6.1, ga = class {
+}, _a = "10px ui-monospace, monospace", va = 6.1, ya = class {
 	canvas;
 	#e;
 	#t = document.createElement("canvas");
@@ -2506,7 +2506,7 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 			scroll: n,
 			palette: t
 		};
-		zi(s, e), Vi(s, e, r.slice(i, a), document.activeElement === this.canvas), Wi(s, e);
+		Vi(s, e), Ui(s, e, r.slice(i, a), document.activeElement === this.canvas), Ki(s, e);
 	}
 	#c(e, t, n, r) {
 		let i = this.#a;
@@ -2515,11 +2515,11 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 		for (let e = o; e < s; e++) this.#i.set(i, e * this.width);
 	}
 	#l(e, t, n) {
-		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = Ci.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
+		let { model: r, view: i } = t, a = r.strips, o = [n.card, ...r.kinds.map((e) => t.hidden.has(e) ? n.card : n.of(e).pixel)], s = a.bins * i.width / r.span / this.width, c = Ti.levelFor(s), l = a.level(r.groups[e.group].strip, c), u = 2 ** c, d = s / u, f = a.bins * i.start / r.span / u + d / 2;
 		for (let e = 0; e < this.width; e++, f += d) this.#a[e] = o[l[f | 0]] ?? n.card;
 	}
 	#u(e, t, n, r) {
-		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), ee = 22 + e.top - r + e.height / 2 + 3, m = Si(a, c.start);
+		let { start: i, stop: a, item: o } = e.level, { items: s } = e.lane, { view: c } = t, l = this.#a, u = t.named(s), d = this.width / c.width, f = n.of("comm.wait").pixel, p = s.kinds.map((e) => t.hidden.has(e) ? null : n.of(e)), ee = 22 + e.top - r + e.height / 2 + 3, m = wi(a, c.start);
 		for (; m < i.length && i[m] < c.stop;) {
 			let e = o[m], t = (i[m] - c.start) * d, r = (a[m] - c.start) * d, h = Math.max(0, t | 0), g = Math.min(this.width, Math.max(h + 1, r | 0)), _ = p[s.kind[e]], v = u !== null && !u[s.name[e]];
 			if (_) {
@@ -2528,12 +2528,12 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 				let a = s.wait[e];
 				a > 0 && !v && l.fill(f, h, Math.min(g, t + a * d | 0)), g - h > 3 && r <= this.width && (l[g - 1] = n.card), g - h > 12 && !v && this.#d(s.names[s.name[e]], _.ink, h, g, ee);
 			}
-			m = r - t >= 1 ? m + 1 : Math.max(m + 1, Si(a, c.start + (h + 1) / d, m));
+			m = r - t >= 1 ? m + 1 : Math.max(m + 1, wi(a, c.start + (h + 1) / d, m));
 		}
 	}
 	#d(e, t, n, r, i) {
 		if (i < 30 || i > this.height + 22) return;
-		let a = Math.floor((r - n - 4) / ha);
+		let a = Math.floor((r - n - 4) / va);
 		a < Math.min(4, e.length) || this.#o.push([
 			e.length <= a ? e : `${e.slice(0, a - 1)}…`,
 			t,
@@ -2543,11 +2543,11 @@ var ca = 2e4, la = 16, ua = 250, da = class {
 	}
 	#f() {
 		let e = this.#e;
-		e.font = ma, e.textAlign = "left", e.textBaseline = "alphabetic";
+		e.font = _a, e.textAlign = "left", e.textBaseline = "alphabetic";
 		for (let [t, n, r, i] of this.#o) e.fillStyle = n, e.fillText(t, r, i);
 	}
-}, _a = 12;
-function va(e, t, n) {
+}, ba = 12;
+function xa(e, t, n) {
 	let r = null, i = -Infinity;
 	for (let a = 0; a < e.row.length; a++) {
 		let o = e.arrived[a];
@@ -2555,7 +2555,7 @@ function va(e, t, n) {
 	}
 	return r;
 }
-function ya(t, n, r) {
+function Sa(t, n, r) {
 	let i = [...n.meeting.keys()].filter((e) => n.meeting[e] === r);
 	i.sort((e, t) => n.arrived[t] - n.arrived[e]);
 	let a = n.arrived[i.at(-1)], o = i.some((e) => n.wait[e] > 0), s = [
@@ -2563,76 +2563,76 @@ function ya(t, n, r) {
 		"arrived after the first",
 		"waited",
 		"transfer"
-	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, w(n.arrived[r] - a)), e("td", { class: "number" }, w(n.wait[r])), e("td", { class: "number" }, w(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, _a).map(c)), u = i.slice(_a), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
+	], c = (r, i) => e("tr", {}, e("th", { scope: "row" }, t.model.groups[n.row[r]].name, i === 0 && o ? " (last)" : ""), e("td", { class: "number" }, w(n.arrived[r] - a)), e("td", { class: "number" }, w(n.wait[r])), e("td", { class: "number" }, w(n.dur[r] - n.wait[r]))), l = e("tbody", {}, ...i.slice(0, ba).map(c)), u = i.slice(ba), d = e("button", { type: "button" }, `Show all ${i.length.toLocaleString("en-US")} ranks`);
 	d.addEventListener("click", () => {
-		l.append(...u.map((e) => c(e, _a))), d.remove();
+		l.append(...u.map((e) => c(e, ba))), d.remove();
 	});
 	let f = n.sayings[n.said[i[0]]];
-	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, the last to arrive first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
+	return e("div", { class: "meeting" }, e("p", {}, `Collective ${f}: ${i.length.toLocaleString("en-US")} ranks, latest arrival first.`), e("div", { class: "scroll" }, e("table", {}, e("thead", {}, e("tr", {}, ...s.map((t) => e("th", { scope: "col" }, t)))), l)), u.length ? d : null);
 }
 // src/timeline/panel.ts
-var ba = 6;
-function xa(t, n, r) {
+var Ca = 6;
+function wa(t, n, r) {
 	let i = t.selected;
-	if (!i) return e("p", { class: "muted" }, Sa(t));
-	let [a, o, s] = i.item === null ? Ca(t, i, n) : wa(t, i, n, r), c = e("button", {
+	if (!i) return e("p", { class: "muted" }, Ta(t));
+	let [a, o, s] = i.item === null ? Ea(t, i, n) : Da(t, i, n, r), c = e("button", {
 		type: "button",
 		click: () => r.zoom(i)
-	}, "Zoom to it"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
+	}, "Zoom to selection"), l = o.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]);
 	return e("div", {}, e("p", { class: "selected" }, e("strong", {}, a), c), e("dl", {}, ...l), ...s);
 }
-function Sa(e) {
-	return matchMedia("(pointer: coarse)").matches ? `Touch for details.${e.model.strips ? " Touch a rank's name for its lanes." : ""} One finger pans, two zoom.` : `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) for its lanes." : ""} Drag to pan, Ctrl+wheel or w and s to zoom, a and d to pan, Shift+arrows to step, 0 for all.`;
+function Ta(e) {
+	return matchMedia("(pointer: coarse)").matches ? `Tap for details.${e.model.strips ? " Tap a rank's name to open its lanes." : ""} Drag with one finger to pan, pinch to zoom.` : `Click for details.${e.model.strips ? " Click a rank's name (or press Enter) to open its lanes." : ""} Pan: drag, or a and d. Zoom: Ctrl+wheel, or w and s. Next or previous event: Shift+arrows. Show everything: 0.`;
 }
-function Ca(e, t, n) {
-	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = J(e, t), d = [
-		["is", X(c, n) || "no line of the ledger holds most of it"],
+function Ea(e, t, n) {
+	let { model: r } = e, i = r.groups[t.group], a = r.strips, o = a.binAt(t.time / r.span), [s] = a.stretch(i.strip, o), c = s ? r.kinds[s - 1] : "nothing recorded", [l, u] = Y(e, t), d = [
+		["meaning", ca(c, n) || "no ledger line covers most of this time"],
 		["row", i.name],
-		["from", Da(e, l)],
-		["lasts", `${w(u - l)}, to within ${w(r.span / a.bins)}`]
-	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? va(f.meetings, i.strip, t.time) : null;
+		["start", Aa(e, l)],
+		["duration", `${w(u - l)}, to within ${w(r.span / a.bins)}`]
+	], f = i.lanes[0]?.items, p = f && c.startsWith("comm.") ? xa(f.meetings, i.strip, t.time) : null;
 	return [
 		c,
 		d,
-		p === null ? [] : [ya(e, f.meetings, p)]
+		p === null ? [] : [Sa(e, f.meetings, p)]
 	];
 }
-function wa(t, n, r, i) {
+function Da(t, n, r, i) {
 	let { items: a, name: o } = n.lane, s = n.item, c = a.kinds[a.kind[s]], l = a.wait[s], u = a.dur[s], d = [
 		["kind", e("span", {
-			title: X(c, r),
+			title: ca(c, r),
 			class: "word"
 		}, c)],
 		[t.model.strips ? "rank" : "row", t.model.groups[n.group].name],
 		...o ? [["lane", o]] : [],
-		["start", Da(t, a.start[s])],
-		["lasts", w(u)],
-		...l > 0 ? [["waits", `${w(l)}, then ${w(u - l)} of transfer`]] : [],
+		["start", Aa(t, a.start[s])],
+		["duration", w(u)],
+		...l > 0 ? [["wait", `${w(l)}, then ${w(u - l)} of transfer`]] : [],
 		...a.event.some(Boolean) ? [["event", String(a.event[s])]] : [],
 		...a.said(s),
-		...Ta(t, n, a, i)
-	], { meetings: f } = a, p = t.model.groups[n.group].strip, ee = c === "comm" || c === "host_comm", m = ee ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, h = e("p", { class: "muted" }, "Who else took part is not told here: it was found on no other rank, or is left out."), g = m >= 0 ? [ya(t, f, f.meeting[m])] : ee ? [h] : [];
+		...Oa(t, n, a, i)
+	], { meetings: f } = a, p = t.model.groups[n.group].strip, ee = c === "comm" || c === "host_comm", m = ee ? f.event.findIndex((e, t) => e === a.event[s] && f.row[t] === p) : -1, h = e("p", { class: "muted" }, "Its other ranks are not shown: the collective was not matched on another rank, or it is left out of this page."), g = m >= 0 ? [Sa(t, f, f.meeting[m])] : ee ? [h] : [];
 	return [
 		a.names[a.name[s]],
 		d,
 		g
 	];
 }
-function Ta(e, t, n, r) {
+function Oa(e, t, n, r) {
 	let i = t.item, a = n.launch[i];
 	if (a) {
-		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${w(-o)} later` : `${w(o)} before`;
-		return [["launched by", Ea(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
+		let o = n.start[i] - n.start[a - 1], s = o < 0 ? `recorded ${w(-o)} later` : `${w(o)} earlier`;
+		return [["launched by", ka(e, t, n, a - 1, `${n.names[n.name[a - 1]]}, ${s}`, r)]];
 	}
 	if (n.kinds[n.kind[i]] !== "runtime") return [];
 	let o = [];
-	for (let e = 0; e < n.launch.length && o.length < ba; e++) n.launch[e] === i + 1 && o.push(e);
+	for (let e = 0; e < n.launch.length && o.length < Ca; e++) n.launch[e] === i + 1 && o.push(e);
 	return o.map((a) => {
 		let o = n.start[a] - n.start[i];
-		return ["launches", Ea(e, t, n, a, `${n.names[n.name[a]]}, ${w(o)} later`, r)];
+		return ["launches", ka(e, t, n, a, `${n.names[n.name[a]]}, ${w(o)} later`, r)];
 	});
 }
-function Ea(t, n, r, i, a, o) {
+function ka(t, n, r, i, a, o) {
 	let s = t.model.groups[n.group].lanes.filter((e) => e.items === r).find((e) => i >= e.first && i < e.first + e.count);
 	if (!s) return e("span", {}, a);
 	let c = {
@@ -2647,12 +2647,12 @@ function Ea(t, n, r, i, a, o) {
 		click: () => o.show(c)
 	}, a);
 }
-function Da(e, t) {
+function Aa(e, t) {
 	let { marks: n, marked: r } = e.model, i = [...n].reverse().find(([, e]) => e <= t), a = i ? `, ${w(t - i[1])} into ${r} ${i[0]}` : "";
-	return `${w(t)} from the beginning${a}`;
+	return `${w(t)} from the start${a}`;
 }
 // src/timeline/pick.ts
-function Oa(e, t, n, [r, i]) {
+function ja(e, t, n, [r, i]) {
 	let { layout: a, view: o, model: s } = e, c = i - 22 + n, l = a.rows[a.at(c)];
 	if (!l || i < 22 || i > 22 + t.height || c > a.height) return null;
 	let u = o.start + (r - t.labels) / t.width * o.width, d = {
@@ -2663,7 +2663,7 @@ function Oa(e, t, n, [r, i]) {
 	};
 	if (r < t.labels) return d;
 	if (!l.level) return s.strips ? d : null;
-	let f = o.width / t.width, p = Si(l.level.stop, u - f);
+	let f = o.width / t.width, p = wi(l.level.stop, u - f);
 	return p >= l.level.start.length || l.level.start[p] > u + f ? null : {
 		group: l.group,
 		lane: l.lane,
@@ -2671,7 +2671,7 @@ function Oa(e, t, n, [r, i]) {
 		time: u
 	};
 }
-function ka(e, t, n) {
+function Ma(e, t, n) {
 	for (let r of e.model.groups[t].lanes) {
 		let e = r.items.event.subarray(r.first, r.first + r.count).indexOf(n);
 		if (e >= 0) {
@@ -2687,7 +2687,7 @@ function ka(e, t, n) {
 	return null;
 }
 // src/timeline/search.ts
-var Aa = 1e5, ja = class {
+var Na = 1e5, Pa = class {
 	state;
 	show;
 	redraw;
@@ -2700,12 +2700,12 @@ var Aa = 1e5, ja = class {
 	#t = e("output", { class: "muted" });
 	#n = e("button", {
 		type: "button",
-		title: "Previous hit (Shift+Enter)",
+		title: "Previous match (Shift+Enter)",
 		click: () => this.#d(-1)
 	}, "‹");
 	#r = e("button", {
 		type: "button",
-		title: "Next hit (Enter)",
+		title: "Next match (Enter)",
 		click: () => this.#d(1)
 	}, "›");
 	element = e("span", { class: "searching" }, this.#e, this.#n, this.#r, this.#t);
@@ -2723,7 +2723,7 @@ var Aa = 1e5, ja = class {
 		clearTimeout(this.#o), this.state.search(this.#e.value.trim()), this.#i = this.state.searched ? this.#l() : [], this.#a = -1, this.#t.textContent = this.state.searched ? `${this.#c()} found` : "", this.redraw();
 	}
 	#c() {
-		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Aa ? " or more" : "");
+		return this.#i.length.toLocaleString("en-US") + (this.#i.length === Na ? " or more" : "");
 	}
 	#l() {
 		let e = [];
@@ -2731,7 +2731,7 @@ var Aa = 1e5, ja = class {
 	}
 	#u(e, t, n) {
 		let { items: r } = t, i = this.state.named(r);
-		for (let a = t.first; a < t.first + t.count && n.length < Aa; a++) i[r.name[a]] && n.push({
+		for (let a = t.first; a < t.first + t.count && n.length < Na; a++) i[r.name[a]] && n.push({
 			group: e,
 			lane: t,
 			item: a,
@@ -2743,12 +2743,12 @@ var Aa = 1e5, ja = class {
 		let t = this.#a < 0 && e > 0 ? this.#i.findIndex((e) => e.time >= this.state.view.start) : -1, n = this.#a < 0 ? Math.max(0, t) : this.#a + e;
 		this.#a = (n + this.#i.length) % this.#i.length, this.#t.textContent = `${(this.#a + 1).toLocaleString("en-US")} of ${this.#c()}`, this.show(this.#i[this.#a]);
 	}
-}, Ma = 15, Na = 22, Pa = 4, Fa = 16, Ia = 440;
-function La(e, t) {
-	let n = Math.max(3, Math.min(22, Math.floor(Ia / Math.max(1, e))));
+}, Fa = 15, Ia = 22, La = 4, Ra = 16, za = 440;
+function Ba(e, t) {
+	let n = Math.max(3, Math.min(22, Math.floor(za / Math.max(1, e))));
 	return Math.max(3, Math.min(48, n + t));
 }
-var Ra = class {
+var Va = class {
 	rows = [];
 	height;
 	constructor(e, t, n) {
@@ -2764,8 +2764,8 @@ var Ra = class {
 		};
 		e.groups.forEach((e, a) => {
 			if (e.strip !== null && i(a, null, null, e.name, n), e.strip === null || t.has(a)) for (let t of e.lanes) {
-				let [n, o] = e.strip === null ? [e.name, Na] : [t.name, Ma];
-				t.levels.slice(0, Fa).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += Pa;
+				let [n, o] = e.strip === null ? [e.name, Ia] : [t.name, Fa];
+				t.levels.slice(0, Ra).forEach((e, r) => i(a, t, e, r ? "" : n, o)), r += La;
 			}
 		}), this.height = r;
 	}
@@ -2777,7 +2777,7 @@ var Ra = class {
 		}
 		return Math.max(0, t - 1);
 	}
-}, za = 20, Ba = class {
+}, Ha = 20, Ua = class {
 	span;
 	start = 0;
 	stop;
@@ -2788,20 +2788,20 @@ var Ra = class {
 		return this.stop - this.start;
 	}
 	show(e, t) {
-		let n = Math.min(this.span, Math.max(Math.min(za, this.span), t - e));
+		let n = Math.min(this.span, Math.max(Math.min(Ha, this.span), t - e));
 		this.start = Math.max(0, Math.min(this.span - n, (e + t - n) / 2)), this.stop = this.start + n;
 	}
 	pan(e) {
 		this.show(this.start + e, this.stop + e);
 	}
 	zoom(e, t = .5) {
-		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(za, this.span), this.width * e));
+		let n = this.start + t * this.width, r = Math.min(this.span, Math.max(Math.min(Ha, this.span), this.width * e));
 		this.show(n - t * r, n + (1 - t) * r);
 	}
 	reset() {
 		this.show(0, this.span);
 	}
-}, Va = class {
+}, Wa = class {
 	model;
 	view;
 	unfolded = /* @__PURE__ */ new Set();
@@ -2814,11 +2814,11 @@ var Ra = class {
 	searched = "";
 	#e = /* @__PURE__ */ new WeakMap();
 	constructor(e) {
-		this.model = e, this.view = new Ba(e.span), this.layout = this.laidOut();
+		this.model = e, this.view = new Ua(e.span), this.layout = this.laidOut();
 	}
 	laidOut() {
 		let { model: e } = this;
-		return this.layout = new Ra(e, this.unfolded, La(e.groups.length, this.taller));
+		return this.layout = new Va(e, this.unfolded, Ba(e.groups.length, this.taller));
 	}
 	fold(e, t = !this.unfolded.has(e)) {
 		this.model.groups[e]?.strip !== null && (t ? this.unfolded.add(e) : this.unfolded.delete(e), this.laidOut());
@@ -2845,7 +2845,7 @@ var Ra = class {
 		let t = this.#e.get(e);
 		return t || (t = Uint8Array.from(e.names, (e) => +!!e.toLowerCase().includes(this.searched)), this.#e.set(e, t)), t;
 	}
-}, Ha = 520, Ua = 600, Wa = class {
+}, Ga = 520, Ka = 600, qa = class {
 	glossary;
 	state;
 	element;
@@ -2869,15 +2869,15 @@ var Ra = class {
 	#o;
 	#s;
 	#c;
-	#l = new ia();
+	#l = new oa();
 	#u = 0;
 	constructor(t, n, r) {
-		this.glossary = n, this.state = new Va(t), this.#o = new ga(this.#e), this.#s = new pa(this.state, () => this.redraw()), this.#c = r ? new da(r, this.state, () => this.#y()) : null, this.#t = e("div", {
+		this.glossary = n, this.state = new Wa(t), this.#o = new ya(this.#e), this.#s = new ga(this.state, () => this.redraw()), this.#c = r ? new ma(r, this.state, () => this.#y()) : null, this.#t = e("div", {
 			class: "rows",
 			scroll: () => this.redraw()
 		}, this.#e, this.#n);
-		let i = new ja(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
-		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Yi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#b()).observe(a), Ze(() => this.#x()), this.#x(), this.#h();
+		let i = new Pa(this.state, (e) => this.show(e), () => this.redraw()), a = e("div", { class: "framed" }, t.strips ? this.#s.canvas : null, this.#t, this.#r), o = e("div", { class: "tools" }, i.element, e("div", { class: "buttons" }, ...this.#f()));
+		this.element = e("div", { class: "timeline" }, o, this.#a, a, this.#i), Zi(this.#e, this.state, this.#o, this.#p()), new ResizeObserver(() => this.#b()).observe(a), $e(() => this.#x()), this.#x(), this.#h();
 	}
 	redraw() {
 		this.#u ||= requestAnimationFrame(() => this.#d());
@@ -2888,9 +2888,9 @@ var Ra = class {
 	show(e) {
 		let { state: t } = this, n = t.renewed(e);
 		n.item !== null && t.fold(n.group, !0);
-		let [r, i] = J(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
+		let [r, i] = Y(t, n), a = Math.max(1.6 * (i - r), Math.min(t.view.width, Math.max(12 * (i - r), 2e3)));
 		(r < t.view.start || i > t.view.stop || i - r < t.view.width / 400) && t.view.show((r + i) / 2 - a / 2, (r + i) / 2 + a / 2), this.#m(n), this.#y();
-		let o = Gi(t, n);
+		let o = qi(t, n);
 		o && (this.#t.scrollTop = Math.max(0, o.top - this.#o.height / 3));
 	}
 	showRank({ rank: e, event: t, step: n, last: r }) {
@@ -2898,8 +2898,8 @@ var Ra = class {
 		if (a < 0) return !1;
 		let { marks: o, span: s } = i.model, c = o.findIndex(([e]) => e === n), l = Math.max(c, o.findIndex(([e]) => e === r));
 		c >= 0 && i.view.show(o[c][1], o[l + 1]?.[1] ?? s), i.cursor = a;
-		let u = t === void 0 ? null : ka(i, a, t);
-		return u ? this.show(u) : this.#p().reveal(a), t !== void 0 && !u ? this.#i.replaceChildren(Ka(a, t, i)) : n !== void 0 && c < 0 && this.#i.replaceChildren(Ga(n, i)), this.redraw(), !0;
+		let u = t === void 0 ? null : Ma(i, a, t);
+		return u ? this.show(u) : this.#p().reveal(a), t !== void 0 && !u ? this.#i.replaceChildren(Ya(a, t, i)) : n !== void 0 && c < 0 && this.#i.replaceChildren(Ja(n, i)), this.redraw(), !0;
 	}
 	focus() {
 		this.#e.focus({ preventScroll: !0 });
@@ -2918,15 +2918,15 @@ var Ra = class {
 			n("+", "Zoom in (w)", () => t.zoom(1 / 1.5)),
 			n("◂", "Earlier (a)", () => t.pan(-.25 * t.width)),
 			n("▸", "Later (d)", () => t.pan(.25 * t.width)),
-			n("All", "Show the whole time (0 or double click)", () => t.reset()),
-			...this.state.model.strips ? [n("↕+", "Taller rows", r(3)), n("↕−", "Lower rows", r(-3))] : []
+			n("All", "Show everything (0 or double-click)", () => t.reset()),
+			...this.state.model.strips ? [n("↕+", "Taller rows", r(3)), n("↕−", "Shorter rows", r(-3))] : []
 		];
 	}
 	#p() {
 		let { state: e } = this;
 		return {
 			redraw: () => this.redraw(),
-			targetAt: (t, n) => Oa(e, this.#o, this.#t.scrollTop, [t, n]),
+			targetAt: (t, n) => ja(e, this.#o, this.#t.scrollTop, [t, n]),
 			select: (e) => this.#m(e),
 			hover: (e, t, n) => this.#g(e, t, n),
 			fold: (t) => {
@@ -2945,10 +2945,10 @@ var Ra = class {
 		this.state.selected = e, e && (this.state.cursor = e.group), this.#h(), this.redraw();
 	}
 	#h() {
-		this.#i.replaceChildren(xa(this.state, this.glossary, {
+		this.#i.replaceChildren(wa(this.state, this.glossary, {
 			show: (e) => this.show(e),
 			zoom: (e) => {
-				let [t, n] = J(this.state, e);
+				let [t, n] = Y(this.state, e);
 				this.state.view.show(t - .3 * (n - t), n + .3 * (n - t)), this.redraw();
 			}
 		}));
@@ -2964,7 +2964,7 @@ var Ra = class {
 		n.setProperty("left", `${Math.max(0, Math.min(e + 12, a - r))}px`), n.setProperty("top", `${Math.max(0, s)}px`);
 	}
 	#v(e) {
-		let { model: t } = this.state, n = t.groups[e.group], [r, i] = J(this.state, e);
+		let { model: t } = this.state, n = t.groups[e.group], [r, i] = Y(this.state, e);
 		if (e.item !== null) {
 			let { items: t } = e.lane;
 			return `${t.names[t.name[e.item]]} · ${w(i - r)} · ${n.name}`;
@@ -2974,7 +2974,7 @@ var Ra = class {
 			o,
 			w(i - r),
 			n.name,
-			X(o, this.glossary)
+			ca(o, this.glossary)
 		].filter(Boolean).join(" · ");
 	}
 	#y() {
@@ -2983,31 +2983,31 @@ var Ra = class {
 	#b() {
 		let e = this.#t.clientWidth;
 		if (!e) return;
-		let t = e < Ua ? 92 : 128, n = Math.min(Ha, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
+		let t = e < Ka ? 92 : 128, n = Math.min(Ga, this.state.layout.height + 2), r = this.state.model.marks.length ? 16 : 0;
 		this.#t.style.setProperty("height", `${n + 22 + r}px`), this.#n.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - n)}px`), (e !== this.#o.width + this.#o.labels || n !== this.#o.height) && (this.#o.resize(e, n, t, r), this.#s.resize(e, t, this.#l)), this.redraw();
 	}
 	#x() {
-		this.#l = new ia(), this.#a.replaceChildren(oa(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#b(), this.element.isConnected && this.#d();
+		this.#l = new oa(), this.#a.replaceChildren(la(this.state, this.glossary, () => this.redraw())), this.#o.width = 0, this.#b(), this.element.isConnected && this.#d();
 	}
 };
-function Ga(t, { model: n }) {
-	return n.marks.length ? e("p", {}, `Step ${t} does not begin on this timeline; those that do: ${O(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline does not tell where steps begin.");
+function Ja(t, { model: n }) {
+	return n.marks.length ? e("p", {}, `Step ${t} does not start on this timeline. Steps that do: ${k(n.marks.map(([e]) => e), "")}.`) : e("p", {}, "This timeline has no step marks.");
 }
-function Ka(t, n, { model: r }) {
+function Ya(t, n, { model: r }) {
 	let i = r.groups[t].name;
-	return e("p", {}, `Event ${n} of ${i} is not among those that are shown here. ${r.leftOut ? "A file holds only the longest events of each lane: lostflops serve shows all." : ""}`);
+	return e("p", {}, `Event ${n} of ${i} is not shown here. ${r.leftOut ? "A file keeps only the longest events of each lane; lostflops serve shows all of them." : ""}`);
 }
 // src/blocks/spans.ts
-function qa(t, n) {
-	if (!t.items.length) return e("p", { class: "muted" }, "There is nothing to show.");
-	let { element: r } = new Wa(ki(t), n.source.page.glossary, void 0);
-	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more are not drawn.`) : null);
+function Xa(t, n) {
+	if (!t.items.length) return e("p", { class: "muted" }, "Nothing to show.");
+	let { element: r } = new qa(ji(t), n.source.page.glossary, void 0);
+	return e("div", {}, r, t.left_out ? e("p", { class: "muted" }, `${t.left_out.toLocaleString("en-US")} more not drawn.`) : null);
 }
 // src/blocks/sql.ts
-var Ja = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
-function Ya(t, n) {
+var Za = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
+function Qa(t, n) {
 	let { live: r } = n.source;
-	if (!r) return e("p", { class: "muted" }, "SQL is answered by lostflops serve RUN, and by lostflops sql RUN.");
+	if (!r) return e("p", { class: "muted" }, "To run SQL, use lostflops serve RUN or lostflops sql RUN.");
 	let i = e("textarea", {
 		rows: 6,
 		spellcheck: "false",
@@ -3018,7 +3018,7 @@ function Ya(t, n) {
 			t === "Enter" && (n || r) && c();
 		}
 	});
-	i.value = Ja;
+	i.value = Za;
 	let a = e("button", {
 		type: "button",
 		title: "Ctrl+Enter",
@@ -3030,11 +3030,11 @@ function Ya(t, n) {
 	async function c() {
 		s?.abort();
 		let t = s = new AbortController();
-		o.replaceChildren(e("p", { class: "muted" }, "Asking…"));
+		o.replaceChildren(e("p", { class: "muted" }, "Running…"));
 		let n = performance.now();
 		try {
 			let a = await r.sql(i.value, t.signal), s = `${a.verdict} ${Math.round(performance.now() - n)} ms.`, [c] = a.blocks;
-			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? xr(c) : "");
+			o.replaceChildren(e("p", { class: "muted" }, s), c?.kind === "Table" ? Cr(c) : "");
 		} catch (n) {
 			if (t.signal.aborted) return;
 			o.replaceChildren(e("pre", {
@@ -3043,19 +3043,19 @@ function Ya(t, n) {
 			}, n.message));
 		}
 	}
-	return e("div", { class: "sql" }, e("div", {}, i, e("p", { class: "muted" }, a, " or Ctrl+Enter. At most 10,000 rows, 1 MB and 30 s."), o), e("div", {
+	return e("div", { class: "sql" }, e("div", {}, i, e("p", { class: "muted" }, a, " or Ctrl+Enter. Limits: 10,000 rows, 1 MB, 30 s."), o), e("div", {
 		class: "sql-tables",
 		role: "region",
 		"aria-label": "Tables",
 		tabindex: 0
-	}, ...t.tables.map(Xa)));
+	}, ...t.tables.map($a)));
 }
-function Xa(t) {
+function $a(t) {
 	let n = t.columns.map((t) => e("li", {}, e("code", {}, t.name), e("span", { class: "muted" }, ` ${t.type.toLowerCase()}${t.unit ? `, ${t.unit}` : ""}: ${t.doc}`)));
 	return e("details", {}, e("summary", { title: t.doc }, e("code", {}, t.name)), e("p", {}, t.doc), e("ul", {}, ...n));
 }
 // src/branches.ts
-var Za = class {
+var eo = class {
 	block;
 	count;
 	parent;
@@ -3130,39 +3130,39 @@ var Za = class {
 		}
 		return n;
 	}
-}, Qa = {
+}, to = {
 	program: "#f6b26b",
 	torch: "#a9cdf0",
 	library: "#c9ced6",
 	lostflops: "#b7dfb0"
 };
-function $a(e) {
+function no(e) {
 	let t = [...new Set(e)].filter((e) => e && e !== "line").sort();
-	return new Map(t.map((e, t) => [e, Object.hasOwn(Qa, e) ? Qa[e] : rt(t)]));
+	return new Map(t.map((e, t) => [e, Object.hasOwn(to, e) ? to[e] : at(t)]));
 }
-function eo(n) {
-	let r = [...$a(n)].map(([n, r]) => e("li", {}, t("svg", {
+function ro(n) {
+	let r = [...no(n)].map(([n, r]) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
 		"aria-hidden": "true"
 	}, t("path", {
 		d: "M0 0h12v12h-12z",
 		fill: r.startsWith("--") ? `var(${r})` : r
-	})), n)), i = e("li", { class: "muted" }, "Width is the time of a frame with all that it calls. A click zooms in, Escape out.");
+	})), n)), i = e("li", { class: "muted" }, "Width is the time in a frame and everything it calls. Click to zoom in, press Escape to zoom out.");
 	return e("ul", { class: "chart-legend" }, ...r, i);
 }
 // src/flame-painting.ts
-var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
+var Q = 20, io = 80, ao = .7, oo = "12px ui-monospace, monospace", so = class {
 	branches;
 	visible = [];
 	root = 0;
-	surface = new I(() => this.draw());
+	surface = new L(() => this.draw());
 	colours;
 	names = null;
 	marked = null;
 	width = 0;
 	constructor(e, t) {
-		this.branches = e, this.colours = $a(t);
+		this.branches = e, this.colours = no(t);
 	}
 	get element() {
 		return this.surface.element;
@@ -3173,9 +3173,9 @@ var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 			e,
 			t,
 			null
-		], this.visible = n.wide(e, no * n.ns[e] / Math.max(1, t));
+		], this.visible = n.wide(e, ao * n.ns[e] / Math.max(1, t));
 		let r = this.visible.reduce((t, r) => Math.max(t, n.level[r] - n.level[e]), 0);
-		return this.surface.resize(t, Q * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - to);
+		return this.surface.resize(t, Q * (Math.min(r, 79) + 1)), this.draw(), Math.max(0, r + 1 - io);
 	}
 	highlight(e) {
 		this.names = e, this.draw();
@@ -3184,7 +3184,7 @@ var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 		let { pen: t } = this.surface;
 		if (this.marked = e, this.surface.restore(), e === null) return;
 		let [n, r, i] = this.box(e);
-		t.strokeStyle = P("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
+		t.strokeStyle = F("--text"), t.lineWidth = 2, t.strokeRect(n + 1, r + 1, Math.max(i - 3, 1), 17);
 	}
 	at(e) {
 		let t = this.element.getBoundingClientRect(), [n, r] = [e.clientX - t.left, e.clientY - t.top];
@@ -3200,7 +3200,7 @@ var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 	}
 	draw() {
 		let { pen: e } = this.surface;
-		e.clearRect(0, 0, this.width, this.element.height), e.font = ro, e.textBaseline = "middle";
+		e.clearRect(0, 0, this.width, this.element.height), e.font = oo, e.textBaseline = "middle";
 		let t = e.measureText("n").width, n = 0;
 		for (let e of this.visible) n += Number(this.bar(e, t));
 		this.element.dataset.drawn = String(n), this.surface.keep(), this.mark(this.marked);
@@ -3213,16 +3213,16 @@ var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 		let s = Math.floor((a - 8) / t);
 		if (s >= 3) {
 			let t = this.branches.name(e);
-			n.fillStyle = n.globalAlpha < 1 ? P("--text") : at(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + Q / 2);
+			n.fillStyle = n.globalAlpha < 1 ? F("--text") : st(o), n.globalAlpha = Math.max(n.globalAlpha, .7), n.fillText(t.length > s ? `${t.slice(0, s - 1)}…` : t, r + 4, i + Q / 2);
 		}
 		return n.globalAlpha = 1, !0;
 	}
 	colour(e) {
 		let t = this.branches.kind(e);
-		if (!e) return P("--idle");
-		if (t === "line") return Xe(this.branches.name(e));
+		if (!e) return F("--idle");
+		if (t === "line") return Qe(this.branches.name(e));
 		let n = this.colours.get(t) ?? "--idle";
-		return n.startsWith("--") ? P(n) : n;
+		return n.startsWith("--") ? F(n) : n;
 	}
 	box(e) {
 		let { branches: t, root: n } = this, r = this.width / t.ns[n];
@@ -3234,19 +3234,19 @@ var Q = 20, to = 80, no = .7, ro = "12px ui-monospace, monospace", io = class {
 	}
 };
 // src/blocks/stacks.ts
-function ao(t, n) {
-	let r = new Za(t, n.source);
-	if (!r.ns[0]) return e("p", { class: "muted" }, "Nothing to draw.");
-	let i = new oo(t, r), a = F("chart", (e) => i.resize(e));
-	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, eo(t.kinds));
+function co(t, n) {
+	let r = new eo(t, n.source);
+	if (!r.ns[0]) return e("p", { class: "muted" }, "No data to plot.");
+	let i = new lo(t, r), a = I("chart", (e) => i.resize(e));
+	return a.append(i.painting.element, i.told.element), e("div", { class: "flame" }, i.tools, i.crumbs, a, i.deeper, ro(t.kinds));
 }
-var oo = class {
+var lo = class {
 	branches;
-	told = j();
+	told = M();
 	crumbs = e("div", {
 		class: "crumbs",
 		role: "navigation",
-		"aria-label": "Frames above"
+		"aria-label": "Parent frames"
 	});
 	deeper = e("p", {
 		class: "muted",
@@ -3258,9 +3258,9 @@ var oo = class {
 	names = null;
 	selected = null;
 	constructor(t, n) {
-		this.branches = n, this.painting = new io(n, t.kinds);
+		this.branches = n, this.painting = new so(n, t.kinds);
 		let r = this.painting.element;
-		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", M(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
+		r.setAttribute("role", "application"), r.setAttribute("aria-label", "Flame graph. Arrow keys move between frames, Enter zooms in, Escape zooms out."), r.addEventListener("pointermove", (e) => this.select(this.painting.at(e))), r.addEventListener("pointerleave", N(() => this.select(null))), r.addEventListener("click", (e) => this.zoom(this.painting.at(e))), r.addEventListener("focus", () => r.matches(":focus-visible") && this.select(this.selected ?? this.root)), r.addEventListener("blur", () => this.select(null)), r.addEventListener("keydown", (e) => this.key(e));
 		let i = e("input", {
 			type: "search",
 			placeholder: "Search frames",
@@ -3277,18 +3277,18 @@ var oo = class {
 		return this.painting.root;
 	}
 	shown(e) {
-		this.selected = null, this.deeper.hidden = !e, this.deeper.textContent = `${e} more levels below: click a frame to see what is under it.`, this.crumbs.replaceChildren(...this.trail()), this.told.hide(), this.said();
+		this.selected = null, this.deeper.hidden = !e, this.deeper.textContent = `${e} more ${e === 1 ? "level" : "levels"} below: click a frame to zoom in.`, this.crumbs.replaceChildren(...this.trail()), this.told.hide(), this.said();
 	}
 	select(e) {
 		if (e === this.selected) return;
 		if (this.selected = e, this.painting.mark(e), e === null) return this.told.hide();
 		let { branches: t } = this, n = t.kind(e), r = [
 			["time", w(t.ns[e])],
-			["share of all", E(t.ns[e] / t.ns[0])],
+			["share of total", E(t.ns[e] / t.ns[0])],
 			["samples", t.samples[e].toLocaleString("en-US")],
-			["itself", w(t.own(e))]
+			["self time", w(t.own(e))]
 		];
-		this.root && r.splice(2, 0, ["share of shown", E(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "line of the ledger" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
+		this.root && r.splice(2, 0, ["share of view", E(t.ns[e] / t.ns[this.root])]), n && r.push(["code", n === "line" ? "ledger line" : n]), this.told.show(...this.painting.pointOf(e), t.name(e), r);
 	}
 	zoom(e) {
 		e !== null && e !== this.root && this.shown(this.painting.lay(e));
@@ -3316,7 +3316,7 @@ var oo = class {
 	}
 	said() {
 		let e = this.names && this.branches.matched(this.names, this.root), t = e ? E(e.ns / this.branches.ns[this.root]) : "";
-		this.matches.textContent = e ? `${t} of the time shown is under ${so(e.branches)}` : "";
+		this.matches.textContent = e ? `${uo(e.branches)}, ${t} of the time shown` : "";
 	}
 	trail() {
 		let t = this.branches.path(this.root);
@@ -3334,29 +3334,29 @@ var oo = class {
 		});
 	}
 };
-function so(e) {
-	return `${e.toLocaleString("en-US")} ${e === 1 ? "frame that matches" : "frames that match"}`;
+function uo(e) {
+	return `${e.toLocaleString("en-US")} matching ${e === 1 ? "frame" : "frames"}`;
 }
 // src/blocks/strips.ts
-function co(t, n) {
-	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "There is nothing to show.");
-	let r = new Wa(Ti(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
-	return document.addEventListener(Ce, (e) => {
+function fo(t, n) {
+	if (!t.rows.length || t.span <= 0) return e("p", { class: "muted" }, "Nothing to show.");
+	let r = new qa(Di(t, (e) => n.source.numbers(e)), n.source.page.glossary, n.source.live);
+	return document.addEventListener(Te, (e) => {
 		r.showRank(e.detail) && (r.focus(), r.element.scrollIntoView({ block: "center" }));
 	}), r.element;
 }
 // src/blocks/timeline.ts
-var lo = 22;
-function uo(n) {
+var po = 22;
+function mo(n) {
 	let r = n.total.length, i = n.rows.flatMap(([e, t]) => t.some(Boolean) ? [{
 		name: e,
 		held: t,
-		colour: N(e)
+		colour: P(e)
 	}] : []);
-	if (!r) return e("p", { class: "muted" }, "Nothing to draw.");
-	let a = V("ns", `time since ${n.began}`, n.span), o = V("bytes", "memory", 1.08 * Math.max(...n.total)), s = j(), c = F("chart", (e, t) => {
-		let r = Ur(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
-		t.replaceChildren(new fo(n, i, r, s).element, s.element);
+	if (!r) return e("p", { class: "muted" }, "No data to plot.");
+	let a = H("ns", `time since ${n.began}`, n.span), o = H("bytes", "memory", 1.08 * Math.max(...n.total)), s = M(), c = I("chart", (e, t) => {
+		let r = Gr(a, o, e, Math.round(Math.max(240, Math.min(360, e * .4))));
+		t.replaceChildren(new ho(n, i, r, s).element, s.element);
 	}), l = i.map((n) => e("li", {}, t("svg", {
 		width: 12,
 		height: 12,
@@ -3364,10 +3364,10 @@ function uo(n) {
 	}, t("path", {
 		d: "M0 0h12v12h-12z",
 		fill: n.colour
-	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more with nothing`) : null;
+	})), n.name)), u = n.rows.length - i.length, d = u ? e("li", { class: "muted" }, `${u} more at zero`) : null;
 	return e("div", { class: "over-time" }, c, e("ul", { class: "chart-legend" }, ...l, d));
 }
-var fo = class {
+var ho = class {
 	block;
 	rows;
 	frame;
@@ -3377,20 +3377,20 @@ var fo = class {
 	column = null;
 	constructor(e, n, r, i) {
 		this.block = e, this.rows = n, this.frame = r, this.told = i, this.element = t("svg", {
-			...Wr(r),
+			...Kr(r),
 			tabindex: 0,
 			role: "application",
 			"aria-label": `${e.title || e.name}: bytes by owner over time. Arrow keys move through time.`,
 			pointermove: (e) => this.pointed(e),
 			pointerdown: (e) => this.pointed(e),
-			pointerleave: M(() => this.tell(null)),
+			pointerleave: N(() => this.tell(null)),
 			focus: () => this.column === null && this.element.matches(":focus-visible") && this.tell(this.fullest()),
 			blur: () => this.tell(null),
 			keydown: (e) => this.key(e)
-		}, Kr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
+		}, Jr(r), ...this.areas(), ...this.marks(), this.top(), this.cursor);
 	}
 	edge(e) {
-		return K(this.frame, e * this.block.span / this.block.total.length);
+		return q(this.frame, e * this.block.span / this.block.total.length);
 	}
 	areas() {
 		let e = this.block.total.map(() => 0);
@@ -3407,13 +3407,13 @@ var fo = class {
 		return this.edge(e).toFixed(1);
 	}
 	y(e) {
-		return q(this.frame, e).toFixed(1);
+		return J(this.frame, e).toFixed(1);
 	}
 	marks() {
 		let e = -Infinity;
 		return this.block.marks.flatMap(([n, r], i) => {
-			let a = K(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
-			return s && (e = a + 7 * o.length + lo), [t("path", {
+			let a = q(this.frame, r), o = i ? String(n) : `${this.block.marked} ${n}`, s = a >= e && a < this.frame.left + this.frame.width;
+			return s && (e = a + 7 * o.length + po), [t("path", {
 				class: "mark",
 				d: `M${a} ${this.frame.top}v${this.frame.height}`
 			}), s ? t("text", {
@@ -3425,7 +3425,7 @@ var fo = class {
 	}
 	top() {
 		if (this.block.top === null) return t("g");
-		let e = Math.max(...this.block.total), [n, r] = [K(this.frame, this.block.top), q(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
+		let e = Math.max(...this.block.total), [n, r] = [q(this.frame, this.block.top), J(this.frame, e)], i = n > this.frame.left + this.frame.width / 2;
 		return t("g", { class: "top" }, t("path", { d: `M${n} ${r}l-5 -8h10z` }), t("text", {
 			x: i ? n - 8 : n + 8,
 			y: r - 1,
@@ -3451,40 +3451,40 @@ var fo = class {
 	}
 	tell(e) {
 		if (this.column = e, e === null) return this.cursor.setAttribute("d", ""), this.told.hide();
-		let t = this.block.at[e], n = K(this.frame, t);
+		let t = this.block.at[e], n = q(this.frame, t);
 		this.cursor.setAttribute("d", `M${n} ${this.frame.top}v${this.frame.height}`);
 		let r = this.rows.filter((t) => t.held[e]).reverse(), i = this.block.marks.filter(([, e]) => e <= t).pop();
 		this.told.show(n, this.frame.top, `${w(t)}${i ? `, ${this.block.marked} ${i[0]}` : ""}`, [...r.map((t) => [t.name, T(t.held[e])]), ["total", T(this.block.total[e])]]);
 	}
-}, $ = "https://ui.perfetto.dev", po = 50, mo = 3e4, ho = "Opens ui.perfetto.dev, a site that is not ours, in a new tab and gives it the trace there: the trace stays in your browser.";
-async function go(e, t) {
-	let n = window.open($);
-	if (!n) throw Error("The browser did not let this page open a tab.");
-	let [r] = await Promise.all([e, _o(n)]).catch((e) => {
+}, go = "https://ui.perfetto.dev", _o = 50, vo = 3e4, yo = "Opens ui.perfetto.dev, a third-party site, in a new tab and loads the trace there. Nothing is uploaded: the trace stays in your browser.";
+async function bo(e, t) {
+	let n = window.open(go);
+	if (!n) throw Error("The browser blocked the new tab. Allow pop-ups for this page and try again.");
+	let [r] = await Promise.all([e, xo(n)]).catch((e) => {
 		throw n.close(), e;
 	});
 	n.postMessage({ perfetto: {
 		buffer: r,
 		title: t,
 		fileName: `${t}.pftrace`
-	} }, $);
+	} }, go);
 }
-function _o(e) {
+function xo(e) {
 	return new Promise((t, n) => {
 		let r = () => {
 			clearInterval(a), clearTimeout(o), window.removeEventListener("message", i);
 		}, i = (n) => {
-			n.source === e && n.origin === $ && n.data === "PONG" && (r(), t());
-		}, a = setInterval(() => e.postMessage("PING", $), po), o = setTimeout(() => {
-			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev does not answer. lostflops export RUN --perfetto FILE writes the same trace."));
-		}, mo);
+			n.source === e && n.origin === go && n.data === "PONG" && (r(), t());
+		}, a = setInterval(() => e.postMessage("PING", go), _o), o = setTimeout(() => {
+			r(), n(/* @__PURE__ */ Error("ui.perfetto.dev did not respond. To write the same trace to a file: lostflops export RUN --perfetto FILE"));
+		}, vo);
 		window.addEventListener("message", i);
 	});
 }
 // src/blocks/trace.ts
-function vo(t, n) {
+function So(t, n) {
 	let { live: r, page: i } = n.source;
-	if (!r) return e("p", { class: "muted" }, "lostflops export RUN --perfetto FILE writes it.");
+	if (!r) return e("p", { class: "muted" }, "To write the trace: lostflops export RUN --perfetto FILE");
 	let a = e("p", {
 		class: "muted",
 		role: "status"
@@ -3499,13 +3499,13 @@ function vo(t, n) {
 	}
 	return e("div", { class: "trace" }, e("p", {}, e("button", {
 		type: "button",
-		click: () => void s(r.perfetto().then((e) => yo(e, o)))
+		click: () => void s(r.perfetto().then((e) => Co(e, o)))
 	}, "Download"), " ", e("button", {
 		type: "button",
-		click: () => void s(go(r.perfetto(), i.title))
-	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, ho), a);
+		click: () => void s(bo(r.perfetto(), i.title))
+	}, "Open in the Perfetto UI")), e("p", { class: "muted" }, yo), a);
 }
-function yo(t, n) {
+function Co(t, n) {
 	let r = URL.createObjectURL(new Blob([t]));
 	e("a", {
 		href: r,
@@ -3513,22 +3513,22 @@ function yo(t, n) {
 	}).click(), setTimeout(() => URL.revokeObjectURL(r), 1e4);
 }
 // src/blocks/waterfall.ts
-function bo(t) {
-	let n = t.value !== null, r = n ? "what the devices could have done at their peak" : "the time of all ranks", i = zn(n ? t.convention : "Each bar tells what it means when it is pointed at or has the focus."), a = 100, o = t.bars.map((e, n) => {
+function wo(t) {
+	let n = t.value !== null, r = n ? "device peak" : "the time of all ranks", i = Vn(n ? t.convention : "Hover over a bar, or reach it with Tab, to see what it means."), a = 100, o = t.bars.map((e, n) => {
 		a -= e.points;
-		let o = Co(e, a, n, t);
-		return i.tells(o, e.name, So(e, r)), o;
+		let o = Do(e, a, n, t);
+		return i.tells(o, e.name, Eo(e, r)), o;
 	});
-	return e("div", { class: "waterfall" }, xo(t), ...o, To(o.length > 0, r), i.element);
+	return e("div", { class: "waterfall" }, To(t), ...o, ko(o.length > 0, r), i.element);
 }
-function xo(t) {
+function To(t) {
 	return t.value === null ? e("p", { class: "reached" }, ...m(t.reason)) : e("p", { class: "reached" }, e("b", { class: "value" }, E(t.value)), ` ${t.bars.at(-1)?.name.toUpperCase() ?? ""}`);
 }
-function So(e, t) {
+function Eo(e, t) {
 	let n = u(e.name) ?? u(e.name.toUpperCase());
 	return `${E(e.points / 100)} of ${t}${n ? `: ${n}` : ""}`;
 }
-function Co(n, r, i, a) {
+function Do(n, r, i, a) {
 	let o = Math.max(r, 0) / 100, [s, c, l] = [
 		n.points / 100,
 		`${100 * o}%`,
@@ -3548,53 +3548,53 @@ function Co(n, r, i, a) {
 	})], f = t("svg", {
 		y: "20%",
 		height: "60%"
-	}, ...Yn(o, s, wo(n.name, u, a)));
+	}, ...Zn(o, s, Oo(n.name, u, a)));
 	return e("div", {
 		class: "fall",
 		"data-bar": n.name
 	}, e("span", { class: "name" }, n.name), e("span", { class: "points" }, E(s)), t("svg", { class: "track" }, ...d, f));
 }
-function wo(e, t, n) {
-	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : N(e);
+function Oo(e, t, n) {
+	return t && n.value !== null ? "var(--good)" : e.startsWith("compute.") ? "color-mix(in srgb, var(--compute) 55%, var(--page))" : P(e);
 }
-function To(t, n) {
-	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Bn(n)) : null;
+function ko(t, n) {
+	return t ? e("div", { class: "fall axis" }, e("span"), e("span"), Hn(n)) : null;
 }
 // src/blocks/index.ts
-var Eo = {
-	Findings: je,
-	HeatMap: en,
-	Knobs: Mn,
-	Lines: Zn,
-	Pairs: wr,
-	Plot: ni,
-	Portions: hi,
-	Section: Tr,
-	Spans: qa,
-	Sql: Ya,
-	Stacks: ao,
-	Strips: co,
-	Table: xr,
-	Timeline: uo,
-	Trace: vo,
-	Waterfall: bo
+var Ao = {
+	Findings: Pe,
+	HeatMap: nn,
+	Knobs: Pn,
+	Lines: $n,
+	Pairs: Er,
+	Plot: ii,
+	Portions: _i,
+	Section: Dr,
+	Spans: Xa,
+	Sql: Qa,
+	Stacks: co,
+	Strips: fo,
+	Table: Cr,
+	Timeline: mo,
+	Trace: So,
+	Waterfall: wo
 };
-function Do(t, n) {
+function jo(t, n) {
 	let r = t.title ? e("h3", {}, ...p(t.title)) : null;
 	return e("section", {
 		class: `block ${t.kind}`,
 		"data-block": t.name
-	}, r, Oo(t, n));
+	}, r, Mo(t, n));
 }
-function Oo(t, n) {
+function Mo(t, n) {
 	try {
-		return Eo[t.kind](t, n);
+		return Ao[t.kind](t, n);
 	} catch (t) {
-		return console.error(t), e("p", { class: "undrawn" }, `This could not be drawn: ${String(t)}`);
+		return console.error(t), e("p", { class: "undrawn" }, `Could not draw this: ${String(t)}`);
 	}
 }
 // src/article.ts
-var ko = class {
+var No = class {
 	result;
 	context;
 	element;
@@ -3602,7 +3602,7 @@ var ko = class {
 	blocks;
 	drawn = !1;
 	constructor(t, n) {
-		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...m(t.verdict)), this.blocks, ...t.notes.length ? [Ao(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", nn(t.next_command)) : null);
+		this.result = t, this.context = n, this.heading = e("h2", { tabindex: -1 }, ...p(t.title)), this.blocks = e("div", { class: t.blocks.length ? "blocks waiting" : "blocks" }), this.element = e("article", { id: t.name }, this.heading, e("p", { class: "verdict" }, ...m(t.verdict)), this.blocks, ...t.notes.length ? [Po(t.notes)] : [], t.next_command ? e("p", { class: "next" }, "Next: ", an(t.next_command)) : null);
 	}
 	get name() {
 		return this.result.name;
@@ -3610,25 +3610,25 @@ var ko = class {
 	draw() {
 		if (!this.drawn) {
 			this.drawn = !0, this.blocks.classList.remove("waiting");
-			for (let e of this.result.blocks) this.blocks.append(Do(e, this.context));
+			for (let e of this.result.blocks) this.blocks.append(jo(e, this.context));
 		}
 	}
 };
-function Ao(t) {
+function Po(t) {
 	return e("ul", {
 		class: "notes",
 		"aria-label": "Notes"
 	}, ...t.map((t) => e("li", {}, ...m(t))));
 }
 // src/keys.ts
-var jo = [
+var Fo = [
 	["j", "next result"],
 	["k", "previous result"],
-	["/", "search in the table or the timeline in sight"],
-	["?", "this help"],
-	["Esc", "leave a box, a dialog or a zoom"]
+	["/", "search the visible table or timeline"],
+	["?", "show this help"],
+	["Esc", "close a dialog or tooltip, leave a search box, zoom out"]
 ];
-function Mo(e) {
+function Io(e) {
 	document.addEventListener("keydown", (t) => {
 		if (t.ctrlKey || t.metaKey || t.altKey || t.defaultPrevented) return;
 		let n = t.target;
@@ -3636,13 +3636,13 @@ function Mo(e) {
 			if (t.key === "j") e.jump(1);
 			else if (t.key === "k") e.jump(-1);
 			else if (t.key === "?") e.help.showModal();
-			else if (t.key === "/") No(e.current());
+			else if (t.key === "/") Lo(e.current());
 			else return;
 			t.preventDefault();
 		}
 	});
 }
-function No(e) {
+function Lo(e) {
 	let t = [...document.querySelectorAll("main input[type=search]")], n = t.find((e) => {
 		let { top: t, bottom: n } = e.getBoundingClientRect();
 		return n > 0 && t < innerHeight;
@@ -3650,56 +3650,56 @@ function No(e) {
 	(n ?? t.find((t) => e.contains(t)) ?? r)?.focus();
 }
 // src/help.ts
-function Po() {
+function Ro() {
 	let t = e("dialog", {
 		class: "help-dialog",
-		"aria-label": "Keys and words"
+		"aria-label": "Keyboard shortcuts and glossary"
 	}, e("button", {
 		type: "button",
 		class: "close",
 		click: () => t.close()
-	}, "close"), e("h2", {}, "Keys"), e("dl", { class: "keys" }, ...jo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Words"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
+	}, "close"), e("h2", {}, "Keyboard shortcuts"), e("dl", { class: "keys" }, ...Fo.flatMap(([t, n]) => [e("dt", {}, e("kbd", {}, t)), e("dd", {}, n)])), e("h2", {}, "Glossary"), e("dl", { class: "words" }, ...d().flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)])));
 	return t.addEventListener("click", (e) => {
 		e.target === t && t.close();
 	}), t;
 }
 // src/theme.ts
-var Fo = [
+var zo = [
 	"auto",
 	"light",
 	"dark"
-], Io = "lostflops.theme";
-function Lo() {
+], Bo = "lostflops.theme";
+function Vo() {
 	let t = e("select", {
 		"aria-label": "Theme",
 		class: "theme",
-		change: () => zo(n())
+		change: () => Uo(n())
 	}), n = () => t.value;
-	return t.append(...Fo.map((t) => e("option", { value: t }, t))), t.value = Bo(), zo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Qe), addEventListener("beforeprint", () => Ro("light")), addEventListener("afterprint", () => Ro(n())), t;
+	return t.append(...zo.map((t) => e("option", { value: t }, t))), t.value = Wo(), Uo(n()), matchMedia("(prefers-color-scheme: dark)").addEventListener("change", et), addEventListener("beforeprint", () => Ho("light")), addEventListener("afterprint", () => Ho(n())), t;
 }
-function Ro(e) {
-	document.documentElement.dataset.theme = e, Qe();
+function Ho(e) {
+	document.documentElement.dataset.theme = e, et();
 }
-function zo(e) {
+function Uo(e) {
 	try {
-		localStorage.setItem(Io, e);
+		localStorage.setItem(Bo, e);
 	} catch {}
-	Ro(e);
+	Ho(e);
 }
-function Bo() {
+function Wo() {
 	try {
-		return Fo.find((e) => e === localStorage.getItem(Io)) ?? "auto";
+		return zo.find((e) => e === localStorage.getItem(Bo)) ?? "auto";
 	} catch {
 		return "auto";
 	}
 }
 // src/shell.ts
-var Vo = "800px", Ho = 1e3, Uo = class {
+var Go = "800px", Ko = 1e3, qo = class {
 	context;
 	articles = [];
 	standing = e("a", {
 		class: "standing",
-		title: "How far the data can be trusted"
+		title: "Data quality"
 	});
 	links = e("ul");
 	nav = e("nav", { "aria-label": "Results" }, this.links);
@@ -3711,30 +3711,30 @@ var Vo = "800px", Ho = 1e3, Uo = class {
 	near;
 	seen;
 	constructor(t, n) {
-		this.context = { source: n }, l(n.page.glossary), n.page.standing && this.standing.append("How far the data can be trusted is not told yet.");
-		let r = Po();
+		this.context = { source: n }, l(n.page.glossary), n.page.standing && this.standing.append("Checking data quality…");
+		let r = Ro();
 		t.append(e("a", {
 			class: "skip",
 			href: "#results"
-		}, "Skip to the results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Lo(), e("button", {
+		}, "Skip to results"), e("header", { class: "top" }, e("h1", { title: n.page.title }, n.page.title), this.standing, Vo(), e("button", {
 			type: "button",
 			class: "help",
-			"aria-label": "Keys and words",
+			"aria-label": "Keyboard shortcuts and glossary",
 			click: () => r.showModal()
 		}, "?")), e("div", { class: "body" }, this.nav, this.main), r), _();
 		for (let [e, t] of n.page.missing) this.miss(e, t);
-		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Vo }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), Mo({
+		this.near = new IntersectionObserver((e) => this.draw(e), { rootMargin: Go }), this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" }), Io({
 			help: r,
 			jump: (e) => this.jump(e),
 			current: () => this.current().element
 		}), addEventListener("hashchange", () => this.land()), addEventListener("beforeprint", () => this.articles.forEach((e) => e.draw()));
 	}
 	add(t) {
-		let n = new ko(t, this.context);
+		let n = new No(t, this.context);
 		this.articles.push(n), this.main.insertBefore(n.element, this.main.querySelector(".missing"));
 		let r = t.blocks.length ? {} : {
 			class: "bare",
-			title: "There is nothing to show: its verdict says why."
+			title: "No charts or tables; the text says why."
 		}, i = e("li", {}, e("a", {
 			href: `#${t.name}`,
 			...r
@@ -3745,7 +3745,7 @@ var Vo = "800px", Ho = 1e3, Uo = class {
 		let r = this.main.querySelector(".missing ul");
 		if (!r) {
 			r = e("ul");
-			let t = "What could not be answered";
+			let t = "Not available";
 			this.main.append(e("article", {
 				class: "missing",
 				id: "missing"
@@ -3785,7 +3785,7 @@ var Vo = "800px", Ho = 1e3, Uo = class {
 			once: !0,
 			passive: !0
 		});
-		setTimeout(n, Ho);
+		setTimeout(n, Ko);
 	}
 	jump(e) {
 		let t = this.articles.indexOf(this.current()) + e, n = this.articles[Math.max(0, Math.min(t, this.articles.length - 1))];
@@ -3802,45 +3802,45 @@ var Vo = "800px", Ho = 1e3, Uo = class {
 	}
 };
 // src/source.ts
-function Wo() {
+function Jo() {
 	return document.querySelector("script.data") !== null;
 }
-async function Go() {
-	return Ko([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
+async function Yo() {
+	return Xo([...document.querySelectorAll("script.data")].map((e) => e.textContent ?? ""));
 }
-async function Ko(e) {
-	let { data: t, numbers: n } = await qo(e);
+async function Xo(e) {
+	let { data: t, numbers: n } = await Zo(e);
 	return {
 		page: t,
 		numbers: n
 	};
 }
-async function qo(e) {
-	let [t, ...n] = await Promise.all(e.map(Jo));
+async function Zo(e) {
+	let [t, ...n] = await Promise.all(e.map(Qo));
 	return {
 		data: JSON.parse(new TextDecoder().decode(t)),
 		blobs: n.length,
-		numbers: (e) => Yo(n[e.blob], e.type)
+		numbers: (e) => $o(n[e.blob], e.type)
 	};
 }
-async function Jo(e) {
+async function Qo(e) {
 	let t = atob(e), n = new Uint8Array(t.length);
 	for (let e = 0; e < n.length; e++) n[e] = t.charCodeAt(e);
 	let r = new Blob([n]).stream().pipeThrough(new DecompressionStream("deflate"));
 	return new Uint8Array(await new Response(r).arrayBuffer());
 }
-function Yo(e, t) {
+function $o(e, t) {
 	if (t === "u1") return e;
 	let n = e.buffer;
 	return t === "u4" ? new Uint32Array(n) : new Float64Array(n);
 }
 // src/server.ts
-var Xo = "lostflops-token", Zo = class extends Error {}, Qo = class extends Error {};
-function $o() {
+var es = "lostflops-token", ts = class extends Error {}, $ = class extends Error {};
+function ns() {
 	let e = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
-	return e && (sessionStorage.setItem(Xo, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(Xo) ?? "";
+	return e && (sessionStorage.setItem(es, e), history.replaceState(null, "", location.pathname)), e ?? sessionStorage.getItem(es) ?? "";
 }
-var es = class {
+var rs = class {
 	token;
 	changed;
 	run = "";
@@ -3848,7 +3848,7 @@ var es = class {
 		this.token = e, this.changed = t;
 	}
 	async packed(e, t = {}) {
-		return qo(await (await this.ask(e, t)).json());
+		return Zo(await (await this.ask(e, t)).json());
 	}
 	async json(e, t = {}) {
 		return await (await this.ask(e, t)).json();
@@ -3865,21 +3865,21 @@ var es = class {
 			body: n ? JSON.stringify(n) : null,
 			signal: r ?? null
 		}).catch((e) => {
-			throw r?.aborted ? e : new Qo("The server does not answer.");
+			throw r?.aborted ? e : new $("The server is not responding.");
 		});
-		if (!o.ok) throw new Zo(await ts(o));
+		if (!o.ok) throw new ts(await is(o));
 		return this.notice(o.headers.get("Lostflops-Run") ?? ""), o;
 	}
 	notice(e) {
 		this.run && e && e !== this.run && this.changed(), this.run = e || this.run;
 	}
 };
-async function ts(e) {
-	return (await e.json().catch(() => ({}))).error ?? `The server says ${e.status}.`;
+async function is(e) {
+	return (await e.json().catch(() => ({}))).error ?? `The server returned HTTP status ${e.status}.`;
 }
 // src/live.ts
-var ns = 2, rs = 5e3, is = "The server does not answer. What is shown stays; start lostflops serve again and open the address it prints.", as = "The run was written anew since this page was opened: reload to see it.";
-async function os(t) {
+var as = 2, os = 5e3, ss = "The server is not responding. This page keeps what it shows. Run lostflops serve again and open the address it prints.", cs = "The run was rewritten after this page was opened. Reload the page.";
+async function ls(t) {
 	let n = e("p", {
 		class: "live-status",
 		role: "status"
@@ -3887,46 +3887,46 @@ async function os(t) {
 	document.body.append(n);
 	let r = (e, t = !1) => {
 		n.textContent = e, n.hidden = !e, n.classList.toggle("bad", t);
-	}, i = new es($o(), () => r(as, !0));
+	}, i = new rs(ns(), () => r(cs, !0));
 	try {
-		await ss(t, i, r);
+		await us(t, i, r);
 	} catch (e) {
-		r(e instanceof Qo ? is : String(e.message), !0), document.documentElement.dataset.ready = "yes";
+		r(e instanceof $ ? ss : String(e.message), !0), document.documentElement.dataset.ready = "yes";
 	}
 }
-async function ss(e, t, n) {
+async function us(e, t, n) {
 	let { page: r, questions: i, tables: a } = await t.json("/api/questions");
 	document.title = `${r.title} · lostflops`;
-	let o = new ls(r, t), s = new Uo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
+	let o = new fs(r, t), s = new qo(e, o), c = location.hash.slice(1), l = [], u = (e) => {
 		let t = i[e];
 		t && !l[e] && (l[e] = o.result(t), l[e].catch(() => void 0));
 	};
 	for (let [e, t] of i.entries()) {
-		for (let t = e; t < e + ns; t++) u(t);
-		n(`Asking the run: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
+		for (let t = e; t < e + as; t++) u(t);
+		n(`Computing: ${t.replaceAll("_", " ")} (${e + 1} of ${i.length})…`);
 		try {
 			let t = await l[e];
 			for (let [e, n] of t.missing) s.miss(e, n);
 			for (let e of t.results) s.add(e);
 			(e === 0 || t.results.some((e) => e.name === c)) && s.ready();
 		} catch (e) {
-			if (e instanceof Qo) throw e;
+			if (e instanceof $) throw e;
 			s.miss(t, e.message);
 		}
 	}
-	s.add(fs(a)), s.add(ds), s.ready(), n(""), document.documentElement.dataset.complete = "yes", cs(t, n);
+	s.add(hs(a)), s.add(ms), s.ready(), n(""), document.documentElement.dataset.complete = "yes", ds(t, n);
 }
-function cs(e, t) {
+function ds(e, t) {
 	let n = !1;
 	setInterval(() => {
 		document.hidden || e.json("/api/alive").then(() => {
 			n && t(""), n = !1;
 		}, (e) => {
-			n = !0, t(e instanceof Qo ? is : e.message, !0);
+			n = !0, t(e instanceof $ ? ss : e.message, !0);
 		});
-	}, rs);
+	}, os);
 }
-var ls = class {
+var fs = class {
 	page;
 	server;
 	live;
@@ -3953,22 +3953,22 @@ var ls = class {
 			blob: e,
 			type: n
 		}));
-		return us(t.data, n);
+		return ps(t.data, n);
 	}
 	numbers(e) {
 		return this.blobs[e.blob](e.type);
 	}
 };
-function us(e, t) {
-	if (Array.isArray(e)) return e.map((e) => us(e, t));
+function ps(e, t) {
+	if (Array.isArray(e)) return e.map((e) => ps(e, t));
 	if (typeof e != "object" || !e) return e;
-	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : us(n, t)]);
+	let n = Object.entries(e).map(([e, n]) => [e, e === "blob" && typeof n == "number" ? n + t : ps(n, t)]);
 	return Object.fromEntries(n);
 }
-var ds = {
+var ms = {
 	name: "perfetto",
 	title: "Perfetto",
-	verdict: "All ranks on one clock as a trace for the Perfetto UI, with waits, transfers and ledgers as tracks of their own.",
+	verdict: "A Perfetto trace of all ranks on one clock, with separate tracks for waits, transfers and the time ledger.",
 	notes: [],
 	next_command: "",
 	blocks: [{
@@ -3977,11 +3977,11 @@ var ds = {
 		title: ""
 	}]
 };
-function fs(e) {
+function hs(e) {
 	return {
 		name: "sql",
 		title: "SQL",
-		verdict: "Ask the tables of the run anything. Times are integer ns, sizes are bytes; nothing can be changed.",
+		verdict: "Query the run's tables, read-only. Times are integer ns, sizes are bytes.",
 		notes: [],
 		next_command: "",
 		blocks: [{
@@ -3993,11 +3993,11 @@ function fs(e) {
 	};
 }
 // src/main.ts
-async function ps() {
+async function gs() {
 	let e = document.getElementById("app");
-	if (!Wo()) return os(e);
-	let t = await Go(), n = new Uo(e, t);
+	if (!Jo()) return ls(e);
+	let t = await Yo(), n = new qo(e, t);
 	for (let e of t.page.results) n.add(e);
 	n.ready();
 }
-ps();
+gs();

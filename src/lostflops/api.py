@@ -1,0 +1,632 @@
+"""Ask from Python what the command line answers: `import lostflops as lf; run = lf.open("run"); run.report()`.
+
+Each method has the name of a verb and returns its answer as a `Result`: `verdict` and `notes` in words, an attribute
+for each part (`report.ledger`, `report.findings`), `to_json()` as `--json` prints it, `to_pandas()`, and HTML in a
+notebook. The verbs call these methods, so both give the same answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from lostflops.errors import UsageError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import duckdb
+
+    from lostflops.ingest.rounds import Progress as IngestProgress
+    from lostflops.ledger.mfu import Claims
+    from lostflops.ledger.windows import WindowKind
+    from lostflops.predict.costs.times import Times
+    from lostflops.predict.costs.topology import Topology
+    from lostflops.predict.scaling.own_times import OwnTimes
+    from lostflops.results import Result
+    from lostflops.store.run import Run
+
+Progress = Callable[[int, int], None]
+"""Called with how many parts are done, of how many."""
+Numbers = Sequence[int]
+Place = str | Path
+Runs = Place | Sequence[Place]
+
+
+class TrainingRun:
+    """A recorded run, open for questions. `with lf.open("run") as run:` closes it at the end."""
+
+    def __init__(self, run: Run) -> None:
+        self.stored = run
+        """Its tables."""
+
+    @property
+    def folder(self) -> Path:
+        return self.stored.path
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Return the rows of a SELECT: `.df()` is a pandas table, `.fetchall()` a list of tuples."""
+        return self.stored.sql(query)
+
+    def info(self) -> Result:
+        """Return what the run contains, and its size on disk."""
+        from lostflops.analyze.contents import contents
+        from lostflops.results import Pair, Pairs
+        from lostflops.store.places import remote
+
+        held, run = contents(self.stored), self.stored
+        if remote(run.address):
+            sizes = [file.bytes for files in run.manifest.files.values() for file in files]
+        else:
+            sizes = [file.stat().st_size for file in run.path.rglob("*") if file.is_file()]
+        size = Pair("bytes", sum(sizes), "bytes", "Size"), Pair("files", len(sizes), "count", "Files")
+        return dataclasses.replace(held, blocks=(*held.blocks, Pairs("disk", "On disk", size)))
+
+    def quality(self) -> Result:
+        """Return how complete the data of each rank is."""
+        from lostflops.analyze.quality import quality
+
+        return quality(self.stored)
+
+    def report(
+        self,
+        *,
+        window: str | None = None,
+        rank: Numbers = (),
+        step: Numbers = (),
+        by: str = "",
+        peak_tflops: float | None = None,
+        model_flops: float | None = None,
+        tokens_per_step: float | None = None,
+        samples_per_step: float | None = None,
+        findings: bool = True,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return where the time went.
+
+        `window` is "steps" or "trace"; `by` is phase, annotation, module, layer or rank. Findings are added only for
+        the whole run: some ranks or steps alone do not show causes.
+        """
+        from lostflops.advise.summary import report_with_findings
+        from lostflops.analyze.report import report
+
+        claims = _claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
+        answer = report(
+            self.stored, window=_window(window), ranks=rank, steps=step, by=by, said=claims, progress=progress
+        )
+        is_whole = not (rank or step or window)
+        return report_with_findings(answer, self.stored) if findings and is_whole else answer
+
+    def diagnose(
+        self,
+        *,
+        usd_per_hour: float | None = None,
+        top: int = 5,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        keep: bool = False,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return why the run is slow and what each fix saves. `keep` stores the predictions, to be scored later."""
+        from lostflops.advise.diagnose import diagnose
+
+        times = _times(calibration, topology)
+        return diagnose(self.stored, times, usd_per_hour=usd_per_hour, most=top, keep=keep, progress=progress)
+
+    def explain(
+        self,
+        number: int = 1,
+        *,
+        usd_per_hour: float | None = None,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return one finding in full, by its number in `diagnose`."""
+        from lostflops.advise.explain import explain
+
+        times = _times(calibration, topology)
+        return explain(self.stored, number, times, usd_per_hour=usd_per_hour, progress=progress)
+
+    def steps(self, *, rank: Numbers = (), step: Numbers = (), progress: Progress | None = None) -> Result:
+        """Return how long each step took."""
+        from lostflops.analyze.steps import steps
+
+        return steps(self.stored, ranks=rank, steps=step, progress=progress)
+
+    def kernels(
+        self,
+        *,
+        window: str | None = None,
+        rank: Numbers = (),
+        step: Numbers = (),
+        limit: int = 20,
+        full_names: bool = False,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return which kernels take the time of the device."""
+        from lostflops.analyze.kernels import kernels
+
+        part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
+        return kernels(self.stored, **part, limit=limit, full_names=full_names)
+
+    def comm(
+        self,
+        *,
+        window: str | None = None,
+        rank: Numbers = (),
+        step: Numbers = (),
+        limit: int = 20,
+        overlap: bool = False,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time."""
+        from lostflops.analyze.comm import comm
+        from lostflops.analyze.overlap import overlap as show_overlap
+
+        part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
+        return show_overlap(self.stored, **part) if overlap else comm(self.stored, **part, limit=limit)
+
+    def ranks(
+        self,
+        *,
+        window: str | None = None,
+        step: Numbers = (),
+        mesh: str | None = None,
+        limit: int = 12,
+        by_step: bool = False,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return which ranks are late, and why; with `by_step` when. `mesh` is such as "tp=8,dp=16"."""
+        from lostflops.advise.summary import ranks_with_findings
+        from lostflops.align.mesh import parse
+        from lostflops.analyze.lateness import lateness
+        from lostflops.analyze.ranks import ranks
+
+        part: dict[str, Any] = {
+            "window": _window(window),
+            "steps": step,
+            "mesh": None if mesh is None else parse(mesh),
+            "progress": progress,
+        }
+        if by_step:
+            return lateness(self.stored, **part)
+        answer = ranks(self.stored, **part, limit=limit)
+        return answer if window or step or mesh else ranks_with_findings(answer, self.stored)
+
+    def pipeline(self, *, mesh: str | None = None) -> Result:
+        """Return the bubble of pipeline-parallel training, and what causes it."""
+        from lostflops.advise.summary import pipeline_with_findings
+        from lostflops.align.mesh import parse
+        from lostflops.analyze.pipeline import pipeline
+
+        answer = pipeline(self.stored, mesh=None if mesh is None else parse(mesh))
+        return pipeline_with_findings(answer, self.stored) if mesh is None and answer.blocks else answer
+
+    def path(self, *, step: int | None = None, top: int = 10, progress: Progress | None = None) -> Result:
+        """Return the critical path: what the step time depends on."""
+        from lostflops.graph.critical import critical
+
+        return critical(self.stored, step=step, top=top, progress=progress)
+
+    def memory(
+        self,
+        *,
+        rank: Numbers = (),
+        device: str | None = None,
+        by: str = "layer",
+        frontier: bool = False,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return what uses the memory and what made the peak; with `frontier` what recomputation would save.
+
+        `by` is layer, module, op or line.
+        """
+        from lostflops.analyze.memory import memory
+        from lostflops.ledger.scope import scope
+        from lostflops.predict.recomputation.tables import frontier_of
+
+        if frontier:
+            if device is not None or by != "layer":
+                raise UsageError("the frontier is by module, on the device with the highest peak: omit device and by")
+            return frontier_of(self.stored, scope(self.stored, None, rank).ranks if rank else ())
+        return memory(self.stored, ranks=rank, device=device, by=by, progress=progress)
+
+    def flame(
+        self,
+        *,
+        lines: Sequence[str] = (),
+        window: str | None = None,
+        rank: Numbers = (),
+        step: Numbers = (),
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return in which functions the host loses time, on these lines of the ledger or on all that the host
+        causes."""
+        from lostflops.analyze.flame import flame
+        from lostflops.ledger.lines import HOST_LINES
+
+        chosen = tuple(lines) or HOST_LINES
+        return flame(self.stored, window=_window(window), ranks=rank, steps=step, lines=chosen, progress=progress)
+
+    def whatif(
+        self,
+        *changes: str,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return the step time with these changes, such as "bucket_mb=50"; without changes rank all of them."""
+        from lostflops.advise.summary import ranking_with_findings
+        from lostflops.predict.answers.answer import wanted
+        from lostflops.predict.answers.baseline import baseline, replayed_once
+        from lostflops.predict.answers.ranking import ranking
+        from lostflops.predict.answers.whatif import whatif
+        from lostflops.results import Figure
+
+        times = _times(calibration, topology)
+        if changes:
+            return whatif(self.stored, [wanted(change) for change in changes], times, progress=progress)
+        with replayed_once():
+            answer, best = ranking(baseline(self.stored, times, progress=progress), progress=progress)
+            answer = ranking_with_findings(answer, self.stored) if times is None else answer
+        return dataclasses.replace(answer, more=(*answer.more, Figure("best", best or None)))
+
+    def changes(
+        self,
+        *,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return all changes that `whatif` knows, and which apply to this run."""
+        from lostflops.errors import UnknownCost
+        from lostflops.predict.answers.baseline import baseline
+        from lostflops.predict.answers.ranking import listing
+
+        times = _times(calibration, topology)
+        try:
+            return listing(baseline(self.stored, times, progress=progress))
+        except (UnknownCost, UsageError) as error:
+            return listing(None, str(error))
+
+    def tune(
+        self,
+        sizes: Sequence[float | str] = (1, 2, 5, 10, 25, 50, 100, 200),
+        *,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return the size of gradient buckets, in MiB, that makes the step shortest."""
+        from lostflops.predict.answers.baseline import baseline
+        from lostflops.predict.answers.tune import tune_bucket
+
+        start = baseline(self.stored, _times(calibration, topology))
+        return tune_bucket(start, [str(size) for size in sizes], progress=progress)
+
+    def scale(
+        self,
+        ranks: Numbers,
+        *,
+        calibration: Place | None = None,
+        topology: str | None = None,
+        strong: bool = False,
+        ranks_per_host: int | None = None,
+        mesh: str | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return the step time at other numbers of ranks."""
+        from lostflops.align.mesh import parse
+        from lostflops.predict.scaling.scale import scale
+
+        cluster = read_cluster(calibration, topology)
+        return scale(
+            self.stored,
+            list(ranks),
+            times_of(calibration, cluster),
+            strong=strong,
+            mesh=None if mesh is None else parse(mesh),
+            ranks_per_host=ranks_per_host or (cluster.gpus_per_host if cluster else None),
+            progress=progress,
+        )
+
+    def predictions(self) -> Result:
+        """Return the predictions that were made from this run, with their scores."""
+        from lostflops.predict.answers.score import listed
+
+        return listed(self.stored)
+
+    def hang(self, *, limit: int = 20) -> Result:
+        """Return which ranks block a hung job, from the Flight Recorder dumps in the run."""
+        from lostflops.analyze.hang import hang
+
+        return hang(self.stored, limit=limit)
+
+    def page(
+        self,
+        file: Place,
+        *,
+        peak_tflops: float | None = None,
+        model_flops: float | None = None,
+        tokens_per_step: float | None = None,
+        samples_per_step: float | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Write all views of the run into one HTML file, and return where."""
+        from lostflops.pages.page import page_of, questions_for
+        from lostflops.report.html import check_file, save_page
+
+        check_file(Path(file))
+        claims = _claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
+        made = page_of(self.stored, questions_for(claims), progress)
+        return save_page(made, Path(file))
+
+    def log_to(self, tracker: str, where: str) -> str:
+        """Log the summary of the run to "wandb", "mlflow" or "tensorboard", and return where to look.
+
+        `where` is a project of W&B, a tracking URI of MLflow or a folder of TensorBoard.
+        """
+        from io import StringIO
+        from tempfile import TemporaryDirectory
+
+        from lostflops.advise.summary import card
+        from lostflops.export.trackers import Summary, log
+        from lostflops.pages.tracked import metrics, series
+        from lostflops.report import markdown
+
+        report, text = self.report(), StringIO()
+        markdown.write(card(report), text)
+        with TemporaryDirectory(prefix="lostflops-") as folder:
+            page = Path(folder) / "lostflops-report.html"
+            self.page(page)
+            summary = Summary(self.stored.called, metrics(report), series(self.stored), text.getvalue(), page)
+            return log(tracker, summary, where)
+
+    def close(self) -> None:
+        self.stored.close()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.stored._repr_html_()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(run: Place) -> TrainingRun:  # noqa: A001 - `lostflops.open(...)` is how it is called
+    """Open a run: a folder, or an address such as "s3://bucket/run"."""
+    from lostflops.store.run import Run
+
+    return TrainingRun(Run.open(run))
+
+
+def ingest(
+    sources: Runs,
+    out: Place,
+    *,
+    workers: int | None = None,
+    replace: bool = False,
+    engine: str = "local",
+    progress: Callable[[IngestProgress], None] | None = None,
+) -> Result:
+    """Read traces (files, folders, globs) into a run, and return what was read. Open the run with `open(out)`."""
+    from lostflops.analyze.quality import quality
+    from lostflops.ingest import ingest as read_traces
+    from lostflops.ingest.summary import summarise
+    from lostflops.spread.names import EngineName
+    from lostflops.store.places import remote
+
+    listed = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    chosen = EngineName(engine)
+    summary = read_traces(listed, Path(out), workers=workers, replace=replace, engine=chosen, progress=progress)
+    if chosen is not EngineName.LOCAL and remote(Path(out)):
+        return summarise(summary, None)  # a run that many machines wrote is not copied here before it is asked for
+    with open(out) as run:
+        return summarise(summary, quality(run.stored))
+
+
+def diff(
+    before: Runs, after: Runs, *, margin: float = 0.02, anyway: bool = False, progress: Progress | None = None
+) -> Result:
+    """Compare two runs, or two groups of runs: which is faster, and where."""
+    from lostflops.compare import recorded
+    from lostflops.compare.diff import diff as compare
+    from lostflops.compare.sides import read
+
+    sides = _runs(before), _runs(after)
+    if recorded.mark_no_steps([*sides[0], *sides[1]]):
+        return recorded.diff(*sides, anyway=anyway)
+    return compare(read(*sides, anyway=anyway, accounted=True, progress=progress), margin)
+
+
+def gate(
+    baseline: Runs,
+    candidate: Runs,
+    *,
+    max_regress: float = 0.03,
+    anyway: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Result, int]:
+    """Return whether the candidate is slower than its baseline, and the exit code for CI.
+
+    The code is 0 within the limit, 1 after a regression, 3 if the runs do not decide.
+    """
+    from lostflops.compare.gate import gate as judge
+    from lostflops.compare.sides import read
+
+    pair = read(_runs(baseline), _runs(candidate), anyway=anyway, progress=progress)
+    answer, outcome = judge(pair, max_regress)
+    return answer, outcome.exit_code
+
+
+def score(prediction: str, measured: Place, *, made_from: Place | None = None) -> Result:
+    """Compare a prediction of `whatif`, by its id, with a run that was made with the change."""
+    from lostflops.predict.answers.predictions import find
+    from lostflops.predict.answers.score import score as compare
+    from lostflops.results import Figure
+
+    with open(measured) as run:
+        places = [_local(made_from)] if made_from else [run.folder.parent, Path.cwd()]
+        found, holder = find(prediction, places, known=made_from is None)
+        answer = compare(found, holder, run.stored)
+    return dataclasses.replace(answer, more=(*answer.more, Figure("predicted_from", str(holder))))
+
+
+def hang(dumps: Runs, *, limit: int = 20) -> Result:
+    """Return which ranks block a hung job, from Flight Recorder dumps (files, folders, globs) or from a run."""
+    from tempfile import TemporaryDirectory
+
+    from lostflops.ingest import ingest as read_traces
+
+    places = _runs(dumps)
+    if len(places) == 1 and is_run(places[0]):
+        with open(places[0]) as run:
+            return run.hang(limit=limit)
+    with TemporaryDirectory(prefix="lostflops-hang-") as folder:
+        read_traces([str(dump) for dump in places], Path(folder) / "run")
+        with open(Path(folder) / "run") as run:
+            return run.hang(limit=limit)
+
+
+def is_run(place: Place) -> bool:
+    """Return whether a folder or an address is a run."""
+    from lostflops.store.manifest import FILE_NAME
+    from lostflops.store.mirror import is_run_at
+    from lostflops.store.places import remote
+
+    address = remote(Path(place))
+    return is_run_at(address) if address is not None else (Path(place) / FILE_NAME).is_file()
+
+
+def doctor(run: Place | None = None, *, python: str | None = None) -> Result:
+    """Return what can be measured on this machine, and what the collector of a run could not measure."""
+    import os
+    import sys
+
+    from lostflops.capture import FOLDER
+    from lostflops.doctor.capture_checks import capture_checks
+    from lostflops.doctor.host_checks import host_checks
+    from lostflops.doctor.probes import look
+    from lostflops.doctor.result import result
+    from lostflops.doctor.torch_checks import torch_checks
+
+    machine = look(Path(run or ""), python or sys.executable, os.environ)
+    checks = [*torch_checks(machine), *host_checks(machine)]
+    if run is not None and (Path(run) / FOLDER).is_dir():
+        checks += capture_checks(Path(run) / FOLDER)
+    return result(checks)
+
+
+def estimate(
+    model: Place,
+    *,
+    device: str | None = None,
+    topology: str | None = None,
+    calibration: Place | None = None,
+    memory: str | None = None,
+    **job: Any,
+) -> Result:
+    """Predict step time and memory of a job before it is launched, from a description of its model.
+
+    `job` is dp, tp, cp, pp, zero, microbatch, batch, sequence, dtype, precision, recompute, optimizer and compiled.
+    """
+    return estimate_on(model, device=device, topology=topology, calibration=calibration, memory=memory, job=job)[0]
+
+
+def estimate_on(
+    model: Place,
+    *,
+    device: str | None,
+    topology: str | None,
+    calibration: Place | None,
+    memory: str | None,
+    job: dict[str, Any],
+) -> tuple[Result, int, int]:
+    """Return an estimate, its number of ranks, and the ranks of a host."""
+    from lostflops.predict.estimate.estimate import estimate as compute
+    from lostflops.predict.estimate.machine import machine as find_machine
+    from lostflops.predict.estimate.request import demand_of, request
+    from lostflops.predict.estimate.result import result
+    from lostflops.units import parse_bytes
+
+    capacity = None if memory is None else parse_bytes(memory)
+    if capacity is not None and capacity <= 0:
+        raise UsageError(f"--memory {memory} is not above zero: give a size such as 80GiB")
+    asked = request(str(model), {name: value for name, value in job.items() if value is not None})
+    file = None if calibration is None else Path(calibration)
+    machine = find_machine(asked.job.dtype, device=device, topology=topology, calibration=file, memory=capacity)
+    answer = result(compute(demand_of(asked, machine.per_host), machine), asked.remarks)
+    return answer, asked.job.ranks, machine.per_host
+
+
+def _window(name: str | None) -> WindowKind | None:
+    from lostflops.ledger.windows import WindowKind
+
+    if name not in (None, "steps", "trace"):
+        raise UsageError(f"window {name!r} is neither 'steps' nor 'trace'")
+    return WindowKind(name) if name else None
+
+
+def _claims(*values: float | None) -> Claims:
+    from math import isfinite
+
+    from lostflops.ledger.mfu import Claims
+
+    if not all(value is None or isfinite(value) for value in values):
+        raise UsageError("the peak, FLOPs, tokens and samples must be finite numbers")
+    return Claims(*values)
+
+
+def _runs(places: Runs) -> list[Path]:
+    return [Path(places)] if isinstance(places, str | Path) else [Path(place) for place in places]
+
+
+def _local(run: Place) -> Path:
+    """Return the folder of a run; predictions from a run in a store are kept beside the copy that is here."""
+    from lostflops.store.mirror import mirrored
+    from lostflops.store.places import remote
+
+    address = remote(Path(run))
+    return mirrored(address) if address is not None else Path(run)
+
+
+def _times(calibration: Place | None, topology: str | None) -> Callable[[OwnTimes], Times] | None:
+    """Return how long collectives take elsewhere; None where the run's own times are meant."""
+    cluster = read_cluster(calibration, topology)
+    return times_of(calibration, cluster) if calibration or cluster else None
+
+
+def read_cluster(calibration: Place | None, topology: str | None) -> Topology | None:
+    from lostflops.predict.costs.topology import read_topology
+
+    if calibration is not None and topology is not None:
+        raise UsageError(
+            "--calibration and --topology cannot be combined: give only one (a calibration is more accurate)"
+        )
+    return None if topology is None else read_topology(topology)
+
+
+def times_of(calibration: Place | None, topology: Topology | None) -> Callable[[OwnTimes], Times]:
+    """Return a function from the run's own times to the times of collectives elsewhere."""
+    from lostflops.errors import UnknownCost
+    from lostflops.predict.costs.calibration import read_calibration
+    from lostflops.predict.costs.collective_times import CollectiveTimes
+
+    def times(own: OwnTimes) -> Times:
+        if topology is not None:
+            if own.backend == "gloo":
+                raise UnknownCost("the run used gloo, but topologies describe NCCL only: give --calibration")
+            return CollectiveTimes.of(topology=topology)
+        if calibration is not None:
+            return CollectiveTimes.of(calibration=read_calibration(Path(calibration)), learned=own)
+        return CollectiveTimes.of(learned=own)
+
+    return times

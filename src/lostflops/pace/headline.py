@@ -1,0 +1,53 @@
+"""The job in a line, and what was recorded of it in another: what every summary of a run begins and ends with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lostflops.pace.timings import chosen, paces
+from lostflops.units import counted, format_ns, format_percent
+
+if TYPE_CHECKING:
+    from lostflops.ledger.total import RunLedger
+    from lostflops.store.run import Run
+
+
+def describe_job(run: Run, total: RunLedger) -> str:
+    """Return ranks, hosts, device, backend and step time, such as "8 ranks on 2 hosts (CPU, gloo), 126 ms per step."
+
+    The step time is the median of normal steps; without timings it is the mean of the steps of the ledger.
+    """
+    [(ranks, world, hosts, named, devices, backends)] = run.sql(
+        """select count(distinct rank), max(world_size), count(distinct host), bool_and(host is not null),
+                  list(distinct device order by device), list(distinct backend order by backend) from ranks"""
+    ).fetchall()
+    seen = counted(ranks, "rank") if not world or world <= ranks else f"{ranks:,} of {counted(world, 'rank')}"
+    place = f" on {counted(hosts, 'host')}" if named and hosts else ""
+    known = [backend for backend in backends if backend]
+    is_cpu = not any("nccl" in backend for backend in known) and not _has_device_events(run)
+    kinds = ", ".join([*([name for name in devices if name][:2] or (["CPU"] if is_cpu else [])), *known])
+    step = _step_time(run, total)
+    return f"{seen}{place}" + (f" ({kinds})" if kinds else "") + (f", {format_ns(step)} per step." if step else ".")
+
+
+def _step_time(run: Run, total: RunLedger) -> int | None:
+    """In ns; None without steps."""
+    pace = chosen(paces(run))
+    if pace is not None and pace.p50:
+        return round(pace.p50)
+    return round(total.total_ns / total.step_count) if total.step_count else None
+
+
+def describe_recording(run: Run) -> str:
+    """Return how much was recorded and what that cost; empty where steps were not timed."""
+    found = paces(run)
+    pace = chosen(found)
+    if pace is None:
+        return ""
+    detail = f", {pace.profiled_steps} in detail" if pace.profiled_steps else ""
+    cost = "" if pace.own_share is None else f", at a cost of {format_percent(pace.own_share)} of the step"
+    return f"Recorded {counted(sum(one.steps for one in found), 'step')}{detail}{cost}."
+
+
+def _has_device_events(run: Run) -> bool:
+    return bool(run.sql("select 1 from lanes where kind = 'stream' limit 1").fetchall())
