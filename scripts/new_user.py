@@ -50,7 +50,7 @@ SHORT = (
 SAYS = {
     "doctor": "Steps can be recorded",
     "demo": "8 of 8 ranks",
-    "run": "2 ranks compute for",
+    "run": "2 ranks on 1 host",
     "diagnose": "input_pipeline",
     "whatif": "data=",
     "open": "one HTML file that opens in any browser",
