@@ -424,9 +424,10 @@ def ingest(
     from lostflops.spread.names import EngineName
     from lostflops.store.places import remote
 
-    listed = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     chosen = EngineName(engine)
-    summary = read_traces(listed, Path(out), workers=workers, replace=replace, engine=chosen, progress=progress)
+    summary = read_traces(
+        _sources(sources), Path(out), workers=workers, replace=replace, engine=chosen, progress=progress
+    )
     if chosen is not EngineName.LOCAL and remote(Path(out)):
         return summarise(summary, None)  # a run that many machines wrote is not copied here before it is asked for
     with open(out) as run:
@@ -486,12 +487,12 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
 
     from lostflops.ingest import ingest as read_traces
 
-    places = _runs(dumps)
+    places = _sources(dumps)
     if len(places) == 1 and is_run(places[0]):
         with open(places[0]) as run:
             return run.hang(limit=limit)
     with TemporaryDirectory(prefix="lostflops-hang-") as folder:
-        read_traces([str(dump) for dump in places], Path(folder) / "run")
+        read_traces(places, Path(folder) / "run")
         with open(Path(folder) / "run") as run:
             return run.hang(limit=limit)
 
@@ -585,8 +586,13 @@ def _claims(*values: float | None) -> Claims:
     return Claims(*values)
 
 
+def _sources(places: Runs) -> list[str]:
+    """Return each place as it was given: a path would lose the slashes of an address."""
+    return [str(places)] if isinstance(places, str | Path) else [str(place) for place in places]
+
+
 def _runs(places: Runs) -> list[Path]:
-    return [Path(places)] if isinstance(places, str | Path) else [Path(place) for place in places]
+    return [Path(place) for place in _sources(places)]
 
 
 def _local(run: Place) -> Path:

@@ -25,7 +25,7 @@ LARGE: Final = "This run is large: causes are only checked by lostflops diagnose
 
 
 def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Result:
-    """Add the first findings to a report; where they are not `shown`, or there are none, the verdict says so."""
+    """Add the first findings to a report. If they are not `shown`, or nothing was found, the verdict says so."""
 
     def sentence(found: Diagnosis) -> str:
         is_complete = shown if found.findings else not found.case.wall
@@ -83,10 +83,7 @@ def _headline(one: Finding) -> str:
     >>> _headline(Finding(*told, saving))
     'It pauses. Fixing it saves 21% of the step (90% interval 7 to 35%).'
     """
-    what = _CLAUSE.split(one.what)[0].rstrip(".:")
-    return (
-        f"Suspected: {what}. May save {one.saving}." if one.is_suspected else f"{what}. Fixing it saves {one.saving}."
-    )
+    return says(replace(one, what=_CLAUSE.split(one.what)[0].rstrip(".:") + "."))
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:

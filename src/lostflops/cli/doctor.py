@@ -39,7 +39,7 @@ def doctor(
 
     result = examine(run, python=python)
     following = command("watch", run) if run is not None else command("demo")
-    usable = not any(row["is_needed"] and row["state"] == "no" for row in result.to_json()["checks"])
+    usable = result.is_usable
     own = OWN_JOB if usable and run is None else ""
     show(replace(result, next_command=following, other_command=own), as_json)
     if not usable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lostflops.doctor.check import Check
-from lostflops.results import Field, Result, Table
+from lostflops.results import Field, Figure, Result, Table
 
 _FIELDS = (
     Field("check"),
@@ -22,7 +22,14 @@ def result(checks: Sequence[Check]) -> Result:
         (check.name, check.state, check.finding, check.consequence, check.remedy, check.is_needed) for check in checks
     )
     notes = tuple(_note(check) for check in checks if check.state != "ok")
-    return Result("doctor", "What can be measured here", _verdict(checks), (Table("checks", "", _FIELDS, rows),), notes)
+    return Result(
+        "doctor",
+        "What can be measured here",
+        _verdict(checks),
+        (Table("checks", "", _FIELDS, rows),),
+        notes,
+        more=(Figure("is_usable", is_usable(checks)),),
+    )
 
 
 def is_usable(checks: Sequence[Check]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lostflops.pace.timings import PHASES
+from lostflops.pace.timings import PHASES, chosen, paces, within
 
 if TYPE_CHECKING:
     from lostflops.results import Result
@@ -22,16 +22,26 @@ def metrics(report: Result) -> dict[str, float]:
         "mfu": found["mfu"]["value"],
         **{f"share/{line['line']}": line["share"] for line in found["ledger"]["lines"] if line["ns"]},
     }
-    sure = [one for one in report.findings if not one.is_suspected and one.prediction is not None]
-    figures["first_finding_saves"] = sure[0].prediction.gain if sure and sure[0].prediction else None
-    figures["findings"] = float(len(sure))
+    savings = [
+        one.prediction.gain
+        for one in report.findings
+        if one.prediction is not None and one.costs_time and not one.is_suspected
+    ]
+    figures["first_finding_saves"] = savings[0] if savings else None
+    figures["findings"] = float(len(savings))
     return {name: value for name, value in figures.items() if value is not None}
 
 
 def series(run: Run) -> tuple[tuple[int, dict[str, float]], ...]:
-    """Return the time of each step and of its phases, in ms: the median of the ranks."""
+    """Return the time of each step and of its phases, in ms: the median of the ranks, in the attempt that is shown."""
+    pace = chosen(paces(run))
+    if pace is None:
+        return ()
     columns = ", ".join(f"median({phase})" for phase in PHASES)
-    rows = run.sql(f"select step, median(stop - start), {columns} from timings group by step order by step").fetchall()
+    rows = run.sql(
+        f"""select step, median(stop - start), {columns} from timings where {within((), pace.attempt)}
+            group by step order by step"""
+    ).fetchall()
     return tuple(
         (
             step,

@@ -35,10 +35,10 @@ def log(tracker: str, summary: Summary, where: str) -> str:
 
     Returns where to look.
     """
+    if tracker not in TRACKERS:
+        raise UsageError(f"{tracker!r} is not a tracker: choose one of {', '.join(TRACKERS)}")
     try:
         write: Callable[[Summary, str], str] = import_module(f"lostflops.export.trackers.to_{tracker}").write
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("lostflops"):
-            raise
+    except ModuleNotFoundError:
         raise UsageError(f"{tracker} is not installed here: pip install {tracker}") from None
     return write(summary, where)

@@ -1,6 +1,7 @@
 """Log a summary to an MLflow tracking server, or to a local folder or database."""
 
 import os
+import time
 
 import mlflow
 from mlflow.entities import Metric
@@ -19,10 +20,12 @@ def write(summary: Summary, where: str) -> str:
     experiment = client.get_experiment_by_name(name)
     number = experiment.experiment_id if experiment is not None else client.create_experiment(name)
     run = client.create_run(number, run_name=summary.name).info.run_id
+    now = round(time.time() * 1000)
     metrics = [
-        Metric(PREFIX + key, value, 0, step) for step, figures in summary.series for key, value in figures.items()
+        Metric(PREFIX + key, value, now, step)
+        for step, figures in (*summary.series, (0, summary.metrics))
+        for key, value in figures.items()
     ]
-    metrics += [Metric(PREFIX + key, value, 0, 0) for key, value in summary.metrics.items()]
     for first in range(0, len(metrics), _BATCH):
         client.log_batch(run, metrics=metrics[first : first + _BATCH])
     client.log_text(run, summary.card, "lostflops.md")
