@@ -372,14 +372,15 @@ class TrainingRun:
         from io import StringIO
         from tempfile import TemporaryDirectory
 
+        from lostflops.advise.diagnose import diagnosed_once
         from lostflops.advise.summary import card
         from lostflops.export.trackers import Summary, log
         from lostflops.pages.tracked import metrics, series
         from lostflops.report import markdown
 
-        report, text = self.report(), StringIO()
-        markdown.write(card(report), text)
-        with TemporaryDirectory(prefix="lostflops-") as folder:
+        with TemporaryDirectory(prefix="lostflops-") as folder, diagnosed_once():
+            report, text = self.report(), StringIO()
+            markdown.write(card(report), text)
             page = Path(folder) / "lostflops-report.html"
             self.page(page)
             summary = Summary(self.stored.called, metrics(report), series(self.stored), text.getvalue(), page)

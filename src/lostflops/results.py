@@ -518,6 +518,8 @@ class Result:
     """Parts that only programs see."""
     folded: tuple[str, ...] = ()
     """Names of blocks that only a page shows; a terminal shows them with `--full`."""
+    version: int = 1
+    """Version of its JSON: one more whenever a key is renamed, removed or changes its meaning."""
 
     def __post_init__(self) -> None:
         taken = {"schema", "title", "verdict", "notes"}
@@ -563,7 +565,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return plain data: the verdict and a key for each block, with raw values."""
         return {
-            "schema": f"lostflops.{self.name}/1",
+            "schema": f"lostflops.{self.name}/{self.version}",
             "title": self.title,
             "verdict": self.verdict,
             "notes": list(self.notes),

@@ -73,7 +73,7 @@ def test_json(lostflops, slow: Path) -> None:
         *("schema", "title", "verdict", "notes"),
         *("stragglers", "arrivals", "ranks", "clock", "evenness", "mesh", "findings"),
     }
-    assert found["schema"] == "lostflops.ranks/1"
+    assert found["schema"] == "lostflops.ranks/2"
     (first,) = found["stragglers"]
     assert first.keys() == {"rank", "kind", "charged_ns", "cause", "p_value", "step", "is_late", "last", "collectives"}
     assert first["cause"].keys() == {"line", "name", "excess_ns"}
@@ -147,7 +147,7 @@ def test_text(lostflops, slow: Path) -> None:
     outcome = lostflops("ranks", slow)
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
-    assert lines[0] == "Who is late"
+    assert lines[0] == "Late ranks"
     assert lines[1].startswith("Rank 2 is late (slow device): the same kernels take longer (compute,")
     assert "of the step (90% interval" in " ".join(lines[1:5])
     assert any(line.strip().startswith("0-3  ··█·") for line in lines)

@@ -84,8 +84,9 @@ _kept: ContextVar[dict[int, tuple[Run, Diagnosis]] | None] = ContextVar("diagnos
 
 @contextmanager
 def diagnosed_once() -> Iterator[None]:
-    """Inside it a run is diagnosed once for all answers that show findings."""
-    token = _kept.set({})
+    """Diagnose a run once for all answers inside that show findings, also those of a nested block."""
+    outer = _kept.get()
+    token = _kept.set({} if outer is None else outer)
     try:
         yield
     finally:
@@ -195,6 +196,7 @@ def diagnose(
     case = found.case
     return Result(
         name="diagnosis",
+        version=2,
         title="Diagnosis",
         verdict=" ".join(filter(None, (describe_job(run, case.total), in_short(found), describe_recording(run)))),
         blocks=(Findings("findings", "Findings", found.findings, most),),

@@ -48,6 +48,7 @@ def explain(
     about = next(rule.about for rule in rules if rule.cause == chosen.cause)
     return Result(
         name="explanation",
+        version=2,
         title=f"Finding {number} of {len(found.items)}: {chosen.cause}",
         verdict=about,
         blocks=(

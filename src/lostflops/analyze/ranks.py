@@ -55,7 +55,8 @@ def ranks(
     told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
     result = Result(
         name="ranks",
-        title="Who is late",
+        version=2,
+        title="Late ranks",
         verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
         blocks=(
             *([_stragglers(found, told)] if found.stragglers else []),

@@ -65,6 +65,7 @@ def report(
     told, held = Told.of(run, ranks), summary(run, asked.ranks)
     result = Result(
         name="report",
+        version=2,
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
         + _verdict(_subject(run, asked, total), asked, total, fall.value),

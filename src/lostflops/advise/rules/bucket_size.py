@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.advise.claim import Claim, Gain, Rule
-from lostflops.advise.signs.hand_made import in_hooks, latency_share
+from lostflops.advise.signs.hand_made import has_buckets_of, in_hooks, latency_share
 from lostflops.advise.signs.traffic import sources
 from lostflops.predict.change import NotApplicable
 from lostflops.predict.edits.each_microbatch import repeated_reductions
@@ -39,8 +39,6 @@ _AT_LEAST: Final = 0.2
 """Parts of the upper limit that fewer buckets are expected to save, and save at least."""
 _MOSTLY: Final = 0.5
 """Part of the time of many small buckets that must be latency if no what-if can price larger ones."""
-_SAME: Final = 0.1
-"""Relative difference below which a bucket size is the one that the job has."""
 _FEW: Final = 2
 """Up to this many buckets per step they count as large: no compute is left to hide the last one."""
 
@@ -81,7 +79,7 @@ def _best(case: Case, whole: int) -> float | None:
     asked = sorted({*_SIZES, *((part,) if part >= _LEAST else ())})
     gains: dict[float, float] = {}
     for size in asked:
-        if (size * MIB > 4 * whole and size > _USUAL) or _is_set(case, size):
+        if (size * MIB > 4 * whole and size > _USUAL) or has_buckets_of(case, size):
             continue
         found = case.price(f"bucket_mb={size:g}")
         if found is not None:
@@ -92,12 +90,6 @@ def _best(case: Case, whole: int) -> float | None:
     if gains.get(_USUAL, -1.0) >= gains[best] - _NEAR:
         best = _USUAL
     return best
-
-
-def _is_set(case: Case, size: float) -> bool:
-    """Return whether the job has this size already."""
-    caps = [one.get("bucket_cap_bytes") for one in case.job.get("ddp") or () if isinstance(one, dict)]
-    return any(cap and abs(cap / MIB / size - 1) < _SAME for cap in caps)
 
 
 def _are_many_small(made: Traffic, rows: Flags) -> bool:

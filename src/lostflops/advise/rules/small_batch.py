@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import Claim, Gain, NotChecked, Rule
 from lostflops.advise.signs.computed import shapes_of, tensors_of
+from lostflops.advise.signs.hand_made import has_buckets_of
 from lostflops.predict.edits.whole_model import averaged
 from lostflops.results import Evidence
 from lostflops.units import format_ns, format_share
@@ -31,7 +32,8 @@ _MORE: Final = 32
 """Batch sizes, as multiples of the recorded batch: the suggestion, and the upper limit."""
 _CALL: Final = {True: 2_000, False: 5_000}
 """Fixed time of a kernel launch (True) or of a CPU op call (False), in ns."""
-_NARROWER: Final = ("optimizer=fused", "bucket_mb=25")
+_BUCKET: Final = 25
+"""DDP's default bucket size, in MiB."""
 _ENOUGH: Final = 0.1
 """Saving of a more specific fix from which that fix is named instead."""
 _LATE: Final = 0.25
@@ -123,7 +125,8 @@ def _has_narrower(case: Case) -> bool:
     """Whether fixed costs are high because the update, the buckets or exchanges of the model are badly done."""
     if case.facts is not None and averaged(case.traffic.graph, case.facts).any():
         return True
-    found = [case.price(change) for change in _NARROWER]
+    changes = ("optimizer=fused", *(() if has_buckets_of(case, _BUCKET) else (f"bucket_mb={_BUCKET}",)))
+    found = [case.price(change) for change in changes]
     return any(price is not None and price.gain >= _ENOUGH for price in found)
 
 

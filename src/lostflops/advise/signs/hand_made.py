@@ -24,6 +24,8 @@ _LARGE: Final = 4 * MIB
 """and how large each is at most."""
 _SIZES: Final = ("25", "5")
 """MiB of DDP's buckets: what it takes by itself, and what small models need so that anything overlaps."""
+_SAME: Final = 0.1
+"""Relative difference below which a bucket size is the one that the job has."""
 _BETTER: Final = 0.03
 """By which the smaller one must gain more to be advised."""
 
@@ -57,6 +59,12 @@ def in_hooks(case: Case) -> Flags:
     is_wrapped = made.is_ddp or made.is_sharded
     is_hooked = not is_wrapped and made.a_step(rows) >= _EACH and int(made.size[rows].max(initial=0)) < _LARGE
     return found & np.bool_(is_hooked)
+
+
+def has_buckets_of(case: Case, size: float) -> bool:
+    """Return whether DDP has buckets of this size, in MiB, already."""
+    caps = [one.get("bucket_cap_bytes") for one in case.job.get("ddp") or () if isinstance(one, dict)]
+    return any(cap and abs(cap / MIB / size - 1) < _SAME for cap in caps)
 
 
 class Cure(NamedTuple):
