@@ -16,6 +16,11 @@ def rank(number: int, *ops: tuple[str, str, int], steps: int = 1) -> SimpleNames
     return SimpleNamespace(rank=number, pieces=pieces, steps=steps)
 
 
+def case_of(ranks: list[SimpleNamespace]) -> Any:
+    numbers = tuple(one.rank for one in ranks)
+    return SimpleNamespace(computed=ranks, mesh=SimpleNamespace(cohort=lambda _: numbers))
+
+
 def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time() -> None:
     """As in an LSTM, which has no formula for its FLOPs; copies of parameters are the same on all ranks."""
     copies = ("aten::copy_", "[[5000000]]", 1_000)
@@ -23,8 +28,7 @@ def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time()
         rank(number, ("aten::lstm", f"[[8, {length}, 40], [4, 8, 48]]", length * 1_000_000), copies)
         for number, length in enumerate((24, 24, 44))
     ]
-    case: Any = SimpleNamespace(computed=ranks)
-    found = work_done._elements(case)
+    found = work_done._elements(case_of(ranks))
     assert found is not None
     assert found.beyond(2, [0, 1]) == pytest.approx(44 / 24 - 1, abs=0.01)
     assert found.beyond(0, [1, 2]) == pytest.approx(24 / 34 - 1, abs=0.01)
@@ -33,7 +37,15 @@ def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time()
 def test_a_slow_rank_reads_as_much_as_its_peers() -> None:
     """It also recorded more steps."""
     ranks = [rank(number, ("aten::mm", "[[64, 64], [64, 64]]", ns), steps=ns) for number, ns in enumerate((10, 10, 30))]
-    case: Any = SimpleNamespace(computed=ranks)
-    found = work_done._elements(case)
+    found = work_done._elements(case_of(ranks))
     assert found is not None
     assert found.beyond(2, [0, 1]) == 0
+
+
+def test_other_kernels_for_the_same_layer_are_not_more_work() -> None:
+    """As on a rank without oneDNN, which unfolds pictures into large matrices."""
+    shared = ("aten::relu", "[[4, 24, 40, 40]]", 10)
+    fast, slow = ("aten::mkldnn_convolution", "[[4, 24, 40, 40]]", 50), ("aten::im2col", "[[4, 216, 1600]]", 100)
+    found = work_done._elements(case_of([rank(0, shared, fast), rank(1, shared, slow)]))
+    assert found is not None
+    assert found.beyond(1, [0]) == 0

@@ -54,8 +54,8 @@ def demo(
         return
     held, trust = describe(out)
     planted = (
-        f"This run is synthetic and has two faults: kernels on rank {ranks // 2} take {SLOW:g}x as long, and step "
-        f"{LATE_STEP} waits for data."
+        f"This run is synthetic and has two faults: kernels on rank {ranks // 2} take {SLOW:g}x as long, and the "
+        f"devices wait for data between steps {LATE_STEP - 1} and {LATE_STEP}."
     )
     notes = (*held.notes, planted, trust.verdict, page.verdict)
     show(replace(held, notes=notes, next_command=command("report", out), other_command=OWN_JOB), as_json=False)

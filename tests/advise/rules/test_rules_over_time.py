@@ -168,6 +168,20 @@ def test_one_part_of_the_step_that_grows() -> None:
     assert timed(growing_steps.RULE, took, ranks=3, **phases, **more) == []
 
 
+def test_a_loss_over_all_past_batches_grows_in_the_backward_pass_too() -> None:
+    """Half of the growth is between the passes, half in the backward pass; a device that slows down doubles nothing."""
+
+    def grows(from_ms: float) -> Callable[[int, int], int]:
+        return lambda rank, number: round((from_ms + number / 20) * MS)
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + number * MS // 10
+
+    found = timed(growing_steps.RULE, took, ranks=3, outside=grows(0.2), forward=steadily, backward=grows(5))
+    assert ["because the time between the passes grows" in one.what for one in found] == [True]
+    assert timed(growing_steps.RULE, took, ranks=3, outside=grows(3), forward=steadily, backward=grows(5)) == []
+
+
 @pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, growing_steps.RULE])
 def test_healthy_jobs_of_a_loaded_machine_are_silent(rule: Rule) -> None:
     """Steps are slow together, and one in ten stalls."""

@@ -31,6 +31,10 @@ _GROWS: Final = 0.7
 """Part of the growth of the step that one phase must have to be its cause,"""
 _AT_FIRST: Final = 0.5
 """and the part of the first steps that it may have: a phase that is most of the step has most of any growth."""
+_PARTLY: Final = 0.25
+"""The same part if the backward pass of what this phase does has the rest of the growth,"""
+_TWICE: Final = 2.0
+"""and times what the phase took at first: a device that slows down stretches no phase that much."""
 _NEARLY_ALL: Final = 0.9
 _OWN_PHASES: Final = ("data", "forward", "optimizer", "outside")
 """Phases in which no rank waits for others."""
@@ -117,16 +121,26 @@ def growing_phase(timed: Series, rows: Rows) -> str:
     whole, steady = grown(timed.ns[rows])
     if whole < MORE or steady < STEADY:
         return ""
-    first, last = _thirds(timed.ns[rows])
+    backward = _growth(timed.column("backward")[rows])
     for phase in _OWN_PHASES:
         values = timed.column(phase)[rows]
-        if not np.isfinite(values).all():
-            continue
-        ends = [_thirds(values[:, at]) for at in range(values.shape[1])]
-        is_cause = [
-            late - early >= _GROWS * (last - first) and early < _AT_FIRST * first and grown(values[:, at])[1] >= STEADY
-            for at, (early, late) in enumerate(ends)
-        ]
-        if np.mean(is_cause) >= _NEARLY_ALL:
+        if np.isfinite(values).all() and _is_cause(values, backward, timed.ns[rows]).mean() >= _NEARLY_ALL:
             return phase
     return ""
+
+
+def _is_cause(values: Values, backward: Values, whole: Values) -> Flags:
+    """Return for each rank whether this phase makes steps longer: by itself, or with its part of the backward pass."""
+    first, last = _thirds(whole)
+    early = np.array([_thirds(own)[0] for own in values.T])
+    growth = _growth(values)
+    is_steady = np.array([grown(own)[1] >= STEADY for own in values.T])
+    is_alone = growth >= _GROWS * (last - first)
+    is_doubled = (growth >= (_TWICE - 1) * early) & (growth >= _PARTLY * (last - first))
+    has_rest = growth + np.nan_to_num(backward) >= _GROWS * (last - first)
+    return np.asarray(is_steady & (early < _AT_FIRST * first) & (is_alone | (is_doubled & has_rest)), np.bool_)
+
+
+def _growth(values: Values) -> Values:
+    """Return for each rank how much longer the last third of the steps takes than the first."""
+    return np.array([last - first for first, last in map(_thirds, values.T)])

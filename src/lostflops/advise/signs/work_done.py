@@ -90,8 +90,9 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 def _elements(case: Case) -> Done | None:
-    """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it
-    takes on the mean rank: copies of small tensors say nothing about the work."""
+    """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it takes on
+    the mean rank: copies of small tensors say nothing about the work. Ops that not all peers of a rank call do not
+    count: other kernels for the same layer are not more work."""
     ranks = [one.rank for one in case.computed]
     read: defaultdict[tuple[str, int], float] = defaultdict(float)
     took = Counter[str]()
@@ -100,8 +101,12 @@ def _elements(case: Case) -> Done | None:
             if size := max((prod(shape) for shape in tensors_of(piece)), default=0):
                 read[piece.op, one.rank] += size * piece.count / one.steps
                 took[piece.op] += piece.own_ns
-    usual = {op: sum(read[op, rank] for rank in ranks) / len(ranks) for op in took}
-    amount = [sum(took[op] * read[op, rank] / usual[op] for op in took) for rank in ranks]
+    usual = {op: sum(read.get((op, rank), 0.0) for rank in ranks) / len(ranks) for op in took}
+    peers = {rank: [peer for peer in case.mesh.cohort(rank) if peer in ranks] for rank in ranks}
+    amount = [
+        sum(took[op] * read[op, rank] / usual[op] for op in took if all((op, peer) in read for peer in peers[rank]))
+        for rank in ranks
+    ]
     return _done("tensor elements", np.array(ranks, np.int64), np.full(len(ranks), -1), np.array(amount, np.float64))
 
 
