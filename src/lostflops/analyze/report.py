@@ -20,11 +20,13 @@ from lostflops.ledger.total import RunLedger
 from lostflops.ledger.windows import WindowKind, inferred_steps
 from lostflops.memory.summary import summary
 from lostflops.pace.headline import describe_job
+from lostflops.pace.normal import UNLIKE, normal_steps
 from lostflops.pace.told import Told
 from lostflops.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
 from lostflops.units import counted, format_ns, format_percent, format_share
 
 if TYPE_CHECKING:
+    from lostflops.pace.normal import NormalSteps
     from lostflops.store.run import Run
 
 MOST_LOSSES: Final = 3
@@ -71,7 +73,7 @@ def report(
         + _verdict(_subject(run, asked, total), asked, total, fall.value),
         blocks=(
             fall,
-            _ledger(total),
+            _ledger(total, normal_steps(run)),
             _losses(run, total),
             shown,
             *([_overlap(total)] if total.comm else []),
@@ -123,7 +125,7 @@ def _verdict(subject: str, asked: Scope, total: RunLedger, mfu: float | None) ->
     return f"{subject}{reached} Compute takes {share} of {span}" + (f"; {lost}." if losses else ".")
 
 
-def _ledger(total: RunLedger) -> Lines:
+def _ledger(total: RunLedger, normal: NormalSteps | None) -> Lines:
     whole = total.total_ns or 1
     per, unit = (total.step_count, "step") if total.step_count else (max(len(total.ranks), 1), "rank")
     items = tuple(
@@ -135,7 +137,12 @@ def _ledger(total: RunLedger) -> Lines:
         )
         for line in LINES
     )
-    return Lines("ledger", "The ledger", items, total.total_ns, per, unit)
+    title = "The ledger"
+    if normal is not None and total.step_count:
+        usual = normal.location.value
+        if not 1 / UNLIKE < total.total_ns / total.step_count / usual < UNLIKE:
+            title = f"The ledger of the profiled steps (normal steps take {format_ns(round(usual))})"
+    return Lines("ledger", title, items, total.total_ns, per, unit)
 
 
 def _losses(run: Run, total: RunLedger) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lostflops.pace.normal import normal_steps
 from lostflops.pace.timings import chosen, paces
 from lostflops.units import counted, format_ns, format_percent
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def describe_job(run: Run, total: RunLedger) -> str:
     """Return ranks, hosts, device, backend and step time, such as "8 ranks on 2 hosts (CPU, gloo), 126 ms per step."
 
-    The step time is the median of normal steps; without timings it is the mean of the steps of the ledger.
+    The step time is that of a normal step, as predictions use it; without timings it is the mean of the ledger's steps.
     """
     [(ranks, world, hosts, named, devices, backends)] = run.sql(
         """select count(distinct rank), max(world_size), count(distinct host), bool_and(host is not null),
@@ -32,6 +33,9 @@ def describe_job(run: Run, total: RunLedger) -> str:
 
 def _step_time(run: Run, total: RunLedger) -> int | None:
     """In ns; None without steps."""
+    normal = normal_steps(run)
+    if normal is not None:
+        return round(normal.location.value)
     pace = chosen(paces(run))
     if pace is not None and pace.p50:
         return round(pace.p50)

@@ -55,7 +55,9 @@ class _Batch:
 def _find(case: Case) -> Iterator[Claim]:
     batch = _batch(case)
     if batch is None:
-        raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
+        if case.told is None:
+            raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
+        raise NotChecked("the number of samples in a step is unknown: batches do not come from a DataLoader")
     if not case.wall or not _is_small(case, batch) or _has_narrower(case):
         return
     grows = _growing_share(case)

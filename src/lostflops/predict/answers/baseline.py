@@ -15,7 +15,7 @@ from lostflops.graph.build import build
 from lostflops.graph.replay import Schedule, replay
 from lostflops.graph.tasks import LaneKind
 from lostflops.ledger.few_steps import Numbers, few_steps, step_times, told, warm_up, without_warm_up
-from lostflops.pace.normal import NormalSteps, normal_steps
+from lostflops.pace.normal import UNLIKE, NormalSteps, normal_steps
 from lostflops.predict.answers.facts_of import Told, facts_of
 from lostflops.predict.answers.interval import (
     BETWEEN_RUNS,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 GUESS: Final = 0.05
 """A replay that is off by more makes guesses."""
-UNLIKE: Final = 1.1
-"""From here on people are told that profiled steps were slower than normal ones, or faster."""
 REFUSED: Final = 0.2
 """And by more than this nothing that one should act on."""
 
