@@ -86,12 +86,12 @@ def format_share(share: float) -> str:
     >>> format_share(0.1234), format_share(1), format_share(0.99999), format_share(0.00001), format_share(0)
     ('12.3%', '100.0%', '>99.9%', '<0.1%', '0.0%')
     >>> format_share(-0.00001)
-    '>-0.1%'
+    '0.0%'
     """
     if 0.9995 < share < 1:
         return ">99.9%"
     if 0 < abs(share) < 0.0005:
-        return "<0.1%" if share > 0 else ">-0.1%"
+        return "<0.1%" if share > 0 else "0.0%"
     return f"{100 * share:.1f}%"
 
 

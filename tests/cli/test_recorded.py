@@ -57,7 +57,7 @@ def test_report_without_a_deep_window(tmp_path, ask, lostflops):
         "A normal step takes 10.0 ms (median of 37; 95% take up to 10.0 ms): backward 40.0%, forward 20.0%, outside "
         "20.0%, data 10.0%, optimizer 10.0%. Rank 1 is the slowest: it enqueues its collectives last in 37 of 37 "
         "steps, 2.00 ms after the first rank (median, 20.0% of a step). "
-        "Recorded 40 steps, 2 in detail, at a cost of 1% of the step."
+        "Recorded 40 steps at a cost of 1% of the step; 2 of them were profiled."
     )
     assert found["notes"][0].endswith("lostflops run --steps FIRST:COUNT, or lostflops snap while the job runs.")
     assert found["recorded"]["samples_per_second"] == pytest.approx(800)

@@ -31,7 +31,7 @@ def test_a_prediction_is_about_normal_steps(tmp_path: Path, slower: float) -> No
     assert start.profiled == pytest.approx(slower * 100 * MS, rel=0.01)
     assert start.error == pytest.approx(0, abs=0.01)
     assert found.gain == pytest.approx(0.4, abs=0.01)
-    says = "Profiled steps ran 1.50x slower than normal ones."
+    says = "Profiled steps took 1.50x as long as normal ones."
     assert (says in start.graph.notes) == (slower > 1)
     # A part that was not stretched saves 1.5 times as much, one that was stretched twice 1.5 times less.
     expected = 0.4 * (1.5 - 1 / 1.5) / 2 if slower > 1 else 0.0

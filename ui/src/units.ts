@@ -36,7 +36,7 @@ export function formatBytes(count: number | bigint): string {
 
 export function formatShare(share: number): string {
   if (share > 0.9995 && share < 1) return ">99.9%";
-  if (Math.abs(share) > 0 && Math.abs(share) < 0.0005) return share > 0 ? "<0.1%" : ">-0.1%";
+  if (Math.abs(share) > 0 && Math.abs(share) < 0.0005) return share > 0 ? "<0.1%" : "0.0%";
   return `${fixed(100 * share, 1)}%`;
 }
 

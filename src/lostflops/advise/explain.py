@@ -46,6 +46,7 @@ def explain(
         raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.address} lists them")
     chosen, one = found.items[number - 1]
     about = next(rule.about for rule in rules if rule.cause == chosen.cause)
+    events = _events(run, chosen.evidence)
     return Result(
         name="explanation",
         version=2,
@@ -54,9 +55,10 @@ def explain(
         blocks=(
             Findings("findings", "", (chosen,)),
             _taken(one, case),
-            _events(run, chosen.evidence),
+            *([events] if events.rows else []),
             *_moved(case, one),
         ),
+        more=() if events.rows else (events,),
         notes=tuple(kept(run, found.items[number - 1 : number])),
     )
 

@@ -71,8 +71,8 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
     ).fetchall()
     if by_ends:
         yield (
-            f"{format_share(by_ends / waited)} of the waiting time is in waits shorter than the clock error; there we "
-            "assume that a collective ends on all ranks at the same time."
+            f"{format_share(by_ends / waited)} of the waiting time is measured from the ends of collectives, because "
+            "the clocks do not show which rank started first."
         )
     missing, alone = run.sql(
         "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"

@@ -78,7 +78,7 @@ class _Total:
 
 def _verdict(total: _Total) -> str:
     if not total.ranks:
-        return "The run has no stack samples. Record them with lostflops run --with samples."
+        return "The run has no stack samples. lostflops run records them by default."
     counts = sum(counts.total() for counts in total.counts.values())
     found = f"{counted(counts, 'sample')} from {counted(total.ranks, 'rank')}"
     if not total.told:

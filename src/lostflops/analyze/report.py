@@ -33,7 +33,7 @@ MOST_LOSSES: Final = 3
 MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
 """Times the mean above which a rank is named as the one that loses most."""
-NO_MODULES: Final = "No modules were recorded. Record them with: lostflops run --with modules"
+NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
 _FOLDED: Final = ("overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02

@@ -18,7 +18,8 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class KernelSum:
     """`ns` is time on the device, several at once counted each; `gap_ns` the part of `idle.host` that it ended;
-    `occupied_ns` the time for which an occupancy is recorded, `occupancy` the sum of occupancy x time over it."""
+    `occupied_ns` the time for which an occupancy above zero is recorded (the profiler writes 0 where it has no
+    estimate), `occupancy` the sum of occupancy x time over it."""
 
     count: int = 0
     ns: int = 0
@@ -61,7 +62,7 @@ def _on_device(record: Record, made: Partition, classes: Codes) -> KernelSums:
     # One number for both: sorting columns is many times as slow.
     names = len(record.names)
     keys, which = np.unique(classes[rows] * names + device.name[rows], return_inverse=True)
-    occupied = np.where(device.occupancy[rows] >= 0, ns, 0)
+    occupied = np.where(device.occupancy[rows] > 0, ns, 0)
     count, total, lost, held = (_summed(which, values, keys.size) for values in (None, ns, gap[rows], occupied))
     weighted = np.bincount(which, np.where(occupied > 0, device.occupancy[rows] * ns, 0.0), keys.size)
     return {

@@ -15,7 +15,7 @@ HOW_TO_RECORD: Final = "lostflops run --with shapes,modules,samples,memory -- CM
 MOST_SHOWN: Final = 8
 MUCH: Final = 0.05
 """Part of the peak above which memory from before the window is named in a note."""
-NO_MODULES: Final = "No module was annotated, so parts are ops: record with lostflops run --with modules,..."
+NO_MODULES: Final = f"No module was annotated, so parts are ops. To see modules: {HOW_TO_RECORD}"
 
 
 def verdict(peak: Peak, peaks: Sequence[Peak]) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lostflops.pace.normal import normal_steps
-from lostflops.pace.timings import chosen, paces
+from lostflops.pace.timings import PACED, chosen, paces, within
 from lostflops.units import counted, format_ns, format_percent
 
 if TYPE_CHECKING:
     from lostflops.ledger.total import RunLedger
+    from lostflops.pace.timings import Pace
     from lostflops.store.run import Run
+
+_LONGER: Final = f"""
+    with {PACED}
+    select sum(ns - (select avg(ns) from paced where settled)) from paced where profiled and not is_first"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:
@@ -48,9 +53,22 @@ def describe_recording(run: Run) -> str:
     pace = chosen(found)
     if pace is None:
         return ""
-    detail = f", {pace.profiled_steps} in detail" if pace.profiled_steps else ""
-    cost = "" if pace.own_share is None else f", at a cost of {format_percent(pace.own_share)} of the step"
-    return f"Recorded {counted(sum(one.steps for one in found), 'step')}{detail}{cost}."
+    cost = "" if pace.own_share is None else f" at a cost of {format_percent(pace.own_share)} of the step"
+    timed = f"Recorded {counted(sum(one.steps for one in found), 'step')}{cost}"
+    return f"{timed}; {profiled}." if (profiled := _profiled(run, pace)) else f"{timed}."
+
+
+def _profiled(run: Run, pace: Pace) -> str:
+    """Return how many steps have a trace, and how much longer all profiled steps took than as many normal ones: the
+    profiler also needs time before and after the steps that it keeps."""
+    [(longer,)] = run.sql(_LONGER.format(within=within((), pace.attempt))).fetchall()
+    [(kept,)] = run.sql("select count(distinct step) from steps").fetchall()
+    count = kept or pace.profiled_steps
+    if not count:
+        return ""
+    if longer is None or longer <= 0:
+        return f"{count} of them were profiled"
+    return f"profiling {count} of them added {format_ns(round(longer))}"
 
 
 def _has_device_events(run: Run) -> bool:

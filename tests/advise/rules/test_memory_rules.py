@@ -73,7 +73,7 @@ def test_optimizer_state_that_fills_a_device(ranks: int, fix: str) -> None:
 def test_without_memory_nothing_can_be_told(rule: Rule) -> None:
     with pytest.raises(NotChecked, match="not recorded") as error:
         said(rule)
-    assert error.value.record == "--with memory"
+    assert error.value.record == "--with shapes,modules,samples,memory"
 
 
 def test_how_full_a_device_of_unknown_size_is_cannot_be_told() -> None:

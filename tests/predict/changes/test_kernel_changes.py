@@ -99,6 +99,14 @@ def test_an_optimizer_in_one_pass():
         optimizer.CHANGE.apply(updating("FusedAdam"), "fused", H100)
 
 
+def test_a_fused_optimizer_that_is_a_small_part_of_its_phase_is_fused_too():
+    """As where the phase also clips gradients."""
+    ops = [kernel("aten::_fused_adamw_ 0", 10_000, "optimizer", OPTIMIZER)]
+    ops += [kernel(f"aten::norm {i}", 50_000, "optimizer", OPTIMIZER) for i in range(3)]
+    with pytest.raises(NotApplicable, match="already fused"):
+        optimizer.CHANGE.apply(graph([L(0, LaneKind.HOST, ops)], [], steps=[(0, 0, "", "")]), "fused", H100)
+
+
 def test_an_optimizer_on_the_host_loses_its_calls():
     """10 us at most of each op are its call; 7/20 of the rest is left."""
     ops = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.graph.tiny import L, T, graph, starts
@@ -65,6 +66,13 @@ def test_all_layers_are_remembered_too():
     assert CHANGE.remember(memory, "on", known).memory.peak_bytes == 158
     with pytest.raises(NotApplicable, match="never allocated"):
         CHANGE.remember(memory, "off", known)
+
+
+def test_memory_is_unknown_where_no_module_was_recorded():
+    known, memory = facts()
+    nothing = SimpleNamespace(layers=lambda: ())
+    with pytest.raises(NotApplicable, match="no module was recorded"):
+        CHANGE.remember(memory, "on", replace(known, recomputable=lambda: nothing))
 
 
 def test_what_cannot_be():

@@ -36,7 +36,7 @@ def find(case: Case) -> Iterator[Claim]:
             f"the bubble with {found.microbatches} microbatches is "
             f"{format_share(found.inherent(found.microbatches))} of the step, but their size was not recorded, so "
             "Lostflops does not know whether they can be split",
-            record="--with shapes",
+            record="--with shapes,modules,samples",
         )
     inherent = found.inherent(found.microbatches)
     lost = _waits(case, inherent)

@@ -116,7 +116,7 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
             ),
         ),
         confidence=0.6,
-        certain_if="record stack samples (lostflops run --with samples): they name the lines that run.",
+        certain_if="record stack samples (lostflops run does by default): they name the lines that run.",
         fix=(
             "Run logging, metrics and checks only every n steps, or in another thread. Record with lostflops run "
             "--with samples to see which lines run."

@@ -123,7 +123,10 @@ def _by_window(kept: Sequence[Grown]) -> Claim:
         taken={},
         evidence=tuple(_left(kept)),
         confidence=0.8,
-        certain_if="record a longer window (lostflops run --with memory --steps 20:20). A cache would stop growing.",
+        certain_if=(
+            "record a longer window (lostflops run --steps 20:20 --with shapes,modules,samples,memory). A cache would "
+            "stop growing."
+        ),
         fix=_fix(kept),
         gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
         is_warning=True,

@@ -63,9 +63,11 @@ _QUICKER_HOSTS: Final = (
     'Reduce launch overhead on all ranks, not only on the late ones: use torch.compile(model, mode="reduce-overhead") '
     "or CUDA graphs, and fewer, larger ops."
 )
-_ALL_AS_SLOW: Final = " All hosts are about equally slow: fix it on all ranks."
+_ALL_AS_SLOW: Final = (
+    " But the host limits every rank: if only this rank were as fast as its peers, steps would hardly get shorter."
+)
 _ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
-_UNSAMPLED: Final = "Record stack samples (lostflops run --with samples). "
+_UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
 _SUSPECTED: Final = 0.8
 """Confidence below which a late rank is suspected, not found."""
 _RECORD: Final = "--steps 8:20"

@@ -83,8 +83,7 @@ class _Steps:
 
 
 _CONFIRM: Final = (
-    "record stack samples over several slow steps (lostflops run --steps 8:20 --with samples): the same code must run "
-    "in each."
+    "record stack samples over several slow steps (lostflops run --steps 8:20): the same code must run in each."
 )
 _SAMPLED: Final = """
     select t.rank, t.step, s.stack from timings t left join samples s

@@ -90,7 +90,7 @@ def recorded(case: Case) -> Recorded:
 def fullness(case: Case) -> Fullness:
     """Return the fullest rank; raises `NotChecked` where no memory was recorded."""
     if case.memory.fullness is None:
-        raise NotChecked("memory was not recorded", record="--with memory")
+        raise NotChecked("memory was not recorded", record="--with shapes,modules,samples,memory")
     return case.memory.fullness
 
 

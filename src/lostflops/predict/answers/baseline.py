@@ -173,9 +173,8 @@ def stretched(times: float) -> str:
     """Return what to say where profiled steps take so many times as long as normal ones; empty where they are alike.
 
     >>> stretched(1.56), stretched(1.02), stretched(0.5)
-    ('Profiled steps ran 1.56x slower than normal ones.', '', 'Profiled steps ran 2.00x faster than normal ones.')
+    ('Profiled steps took 1.56x as long as normal ones.', '', 'Profiled steps took 0.50x as long as normal ones.')
     """
     if 1 / UNLIKE < times < UNLIKE:
         return ""
-    how, factor = ("slower", times) if times > 1 else ("faster", 1 / times)
-    return f"Profiled steps ran {factor:.2f}x {how} than normal ones."
+    return f"Profiled steps took {times:.2f}x as long as normal ones."

@@ -48,6 +48,11 @@ class _Tried:
         return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
 
     @property
+    def each(self) -> int:
+        """Predicted time for the work of one recorded step, in ns."""
+        return round(self.step[0] / self.work)
+
+    @property
     def told(self) -> tuple[Value, ...]:
         """For programs."""
         return self.work, self.is_bound, self.cost, self.how
@@ -63,8 +68,10 @@ class _Tried:
 
     @property
     def effect(self) -> str:
-        """What it does to the step, in words that never call a gain what may be zero."""
+        """What it does to the step, in words that never call a gain what may be zero, nor an upper limit a cost."""
         low, high = self.gain_interval
+        if self.is_bound and low <= 0 < high:
+            return f"no clear effect (at most {format_share(high)})"
         if low <= 0 <= high:
             return f"no clear effect ({format_share(low)} to {format_share(high)})"
         if low > 0:
@@ -125,8 +132,7 @@ def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
     return (
         f"{guess}{above}{best.text} saves the most: {format_percent(best.gain)} of the step (90% interval "
         f"{format_interval(low, high)}), from {format_ns(round(start.measured))} to "
-        f"{format_ns(best.step[0])}. {len(clear)} of {counted(len(settings), 'setting')} "
-        f"{'helps' if len(clear) == 1 else 'help'}."
+        f"{format_ns(best.step[0])}."
     )
 
 
@@ -137,8 +143,10 @@ def _notes(found: Sequence[_Tried]) -> Iterator[str]:
         if one.is_bound:
             yield f"{one.text} is an upper limit, not a setting."
         if one.work > 1:
-            each = format_ns(round(one.step[0] / one.work))
-            yield f"{one.text}: one step does the work of {one.work} recorded steps ({each} each) with a larger batch."
+            yield (
+                f"{one.text}: one step has the batches of {one.work} recorded steps and takes "
+                f"{format_ns(one.step[0])}; the table shows the time per recorded step."
+            )
 
 
 def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
@@ -148,7 +156,8 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         Field("gain", "share", shown=False),
         Field("gain_low", "share", shown=False),
         Field("gain_high", "share", shown=False),
-        Field("predicted_ns", "ns", "step"),
+        Field("predicted_ns", "ns", shown=False),
+        Field("per_step_ns", "ns", "step"),
         Field("peak_bytes", "bytes", "peak memory", shown=any(one.peak is not None for one in found)),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
@@ -158,7 +167,7 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         Field("how", shown=False),
     )
     rows = tuple(
-        (one.text, one.effect, one.gain, *one.gain_interval, one.step[0], one.peak, *one.step[1:], *one.told)
+        (one.text, one.effect, one.gain, *one.gain_interval, one.step[0], one.each, one.peak, *one.step[1:], *one.told)
         for one in found
     )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)

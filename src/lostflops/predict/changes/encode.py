@@ -28,7 +28,9 @@ _OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, _VALUES, "encode")
     if facts.memory is None:
-        raise NotApplicable("no memory was recorded, so kept activations are unknown: record with --with memory")
+        raise NotApplicable(
+            "no memory was recorded, so kept activations are unknown: record with --with shapes,modules,samples,memory"
+        )
     moved = encodable(facts.memory, value, facts).moved(facts.memory)
     rate, said = memory_rate(graph, facts)
     duration = graph.tasks.duration.astype(np.float64)

@@ -24,6 +24,8 @@ op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 
 denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
 _IN_8_BITS: Final = 16 / 28
 """Of what one pass moves: parameters and gradients in 4 bytes (2 read, 1 written), both moments in one (2 and 2)."""
+_FUSED: Final = ("_fused_adam", "_fused_sgd", "_fused_adagrad", "fusedadam", "fusedsgd")
+"""Parts of the names of PyTorch's fused optimizers, as ops and as kernels, in small letters."""
 _FEW: Final = 2
 """Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
 _SOME: Final = 0.1
@@ -46,7 +48,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     if not kernels.any():
         raise NotApplicable("no optimizer step was recognised")
     fused = names_with(graph, "fused") & kernels
-    is_fused = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
+    is_mostly = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
+    is_fused = is_mostly or bool((names_with(graph, *_FUSED) & kernels).any())
     if is_fused and value == "8bit":
         return _smaller(graph, kernels)
     if is_fused:

@@ -88,7 +88,9 @@ def _known(facts: Facts) -> Recomputable | None:
 def _told(facts: Facts) -> Recomputable:
     found = _known(facts)
     if found is None:
-        raise NotApplicable("which modules keep what was not recorded: record with --with memory,modules")
+        raise NotApplicable(
+            "which modules keep what was not recorded: record with --with shapes,modules,samples,memory"
+        )
     return found
 
 
@@ -97,6 +99,8 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
         raise NotApplicable("the activations that would be kept were never allocated, so their size is unknown")
     told = _told(facts)
     chosen = told.layers() if value == "on" else told.named(value)
+    if not chosen:
+        raise NotApplicable("no module was recorded, so what layers keep is unknown: record with lostflops run")
     return Remembered(told.remembered(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
 
 

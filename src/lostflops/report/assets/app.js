@@ -152,7 +152,7 @@ function T(e) {
 	return A(Ce(e), de);
 }
 function E(e) {
-	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : ">-0.1%" : `${b(100 * e, 1)}%`;
+	return e > .9995 && e < 1 ? ">99.9%" : Math.abs(e) > 0 && Math.abs(e) < 5e-4 ? e > 0 ? "<0.1%" : "0.0%" : `${b(100 * e, 1)}%`;
 }
 function D(e) {
 	return e >= .995 && e < 1 ? ">99%" : e === 0 || Math.abs(e) >= .0095 ? `${b(100 * e, 0)}%` : E(e);
