@@ -122,10 +122,10 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
 
 def _doubt(late: Sequence[LateRank]) -> str:
     first = late[0].found
-    return (
-        f"Rank {first.rank} was slow in {first.slow_steps} of only {counted(first.steps, 'profiled step')}: too few to "
-        "be sure."
-    )
+    slow = f"Rank {first.rank} was slow in {first.slow_steps} of"
+    if 2 * first.slow_steps < first.steps:
+        return f"{slow} {counted(first.steps, 'profiled step')}: most of them do not show it."
+    return f"{slow} only {counted(first.steps, 'profiled step')}: too few to be sure."
 
 
 def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
@@ -189,6 +189,8 @@ def _named(ranks: Sequence[int]) -> str:
 
 def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
+    if first.line_excess <= 0:
+        return f"{_named(ranks)} reached collectives last, but the profiled steps do not show why."
     more = f"{format_ns(round(first.line_excess / first.steps))} more{' per step' if first.in_steps else ''}"
     if len(ranks) > 1:
         says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
