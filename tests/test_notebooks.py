@@ -4,7 +4,10 @@ import os
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
+
+from lostflops.store.run import _draw_no_progress
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -36,3 +39,14 @@ def test_notebooks_are_stored_without_outputs(path: Path) -> None:
 
 def test_there_are_three() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["find_a_straggler", "first_look", "price_a_fix"]
+
+
+def test_a_run_opens_in_jupyter_without_ipywidgets() -> None:
+    """DuckDB then refuses any setting of its progress bar."""
+
+    class Refuses:
+        def execute(self, query: str) -> None:
+            assert query == "SET enable_progress_bar = false"
+            raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+
+    _draw_no_progress(Refuses())  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,8 +51,7 @@ class Run:
         try:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
-            # It would draw one on standard output where it takes the process for a person's.
-            connection.execute("SET enable_progress_bar = false")
+            _draw_no_progress(connection)
             # Views may read the run's data; queries may read or write nothing else.
             connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
             connection.execute("SET enable_external_access = false")
@@ -176,6 +176,13 @@ def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
         if size != file.bytes:
             found = "is missing" if size < 0 else f"has {size:,} bytes instead of {file.bytes:,}"
             raise BrokenRun(f"{path} {found}. Ingest the traces of {folder} again, into a new folder.")
+
+
+def _draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB draws a progress bar on standard output where it takes the process for a person's. In Jupyter without
+    ipywidgets it draws none, and refuses the setting."""
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
 
 
 def _first_line(error: Exception) -> str:
