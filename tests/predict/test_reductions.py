@@ -7,7 +7,7 @@ import pytest
 from tests.graph.tiny import L, M, T, graph
 
 from lostflops.graph.tasks import Because, Kind, LaneKind, TaskGraph
-from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.reductions import reductions, tensor_groups
 from lostflops.predict.edits.small_calls import small_calls
@@ -86,12 +86,14 @@ def test_sharded_gradients_are_reduced_where_only_parameters_are_gathered_forwar
     assert sizes(made) == [MIB] * 3
 
 
-def awaited(forward: list[tuple[str, int]], backward: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def awaited(
+    forward: list[tuple[str, int]], backward: list[tuple[str, int]], update: list[tuple[str, int]] | None = None
+) -> list[tuple[str, int]]:
     """What `small_calls` finds among collectives that the host waits for at once, as operation and bytes."""
     lanes, edges, because, meetings, ends = [], [], [], {}, []
     for rank in (0, 1):
         host, comm = [T(f"begin{rank}", kind=Kind.MARK)], []
-        for phase, calls in ((FORWARD, forward), (BACKWARD, backward)):
+        for phase, calls in ((FORWARD, forward), (BACKWARD, backward), (OPTIMIZER, update or [])):
             host.append(T(f"p{phase}.{rank}", 100, kind=Kind.KERNEL, phase=phase))
             for at, (op, size) in enumerate(calls):
                 name = f"m{phase}.{at}"
@@ -129,3 +131,9 @@ def test_metrics_flags_and_barriers_are_small_calls(call: tuple[str, int]) -> No
 )
 def test_what_the_model_needs_is_not(forward: list[tuple[str, int]], backward: list[tuple[str, int]]) -> None:
     assert awaited(forward, backward) == []
+
+
+def test_parameters_that_a_sharded_optimizer_sends_are_not_either() -> None:
+    """ZeroRedundancyOptimizer broadcasts what each rank has updated; an average of a norm is still a small call."""
+    assert awaited([], reduced(*BUCKETS), [("broadcast", 4096), ("broadcast", 512)]) == []
+    assert awaited([], reduced(*BUCKETS), [("broadcast", 4096), ("all_reduce", 4)]) == [("all_reduce", 4)]

@@ -7,6 +7,7 @@ parallel layers, statistics of batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -14,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.graph.tasks import Flags, Index, Kind, LaneKind, TaskGraph
-from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
 from lostflops.predict.change import Facts, NotApplicable
 from lostflops.predict.edits.by_hand import by_hand
 from lostflops.predict.edits.reductions import called, in_phase, members, tensor_groups
 from lostflops.predict.edits.selecting import between_ranks, launchers, on_lanes
 from lostflops.predict.edits.whole_model import gathered
+
+Phases = npt.NDArray[np.integer]
 
 SMALL: Final = 65_536
 """Bytes up to which a collective moves a few values."""
@@ -31,7 +34,8 @@ _ABOUT: Final = 16
 def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
     """Meetings; raises `NotApplicable` where there is none."""
     told = graph.meetings
-    small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph) & _outside_backward(graph)
+    small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph)
+    small &= _asked_in(graph, lambda phase: phase != BACKWARD)
     with suppress(NotApplicable):
         small &= ~by_hand(graph, facts)
     small &= ~gathered(graph, facts) & ~_of_the_model(graph)
@@ -46,6 +50,8 @@ def _of_the_model(graph: TaskGraph) -> Flags:
     """Meetings that forward and backward passes cannot do without."""
     told, back = graph.meetings, in_phase(graph, BACKWARD)
     found: Flags = called(graph, *_OF_THE_MODEL) | np.isin(told.group, tensor_groups(graph))
+    # ZeroRedundancyOptimizer sends the parameters that a rank has updated to the others.
+    found |= called(graph, "broadcast") & _asked_in(graph, lambda phase: phase == OPTIMIZER)
     sharded = np.unique(told.group[called(graph, "all_gather", "reduce_scatter") & back])
     found |= called(graph, "all_gather") & np.isin(told.group, sharded)
     ahead = np.flatnonzero(in_phase(graph, FORWARD) & (told.size > _ABOUT))
@@ -56,11 +62,12 @@ def _of_the_model(graph: TaskGraph) -> Flags:
     return found
 
 
-def _outside_backward(graph: TaskGraph) -> Flags:
+def _asked_in(graph: TaskGraph, is_phase: Callable[[Phases], Flags]) -> Flags:
+    """Return the meetings that a rank calls in such a phase."""
     asker = launchers(graph)
     rows = np.flatnonzero((graph.tasks.meeting >= 0) & (asker >= 0))
     found = np.zeros(len(graph.meetings), np.bool_)
-    found[graph.tasks.meeting[rows[graph.tasks.phase[asker[rows]] != BACKWARD]]] = True
+    found[graph.tasks.meeting[rows[is_phase(graph.tasks.phase[asker[rows]])]]] = True
     return found
 
 
