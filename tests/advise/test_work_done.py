@@ -49,3 +49,10 @@ def test_other_kernels_for_the_same_layer_are_not_more_work() -> None:
     found = work_done._elements(case_of([rank(0, shared, fast), rank(1, shared, slow)]))
     assert found is not None
     assert found.beyond(1, [0]) == 0
+
+
+def test_work_that_only_one_rank_has_is_more_work() -> None:
+    shared, more = ("aten::relu", "[[4, 24, 40, 40]]", 10), ("aten::embedding_bag", "[[100000, 64]]", 90)
+    found = work_done._elements(case_of([rank(0, shared), rank(1, shared), rank(2, shared, more)]))
+    assert found is not None
+    assert found.beyond(2, [0, 1]) > 1

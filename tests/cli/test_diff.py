@@ -24,7 +24,7 @@ def test_patterns_lists_and_folders_name_the_same_runs(made, lostflops):
         json.loads(lostflops("diff", side, made / "new", "--json").out)
         for side in (made / "old", made / "old" / "*", old, f"{made}/old/run-[0],{made}/old/run-2")
     ]
-    assert answers[0]["schema"] == "lostflops.diff/1"
+    assert answers[0]["schema"] == "lostflops.diff/2"
     assert answers[0]["answer"] == "slower"
     assert len(answers[0]["before"]) == 2
     assert all(sorted(one["before"]) == sorted(answers[0]["before"]) for one in answers)

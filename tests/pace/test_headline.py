@@ -10,6 +10,7 @@ import pytest
 
 from lostflops.analyze.report import _ledger
 from lostflops.ledger.lines import LINES
+from lostflops.pace import headline
 from lostflops.pace.headline import describe_job
 from lostflops.pace.normal import NormalSteps, normal_steps
 from lostflops.store.run import Run
@@ -26,6 +27,21 @@ def test_the_card_has_the_step_time_of_predictions(tmp_path: Path) -> None:
         assert normal.location.value > 110 * MS
         said = describe_job(run, SimpleNamespace(step_count=0, total_ns=0))  # type: ignore[arg-type]
     assert f"{normal.location.value / MS:.0f} ms per step." in said
+
+
+@pytest.mark.parametrize(
+    ("profiled_ms", "said"),
+    [(101.0, "2 of them were profiled."), (300.0, "profiling 2 of them added 400 ms.")],
+    ids=["noise", "slower"],
+)
+def test_the_cost_of_profiling_is_said_where_it_is_more_than_noise(
+    profiled_ms: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location: Any = SimpleNamespace(value=100 * MS)
+    monkeypatch.setattr(headline, "normal_steps", lambda run: NormalSteps(0, np.array([100 * MS]), location))
+    answers = iter([[(2,)], [(2, 2 * profiled_ms * MS)]])
+    run: Any = SimpleNamespace(sql=lambda query: SimpleNamespace(fetchall=lambda: next(answers)))
+    assert f"{headline._profiled(run, SimpleNamespace(profiled_steps=2))}." == said  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,7 @@ def test_an_upper_limit_is_never_shown_as_a_cost(start: Start) -> None:
     unclear = replace(tried, gain=0.1, gain_interval=(-0.2, 0.3))
     assert unclear.effect == "no clear effect (-20.0% to 30.0%)"
     assert replace(unclear, is_bound=True).effect == "no clear effect (at most 30.0%)"
+    assert replace(unclear, is_bound=True, gain_interval=(-0.2, -0.1)).effect == "no clear effect (at most 0.0%)"
 
 
 def test_hardware_is_ranked_apart_from_what_the_job_can_set(start: Start) -> None:

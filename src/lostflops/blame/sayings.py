@@ -32,9 +32,12 @@ def latecomers(found: Sequence[Straggler], others: str = "Other ranks") -> str:
     often, each = "", ""
     if first.in_steps:
         often, each = f" in {first.slow_steps} of {counted(first.steps, 'step')}", " per step"
+    more = format_ns(round(first.line_excess / first.steps))
     says = (
-        f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, "
-        f"{format_ns(round(first.line_excess / first.steps))} more{each} than its peers)."
+        f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, {more}{' more' + each} than its "
+        "peers)."
+        if first.line_excess > 0
+        else f"Rank {first.rank} reached collectives last, but the profiled steps do not show why."
     )
     if first.charged:
         says += f" {others} waited {format_ns(first.charged)} for it."

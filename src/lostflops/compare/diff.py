@@ -41,6 +41,7 @@ def diff(pair: Pair, margin: float = MARGIN) -> Result:
         told.append("The location of the difference is unknown: one side has no trace of complete steps.")
     return Result(
         name="diff",
+        version=2,
         title="B compared with A",
         verdict=" ".join(sentences),
         blocks=(*blocks, *([jobs] if jobs.rows else [])),

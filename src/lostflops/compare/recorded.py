@@ -65,6 +65,7 @@ def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False)
     accounts = [averaged([account for _, account in side]) for side in sides]
     return Result(
         name="diff",
+        version=2,
         title="B compared with A",
         verdict=_verdict(accounts[0], accounts[1]),
         blocks=tuple(_blocks(accounts[0], accounts[1], comparison)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lostflops.pace.normal import normal_steps
+from lostflops.pace.normal import UNLIKE, normal_steps
 from lostflops.pace.timings import PACED, chosen, paces, within
 from lostflops.units import counted, format_ns, format_percent
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from lostflops.pace.timings import Pace
     from lostflops.store.run import Run
 
-_LONGER: Final = f"""
+_PROFILED: Final = f"""
     with {PACED}
-    select sum(ns - (select avg(ns) from paced where settled)) from paced where profiled and not is_first"""
+    select count(*), sum(ns) from paced where profiled and not is_first and not compiled and not skipped"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:
@@ -59,16 +59,19 @@ def describe_recording(run: Run) -> str:
 
 
 def _profiled(run: Run, pace: Pace) -> str:
-    """Return how many steps have a trace, and how much longer all profiled steps took than as many normal ones: the
+    """Return how many steps have a trace, and how much longer profiled steps took than as many normal ones: the
     profiler also needs time before and after the steps that it keeps."""
-    [(longer,)] = run.sql(_LONGER.format(within=within((), pace.attempt))).fetchall()
     [(kept,)] = run.sql("select count(distinct step) from steps").fetchall()
     count = kept or pace.profiled_steps
     if not count:
         return ""
-    if longer is None or longer <= 0:
-        return f"{count} of them were profiled"
-    return f"profiling {count} of them added {format_ns(round(longer))}"
+    normal = normal_steps(run)
+    if normal is not None:
+        [(steps, ns)] = run.sql(_PROFILED.format(within=within((), normal.attempt))).fetchall()
+        usual = steps * normal.location.value
+        if steps and ns > UNLIKE * usual:
+            return f"profiling {count} of them added {format_ns(round(ns - usual))}"
+    return f"{count} of them {'was' if count == 1 else 'were'} profiled"
 
 
 def _has_device_events(run: Run) -> bool:

@@ -12,13 +12,21 @@ from lostflops.advise.rules import ddp_settings
 PARAMETERS = 130
 
 
-def case_with(search_ns: int, overlap: float | None) -> Any:
-    """A step of 1,000 ns; the map of 130 parameters is exposed for 2 ns of it."""
+@pytest.fixture(autouse=True)
+def all_are_all_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ddp_settings, "called", lambda graph, op: True)
+
+
+def case_with(search_ns: int, overlap: float | None, buckets: int = 3) -> Any:
+    """A step of 1,000 ns; the map of 130 parameters is exposed for 2 ns of it, the buckets for 300 ns."""
     traffic = SimpleNamespace(
-        size=np.array([4 * PARAMETERS, 1_000_000]),
-        exposed=np.array([2, 100]),
-        by_hand=np.zeros(2, np.bool_),
+        size=np.array([4 * PARAMETERS, *[1_000_000] * buckets]),
+        exposed=np.array([2, *[300 // buckets] * buckets]),
+        by_hand=np.zeros(1 + buckets, np.bool_),
+        in_backward=np.array([False, *[True] * buckets]),
+        graph=None,
         of=lambda meetings: meetings,
+        a_step=lambda rows: float(rows.sum()),
         taken=lambda rows: {(0, "comm.transfer"): 2},
         examples=lambda rows: (),
     )
@@ -45,6 +53,19 @@ def test_unsorted_buckets_are_suspected() -> None:
     assert found.gain.share == pytest.approx(0.006 + 0.1)
     assert found.gain.high == pytest.approx(1.5 * 0.006 + 0.01 + 0.2)
     assert "sort its buckets" in found.suspected
+
+
+def test_unsorted_buckets_are_suspected_even_beside_a_long_search() -> None:
+    found = ddp_settings._search(case_with(33, 0.2), {"num_parameter_tensors": PARAMETERS})
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(0.035 + 0.1)
+    assert "sort its buckets" in found.suspected
+
+
+def test_two_buckets_have_no_order_that_matters() -> None:
+    found = ddp_settings._search(case_with(4, 0.2, buckets=2), {"num_parameter_tensors": PARAMETERS})
+    assert found.gain is not None
+    assert found.gain.share == pytest.approx(0.006)
 
 
 def test_a_short_search_with_all_communication_hidden_costs_nothing_worth_naming() -> None:

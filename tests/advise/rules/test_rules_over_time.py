@@ -180,6 +180,8 @@ def test_a_loss_over_all_past_batches_grows_in_the_backward_pass_too() -> None:
     found = timed(growing_steps.RULE, took, ranks=3, outside=grows(0.2), forward=steadily, backward=grows(5))
     assert ["because the time between the passes grows" in one.what for one in found] == [True]
     assert timed(growing_steps.RULE, took, ranks=3, outside=grows(3), forward=steadily, backward=grows(5)) == []
+    larger = timed(growing_steps.RULE, took, ranks=3, forward=grows(0.2), outside=steadily, backward=grows(5))
+    assert larger == [], "inputs that get larger do the same"
 
 
 @pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, growing_steps.RULE])

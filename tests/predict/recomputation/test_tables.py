@@ -34,4 +34,4 @@ def test_choices_come_with_what_they_save_and_take_and_with_their_code(monkeypat
 def test_without_memory_it_says_how_to_record_it():
     found = tables.frontier_of(MemoryRun()).to_json()
     assert found["frontier"] == []
-    assert "--with shapes,modules,memory" in found["verdict"]
+    assert "--with shapes,modules,samples,memory" in found["verdict"]

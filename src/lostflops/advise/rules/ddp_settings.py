@@ -10,6 +10,9 @@ import numpy as np
 from lostflops.advise.claim import Claim, Gain, Place, Rule
 from lostflops.advise.findings import SMALLEST
 from lostflops.advise.signs.job_facts import job_facts
+from lostflops.ledger.phases import OPTIMIZER
+from lostflops.predict.edits.reductions import called
+from lostflops.predict.edits.small_calls import asked_in
 from lostflops.results import Evidence
 from lostflops.units import format_bytes, format_share
 
@@ -26,6 +29,8 @@ _UNSORTED: Final = (
     "With this flag DDP does not sort its buckets in the order of the backward pass. Only a run without the flag shows "
     "what that costs."
 )
+_SEVERAL: Final = 3
+"""Smallest number of buckets per step whose order matters."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
 
 
@@ -49,7 +54,7 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
     search = sum(searched.values()) / wall
     reduced = int(made.exposed[rows].sum()) / wall
     share = search + reduced
-    hideable = _hideable(case)
+    late = _late_buckets(case)
     return Claim(
         cause="ddp_settings",
         what=(
@@ -76,20 +81,26 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
             "parameters, use static_graph=True instead."
         ),
         gain=Gain(
-            share + hideable / 2,
+            share + late,
             0.5 * share,
-            min(1.5 * share + 0.01 + hideable, 1.0),
-            "the time of the search and of its all-reduce in the profiled steps, plus half of what perfect overlap "
-            "would save: DDP can then sort its buckets in the order of the backward pass",
+            min(1.5 * share + 0.01 + 2 * late, 1.0),
+            "the time of the search and of its all-reduce in the profiled steps, plus half of the exposed "
+            "time of the buckets: without the flag, DDP sorts them in the order of the backward pass",
         ),
-        suspected=_UNSORTED if share < SMALLEST <= share + hideable / 2 else "",
+        suspected=_UNSORTED if late > share and share + late >= SMALLEST else "",
     )
 
 
-def _hideable(case: Case) -> float:
-    """Return what part of the step better overlap could save at most: buckets that are not sorted start late."""
+def _late_buckets(case: Case) -> float:
+    """Return half of the exposed share of DDP's buckets, but at most half of what perfect overlap saves: buckets in
+    another order than the gradients start late. Two buckets have no order that matters."""
+    made = case.traffic
+    rows = made.of(made.in_backward & called(made.graph, "all_reduce"))
     found = case.price("overlap=perfect")
-    return 0.0 if found is None else max(found.gain, 0.0)
+    if found is None or made.a_step(rows) < _SEVERAL:
+        return 0.0
+    exposed = int(made.exposed[rows].sum()) / (case.wall or 1)
+    return max(min(found.gain, exposed), 0.0) / 2
 
 
 def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
@@ -110,6 +121,8 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
     calls = set(case.run.sql("select rank, event from collectives where op = 'broadcast'").fetchall())
     known = zip(made.rank.tolist(), made.event.tolist(), strict=True)
     rows: Flags = np.array([call in calls for call in known], np.bool_)
+    # A sharded optimizer broadcasts parameters.
+    rows &= made.of(~asked_in(made.graph, lambda phase: phase == OPTIMIZER))
     taken = made.taken(rows)
     share = sum(taken.values()) / (case.wall or 1)
     if not taken:

@@ -41,7 +41,7 @@ def _find(case: Case) -> Iterator[Claim]:
         certain_if="run some steps without evaluation: they must be as fast as the other steps of this run.",
         fix=(
             "Evaluate in a separate job from checkpoints, or less often. Or split the evaluation over all ranks with "
-            f"DistributedSampler(eval_set, shuffle=False), which saves {_split_share(case)} of this."
+            f"DistributedSampler(eval_set, shuffle=False), which saves {_split_share(case, len(found.ranks))} of this."
             if found.alone
             else "Evaluate less often or on fewer batches, or in a separate job from checkpoints."
         ),
@@ -51,15 +51,10 @@ def _find(case: Case) -> Iterator[Claim]:
     )
 
 
-def _split_share(case: Case) -> str:
-    """Return which part of the time of an evaluation is saved if all ranks share it.
-
-    >>> from types import SimpleNamespace
-    >>> _split_share(SimpleNamespace(total=SimpleNamespace(ranks=range(4))))
-    '3/4'
-    """
-    ranks = max(len(case.total.ranks), 2)
-    return f"{ranks - 1}/{ranks}"
+def _split_share(case: Case, evaluating: int) -> str:
+    """Return which part of the time of an evaluation is saved if all ranks of the job share it."""
+    [(world,)] = case.run.sql("select coalesce(max(world_size), count(distinct rank)) from ranks").fetchall()
+    return f"{world - 1}/{world}" if evaluating == 1 and world > 1 else "most"
 
 
 RULE: Final = Rule(

@@ -57,7 +57,8 @@ def _find(case: Case) -> Iterator[Claim]:
         evidence=(
             Evidence(
                 f"{_WHERE[phase].capitalize()} grows from {format_ns(first)} to {format_ns(last)} over {rows.size:,} "
-                f"steps of the same work (Kendall's tau of step time {steady:.2f}); other parts of the step grow less.",
+                f"steps of the same work (Kendall's tau of step time {steady:.2f}); other parts of the step, "
+                "except the backward pass, grow less.",
                 ranks=timed.ranks,
                 steps=(int(timed.step[rows[0]]), int(timed.step[rows[-1]])),
             ),
@@ -74,7 +75,7 @@ RULE: Final = Rule(
     about=(
         "A program that keeps data from every step and processes all of it in the next gets slower and slower: metrics "
         "over all past batches, lists of outputs, a dataset that is searched. Then one part of the step grows on all "
-        "ranks and the other parts do not; a device that slows down stretches all parts."
+        "ranks, perhaps with its backward pass, and the others do not; a device that slows down stretches all parts."
     ),
     find=_find,
 )

@@ -118,8 +118,8 @@ def _unsampled(case: Case, share: float) -> Iterator[Claim]:
         confidence=0.6,
         certain_if="record stack samples (lostflops run does by default): they name the lines that run.",
         fix=(
-            "Run logging, metrics and checks only every n steps, or in another thread. Record with lostflops run "
-            "--with samples to see which lines run."
+            "Run logging, metrics and checks only every n steps, or in another thread. Stack samples, "
+            "which lostflops run records by default, show which lines run."
         ),
         changes=(change(part),),
     )

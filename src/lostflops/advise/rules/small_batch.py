@@ -57,7 +57,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if batch is None:
         if case.told is None:
             raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
-        raise NotChecked("the number of samples in a step is unknown: batches do not come from a DataLoader")
+        raise NotChecked("the number of samples in a step is unknown: no batch of a DataLoader shows it")
     if not case.wall or not _is_small(case, batch) or _has_narrower(case):
         return
     grows = _growing_share(case)

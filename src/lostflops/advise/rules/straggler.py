@@ -64,10 +64,17 @@ _QUICKER_HOSTS: Final = (
     "or CUDA graphs, and fewer, larger ops."
 )
 _ALL_AS_SLOW: Final = (
-    " But the host limits every rank: if only this rank were as fast as its peers, steps would hardly get shorter."
+    " But the host limits all ranks: with only the late ones as fast as their peers, steps would hardly get shorter."
 )
 _ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
 _UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
+_UNSEEN: Final = "unseen"
+"""Late by the order in collectives, but not in profiled steps."""
+_LOOK_LONGER: Final = (
+    "Profile more steps, in which the rank is late: lostflops run --steps 8:20 -- COMMAND. Check what else runs on its "
+    "cores and its host."
+)
+_SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
 _SUSPECTED: Final = 0.8
 """Confidence below which a late rank is suspected, not found."""
 _RECORD: Final = "--steps 8:20"
@@ -85,7 +92,8 @@ def find(case: Case) -> Iterator[Claim]:
     kinds: dict[str, list[LateRank]] = {}
     for one in late:
         hot = one.found.rank in drifting and one.found.cause == "slow_kernels"
-        kinds.setdefault(_HOT if hot else one.found.cause, []).append(one)
+        kind = _HOT if hot else one.found.cause if one.found.line_excess > 0 else _UNSEEN
+        kinds.setdefault(kind, []).append(one)
     for kind, members in kinds.items():
         yield _claim(case, kind, members, [drifting[m.found.rank] for m in members if m.found.rank in drifting])
 
@@ -110,8 +118,8 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
             _waited(case, ranks, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
         ),
         confidence=sure,
-        certain_if=_ALL_FIXED if starved else _certain(case, kind, ranks),
-        fix=_QUICKER_HOSTS if starved else _fix(case, kind, ranks, sources),
+        certain_if=_ALL_FIXED if starved else _SEEN_LATER if kind == _UNSEEN else _certain(case, kind, ranks),
+        fix=_QUICKER_HOSTS if starved else _LOOK_LONGER if kind == _UNSEEN else _fix(case, kind, ranks, sources),
         changes=changes if gain is None else (),
         gain=gain,
         ranks=ranks,
@@ -189,7 +197,7 @@ def _named(ranks: Sequence[int]) -> str:
 
 def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
-    if first.line_excess <= 0:
+    if kind == _UNSEEN:
         return f"{_named(ranks)} reached collectives last, but the profiled steps do not show why."
     more = f"{format_ns(round(first.line_excess / first.steps))} more{' per step' if first.in_steps else ''}"
     if len(ranks) > 1:
@@ -208,10 +216,12 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
     for one in late:
         found = one.found
         slow = f" per step (slow in {found.slow_steps} of {counted(found.steps, 'step')})" if found.in_steps else ""
+        more = (
+            f"spends {format_ns(found.excess)} more outside communication{slow} than ranks that do the same work, and "
+        )
         yield Evidence(
-            f"Rank {found.rank} spends {format_ns(found.excess)} more outside communication{slow} than ranks that do "
-            f"the same work, and is last in {found.last.times:,} of {counted(found.last.of, 'collective')} "
-            f"(p = {found.p_value:.2g}).{_habitually(found.habit)}",
+            f"Rank {found.rank} {more if found.excess > 0 else ''}is last in {found.last.times:,} of "
+            f"{counted(found.last.of, 'collective')} (p = {found.p_value:.2g}).{_habitually(found.habit)}",
             events=_longest(case, found.rank, found.line),
             ranks=(found.rank,),
             steps=case.asked.steps or tuple(sorted(case.total.steps)),

@@ -124,7 +124,9 @@ def growing_phase(timed: Series, rows: Rows) -> str:
     backward = _growth(timed.column("backward")[rows])
     for phase in _OWN_PHASES:
         values = timed.column(phase)[rows]
-        if np.isfinite(values).all() and _is_cause(values, backward, timed.ns[rows]).mean() >= _NEARLY_ALL:
+        # Inputs that get larger stretch the forward pass and the backward pass: that is more work, not growth.
+        rest = np.zeros_like(backward) if phase == "forward" else backward
+        if np.isfinite(values).all() and _is_cause(values, rest, timed.ns[rows]).mean() >= _NEARLY_ALL:
             return phase
     return ""
 

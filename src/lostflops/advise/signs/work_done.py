@@ -4,7 +4,8 @@ elements that ops read where FLOPs are unknown."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -91,8 +92,8 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
 
 def _elements(case: Case) -> Done | None:
     """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it takes on
-    the mean rank: copies of small tensors say nothing about the work. Ops that not all peers of a rank call do not
-    count: other kernels for the same layer are not more work."""
+    the mean rank: copies of small tensors say nothing about the work. Other kernels for the
+    same layer are not more work."""
     ranks = [one.rank for one in case.computed]
     read: defaultdict[tuple[str, int], float] = defaultdict(float)
     took = Counter[str]()
@@ -102,12 +103,26 @@ def _elements(case: Case) -> Done | None:
                 read[piece.op, one.rank] += size * piece.count / one.steps
                 took[piece.op] += piece.own_ns
     usual = {op: sum(read.get((op, rank), 0.0) for rank in ranks) / len(ranks) for op in took}
-    peers = {rank: [peer for peer in case.mesh.cohort(rank) if peer in ranks] for rank in ranks}
+    ops = {rank: {op for op, owner in read if owner == rank} for rank in ranks}
     amount = [
-        sum(took[op] * read[op, rank] / usual[op] for op in took if all((op, peer) in read for peer in peers[rank]))
+        sum(took[op] * read.get((op, rank), 0.0) / usual[op] for op in _comparable(rank, ops, case.mesh.cohort(rank)))
         for rank in ranks
     ]
     return _done("tensor elements", np.array(ranks, np.int64), np.full(len(ranks), -1), np.array(amount, np.float64))
+
+
+def _comparable(rank: int, ops: Mapping[int, AbstractSet[str]], cohort: Sequence[int]) -> AbstractSet[str]:
+    """Return the ops of a rank that count as its work: all, unless it lacks ops that all its peers call. Then it runs
+    others in their place, and only common ones count. Peers without shapes tell nothing.
+
+    >>> sorted(_comparable(1, {0: {"conv", "relu"}, 1: {"im2col", "relu"}, 2: set()}, (0, 1, 2)))
+    ['relu']
+    >>> sorted(_comparable(1, {0: {"relu"}, 1: {"embedding", "relu"}}, (0, 1)))
+    ['embedding', 'relu']
+    """
+    peers = [ops[peer] for peer in cohort if peer != rank and ops.get(peer)]
+    common = set.intersection(*map(set, peers)) if peers else set(ops[rank])
+    return ops[rank] if common <= ops[rank] else ops[rank] & common
 
 
 def _done(unit: str, rank: npt.NDArray[np.int64], step: npt.NDArray[np.int64], amount: Floats) -> Done | None:

@@ -70,8 +70,8 @@ class _Tried:
     def effect(self) -> str:
         """What it does to the step, in words that never call a gain what may be zero, nor an upper limit a cost."""
         low, high = self.gain_interval
-        if self.is_bound and low <= 0 < high:
-            return f"no clear effect (at most {format_share(high)})"
+        if self.is_bound and low <= 0:
+            return f"no clear effect (at most {format_share(max(high, 0.0))})"
         if low <= 0 <= high:
             return f"no clear effect ({format_share(low)} to {format_share(high)})"
         if low > 0:

@@ -26,6 +26,8 @@ _IN_8_BITS: Final = 16 / 28
 """Of what one pass moves: parameters and gradients in 4 bytes (2 read, 1 written), both moments in one (2 and 2)."""
 _FUSED: Final = ("_fused_adam", "_fused_sgd", "_fused_adagrad", "fusedadam", "fusedsgd")
 """Parts of the names of PyTorch's fused optimizers, as ops and as kernels, in small letters."""
+_UPDATES: Final = ("addcdiv", "addcmul", "lerp", "_foreach_")
+"""The same of ops that update parameters one by one: then another optimizer is not fused."""
 _FEW: Final = 2
 """Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
 _SOME: Final = 0.1
@@ -49,9 +51,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         raise NotApplicable("no optimizer step was recognised")
     fused = names_with(graph, "fused") & kernels
     is_mostly = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
-    is_fused = is_mostly or bool((names_with(graph, *_FUSED) & kernels).any())
+    by_torch = names_with(graph, *_FUSED) & kernels
+    is_fused = is_mostly or bool(by_torch.any() and not (names_with(graph, *_UPDATES) & kernels & ~by_torch).any())
     if is_fused and value == "8bit":
-        return _smaller(graph, kernels)
+        return _smaller(graph, by_torch if by_torch.any() else kernels)
     if is_fused:
         raise NotApplicable("the optimizer is already fused")
     if (

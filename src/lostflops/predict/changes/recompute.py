@@ -100,7 +100,9 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     told = _told(facts)
     chosen = told.layers() if value == "on" else told.named(value)
     if not chosen:
-        raise NotApplicable("no module was recorded, so what layers keep is unknown: record with lostflops run")
+        raise NotApplicable(
+            "no module was recorded, so what layers keep is unknown: record with --with shapes,modules,samples,memory"
+        )
     return Remembered(told.remembered(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
 
 

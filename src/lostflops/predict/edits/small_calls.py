@@ -1,8 +1,8 @@
 """Small collectives whose result the host waits for at once: averages of metrics, flags, barriers.
 
 They move hardly any bytes, and the host computes nothing between asking and having the result. What the model itself
-needs is not among them, however small: gradients, shards of parameters, tokens of experts, activations of tensor
-parallel layers, statistics of batches.
+needs is not among them, however small: gradients, shards of parameters, updated parameters of a sharded optimizer,
+tokens of experts, activations of tensor parallel layers, statistics of batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
     """Meetings; raises `NotApplicable` where there is none."""
     told = graph.meetings
     small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph)
-    small &= _asked_in(graph, lambda phase: phase != BACKWARD)
+    small &= asked_in(graph, lambda phase: phase != BACKWARD)
     with suppress(NotApplicable):
         small &= ~by_hand(graph, facts)
     small &= ~gathered(graph, facts) & ~_of_the_model(graph)
@@ -51,7 +51,7 @@ def _of_the_model(graph: TaskGraph) -> Flags:
     told, back = graph.meetings, in_phase(graph, BACKWARD)
     found: Flags = called(graph, *_OF_THE_MODEL) | np.isin(told.group, tensor_groups(graph))
     # ZeroRedundancyOptimizer sends the parameters that a rank has updated to the others.
-    found |= called(graph, "broadcast") & _asked_in(graph, lambda phase: phase == OPTIMIZER)
+    found |= called(graph, "broadcast") & asked_in(graph, lambda phase: phase == OPTIMIZER)
     sharded = np.unique(told.group[called(graph, "all_gather", "reduce_scatter") & back])
     found |= called(graph, "all_gather") & np.isin(told.group, sharded)
     ahead = np.flatnonzero(in_phase(graph, FORWARD) & (told.size > _ABOUT))
@@ -62,7 +62,7 @@ def _of_the_model(graph: TaskGraph) -> Flags:
     return found
 
 
-def _asked_in(graph: TaskGraph, is_phase: Callable[[Phases], Flags]) -> Flags:
+def asked_in(graph: TaskGraph, is_phase: Callable[[Phases], Flags]) -> Flags:
     """Return the meetings that a rank calls in such a phase."""
     asker = launchers(graph)
     rows = np.flatnonzero((graph.tasks.meeting >= 0) & (asker >= 0))

@@ -35,7 +35,9 @@ class Recomputable:
 
         Raises `NotApplicable` where no choice fits, `UsageError` for names of modules that cannot be chosen."""
         if not self.calls.modules:
-            raise NotApplicable("no module was recorded in both forward and backward: record with lostflops run")
+            raise NotApplicable(
+                "no module was recorded in both forward and backward: record with --with shapes,modules,samples,memory"
+            )
         return self._fitting(parse_bytes(value)) if is_size(value) else of_names(self.calls.modules, names_in(value))
 
     def _fitting(self, limit: int) -> tuple[int, ...]:

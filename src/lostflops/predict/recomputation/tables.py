@@ -29,7 +29,7 @@ def frontier_of(run: Run, ranks: Sequence[int] = ()) -> Result:
     told = recomputable(run, fullest(run, ranks))
     if told is None or not told.calls.modules:
         why = "no memory was recorded" if told is None else "no module was recorded in both forward and backward"
-        again = "Record with lostflops run --with shapes,modules,memory."
+        again = "Record with lostflops run --with shapes,modules,samples,memory."
         return Result("frontier", "Modules to recompute", f"Inconclusive: {why}. {again}", (_points(None, (), (), 0),))
     have = options(told.memory, told.calls)
     line = frontier(have)
