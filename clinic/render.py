@@ -37,10 +37,8 @@ python -m clinic.render
 KINDS = """\
 ## Each kind of fault, ten times
 
-Eleven jobs of the third held-out set, each recorded and diagnosed ten times with the defaults, on a machine that other
-work kept busy (load 2 to 7). The rules were corrected on these jobs before. A cause that is only suspected does not
-count: the background thread was suspected first in five of the other six recordings. After a later correction,
-find_unused is suspected first in eight of these ten recordings.
+Eleven jobs of the third held-out set, each recorded and diagnosed ten times with the defaults. The rules were corrected
+on these jobs before. A cause that is only suspected does not count.
 """
 SECTIONS = (
     (

@@ -11,7 +11,9 @@ from lostflops.memory.peak import EARLIER, Part, Peak, by_place, parts_of
 from lostflops.results import Field, Pair, Pairs, Portion, Portions, Table
 from lostflops.units import counted, format_bytes, format_share
 
-HOW_TO_RECORD: Final = "lostflops run --with shapes,modules,samples,memory -- CMD"
+WITH_MEMORY: Final = "--with shapes,modules,samples,memory"
+"""The default options, and memory."""
+HOW_TO_RECORD: Final = f"lostflops run {WITH_MEMORY} -- CMD"
 MOST_SHOWN: Final = 8
 MUCH: Final = 0.05
 """Part of the peak above which memory from before the window is named in a note."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FEWEST: Final = 8
 """Normal steps from which on they describe the job better than the profiled ones."""
 UNLIKE: Final = 1.1
-"""From here on people are told that profiled steps were slower than normal ones, or faster."""
+"""Ratio of profiled to normal step time, or its inverse, from which answers mention the difference."""
 _PARTS: Final = 4
 _TRACED: Final = """
     with begun as (select rank, min(start) as start from steps group by rank)

@@ -282,3 +282,13 @@ def test_a_healthy_job(tmp_path: Path, rule: Rule) -> None:
 def test_a_run_of_an_older_collector(tmp_path: Path, rule: Rule) -> None:
     with pytest.raises(UnknownCost, match="this version of Lostflops"):
         found(Loop(), tmp_path, rule)
+
+
+@pytest.mark.parametrize(
+    ("world", "evaluating", "expected"),
+    [(64, 1, "63/64"), (16, 2, "most"), (1, 1, "most")],
+    ids=["one", "two", "alone"],
+)
+def test_splitting_an_evaluation_saves_what_other_ranks_take_over(world: int, evaluating: int, expected: str) -> None:
+    case: Any = SimpleNamespace(run=SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=lambda: [(world,)])))
+    assert evaluation._split_share(case, evaluating) == expected

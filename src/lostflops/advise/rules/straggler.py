@@ -103,7 +103,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     lost = taken(case, ranks)
     sources = _sources(case, late)
     changes = tuple(f"straggler={rank}" for rank in ranks)
-    if starved := late[0].found.line == "idle.host" and _is_no_use(case, changes):
+    if starved := kind != _UNSEEN and late[0].found.line == "idle.host" and _is_no_use(case, changes):
         changes = (_NO_DISPATCH,)
     gain = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
     if gain is None and not starved:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.advise.claim import NotChecked
 from lostflops.facts.devices import find_device
+from lostflops.memory.answers import WITH_MEMORY
 from lostflops.memory.devices import in_question
 from lostflops.memory.growth import Grown, growth_of
 from lostflops.memory.out_of_memory import UNSEEN, RanOut, ran_out
@@ -90,7 +91,7 @@ def recorded(case: Case) -> Recorded:
 def fullness(case: Case) -> Fullness:
     """Return the fullest rank; raises `NotChecked` where no memory was recorded."""
     if case.memory.fullness is None:
-        raise NotChecked("memory was not recorded", record="--with shapes,modules,samples,memory")
+        raise NotChecked("memory was not recorded", record=WITH_MEMORY)
     return case.memory.fullness
 
 

@@ -92,8 +92,8 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
 
 def _elements(case: Case) -> Done | None:
     """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it takes on
-    the mean rank: copies of small tensors say nothing about the work. Other kernels for the
-    same layer are not more work."""
+    the mean rank: copies of small tensors say nothing about the work. Other kernels for the same
+    layer are not more work."""
     ranks = [one.rank for one in case.computed]
     read: defaultdict[tuple[str, int], float] = defaultdict(float)
     took = Counter[str]()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Kind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.memory.answers import WITH_MEMORY
 from lostflops.memory.blocks import Memory
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.moving import memory_rate
@@ -28,9 +29,7 @@ _OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, _VALUES, "encode")
     if facts.memory is None:
-        raise NotApplicable(
-            "no memory was recorded, so kept activations are unknown: record with --with shapes,modules,samples,memory"
-        )
+        raise NotApplicable(f"no memory was recorded, so kept activations are unknown: record with {WITH_MEMORY}")
     moved = encodable(facts.memory, value, facts).moved(facts.memory)
     rate, said = memory_rate(graph, facts)
     duration = graph.tasks.duration.astype(np.float64)

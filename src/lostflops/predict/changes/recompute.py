@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lostflops.graph.editing import retimed
 from lostflops.graph.tasks import Flags, Kind, LaneKind, TaskGraph
 from lostflops.ledger.phases import BACKWARD, FORWARD
+from lostflops.memory.answers import WITH_MEMORY
 from lostflops.memory.blocks import Memory
 from lostflops.predict.change import Change, Edited, Facts, NotApplicable, Remembered
 from lostflops.predict.edits.forward_again import grown, some_modules
@@ -88,9 +89,7 @@ def _known(facts: Facts) -> Recomputable | None:
 def _told(facts: Facts) -> Recomputable:
     found = _known(facts)
     if found is None:
-        raise NotApplicable(
-            "which modules keep what was not recorded: record with --with shapes,modules,samples,memory"
-        )
+        raise NotApplicable(f"which modules keep what was not recorded: record with {WITH_MEMORY}")
     return found
 
 
@@ -100,9 +99,7 @@ def _remember(memory: Memory, value: str, facts: Facts) -> Remembered:
     told = _told(facts)
     chosen = told.layers() if value == "on" else told.named(value)
     if not chosen:
-        raise NotApplicable(
-            "no module was recorded, so what layers keep is unknown: record with --with shapes,modules,samples,memory"
-        )
+        raise NotApplicable(f"no module was recorded, so what layers keep is unknown: record with {WITH_MEMORY}")
     return Remembered(told.remembered(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.errors import UsageError
+from lostflops.memory.answers import WITH_MEMORY
 from lostflops.predict.change import AlreadySo, NotApplicable
 from lostflops.predict.recomputation.choose import cheapest, frontier
 from lostflops.predict.recomputation.edit import recomputed
@@ -35,9 +36,7 @@ class Recomputable:
 
         Raises `NotApplicable` where no choice fits, `UsageError` for names of modules that cannot be chosen."""
         if not self.calls.modules:
-            raise NotApplicable(
-                "no module was recorded in both forward and backward: record with --with shapes,modules,samples,memory"
-            )
+            raise NotApplicable(f"no module was recorded in both forward and backward: record with {WITH_MEMORY}")
         return self._fitting(parse_bytes(value)) if is_size(value) else of_names(self.calls.modules, names_in(value))
 
     def _fitting(self, limit: int) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.memory.answers import WITH_MEMORY
 from lostflops.memory.fullest import fullest
 from lostflops.predict.recomputation.choose import Choice, frontier
 from lostflops.predict.recomputation.code import code
@@ -29,7 +30,7 @@ def frontier_of(run: Run, ranks: Sequence[int] = ()) -> Result:
     told = recomputable(run, fullest(run, ranks))
     if told is None or not told.calls.modules:
         why = "no memory was recorded" if told is None else "no module was recorded in both forward and backward"
-        again = "Record with lostflops run --with shapes,modules,samples,memory."
+        again = f"Record with lostflops run {WITH_MEMORY}."
         return Result("frontier", "Modules to recompute", f"Inconclusive: {why}. {again}", (_points(None, (), (), 0),))
     have = options(told.memory, told.calls)
     line = frontier(have)
