@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.ingest.group_ids import group_id
-from lostflops.ingest.observations import KINETO_OBSERVATIONS
+from lostflops.ingest.common.group_ids import group_id
+from lostflops.ingest.timeline.observations import KINETO_OBSERVATIONS
 from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import DataFile, Source
-from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
-from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, STATS, STEPS, Table
+from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, TextColumn
+from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, STATS, STEPS, TableSchema
 
 Ns = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -253,16 +253,16 @@ def collective_columns(rows: Rows, shape: Shape, ranks: Ns, groups: list[str]) -
         "group_size": _every(np.where(is_data, shape.hosts, shape.host), kept),
         "seq": _every(seq, kept),
         "ordinal": (seen - 1)[kept],
-        "order_source": Constant("seq"),
-        "op": Constant("all_reduce"),
-        "dtype": Constant("BFloat16"),
-        "bytes_in": Constant(1_000_000),
-        "bytes_out": Constant(1_000_000),
+        "order_source": ConstantColumn("seq"),
+        "op": ConstantColumn("all_reduce"),
+        "dtype": ConstantColumn("BFloat16"),
+        "bytes_in": ConstantColumn(1_000_000),
+        "bytes_out": ConstantColumn(1_000_000),
         "start": start[kept],
         "stop": (start + rows.dur[:, own])[kept],
         "lane": _every(rows.lane[own], kept),
         "step": rows.step[:, own][kept],
-        "metadata": Constant("kernel"),
+        "metadata": ConstantColumn("kernel"),
     }
 
 
@@ -293,7 +293,7 @@ def group_columns(shape: Shape, ranks: Ns, groups: list[str]) -> dict[str, Colum
         "size": np.tile([shape.ranks, shape.host, shape.hosts], ranks.size),
         "name": [str(place) for place in number.ravel().tolist()],
         "description": ["default_pg", "mesh_tp", "mesh_dp"] * ranks.size,
-        "backend": Constant("cuda:nccl"),
+        "backend": ConstantColumn("cuda:nccl"),
     }
 
 
@@ -337,7 +337,9 @@ def stat_columns(rows: Rows, ranks: Ns) -> dict[str, ColumnData]:
     missing = (rows.kept & (rows.step == NULL))[:, on_device].sum(axis=1)
     what, (effect, reason) = "kernels_without_launch", KINETO_OBSERVATIONS["kernels_without_launch"]
     texts = {"format": "kineto", "what": what, "effect": effect, "reason": reason}
-    return {"rank": ranks[missing > 0], "count": missing[missing > 0]} | {k: Constant(v) for k, v in texts.items()}
+    return {"rank": ranks[missing > 0], "count": missing[missing > 0]} | {
+        k: ConstantColumn(v) for k, v in texts.items()
+    }
 
 
 def source(rank: int, shape: Shape, events: int) -> Source:
@@ -382,7 +384,7 @@ def write_run(folder: Path, shape: Shape, seed: int = 0) -> Truth:
         for first in range(0, shape.ranks, RANKS_PER_FILE):
             own = np.arange(first, min(first + RANKS_PER_FILE, shape.ranks))
             rows = rows_of(time, truth, shape, own, draw)
-            tables: dict[Table, dict[str, ColumnData]] = {
+            tables: dict[TableSchema, dict[str, ColumnData]] = {
                 EVENTS: event_columns(rows, shape, own),
                 COLLECTIVES: collective_columns(rows, shape, own, groups),
                 STEPS: step_columns(rows, shape, own),

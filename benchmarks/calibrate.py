@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from namespaces import Place, Unavailable, hosts, run
 
-from lostflops.facts.bandwidth import bus_factor
+from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.predict.costs.calibration import Calibration, read_calibration
 from lostflops.predict.costs.times import OPS
 
@@ -45,7 +45,7 @@ def calibrated(count: int, per_host: int, mbit: float, seconds: float, sizes: li
     """So many ranks on each of so many hosts."""
     with tempfile.TemporaryDirectory() as folder, hosts(count, mbit) as places:
         out = Path(folder) / "calibration.json"
-        words = [*PREFERRED, sys.executable, "-W", "ignore", "-m", "lostflops.calibrate", "--out", str(out)]
+        words = [*PREFERRED, sys.executable, "-W", "ignore", "-m", "lostflops.collect.calibrate", "--out", str(out)]
         words += ["--seconds", f"{seconds:g}", "--sizes", ",".join(map(str, sizes))]
         words += ["--device", "cpu", "--only", ",".join(OPS)]
         spread = [(place, local) for place in places for local in range(per_host)]

@@ -23,9 +23,9 @@ from statistics import median
 
 from namespaces import Place, hosts, run
 
-from lostflops.predict.costs.calibration import Calibration, Collective
+from lostflops.predict.costs.calibration import CalibratedCollective, Calibration
 from lostflops.predict.costs.collective_times import CollectiveTimes
-from lostflops.predict.costs.times import Group, Op
+from lostflops.predict.costs.times import CommGroup, Op
 
 COUNTS = (2, 4, 8)
 SIZES = tuple(1 << power for power in range(18, 23))
@@ -66,7 +66,7 @@ def measure(result: Path, rounds: int) -> None:
     dist.destroy_process_group()
 
 
-def measured(count: int, asked: argparse.Namespace) -> Iterator[Collective]:
+def measured(count: int, asked: argparse.Namespace) -> Iterator[CalibratedCollective]:
     with tempfile.TemporaryDirectory() as folder, hosts(count, asked.mbit) as places:
         result, rounds = Path(folder, "samples.json"), asked.rounds
 
@@ -77,10 +77,12 @@ def measured(count: int, asked: argparse.Namespace) -> Iterator[Collective]:
 
         run([command(rank, place) for rank, place in enumerate(places)], seconds=300)
         for one in json.loads(result.read_text()):
-            yield Collective(level="across", ranks=count, hosts=count, at_once=1, **{**one, "ns": tuple(one["ns"])})
+            yield CalibratedCollective(
+                level="across", ranks=count, hosts=count, at_once=1, **{**one, "ns": tuple(one["ns"])}
+            )
 
 
-def compare(samples: tuple[Collective, ...], known: tuple[int, ...], wanted: int) -> None:
+def compare(samples: tuple[CalibratedCollective, ...], known: tuple[int, ...], wanted: int) -> None:
     calibration = Calibration(backend="gloo", collectives=tuple(one for one in samples if one.ranks in known))
     times = CollectiveTimes.of(calibration=calibration)
     print(f"\n{wanted} hosts from {' and '.join(map(str, known))}: predicted over measured, by size")
@@ -88,7 +90,7 @@ def compare(samples: tuple[Collective, ...], known: tuple[int, ...], wanted: int
         held, ratios = 0, []
         truth = {one.bytes: median(one.ns) for one in samples if (one.op, one.ranks) == (op, wanted)}
         for size, ns in truth.items():
-            time = times.time(op, size, Group(wanted, wanted))
+            time = times.time(op, size, CommGroup(wanted, wanted))
             ratios.append(time.ns / ns)
             held += time.low <= ns <= time.high
         shown = " ".join(f"{ratio:5.2f}" for ratio in ratios)

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lostflops.capture import WindowRequest, rank_file, read_frames
 from lostflops.collect.attach import attach
+from lostflops.collect.capture import WindowRequest, rank_file, read_frames
 from lostflops.collect.command import recorded_environment
 from lostflops.collect.open_window import OpenWindow
 from lostflops.collect.sampler import Sampler
@@ -104,7 +104,7 @@ def show(name: str, above: Sequence[Block], below: Sequence[Block]) -> None:
 
 
 def always_on(folder: Path, rounds: int) -> None:
-    recorder = attach(Settings(folder, steps="none", overhead=1.0))
+    recorder = attach(Settings(folder=folder, steps="none", overhead=1.0))
     assert recorder is not None
     loop = Loop()
     loop.block(WARM_UP)
@@ -171,7 +171,10 @@ def in_window(recorder: Any, loop: Loop, rounds: int) -> None:
 
 
 def whole_processes(folder: Path, processes: int) -> None:
-    environments = {"off": dict(os.environ), "on": recorded_environment(os.environ, Settings(folder, steps="none"))}
+    environments = {
+        "off": dict(os.environ),
+        "on": recorded_environment(os.environ, Settings(folder=folder, steps="none")),
+    }
     arms: dict[str, list[Block]] = {"off": [], "on": []}
     for _ in range(processes):
         for name, environment in environments.items():
@@ -185,7 +188,7 @@ def automatic(folder: Path, processes: int) -> None:
     """What both automatic windows cost: with their steps, by step of a window, and between them."""
     arms: dict[str, list[Block]] = {"off": [], "on": []}
     for number in range(processes):
-        settings = Settings(folder / str(number))
+        settings = Settings(folder=folder / str(number))
         for name, environment in (("off", dict(os.environ)), ("on", recorded_environment(os.environ, settings))):
             words = [sys.executable, __file__, "--child", "--automatic", "1"]
             said = subprocess.run(words, env=environment, capture_output=True, check=True).stdout

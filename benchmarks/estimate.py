@@ -32,9 +32,9 @@ from typing import Any
 
 import msgspec
 
-from lostflops.predict.estimate.demand import described
-from lostflops.predict.estimate.description import Job, Model, convert
-from lostflops.predict.estimate.estimate import Estimate, Machine, estimate
+from lostflops.predict.estimate.demand import estimate_demand
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob, convert
+from lostflops.predict.estimate.estimate import Estimate, PlannedMachine, estimate
 from lostflops.predict.estimate.huggingface import model_of
 from lostflops.predict.estimate.machine import machine
 from lostflops.predict.estimate.memory import memory
@@ -90,8 +90,8 @@ def against_published() -> list[dict[str, Any]]:
     rows = []
     for name, device, ranks_, fields, tokens in PUBLISHED:
         known = machine("bf16", device=device, topology=None, calibration=None, memory=None)
-        job = convert({"dp": ranks_, "zero": 3, **fields}, Job, name)
-        rate = estimate(described(convert(MODELS[name], Model, name), job, 8), known).tokens_per_second
+        job = convert({"dp": ranks_, "zero": 3, **fields}, PlannedJob, name)
+        rate = estimate(estimate_demand(convert(MODELS[name], ModelDescription, name), job, 8), known).tokens_per_second
         assert rate is not None
         mine = rate * (1 / ranks_)
         row = {"model": name, "device": device, "ranks": ranks_, "published": tokens, "low": round(mine.low)}
@@ -103,7 +103,7 @@ def against_published() -> list[dict[str, Any]]:
 def counted_by_torch() -> list[dict[str, Any]]:
     from predict.estimate.plain_models import PLAIN, count  # noqa: PLC0415
 
-    made = [(name, convert(fields, Model, name), factory) for name, (factory, fields) in PLAIN.items()]
+    made = [(name, convert(fields, ModelDescription, name), factory) for name, (factory, fields) in PLAIN.items()]
     if find_spec("transformers"):
         from predict.estimate.hugging_face_models import CONFIGS, build  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def counted_by_torch() -> list[dict[str, Any]]:
     rows = []
     for name, model, factory in made:
         for optimizer in ("adamw", "sgd-momentum"):
-            job = Job(sequence=24, microbatch=3, dtype="fp32", optimizer=optimizer)
+            job = PlannedJob(sequence=24, microbatch=3, dtype="fp32", optimizer=optimizer)
             found, held = count(factory(), 3, 24, optimizer), memory(model, job, 0)
             rows.append(
                 {
@@ -182,9 +182,12 @@ def window_mean(text: str) -> float | None:
     return sum(count for count, _ in steps) / sum(count / rate for count, rate in steps) if steps else None
 
 
-def logged(row: dict[str, str], text: str, device: Machine) -> Logged:
+def logged(row: dict[str, str], text: str, device: PlannedMachine) -> Logged:
     fields = settings(row, text)
-    found = estimate(described(convert(QWEN3_14B, Model, "logs"), convert(fields, Job, row["run"]), 8), device)
+    found = estimate(
+        estimate_demand(convert(QWEN3_14B, ModelDescription, "logs"), convert(fields, PlannedJob, row["run"]), 8),
+        device,
+    )
     return Logged(
         name=row["run"],
         configuration=tuple(sorted(fields.items())),
@@ -263,7 +266,9 @@ def against_logs(runs: Sequence[Logged]) -> dict[str, Any]:
 def by_shape(run: Logged) -> float:
     """Tokens per second if nothing were known of attention and of the parts of the loss."""
     job = msgspec.structs.replace(run.found.job, attention="fused", loss_chunks=8)
-    rate = estimate(described(convert(QWEN3_14B, Model, "logs"), job, 8), run.found.machine).tokens_per_second
+    rate = estimate(
+        estimate_demand(convert(QWEN3_14B, ModelDescription, "logs"), job, 8), run.found.machine
+    ).tokens_per_second
     assert rate is not None
     return rate.middle / job.ranks
 

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from lostflops.predict.costs.fit import fit
+from lostflops.predict.costs.fit import fit_curve
 from lostflops.predict.costs.nccl_tests import read_nccl_tests
 from predict.costs.made_times import Made, doubling, line, switching
 
@@ -40,7 +40,7 @@ def straight(fits: int, made: Made, count: int) -> dict[str, float]:
     alphas = betas = both = whole = 0
     for _ in range(fits):
         (alpha, beta), sizes = made.constants(), made.grid()
-        pieces = fit(sizes, made.samples(sizes, line(alpha, beta), count)).pieces
+        pieces = fit_curve(sizes, made.samples(sizes, line(alpha, beta), count)).pieces
         holds_alpha = all(piece.alpha.low <= alpha <= piece.alpha.high for piece in pieces)
         holds_beta = all(piece.beta.low <= beta <= piece.beta.high for piece in pieces)
         alphas, betas, both = alphas + holds_alpha, betas + holds_beta, both + (holds_alpha and holds_beta)
@@ -54,7 +54,7 @@ def switched(fits: int, count: int, disturbed: float) -> float:
     for _ in range(fits):
         sizes = made.grid()
         place = sizes[made.random.integers(4, len(sizes) - 4)]
-        pieces = fit(sizes, made.samples(sizes, switching(place), count)).pieces
+        pieces = fit_curve(sizes, made.samples(sizes, switching(place), count)).pieces
         found += any(place / 2 <= piece.first <= place * 2 for piece in pieces[1:])
     return found / fits
 
@@ -94,7 +94,7 @@ def seconds_of_a_fit() -> float:
     taken = []
     for _ in range(20):
         began = time.perf_counter()
-        fit(sizes, times)
+        fit_curve(sizes, times)
         taken.append(time.perf_counter() - began)
     return median(taken)
 

@@ -73,7 +73,7 @@ class Report:
 def bare_decode(path: Path) -> Callable[[], int]:
     import msgspec  # noqa: PLC0415
 
-    from lostflops.ingest.kineto_schema import Event  # noqa: PLC0415
+    from lostflops.ingest.formats.kineto.schema import Event  # noqa: PLC0415
 
     document = msgspec.defstruct("Document", [("traceEvents", list[Event])])
     data = path.read_bytes()

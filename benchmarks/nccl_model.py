@@ -16,11 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from lostflops.core.units import format_bytes
 from lostflops.predict.costs.nccl import nccl_times
 from lostflops.predict.costs.nccl_tests import read_nccl_tests
-from lostflops.predict.costs.times import OPS, Group
+from lostflops.predict.costs.times import OPS, CommGroup
 from lostflops.predict.costs.topology import read_topology
-from lostflops.units import format_bytes
 
 SINGLE = "microsoft__superbenchmark"
 DOUBLE = "aws-samples__awsome-distributed-training/nccl-tests_slurm-104.out.gz"
@@ -33,7 +33,7 @@ def ratios(traces: Path) -> Iterator[tuple[str, int, float, bool]]:
     calibration = read_nccl_tests(sorted((traces / SINGLE).glob("nccl_*.log")))
     for op in OPS:
         for size, samples in calibration.samples.get((op, "host", 8, 1), {}).items():
-            time, measured = nccl_times(op, size, Group(8), topology)[0], median(samples)
+            time, measured = nccl_times(op, size, CommGroup(8), topology)[0], median(samples)
             yield op, size, measured / time.ns, time.low <= measured <= time.high
 
 
@@ -60,7 +60,7 @@ def print_double(traces: Path) -> None:
     counted = topology.nics_per_host * 12.0
     print("Scatter from one of 16 ranks on 2 hosts (p4d.24xlarge); half of the bytes cross the network")
     print(f"network: {rate:.1f} GB/s of {counted:.0f} that the model counts on, {counted / rate:.2f} times")
-    inside, across = (nccl_times("send_recv", smallest, Group(2, hosts), topology)[0].ns / 1000 for hosts in (1, 2))
+    inside, across = (nccl_times("send_recv", smallest, CommGroup(2, hosts), topology)[0].ns / 1000 for hosts in (1, 2))
     print(f"{smallest} B: {median(samples[smallest]) / 1000:.0f} us for 15 sends", end="; ")
     print(f"the model has {inside:.0f} us for one in the host, {across:.0f} us for one across")
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.graph.build import build
-from lostflops.graph.replay import Schedule, replay
-from lostflops.graph.tasks import TaskGraph
 from lostflops.ingest.ingest import ingest
-from lostflops.predict.edits.balance import balanced, op_types, slowdowns
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.replay import Schedule, replay
+from lostflops.predict.graph.tasks import TaskGraph
+from lostflops.predict.whatif.graph_edits.balance import balance_ops, op_types, slowdowns
 from lostflops.store.run import Run
 
 
@@ -80,7 +80,7 @@ def compare(trace: Path, published: Mapping[str, Any], folder: Path) -> None:
         ("as recorded", plain, "step_t_base"),
         ("as recorded", plain, "step_t_nodelay"),
         ("no delays", eager, "step_t_nodelay"),
-        ("balanced", balanced(eager), "step_t_noblk"),
+        ("balanced", balance_ops(eager), "step_t_noblk"),
     ):
         found = errors(step_times(replay(changed)), published[against])
         worst = found[np.abs(found).argmax()]

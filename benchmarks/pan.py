@@ -24,12 +24,12 @@ import numpy as np
 from playwright.sync_api import Page as Tab
 from playwright.sync_api import sync_playwright
 
-from lostflops.analyze.timeline import timeline
-from lostflops.ledger.lines import LINES
-from lostflops.pages.glossary import GLOSSARY
-from lostflops.pictures import Events, Lane, Meetings, Strips
-from lostflops.report.html import write_page
-from lostflops.results import Page, Result
+from lostflops.account.ledger.lines import LINES
+from lostflops.core.pictures import Events, Lane, Meetings, Strips
+from lostflops.core.results import Page, Result
+from lostflops.explain.analyze.timeline import timeline
+from lostflops.show.pages.glossary import GLOSSARY
+from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 
 FLAGS = [

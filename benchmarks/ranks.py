@@ -67,7 +67,7 @@ def commit_here(folder: Path, with_alignment: bool) -> None:
         sources = run.manifest.sources
         files = {name: kept for name, kept in run.manifest.files.items() if name not in made}
         if with_alignment:
-            from lostflops.ingest.alignment import align_ranks  # noqa: PLC0415
+            from lostflops.ingest.join.alignment import align_ranks  # noqa: PLC0415
 
             align_ranks(run, files, sources)  # as ingest calls it before it commits
         run.commit(sources, files)
@@ -81,9 +81,9 @@ def numbers_of(folder: Path, ranks: int) -> dict[str, Any]:
     truth = json.loads(output.read_text())
     samples = {COMMIT: measure([sys.executable, str(here), "--commit", str(run)], output)}
     wrong = []
-    if is_there("lostflops.align"):
+    if is_there("lostflops.account.align"):
         samples[ALIGN] = measure([sys.executable, str(here), "--align", str(run)], output)
-    if is_there("lostflops.analyze.ranks"):
+    if is_there("lostflops.explain.analyze.ranks"):
         samples[RANKS] = measure(ours("ranks", run, "--json"), output)
         wrong = mistakes(json.loads(output.read_text()), truth, _instant(run, output))
     shutil.rmtree(run)
@@ -165,7 +165,9 @@ def main() -> int:
         results = [numbers_of(folder, ranks) for ranks in options.sizes]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print_table(results)
-    missing = [module for module in ("lostflops.align", "lostflops.analyze.ranks") if not is_there(module)]
+    missing = [
+        module for module in ("lostflops.account.align", "lostflops.explain.analyze.ranks") if not is_there(module)
+    ]
     for module in missing:
         print(f"not measured: there is no {module}")
     if options.json:

@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from lostflops.capture import read_frames
+from lostflops.collect.capture import read_frames
 from lostflops.collect.command import recorded_environment
 from lostflops.collect.settings import Settings
 from lostflops.store.run import Run
@@ -57,7 +57,7 @@ def started(run: Path, way: str, words: Sequence[str]) -> subprocess.Popen[bytes
         ours = [sys.executable, "-c", program, "run", "--out", str(run), "--steps", WINDOW, "--"]
         return subprocess.Popen([*ours, *command], env=environment(), **quiet)
     (run / "capture" / "windows").mkdir(parents=True)
-    settings = Settings(run / "capture", steps=WINDOW)
+    settings = Settings(folder=run / "capture", steps=WINDOW)
     return subprocess.Popen(command, env=recorded_environment(environment(), settings), **quiet)
 
 

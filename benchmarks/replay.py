@@ -28,17 +28,17 @@ from typing import Any
 import numpy as np
 
 from lostflops import Run
-from lostflops.errors import UsageError
-from lostflops.graph.build import build
-from lostflops.graph.device.part import device_part
-from lostflops.graph.editing import retimed
-from lostflops.graph.join import join
-from lostflops.graph.replay import replay
-from lostflops.graph.tasks import Kind, TaskGraph
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.record import records
+from lostflops.account.ledger.windows import WindowKind, window
+from lostflops.core.errors import UsageError
 from lostflops.ingest import ingest
-from lostflops.ledger.lines import LINES
-from lostflops.ledger.record import records
-from lostflops.ledger.windows import WindowKind, window
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.device.part import device_part
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.join import join
+from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.tasks import TaskGraph, TaskKind
 
 SETS = {
     "modded-nanogpt 2025-12-11": "KellerJordan__modded-nanogpt/2025-12-11_NorMuonOptimsAndFixes/*.gz",
@@ -91,8 +91,8 @@ def measured(name: str, graph: TaskGraph) -> dict[str, Any]:
     known = graph.measured.start >= 0
     apart = np.abs(done.start - graph.measured.start)[known] / mean
     duration = graph.tasks.duration
-    still = np.where(graph.tasks.kind == Kind.MARK, 0, duration)
-    returns = (graph.tasks.kind == Kind.SYNC) & (graph.tasks.line != LINES.index("idle.alloc"))
+    still = np.where(graph.tasks.kind == TaskKind.MARK, 0, duration)
+    returns = (graph.tasks.kind == TaskKind.SYNC) & (graph.tasks.line != LINES.index("idle.alloc"))
     prompt = np.where(returns, np.minimum(duration, RETURN), duration)
     return {
         "set": name,
@@ -105,8 +105,8 @@ def measured(name: str, graph: TaskGraph) -> dict[str, Any]:
         "worst_step": float(np.abs(done.step_times / steps - 1).max()),
         "start_median": float(np.median(apart)),
         "start_worst": float(apart.max()),
-        "unrecorded": 1 - replay(retimed(graph, duration=still)).mean_step / done.mean_step,
-        "returns": 1 - replay(retimed(graph, duration=prompt)).mean_step / done.mean_step,
+        "unrecorded": 1 - replay(retime_graph(graph, duration=still)).mean_step / done.mean_step,
+        "returns": 1 - replay(retime_graph(graph, duration=prompt)).mean_step / done.mean_step,
         "apart": float(1 - graph.meetings.whole.mean()) if len(graph.meetings) else 0.0,
     }
 

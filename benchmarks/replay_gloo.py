@@ -25,10 +25,10 @@ from statistics import median
 
 import numpy as np
 
-from lostflops.graph.build import build
-from lostflops.graph.editing import retimed
-from lostflops.graph.replay import replay
-from lostflops.graph.tasks import Kind
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.tasks import TaskKind
 from lostflops.store.run import Run
 
 JOBS = (
@@ -84,10 +84,10 @@ def replayed(job: str, ranks: int, folder: Path) -> Row:
         graph = build(run)
     done, tasks, transfer = replay(graph), graph.tasks, graph.meetings.transfer
     step, known = graph.steps.measured.mean(), graph.measured.start >= 0
-    loads = np.isin(tasks.kind, (Kind.DATA, Kind.LOAD))
+    loads = np.isin(tasks.kind, (TaskKind.DATA, TaskKind.LOAD))
 
     def change(**times: np.ndarray) -> float:
-        return replay(retimed(graph, **times)).mean_step / done.mean_step - 1
+        return replay(retime_graph(graph, **times)).mean_step / done.mean_step - 1
 
     return Row(
         job,
@@ -101,7 +101,7 @@ def replayed(job: str, ranks: int, folder: Path) -> Row:
         change(transfer=transfer * 2),
         change(transfer=transfer // 2),
         change(duration=np.where(loads, 0, tasks.duration)),
-        change(duration=np.where(tasks.kind == Kind.COMM, 0, tasks.duration)),
+        change(duration=np.where(tasks.kind == TaskKind.COMM, 0, tasks.duration)),
     )
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.graph.build import build
-from lostflops.graph.lines import mean_lines
-from lostflops.graph.replay import replay
-from lostflops.ledger.lines import LINES
-from lostflops.ledger.partition import partition
-from lostflops.ledger.record import records
-from lostflops.ledger.windows import WindowKind, window
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.partition import partition
+from lostflops.account.ledger.record import records
+from lostflops.account.ledger.windows import WindowKind, window
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.lines import mean_lines
+from lostflops.predict.graph.replay import replay
 from lostflops.store.run import Run
 
 

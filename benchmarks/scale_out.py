@@ -82,7 +82,7 @@ def _kill_a_worker(family: list[int]) -> int:
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"ray::_answered" in words or b"lostflops.spread.worker" in words:
+        if b"ray::_answer_order" in words or b"lostflops.store.spread.worker" in words:
             os.kill(pid, signal.SIGKILL)
             return 1
     return 0

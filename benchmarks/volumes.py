@@ -20,9 +20,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from lostflops.core.units import format_bytes
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
-from lostflops.units import format_bytes
 from made_jobs import MS, MadeJob
 
 chance = random.Random(0)

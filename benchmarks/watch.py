@@ -51,7 +51,7 @@ class Look:
 def measure(folder: Path, ranks: int, collectives: int, one_file: bool) -> Look:
     per_host = ranks if one_file else 8
     job = MadeJob(folder, ranks, per_host, late_ms={LATE: LATE_MS}, one_file_per_host=one_file, collectives=collectives)
-    follower, board = Follower(folder), Board()
+    follower, board = Follower(folder=folder), Board()
     job.start()
     look(follower, board)
     idle = look(follower, board)[0]

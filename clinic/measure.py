@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lostflops.pace.timings import PACED, chosen, paces, within
-from lostflops.predict.answers.score import step_times
+from lostflops.account.pace.timings import PACED, choose_pace, paces, within
+from lostflops.predict.whatif.score import step_times
 from lostflops.store.run import Run
 
 _SETTLED = """
@@ -16,7 +16,7 @@ def step_ns(run: Run, *, per_sample: bool = False) -> float:
 
     Per sample, it is the time of a step over the samples of all ranks.
     """
-    pace = chosen(paces(run))
+    pace = choose_pace(paces(run))
     if pace is not None and pace.settled:
         query = _SETTLED.format(paced=PACED.format(within=within((), pace.attempt)))
         ((step, sample),) = run.sql(query).fetchall()

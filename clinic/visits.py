@@ -23,7 +23,7 @@ Diagnose = Callable[[Run], list[dict[str, Any]]]
 
 def diagnosed(run: Run) -> list[dict[str, Any]]:
     """The findings of `lostflops diagnose --json`."""
-    from lostflops.advise.diagnose import diagnose  # noqa: PLC0415
+    from lostflops.explain.advise.diagnose import diagnose  # noqa: PLC0415
 
     return list(diagnose(run).to_json()["findings"])
 

@@ -31,6 +31,6 @@ while queue:
 if (extra := installed - expected - TOOLS) or "torch" in installed:
     sys.exit(f"installed without need: {sorted(extra)}")
 for name in ("app.js", "app.css"):
-    if not (files("lostflops.report") / "assets" / name).is_file():
+    if not (files("lostflops.show.report") / "assets" / name).is_file():
         sys.exit(f"the web UI lacks {name}")
 print(f"{len(expected)} distributions: {', '.join(sorted(expected))}")

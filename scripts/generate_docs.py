@@ -9,11 +9,11 @@ from typing import Any
 import typer.main
 
 import rules_and_changes
-from lostflops.analyze import ANALYSES
+from lostflops.account.facts.devices import DEVICES
 from lostflops.cli.help import EXIT_CODES
 from lostflops.cli.main import COMMANDS, build
 from lostflops.cli.verbs import OLD
-from lostflops.facts.devices import DEVICES
+from lostflops.explain.analyze import ANALYSES
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
@@ -74,7 +74,7 @@ def _verb(function: Any) -> str:
 
 
 def analyses() -> str:
-    parts = [HEAD + "# Analyses\n", "Each is a function of `lostflops.analyze` from a run to a result.\n"]
+    parts = [HEAD + "# Analyses\n", "Each is a function of `lostflops.explain.analyze` from a run to a result.\n"]
     parts += [f"## {function.__name__}\n\n{inspect.getdoc(inspect.getmodule(function))}\n" for function in ANALYSES]
     return "\n".join(parts)
 

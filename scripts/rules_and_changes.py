@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
-from lostflops.advise.claim import Rule
-from lostflops.advise.rules import RULES
-from lostflops.ledger.lines import LINES
-from lostflops.predict.change import Change
-from lostflops.predict.changes import CHANGES
+from lostflops.account.ledger.lines import LINES
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.rules import RULES
+from lostflops.predict.whatif.change import Change
+from lostflops.predict.whatif.changes import CHANGES
 from reading_code import Source
 
-SIGNS = "lostflops.advise.signs"
+SIGNS = "lostflops.explain.advise.signs"
 RULES_INTRODUCTION = """\
 The rules of `lostflops diagnose`, one per cause. [Causes](../explanation/causes.md) explains how each cause is
 recognised and the limits of that; this page lists, from the code, what a rule reads, its thresholds, its fix and how
@@ -65,7 +65,7 @@ def changes() -> str:
 
 def module_of(one: Rule | Change) -> ModuleType:
     """Where a rule or a change is written; what it does may be a function of another file."""
-    package = "lostflops.advise.rules" if isinstance(one, Rule) else "lostflops.predict.changes"
+    package = "lostflops.explain.advise.rules" if isinstance(one, Rule) else "lostflops.predict.whatif.changes"
     attribute = "RULE" if isinstance(one, Rule) else "CHANGE"
     found = [module for name, module in sys.modules.items() if name.startswith(f"{package}.")]
     return next(module for module in found if getattr(module, attribute, None) is one)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from browser import started
 from playwright.sync_api import sync_playwright
 
-from lostflops.pages.page import page_of
-from lostflops.report.html import write_page
+from lostflops.show.pages.page import page_of
+from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lostflops.align.calls import Calls
-from lostflops.align.match import Matched, match
+from lostflops.account.align.calls import CollectiveCalls
+from lostflops.account.align.match import Matched, match
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ Meeting = dict[int, str]
 
 @dataclass(frozen=True)
 class Made:
-    calls: Calls
+    calls: CollectiveCalls
     names: list[str]
 
     def meetings(
@@ -54,7 +54,7 @@ def made(*listed: Call) -> Made:
     def column(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array(values, np.int64)
 
-    calls = Calls(
+    calls = CollectiveCalls(
         rank=column([call.rank for call in rows]),
         event=column([1_000 + place for place in range(len(rows))]),
         lane=column([call.lane for call in rows]),

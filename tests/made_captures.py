@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lostflops import capture
+from lostflops.collect import capture
 
 Record = dict[str, Any]
 MS = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import frame_bytes, host_file, rank_file
+from lostflops.collect.capture import frame_bytes, host_file, rank_file
 
 MS = 1_000_000
 SECOND = 1000 * MS

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.graph.editing import retimed, scaled
-from lostflops.graph.tasks import Kind, LaneKind, TaskGraph
-from lostflops.predict.change import Change, Edited, Facts, NotApplicable
-from lostflops.predict.edits.values import times
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import retime_graph, scale_rows
+from lostflops.predict.graph.tasks import LaneKind, TaskGraph, TaskKind
+from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.graph_edits.values import times
 from lostflops.testing import Model, SyntheticCluster, store
-from tests.graph.tiny import L, M, T, graph
+from tests.predict.graph.tiny import L, M, T, graph
 
 COMPUTE, TRANSFER = 80, 20
 STEP = COMPUTE + TRANSFER
@@ -26,8 +27,8 @@ def made(measured: tuple[int, ...] = (STEP, STEP, STEP)) -> TaskGraph:
     for rank in (0, 1):
         tasks = []
         for step in range(len(measured)):
-            end = T(f"{rank} x{step}", 0, 0, Kind.COMM, f"m{step}", step)
-            tasks += [T(f"{rank} c{step}", COMPUTE, 0, Kind.KERNEL, step=step, line="compute"), end]
+            end = T(f"{rank} x{step}", 0, 0, TaskKind.COMM, f"m{step}", step)
+            tasks += [T(f"{rank} c{step}", COMPUTE, 0, TaskKind.KERNEL, step=step, line="compute"), end]
             steps.append((rank, step, "", ""))
         lanes.append(L(rank, LaneKind.STREAM, tasks))
     made = graph(lanes, meetings={f"m{step}": M(TRANSFER) for step in range(len(measured))}, steps=steps)
@@ -41,17 +42,22 @@ def of(graph: TaskGraph) -> Any:
 
 def _network(graph: TaskGraph, value: str, facts: Facts, doubt: float) -> Edited:
     factor = 1 / times(value, "network")
-    transfer = scaled(graph.meetings.transfer, np.ones(len(graph.meetings), np.bool_), factor)
-    return Edited(retimed(graph, transfer=transfer), doubt, ("bytes stay",), {"factor": factor})
+    transfer = scale_rows(graph.meetings.transfer, np.ones(len(graph.meetings), np.bool_), factor)
+    return Edited(
+        graph=retime_graph(graph, transfer=transfer), doubt=doubt, notes=("bytes stay",), extra={"factor": factor}
+    )
 
 
 def _compute(graph: TaskGraph, value: str, facts: Facts) -> Edited:
-    rows = graph.tasks.kind == Kind.KERNEL
-    return Edited(retimed(graph, duration=scaled(graph.tasks.duration, rows, 1 / times(value, "compute"))), 0.0)
+    rows = graph.tasks.kind == TaskKind.KERNEL
+    return Edited(
+        graph=retime_graph(graph, duration=scale_rows(graph.tasks.duration, rows, 1 / times(value, "compute"))),
+        doubt=0.0,
+    )
 
 
 def _twice(graph: TaskGraph, value: str, facts: Facts) -> Edited:
-    return Edited(_compute(graph, "0.5x", facts).graph, 0.0, (), {"microbatches": 2})
+    return Edited(graph=_compute(graph, "0.5x", facts).graph, doubt=0.0, notes=(), extra={"microbatches": 2})
 
 
 def _never(graph: TaskGraph, value: str, facts: Facts) -> Edited:
@@ -60,7 +66,14 @@ def _never(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 def change(name: str, apply: Any, *tried: str) -> Change:
     return Change(
-        name, f"{name}=2x", f"a faster {name}", f"buy a {name}", lambda value: f"{name} {value}", apply, tried, True
+        name=name,
+        form=f"{name}=2x",
+        about=f"a faster {name}",
+        cost=f"buy a {name}",
+        how=lambda value: f"{name} {value}",
+        apply=apply,
+        tried=tried,
+        again=True,
     )
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import typer.main
 
-from lostflops.advise.rules import RULES
-from lostflops.analyze import ANALYSES
+from lostflops.account.facts.devices import DEVICES
+from lostflops.account.ledger.lines import LINES
 from lostflops.cli.help import EXIT_CODES
 from lostflops.cli.main import COMMANDS, build
 from lostflops.cli.verbs import OLD
-from lostflops.facts.devices import DEVICES
-from lostflops.ledger.lines import LINES
-from lostflops.predict.changes import CHANGES
+from lostflops.explain.advise.rules import RULES
+from lostflops.explain.analyze import ANALYSES
+from lostflops.predict.whatif.changes import CHANGES
 from lostflops.store.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +97,7 @@ def test_every_analysis_is_documented(analysis) -> None:
 
 
 def test_every_analysis_file_is_registered() -> None:
-    files = {path.stem for path in (ROOT / "src/lostflops/analyze").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (ROOT / "src/lostflops/explain/analyze").glob("*.py")} - {"__init__"}
     assert files == {analysis.__module__.rsplit(".", 1)[1] for analysis in ANALYSES}
 
 
@@ -118,18 +118,13 @@ def test_every_exit_code_is_documented() -> None:
     assert all(f"\n| {code} | {meaning} |" in read("docs/reference/cli.md") for code, meaning in EXIT_CODES)
 
 
-def folders() -> list[str]:
-    package = ROOT / "src" / "lostflops"
-    inner = [path for path in package.rglob("*") if path.is_dir() and list(path.glob("*.py"))]
-    named = (".ci", "benchmarks", "docs", "examples", "scripts", "tests")
-    outer = [ROOT / name for name in named if (ROOT / name).is_dir()]
-    return sorted(path.name for path in [*inner, *outer])
+@pytest.mark.parametrize("room", sorted(path.parent.name for path in (ROOT / "src/lostflops").glob("*/__init__.py")))
+def test_the_architecture_names_every_room(room: str) -> None:
+    assert f"`{room}/`" in read("ARCHITECTURE.md")
 
 
-@pytest.mark.parametrize("folder", folders())
-def test_the_tree_in_the_readme_has_every_folder(folder: str) -> None:
-    tree = read("README.md").split("## The tree")[1].split("```")[1]
-    assert re.search(rf"^\s*{re.escape(folder)}/\s{{2,}}\S", tree, re.MULTILINE)
+def test_the_architecture_is_short() -> None:
+    assert len(read("ARCHITECTURE.md").encode()) < 8_000
 
 
 def test_the_changelog_has_an_unreleased_section() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lostflops.analyze.report import report
 from lostflops.cli.demo import cluster
+from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from lostflops.testing import write_captured

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from lostflops.cli.fit_runs import Job, measured, read
-from lostflops.memory.read import memories
-from lostflops.predict.change import Facts
-from lostflops.predict.changes.batch import CHANGE
-from lostflops.predict.fit.measured import Fitted, Measured, fitted
+from lostflops.account.memory.read import memories
+from lostflops.cli.fit_runs import FitJob, measure_batch, read_batch
+from lostflops.predict.fit.measured import FitResult, MeasuredBatch, fit_batches
 from lostflops.predict.fit.room import beside
+from lostflops.predict.whatif.change import Facts
+from lostflops.predict.whatif.changes.batch import CHANGE
 from lostflops.store.run import Run
 
 RESULTS = Path(__file__).with_name("results") / "predicted.json"
@@ -53,21 +53,21 @@ TRIALS = (
 )
 
 
-def _run(trial: Trial, size: int, asked: argparse.Namespace) -> Measured:
+def _run(trial: Trial, size: int, asked: argparse.Namespace) -> MeasuredBatch:
     """What is kept from before is not run again."""
     folder = asked.keep / trial.name / f"batch-{size}"
     if folder.exists():
         with Run.open(folder) as run:
-            return read(size, run)
+            return read_batch(size, run)
     words = [*shlex.split(asked.under), sys.executable, str(JOB), "--model", trial.model]
     words += ["--optimizer", trial.optimizer, "--batch-size", str(size), "--steps", str(asked.steps)]
-    found = measured(size, Job(words, dict(os.environ), folder, None))
+    found = measure_batch(size, FitJob(words, dict(os.environ), folder, None))
     if isinstance(found, str):
         raise SystemExit(f"{trial.name} at {size} {found}")
     return found
 
 
-def _scored(fit: Fitted, truth: Measured, middle: Path) -> dict[str, Any]:
+def _scored(fit: FitResult, truth: MeasuredBatch, middle: Path) -> dict[str, Any]:
     """`middle` is the run of the middle size, from which `batch=FACTOR` starts."""
     assert fit.peaks is not None
     height = fit.peaks.at(truth.batch)
@@ -92,14 +92,14 @@ def _scored(fit: Fitted, truth: Measured, middle: Path) -> dict[str, Any]:
     return row
 
 
-def _one_line(fit: Fitted, batch: int) -> float:
+def _one_line(fit: FitResult, batch: int) -> float:
     """What one line through the measured peaks says."""
     assert fit.peaks is not None
     slope, fixed = np.polyfit(fit.peaks.sizes, fit.peaks.measured, 1)
     return float(fixed + slope * batch)
 
 
-def _resident(fit: Fitted, peak: int) -> int | None:
+def _resident(fit: FitResult, peak: int) -> int | None:
     """What the process would hold at this peak of its tensors; None where that is not told."""
     overhead, slack = beside([memory.peak_bytes for memory in fit.memories], [run.process for run in fit.runs])
     return None if slack is None else round(overhead + (1 + slack) * peak)
@@ -114,7 +114,7 @@ def _changed(folder: Path, factor: float) -> int:
 
 
 def _trial(trial: Trial, asked: argparse.Namespace) -> dict[str, Any]:
-    fit = fitted([_run(trial, size, asked) for size in trial.sizes])
+    fit = fit_batches([_run(trial, size, asked) for size in trial.sizes])
     assert fit.peaks is not None, fit.unknown
     return {
         "job": trial.name,

@@ -26,12 +26,12 @@ import torch.distributed as dist
 from benchmarks.diff.real import BATCH, RESULTS, WIDTH, Model, forked, wait, warm
 
 import lostflops
-from lostflops.compare.change import TYPICAL, change
-from lostflops.compare.diff import diff
-from lostflops.compare.sides import Pair, read
+from lostflops.account.pace.blocks import typical
+from lostflops.explain.compare.change import TYPICAL, change
+from lostflops.explain.compare.diff import diff
+from lostflops.explain.compare.sides import RunPair, read_pair
 from lostflops.ingest import ingest
-from lostflops.pace.blocks import typical
-from lostflops.predict.answers.interval import BETWEEN_RUNS_ON_HOSTS
+from lostflops.predict.whatif.interval import BETWEEN_RUNS_ON_HOSTS
 
 LAYERS: Final = {"job": 100, "same": 100, "third": 130, "double": 200}
 """Nearly all of a step is layers, so that the planted differences are 30% and 100%."""
@@ -71,7 +71,7 @@ def _ingest(run: Path) -> None:
     ingest([run / "capture"], run, workers=1)
 
 
-def sign_without_drift(pair: Pair) -> int:
+def sign_without_drift(pair: RunPair) -> int:
     """Return the sign that the steps' error and a constant spread between runs would call; 0 for none."""
     sides = [
         [replace(typical(run.steps.per(pair.unit)), drift=0.0) for run in side] for side in (pair.before, pair.after)
@@ -82,7 +82,7 @@ def sign_without_drift(pair: Pair) -> int:
 def judge(folder: Path, number: int) -> None:
     score: dict[str, Any] = {"pair": number}
     for side in ("same", "third", "double"):
-        pair = read([folder / "job"], [folder / side], anyway=True)
+        pair = read_pair([folder / "job"], [folder / side], anyway=True)
         result = diff(pair).to_json()
         step = result["step"]
         score[side] = {"answer": result["answer"], "steps": step["steps"], **{name: step[name] for name in KEPT}}

@@ -29,8 +29,8 @@ import torch
 from torch import nn
 
 import lostflops
-from lostflops.compare.diff import diff
-from lostflops.compare.sides import read
+from lostflops.explain.compare.diff import diff
+from lostflops.explain.compare.sides import read_pair
 from lostflops.ingest import ingest
 
 RESULTS = Path(__file__).with_name("results")
@@ -129,7 +129,7 @@ def one_pair(folder: Path, asked: argparse.Namespace, number: int) -> None:
 def judged(folder: Path, number: int, runs: int) -> None:
     def told(side: str) -> dict[str, Any]:
         paths = [[folder / f"{name}-{count}" for count in range(runs)] for name in ("job", side)]
-        found = diff(read(paths[0], paths[1])).to_json()
+        found = diff(read_pair(paths[0], paths[1])).to_json()
         step = found["step"]
         kept = ("change", "low", "high", "mean_change", "mean_low", "mean_high", "before_ns", "between_runs")
         return {"answer": found["answer"], "steps": sum(step["steps"]), **{name: step[name] for name in kept}}

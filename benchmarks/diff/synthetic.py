@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.compare.change import MEAN, TYPICAL, Change, Verdict, change, verdict
-from lostflops.compare.power import needed
-from lostflops.pace.blocks import mean, typical
+from lostflops.account.pace.blocks import mean, typical
+from lostflops.explain.compare.change import MEAN, TYPICAL, RelativeChange, Verdict, change, verdict
+from lostflops.explain.compare.power import estimate_needed_runs
 
 RESULTS = Path(__file__).with_name("results") / "synthetic.json"
 PLANTED = 0.03
@@ -67,7 +67,7 @@ def series(kind: Kind, chance: np.random.Generator, *, runs: int, steps: int, sl
     return list(level * np.exp(kind.between_steps * drawn[:, warm:]) * held)
 
 
-def compared(before: Series, after: Series) -> tuple[Change, Verdict]:
+def compared(before: Series, after: Series) -> tuple[RelativeChange, Verdict]:
     middle = change(
         [typical(one) for one in before], [typical(one) for one in after], confidence=TYPICAL, between=BETWEEN
     )
@@ -80,7 +80,7 @@ def trial(kind: Kind, chance: np.random.Generator) -> Iterator[tuple[str, object
     sides = [series(kind, chance, runs=kind.runs, steps=kind.steps) for _ in range(2)]
     seen, found = compared(*sides)
     yield "alike", found
-    asked = needed(seen.noise, PLANTED, runs=kind.runs, steps=kind.steps)
+    asked = estimate_needed_runs(seen.noise, PLANTED, runs=kind.runs, steps=kind.steps)
     for what, runs, steps in (("runs", asked.runs, kind.steps), ("steps", kind.runs, asked.steps)):
         if runs is None or steps is None:
             continue

@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.memory.experiments import RANKS, Experiment
 from benchmarks.memory.truth import COUNT, FIRST
 
-from lostflops.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
-from lostflops.memory.blocks import BEFORE, Memory
-from lostflops.memory.owners import OWNERS
-from lostflops.memory.peak import peak_of
-from lostflops.memory.read import memories
+from lostflops.account.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
+from lostflops.account.memory.blocks import BEFORE, RankMemory
+from lostflops.account.memory.owners import OWNERS
+from lostflops.account.memory.peak import peak_of
+from lostflops.account.memory.read import memories
 from lostflops.store.run import Run
 
 JOB = Path(__file__).with_name("job.py")
@@ -54,7 +54,7 @@ def _truth(folder: Path, rank: int) -> dict[str, Any]:
     return {**told, "recorded_peak": int((folder / f"{rank}.txt").read_text())}
 
 
-def _beside(memory: Memory, truth: dict[str, Any]) -> dict[str, Any]:
+def _beside(memory: RankMemory, truth: dict[str, Any]) -> dict[str, Any]:
     memory.self_check()
     peak = peak_of(memory)
     after = memory.by_owner()[1:]
@@ -73,7 +73,7 @@ def _beside(memory: Memory, truth: dict[str, Any]) -> dict[str, Any]:
             "module": peak.module or "",
             "op": peak.op,
             "step": peak.step,
-            "unattributed": peak.unattributed,
+            "unattributed": peak.unattributed_share,
             "owners": {owner.value: held for owner, held in peak.owners.items()},
         },
         "notes": memory.notes,
@@ -81,7 +81,7 @@ def _beside(memory: Memory, truth: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ends(memory: Memory) -> tuple[int, int]:
+def _ends(memory: RankMemory) -> tuple[int, int]:
     """The last event of the first forward pass, and the last ahead of the first update after it."""
     blocks = memory.blocks
     inside = blocks.born != BEFORE

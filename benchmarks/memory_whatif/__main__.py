@@ -24,9 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lostflops.memory.blocks import Memory
-from lostflops.memory.owners import OWNERS
-from lostflops.memory.read import memories
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.account.memory.owners import OWNERS
+from lostflops.account.memory.read import memories
 from lostflops.store.run import Run
 
 HERE = Path(__file__).parent
@@ -133,7 +133,7 @@ def peaks(path: Path) -> tuple[int, int, dict[str, int]]:
     return int(most.total[event]), max(memory.peak_bytes for memory in found), owners
 
 
-def _steps(memory: Memory) -> Iterator[int]:
+def _steps(memory: RankMemory) -> Iterator[int]:
     """The event of each step's peak."""
     blocks = memory.blocks
     for step in sorted(set(blocks.step.tolist()) - {-1}):

@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 
+from lostflops.account.memory.read import memories
 from lostflops.ingest import ingest
-from lostflops.memory.read import memories
-from lostflops.predict.answers.whatif import whatif
-from lostflops.predict.recomputation.choose import Choice, cheapest, frontier
-from lostflops.predict.recomputation.options import options
-from lostflops.predict.recomputation.read import recomputable
+from lostflops.predict.whatif.recomputation.choose import Choice, cheapest, frontier
+from lostflops.predict.whatif.recomputation.options import options
+from lostflops.predict.whatif.recomputation.read import recomputable
+from lostflops.predict.whatif.whatif import whatif
 from lostflops.store.run import Run
 
 RESULTS = Path(__file__).with_name("results")

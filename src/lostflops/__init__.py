@@ -12,13 +12,16 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lostflops import _moved
+from lostflops.core import notebook
+
 if TYPE_CHECKING:
     from lostflops._version import __version__
     from lostflops.api import TrainingRun, diff, doctor, estimate, gate, hang, ingest, open, score  # noqa: A004
     from lostflops.collect.api import record, step
     from lostflops.collect.trace_handler import trace_handler
-    from lostflops.errors import LostflopsError
-    from lostflops.results import Finding, Result
+    from lostflops.core.errors import LostflopsError
+    from lostflops.core.results import Finding, Result
     from lostflops.store.run import Run
 
 __all__ = [
@@ -42,9 +45,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Finding": "lostflops.results",
-    "LostflopsError": "lostflops.errors",
-    "Result": "lostflops.results",
+    "Finding": "lostflops.core.results",
+    "LostflopsError": "lostflops.core.errors",
+    "Result": "lostflops.core.results",
     "Run": "lostflops.store.run",
     "TrainingRun": "lostflops.api",
     "__version__": "lostflops._version",
@@ -71,3 +74,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _draw(part: Any) -> str:
+    """Return the HTML of an answer; loads the renderer when a notebook asks for it."""
+    html: str = import_module("lostflops.show.report.notebook").html(part)
+    return html
+
+
+notebook.register(_draw)
+_moved.keep_old_paths()

@@ -12,20 +12,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import duckdb
 
-    from lostflops.ingest.rounds import Progress as IngestProgress
-    from lostflops.ledger.mfu import Claims
-    from lostflops.ledger.windows import WindowKind
-    from lostflops.predict.costs.times import Times
-    from lostflops.predict.costs.topology import Topology
+    from lostflops.account.ledger.mfu import Claims
+    from lostflops.account.ledger.windows import WindowKind
+    from lostflops.core.results import Result
+    from lostflops.ingest.rounds import IngestProgress
+    from lostflops.predict.costs.times import CommTimes
+    from lostflops.predict.costs.topology import NetworkTopology
     from lostflops.predict.scaling.own_times import OwnTimes
-    from lostflops.results import Result
     from lostflops.store.run import Run
 
 Progress = Callable[[int, int], None]
@@ -52,8 +52,8 @@ class TrainingRun:
 
     def info(self) -> Result:
         """Return what the run contains, and its size on disk."""
-        from lostflops.analyze.contents import contents
-        from lostflops.results import Pair, Pairs
+        from lostflops.core.results import Pair, Pairs
+        from lostflops.explain.analyze.contents import contents
         from lostflops.store.places import remote
 
         held, run = contents(self.stored), self.stored
@@ -66,7 +66,7 @@ class TrainingRun:
 
     def quality(self) -> Result:
         """Return how complete the data of each rank is."""
-        from lostflops.analyze.quality import quality
+        from lostflops.explain.analyze.quality import quality
 
         return quality(self.stored)
 
@@ -89,8 +89,8 @@ class TrainingRun:
         `window` is "steps" or "trace"; `by` is phase, annotation, module, layer or rank. Findings are added only for
         the whole run: some ranks or steps alone do not show causes.
         """
-        from lostflops.advise.summary import report_with_findings
-        from lostflops.analyze.report import report
+        from lostflops.explain.advise.summary import report_with_findings
+        from lostflops.explain.analyze.report import report
 
         claims = _claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
         answer = report(
@@ -110,7 +110,7 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return why the run is slow and what each fix saves. `keep` stores the predictions, to be scored later."""
-        from lostflops.advise.diagnose import diagnose
+        from lostflops.explain.advise.diagnose import diagnose
 
         times = _times(calibration, topology)
         return diagnose(self.stored, times, usd_per_hour=usd_per_hour, most=top, keep=keep, progress=progress)
@@ -125,14 +125,14 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return one finding in full, by its number in `diagnose`."""
-        from lostflops.advise.explain import explain
+        from lostflops.explain.advise.explain import explain
 
         times = _times(calibration, topology)
         return explain(self.stored, number, times, usd_per_hour=usd_per_hour, progress=progress)
 
     def steps(self, *, rank: Numbers = (), step: Numbers = (), progress: Progress | None = None) -> Result:
         """Return how long each step took."""
-        from lostflops.analyze.steps import steps
+        from lostflops.explain.analyze.steps import steps
 
         return steps(self.stored, ranks=rank, steps=step, progress=progress)
 
@@ -147,7 +147,7 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return which kernels take the time of the device."""
-        from lostflops.analyze.kernels import kernels
+        from lostflops.explain.analyze.kernels import kernels
 
         part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
         return kernels(self.stored, **part, limit=limit, full_names=full_names)
@@ -163,8 +163,8 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time."""
-        from lostflops.analyze.comm import comm
-        from lostflops.analyze.overlap import overlap as show_overlap
+        from lostflops.explain.analyze.comm import comm
+        from lostflops.explain.analyze.overlap import overlap as show_overlap
 
         part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
         return show_overlap(self.stored, **part) if overlap else comm(self.stored, **part, limit=limit)
@@ -180,10 +180,10 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return which ranks are late, and why; with `by_step` when. `mesh` is such as "tp=8,dp=16"."""
-        from lostflops.advise.summary import ranks_with_findings
-        from lostflops.align.mesh import parse
-        from lostflops.analyze.lateness import lateness
-        from lostflops.analyze.ranks import ranks
+        from lostflops.account.align.mesh import parse
+        from lostflops.explain.advise.summary import ranks_with_findings
+        from lostflops.explain.analyze.lateness import lateness
+        from lostflops.explain.analyze.ranks import ranks
 
         part: dict[str, Any] = {
             "window": _window(window),
@@ -198,16 +198,16 @@ class TrainingRun:
 
     def pipeline(self, *, mesh: str | None = None) -> Result:
         """Return the bubble of pipeline-parallel training, and what causes it."""
-        from lostflops.advise.summary import pipeline_with_findings
-        from lostflops.align.mesh import parse
-        from lostflops.analyze.pipeline import pipeline
+        from lostflops.account.align.mesh import parse
+        from lostflops.explain.advise.summary import pipeline_with_findings
+        from lostflops.explain.analyze.pipeline import pipeline
 
         answer = pipeline(self.stored, mesh=None if mesh is None else parse(mesh))
         return pipeline_with_findings(answer, self.stored) if mesh is None and answer.blocks else answer
 
     def path(self, *, step: int | None = None, top: int = 10, progress: Progress | None = None) -> Result:
         """Return the critical path: what the step time depends on."""
-        from lostflops.graph.critical import critical
+        from lostflops.predict.graph.critical import critical
 
         return critical(self.stored, step=step, top=top, progress=progress)
 
@@ -224,9 +224,9 @@ class TrainingRun:
 
         `by` is layer, module, op or line.
         """
-        from lostflops.analyze.memory import memory
-        from lostflops.ledger.scope import scope
-        from lostflops.predict.recomputation.tables import frontier_of
+        from lostflops.account.ledger.scope import scope
+        from lostflops.explain.analyze.memory import memory
+        from lostflops.predict.whatif.recomputation.tables import frontier_of
 
         if frontier:
             if device is not None or by != "layer":
@@ -245,8 +245,8 @@ class TrainingRun:
     ) -> Result:
         """Return in which functions the host loses time, on these lines of the ledger or on all that the host
         causes."""
-        from lostflops.analyze.flame import flame
-        from lostflops.ledger.lines import HOST_LINES
+        from lostflops.account.ledger.lines import HOST_LINES
+        from lostflops.explain.analyze.flame import flame
 
         chosen = tuple(lines) or HOST_LINES
         return flame(self.stored, window=_window(window), ranks=rank, steps=step, lines=chosen, progress=progress)
@@ -259,16 +259,16 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return the step time with these changes, such as "bucket_mb=50"; without changes rank all of them."""
-        from lostflops.advise.summary import ranking_with_findings
-        from lostflops.predict.answers.answer import wanted
-        from lostflops.predict.answers.baseline import baseline, replayed_once
-        from lostflops.predict.answers.ranking import ranking
-        from lostflops.predict.answers.whatif import whatif
-        from lostflops.results import Figure
+        from lostflops.core.results import Figure
+        from lostflops.explain.advise.summary import ranking_with_findings
+        from lostflops.predict.whatif.answer import parse_change
+        from lostflops.predict.whatif.baseline import baseline, replayed_once
+        from lostflops.predict.whatif.ranking import ranking
+        from lostflops.predict.whatif.whatif import whatif
 
         times = _times(calibration, topology)
         if changes:
-            return whatif(self.stored, [wanted(change) for change in changes], times, progress=progress)
+            return whatif(self.stored, [parse_change(change) for change in changes], times, progress=progress)
         with replayed_once():
             answer, best = ranking(baseline(self.stored, times, progress=progress), progress=progress)
             answer = ranking_with_findings(answer, self.stored) if times is None else answer
@@ -282,9 +282,9 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return all changes that `whatif` knows, and which apply to this run."""
-        from lostflops.errors import UnknownCost
-        from lostflops.predict.answers.baseline import baseline
-        from lostflops.predict.answers.ranking import listing
+        from lostflops.core.errors import UnknownCost
+        from lostflops.predict.whatif.baseline import baseline
+        from lostflops.predict.whatif.ranking import listing
 
         times = _times(calibration, topology)
         try:
@@ -301,8 +301,8 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return the size of gradient buckets, in MiB, that makes the step shortest."""
-        from lostflops.predict.answers.baseline import baseline
-        from lostflops.predict.answers.tune import tune_bucket
+        from lostflops.predict.whatif.baseline import baseline
+        from lostflops.predict.whatif.tune import tune_bucket
 
         start = baseline(self.stored, _times(calibration, topology))
         return tune_bucket(start, [str(size) for size in sizes], progress=progress)
@@ -319,7 +319,7 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return the step time at other numbers of ranks."""
-        from lostflops.align.mesh import parse
+        from lostflops.account.align.mesh import parse
         from lostflops.predict.scaling.scale import scale
 
         cluster = read_cluster(calibration, topology)
@@ -335,13 +335,13 @@ class TrainingRun:
 
     def predictions(self) -> Result:
         """Return the predictions that were made from this run, with their scores."""
-        from lostflops.predict.answers.score import listed
+        from lostflops.predict.whatif.score import list_predictions
 
-        return listed(self.stored)
+        return list_predictions(self.stored)
 
     def hang(self, *, limit: int = 20) -> Result:
         """Return which ranks block a hung job, from the Flight Recorder dumps in the run."""
-        from lostflops.analyze.hang import hang
+        from lostflops.explain.analyze.hang import hang
 
         return hang(self.stored, limit=limit)
 
@@ -356,8 +356,8 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Write all views of the run into one HTML file, and return where."""
-        from lostflops.pages.page import page_of, questions_for
-        from lostflops.report.html import check_file, save_page
+        from lostflops.show.pages.page import page_of, questions_for
+        from lostflops.show.report.html import check_file, save_page
 
         check_file(Path(file))
         claims = _claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
@@ -372,11 +372,11 @@ class TrainingRun:
         from io import StringIO
         from tempfile import TemporaryDirectory
 
-        from lostflops.advise.diagnose import diagnosed_once
-        from lostflops.advise.summary import card
-        from lostflops.export.trackers import Summary, log
-        from lostflops.pages.tracked import metrics, series
-        from lostflops.report import markdown
+        from lostflops.explain.advise.diagnose import diagnosed_once
+        from lostflops.explain.advise.summary import card
+        from lostflops.show.export.trackers import Summary, log
+        from lostflops.show.pages.tracked import metrics, series
+        from lostflops.show.report import markdown
 
         with TemporaryDirectory(prefix="lostflops-") as folder, diagnosed_once():
             report, text = self.report(), StringIO()
@@ -389,8 +389,8 @@ class TrainingRun:
     def close(self) -> None:
         self.stored.close()
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
+    def _repr_html_(self) -> str | None:
+        """Show what the run holds, in a notebook."""
         return self.stored._repr_html_()
 
     def __enter__(self) -> Self:
@@ -419,11 +419,11 @@ def ingest(
     progress: Callable[[IngestProgress], None] | None = None,
 ) -> Result:
     """Read traces (files, folders, globs) into a run, and return what was read. Open the run with `open(out)`."""
-    from lostflops.analyze.quality import quality
+    from lostflops.explain.analyze.quality import quality
     from lostflops.ingest import ingest as read_traces
     from lostflops.ingest.summary import summarise
-    from lostflops.spread.names import EngineName
     from lostflops.store.places import remote
+    from lostflops.store.spread.names import EngineName
 
     chosen = EngineName(engine)
     summary = read_traces(
@@ -439,14 +439,14 @@ def diff(
     before: Runs, after: Runs, *, margin: float = 0.02, anyway: bool = False, progress: Progress | None = None
 ) -> Result:
     """Compare two runs, or two groups of runs: which is faster, and where."""
-    from lostflops.compare import recorded
-    from lostflops.compare.diff import diff as compare
-    from lostflops.compare.sides import read
+    from lostflops.explain.compare import recorded
+    from lostflops.explain.compare.diff import diff as compare
+    from lostflops.explain.compare.sides import read_pair
 
     sides = _runs(before), _runs(after)
     if recorded.mark_no_steps([*sides[0], *sides[1]]):
         return recorded.diff(*sides, anyway=anyway)
-    return compare(read(*sides, anyway=anyway, accounted=True, progress=progress), margin)
+    return compare(read_pair(*sides, anyway=anyway, accounted=True, progress=progress), margin)
 
 
 def gate(
@@ -461,19 +461,19 @@ def gate(
 
     The code is 0 within the limit, 1 after a regression, 3 if the runs do not decide.
     """
-    from lostflops.compare.gate import gate as judge
-    from lostflops.compare.sides import read
+    from lostflops.explain.compare.gate import gate as judge
+    from lostflops.explain.compare.sides import read_pair
 
-    pair = read(_runs(baseline), _runs(candidate), anyway=anyway, progress=progress)
+    pair = read_pair(_runs(baseline), _runs(candidate), anyway=anyway, progress=progress)
     answer, outcome = judge(pair, max_regress)
     return answer, outcome.exit_code
 
 
 def score(prediction: str, measured: Place, *, made_from: Place | None = None) -> Result:
     """Compare a prediction of `whatif`, by its id, with a run that was made with the change."""
-    from lostflops.predict.answers.predictions import find
-    from lostflops.predict.answers.score import score as compare
-    from lostflops.results import Figure
+    from lostflops.core.results import Figure
+    from lostflops.predict.whatif.predictions import find
+    from lostflops.predict.whatif.score import score as compare
 
     with open(measured) as run:
         places = [_local(made_from)] if made_from else [run.folder.parent, Path.cwd()]
@@ -513,7 +513,7 @@ def doctor(run: Place | None = None, *, python: str | None = None) -> Result:
     import os
     import sys
 
-    from lostflops.capture import FOLDER
+    from lostflops.collect.capture import FOLDER
     from lostflops.doctor.capture_checks import capture_checks
     from lostflops.doctor.host_checks import host_checks
     from lostflops.doctor.probes import look
@@ -553,11 +553,11 @@ def estimate_on(
     job: dict[str, Any],
 ) -> tuple[Result, int, int]:
     """Return an estimate, its number of ranks, and the ranks of a host."""
+    from lostflops.core.units import parse_bytes
     from lostflops.predict.estimate.estimate import estimate as compute
     from lostflops.predict.estimate.machine import machine as find_machine
     from lostflops.predict.estimate.request import demand_of, request
     from lostflops.predict.estimate.result import result
-    from lostflops.units import parse_bytes
 
     capacity = None if memory is None else parse_bytes(memory)
     if capacity is not None and capacity <= 0:
@@ -570,7 +570,7 @@ def estimate_on(
 
 
 def _window(name: str | None) -> WindowKind | None:
-    from lostflops.ledger.windows import WindowKind
+    from lostflops.account.ledger.windows import WindowKind
 
     if name not in (None, "steps", "trace"):
         raise UsageError(f"window {name!r} is neither 'steps' nor 'trace'")
@@ -580,7 +580,7 @@ def _window(name: str | None) -> WindowKind | None:
 def _claims(*values: float | None) -> Claims:
     from math import isfinite
 
-    from lostflops.ledger.mfu import Claims
+    from lostflops.account.ledger.mfu import Claims
 
     if not all(value is None or isfinite(value) for value in values):
         raise UsageError("the peak, FLOPs, tokens and samples must be finite numbers")
@@ -598,20 +598,20 @@ def _runs(places: Runs) -> list[Path]:
 
 def _local(run: Place) -> Path:
     """Return the folder of a run; predictions from a run in a store are kept beside the copy that is here."""
-    from lostflops.store.mirror import mirrored
+    from lostflops.store.mirror import mirror_run
     from lostflops.store.places import remote
 
     address = remote(Path(run))
-    return mirrored(address) if address is not None else Path(run)
+    return mirror_run(address) if address is not None else Path(run)
 
 
-def _times(calibration: Place | None, topology: str | None) -> Callable[[OwnTimes], Times] | None:
+def _times(calibration: Place | None, topology: str | None) -> Callable[[OwnTimes], CommTimes] | None:
     """Return how long collectives take elsewhere; None where the run's own times are meant."""
     cluster = read_cluster(calibration, topology)
     return times_of(calibration, cluster) if calibration or cluster else None
 
 
-def read_cluster(calibration: Place | None, topology: str | None) -> Topology | None:
+def read_cluster(calibration: Place | None, topology: str | None) -> NetworkTopology | None:
     from lostflops.predict.costs.topology import read_topology
 
     if calibration is not None and topology is not None:
@@ -621,13 +621,13 @@ def read_cluster(calibration: Place | None, topology: str | None) -> Topology | 
     return None if topology is None else read_topology(topology)
 
 
-def times_of(calibration: Place | None, topology: Topology | None) -> Callable[[OwnTimes], Times]:
+def times_of(calibration: Place | None, topology: NetworkTopology | None) -> Callable[[OwnTimes], CommTimes]:
     """Return a function from the run's own times to the times of collectives elsewhere."""
-    from lostflops.errors import UnknownCost
+    from lostflops.core.errors import UnknownCost
     from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.costs.collective_times import CollectiveTimes
 
-    def times(own: OwnTimes) -> Times:
+    def times(own: OwnTimes) -> CommTimes:
         if topology is not None:
             if own.backend == "gloo":
                 raise UnknownCost("the run used gloo, but topologies describe NCCL only: give --calibration")

@@ -21,22 +21,22 @@ def lostflops_gate() -> Callable[..., dict[str, Any]]:
 
     Returns what `lostflops gate --json` prints.
     """
-    return _gated
+    return _gate_runs
 
 
-def _gated(
+def _gate_runs(
     *, baseline: Runs, candidate: Runs, max_regress: float = 0.03, anyway: bool = False, strict: bool = False
 ) -> dict[str, Any]:
-    from lostflops.compare.gate import Outcome, gate  # noqa: PLC0415 - only where a test asks
-    from lostflops.compare.sides import read  # noqa: PLC0415
-    from lostflops.errors import UsageError  # noqa: PLC0415
+    from lostflops.core.errors import UsageError  # noqa: PLC0415
+    from lostflops.explain.compare.gate import GateOutcome, gate  # noqa: PLC0415 - only where a test asks
+    from lostflops.explain.compare.sides import read_pair  # noqa: PLC0415
 
     if not 0 < max_regress < 1:
         raise UsageError(f"max_regress {max_regress!r} is not a share between 0 and 1, such as 0.03")
-    result, found = gate(read(_paths(baseline), _paths(candidate), anyway=anyway), max_regress)
-    if found is Outcome.REGRESSED or (strict and found is Outcome.INCONCLUSIVE):
+    result, found = gate(read_pair(_paths(baseline), _paths(candidate), anyway=anyway), max_regress)
+    if found is GateOutcome.REGRESSED or (strict and found is GateOutcome.INCONCLUSIVE):
         pytest.fail(result.verdict, pytrace=False)
-    if found is Outcome.INCONCLUSIVE:
+    if found is GateOutcome.INCONCLUSIVE:
         pytest.skip(result.verdict)
     return result.to_json()
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from lostflops.cli.main import main
-from lostflops.errors import NotARun
+from lostflops.core.errors import NotARun
 from memory_run import MemoryRun
 
 

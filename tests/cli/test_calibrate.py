@@ -64,7 +64,7 @@ def test_the_launcher_starts_the_module_and_the_result_is_shown(tmp_path: Path, 
     done = run(tmp_path, "--out", "new.json", "--seconds", "5", "--only", "all_reduce", "--", *words)
     assert done.returncode == 0, done.stderr
     out = str(tmp_path / "new.json")
-    started = ["-n", "4", "-m", "lostflops.calibrate", "--out", out, "--seconds", "5", "--only", "all_reduce"]
+    started = ["-n", "4", "-m", "lostflops.collect.calibrate", "--out", out, "--seconds", "5", "--only", "all_reduce"]
     assert (tmp_path / "launch.words").read_text().splitlines() == started
     assert "wrote new.json" in done.stderr
     assert "all_reduce" in done.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.predict.costs.calibration import Calibration, Collective, write_calibration
+from lostflops.predict.costs.calibration import CalibratedCollective, Calibration, write_calibration
 
 ALPHA, BETA = 40_000, 0.02
 """Of an all-reduce of 4 ranks on 4 hosts, in ns and ns per byte."""
@@ -16,7 +16,8 @@ def cluster(tmp_path: Path) -> Path:
     path = tmp_path / "cluster.json"
     shape = {"op": "all_reduce", "level": "across", "ranks": 4, "hosts": 4}
     rows = [
-        Collective(**shape, bytes=1024 << power, ns=(round(ALPHA + BETA * (1024 << power)),) * 3) for power in range(16)
+        CalibratedCollective(**shape, bytes=1024 << power, ns=(round(ALPHA + BETA * (1024 << power)),) * 3)
+        for power in range(16)
     ]
     write_calibration(Calibration(backend="gloo", date="2026-01-31T00:00:00Z", collectives=tuple(rows)), path)
     return path

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import BUSY, CALM, CPU_RANK, NCCL, SGEMM, collective, kernel, launch, make_run, op, step
 
-from cli.mini_traces import BUSY, CALM, CPU_RANK, NCCL, SGEMM, collective, kernel, launch, make_run, op, step
 from lostflops.ingest import ingest
 from lostflops.testing import Generated, Straggler, SyntheticCluster, store
 from report_checks import COMM

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.cli.diagnose import _with_next
-from lostflops.results import Figure, Result
+from lostflops.core.results import Figure, Result
 
 EXPLAINED = "lostflops explain 'my run' 1"
 

@@ -13,27 +13,53 @@ import pytest
 from lostflops.doctor import host_checks as host
 from lostflops.doctor import torch_checks as job
 from lostflops.doctor.capture_checks import capture_checks
-from lostflops.doctor.check import Check
-from lostflops.doctor.interpreter import ask, read
+from lostflops.doctor.check import DoctorCheck
+from lostflops.doctor.interpreter import ask, parse_facts
 from lostflops.doctor.machine import Disk, Interpreter, Machine, Torch
 from lostflops.doctor.probes import disk, kernel_clock
 from lostflops.doctor.result import is_usable, result
 from made_captures import end, frames, session, write
 from made_jobs import MadeJob
 
-TORCH = Torch("2.13.0", True, ("gloo", "nccl"), True, True, ("CPU", "CUDA"), "cuda", ("NVIDIA H100 80GB HBM3",) * 8)
-PYTHON = Interpreter("3.12.1", "/env/bin/python", True, None, {"accelerate": "1.0"}, TORCH)
-DISK = Disk("/data", "ext4", 10**12, "", 5_000_000, 4 << 20)
+TORCH = Torch(
+    version="2.13.0",
+    has_distributed=True,
+    backends=("gloo", "nccl"),
+    has_flight_recorder=True,
+    has_kineto=True,
+    activities=("CPU", "CUDA"),
+    accelerator="cuda",
+    devices=("NVIDIA H100 80GB HBM3",) * 8,
+)
+PYTHON = Interpreter(
+    python="3.12.1",
+    executable="/env/bin/python",
+    is_injected=True,
+    other_sitecustomize=None,
+    frameworks={"accelerate": "1.0"},
+    torch=TORCH,
+)
+DISK = Disk(
+    folder="/data", file_system="ext4", free_bytes=10**12, write_error="", write_ns=5_000_000, written_bytes=4 << 20
+)
 MACHINE = Machine(
-    PYTHON, "", DISK, clocksource="tsc", clock_step_ns=30, is_synchronised=True, clock_error_us=500, cores=64, load=3.0
+    interpreter=PYTHON,
+    interpreter_error="",
+    disk=DISK,
+    clocksource="tsc",
+    clock_step_ns=30,
+    is_synchronised=True,
+    clock_error_us=500,
+    cores=64,
+    load=3.0,
 )
 
 
-def all_checks(machine: Machine) -> list[Check]:
+def all_checks(machine: Machine) -> list[DoctorCheck]:
     return [*job.torch_checks(machine), *host.host_checks(machine)]
 
 
-def check_of(machine: Machine, name: str) -> Check:
+def check_of(machine: Machine, name: str) -> DoctorCheck:
     (found,) = [check for check in all_checks(machine) if check.name == name]
     return found
 
@@ -201,9 +227,9 @@ def test_an_interpreter_that_is_not_there() -> None:
 
 def test_what_others_print_does_not_matter() -> None:
     facts = {"python": "3.12.0", "executable": "/p", "is_injected": True, "other_sitecustomize": None}
-    found, error = read(b"hello\n\n" + json.dumps({**facts, "torch": None}).encode() + b"\n", 0, b"")
+    found, error = parse_facts(b"hello\n\n" + json.dumps({**facts, "torch": None}).encode() + b"\n", 0, b"")
     assert error == ""
-    assert found == Interpreter("3.12.0", "/p", True, None)
+    assert found == Interpreter(python="3.12.0", executable="/p", is_injected=True, other_sitecustomize=None)
 
 
 def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:

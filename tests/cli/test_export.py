@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli.mini_traces import BUSY, CALM, make_run
+from tests.cli.mini_traces import BUSY, CALM, make_run
 
 
 @pytest.fixture(scope="module")

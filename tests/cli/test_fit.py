@@ -6,8 +6,8 @@ import pytest
 from tests.predict.fit import jobs
 
 from lostflops.cli import fit_runs
-from lostflops.predict.fit.measured import Measured
-from lostflops.predict.fit.step_times import StepTime
+from lostflops.predict.fit.measured import MeasuredBatch
+from lostflops.predict.fit.step_times import FittedStepTime
 
 FIXED, EACH = 4e6, 1e5
 
@@ -22,20 +22,28 @@ class Jobs:
         self.samples = True
         self.bent = 0
 
-    def measured(self, size: int, job: fit_runs.Job) -> Measured | str:
+    def measured(self, size: int, job: fit_runs.FitJob) -> MeasuredBatch | str:
         self.asked.append((size, list(job.words), job.environment.get(self.variable, "")))
         if size in self.fails:
             return self.fails[size]
         memory = jobs.job(size, extra=self.bent * size**2)
-        time = StepTime(size, FIXED + EACH * size, 0.004, 20)
+        time = FittedStepTime(size, FIXED + EACH * size, 0.004, 20)
         samples = float(2 * size) if self.samples else 64.0
-        return Measured(size, (memory,), time, 30, samples, 1, memory.peak_bytes + 1000)
+        return MeasuredBatch(
+            batch=size,
+            memories=(memory,),
+            time=time,
+            steps=30,
+            samples=samples,
+            microbatches=1,
+            process=memory.peak_bytes + 1000,
+        )
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     found = Jobs()
-    monkeypatch.setattr(fit_runs, "measured", found.measured)
+    monkeypatch.setattr(fit_runs, "measure_batch", found.measured)
     return found
 
 
@@ -177,9 +185,9 @@ def test_an_interrupted_run_is_put_aside_and_measured_again(lostflops: Any, made
 def test_a_kept_run_is_not_run_again(
     lostflops: Any, made: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = made.measured(64, fit_runs.Job([], {}, tmp_path, None))
+    before = made.measured(64, fit_runs.FitJob([], {}, tmp_path, None))
     made.asked.clear()
-    monkeypatch.setattr(fit_runs, "known", lambda size, folder: before if size == 64 else None)
+    monkeypatch.setattr(fit_runs, "read_kept_batch", lambda size, folder: before if size == 64 else None)
     outcome = lostflops("fit", "--keep", tmp_path / "kept", "--", "python", "t.py", "--batch-size", "64")
     assert outcome.code == 0, outcome.err
     assert [size for size, *_ in made.asked] == [32, 128]

@@ -67,7 +67,7 @@ def test_a_failure_is_no_regression(made, lostflops, monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("lostflops.compare.sides.read", fail)
+    monkeypatch.setattr("lostflops.explain.compare.sides.read_pair", fail)
     assert gate(lostflops, made, "same").code == 70
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import CALM, make_run
 
-from cli.mini_traces import CALM, make_run
 from lostflops.ingest import ingest
 
 START = 1_700_000_000_000_000_000

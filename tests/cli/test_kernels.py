@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli.mini_traces import (
+from tests.cli.mini_traces import (
     BUSY,
     CALM,
     CPU_RANK,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from lostflops import errors
 from lostflops.cli.help import EXIT_CODES
 from lostflops.cli.main import COMMANDS, build
 from lostflops.cli.verbs import FIRST, GROUPS, OLD
+from lostflops.core import errors
 
 CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-step"}
 MARKDOWN = {"--markdown", "--md"}

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import BUSY, HOST, THREAD, Event, kernel, launch, make_run, op, step
 
-from cli.mini_traces import BUSY, HOST, THREAD, Event, kernel, launch, make_run, op, step
-from lostflops.cli.memory import By, _next, _priced
+from lostflops.account.memory.owners import OWNERS
+from lostflops.cli.memory import MemoryBy, _next, _suggest_whatif
 from lostflops.ingest import ingest
-from lostflops.memory.owners import OWNERS
-from lostflops.predict.recomputation.recomputable import is_size
+from lostflops.predict.whatif.recomputation.recomputable import is_size
 from lostflops.store.run import Run
 from memory_run import MemoryRun
 from shared_data import TRACES, needs_traces
@@ -229,12 +229,12 @@ def test_the_next_command(lostflops, golden: Path, without: Path) -> None:
 def test_the_next_command_against_activations_is_which_of_them_to_compute_again() -> None:
     owners = [{"owner": "activations", "bytes": 2}, {"owner": "parameters", "bytes": 1}]
     found = {"peak": {}, "growth": [], "owners": owners, "ranks": [0, 1], "layers": []}
-    assert _next(found, Path("run"), By.LAYER) == "lostflops memory run --frontier"
+    assert _next(found, Path("run"), MemoryBy.LAYER) == "lostflops memory run --frontier"
 
 
 def test_the_next_command_behind_the_frontier_asks_for_time(lostflops, golden: Path) -> None:
     choices = [{"peak": 30, "change": None}, {"peak": 20, "change": "recompute=a"}]
-    assert _priced({"frontier": choices}, Path("run")) == "lostflops whatif run --change recompute=20B"
+    assert _suggest_whatif({"frontier": choices}, Path("run")) == "lostflops whatif run --change recompute=20B"
     assert is_size("20B")
     assert lostflops("memory", golden, "--frontier").out.splitlines()[-1] == f"Next: lostflops doctor {golden}"
     assert lostflops("memory", golden, "--frontier", "--device", "cpu").code == 2

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import BUSY, CALM, make_run
 
-from cli.mini_traces import BUSY, CALM, make_run
 from lostflops.cli.open import default_file
-from lostflops.pages.trust import trust
+from lostflops.show.pages.trust import trust
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lostflops.pages.page.QUESTIONS", (trust,))
+    monkeypatch.setattr("lostflops.show.pages.page.QUESTIONS", (trust,))
 
 
 @pytest.fixture

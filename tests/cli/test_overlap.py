@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.mini_traces import BUSY, CALM, make_run
 
-from cli.mini_traces import BUSY, CALM, make_run
-from lostflops.analyze.lateness import lateness
-from lostflops.analyze.overlap import overlap
+from lostflops.explain.analyze.lateness import lateness
+from lostflops.explain.analyze.overlap import overlap
 from lostflops.store.run import Run
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import BUSY, CALM, CPU_RANK, kernel, launch, make_flight_run, make_run, op, step
 
-from cli.mini_traces import BUSY, CALM, CPU_RANK, kernel, launch, make_flight_run, make_run, op, step
 from lostflops import Run
 from lostflops.ingest import ingest
 from lostflops.testing import Clock, Kernel, Model, Straggler, SyntheticCluster, store

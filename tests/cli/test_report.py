@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-
-from cli.mini_traces import (
+from tests.cli.mini_traces import (
     BUSY,
     BUSY_LINES,
     CALM,
@@ -35,6 +34,7 @@ from cli.mini_traces import (
     op,
     step,
 )
+
 from lostflops.testing import LostRecords, SyntheticCluster, store
 from report_checks import LINES, check_report, line_sums
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.capture import frame_bytes, rank_file, trace_file
+from lostflops.collect.capture import frame_bytes, rank_file, trace_file
 from lostflops.collect.window_plan import Requests
 
 

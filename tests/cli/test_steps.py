@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.mini_traces import BUSY, CALM, kernel, launch, make_run, op, step
 
-from cli.mini_traces import BUSY, CALM, kernel, launch, make_run, op, step
 from report_checks import LINES
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lostflops.cli.main import main
-from lostflops.graph.editing import retimed
-from lostflops.graph.tasks import TaskGraph
-from lostflops.predict.answers import tune
-from lostflops.predict.change import Change, Edited, Facts
-from lostflops.predict.edits.values import number
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.tasks import TaskGraph
+from lostflops.predict.whatif import tune
+from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.graph_edits.values import number
 from lostflops.testing import Network, SyntheticCluster, store
 
 
@@ -26,9 +26,16 @@ def change(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         took = 100_000 * (1 + abs(np.log2(number(value, "bucket_mb") / 16)))
-        return Edited(retimed(graph, transfer=np.full(len(graph.meetings), took)), 0.1)
+        return Edited(graph=retime_graph(graph, transfer=np.full(len(graph.meetings), took)), doubt=0.1)
 
-    fake = Change("bucket_mb", "bucket_mb=MB", "", "", lambda value: f"bucket_cap_mb={value}", apply)
+    fake = Change(
+        name="bucket_mb",
+        form="bucket_mb=MB",
+        about="",
+        cost="",
+        how=lambda value: f"bucket_cap_mb={value}",
+        apply=apply,
+    )
     monkeypatch.setattr(tune, "tune_bucket", partial(tune.tune_bucket, known=(fake,)))
 
 

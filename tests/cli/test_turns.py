@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Call
 
-from cli.conftest import Call
 from lostflops.cli import turns
 from lostflops.cli.run import ingest_capture
 from lostflops.store.commit import RunWriter

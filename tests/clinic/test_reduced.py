@@ -8,7 +8,7 @@ from clinic.patients import Patient
 from clinic.registry import PATIENTS, chosen
 from clinic.visits import diagnosed, place
 
-from lostflops.advise.rules import RULES
+from lostflops.explain.advise.rules import RULES
 from lostflops.store.run import Run
 
 REAL = "loader_without_workers"

@@ -10,7 +10,7 @@ from clinic.synthetic.case import Case
 from clinic.visits import gain, make, place
 
 from lostflops import Run
-from lostflops.analyze.report import report
+from lostflops.explain.analyze.report import report
 
 QUICK = ("gpu_item_per_layer", "gpu_slow_device", "gpu_fp32")
 SICK = [case for case in CASES if case.causes]

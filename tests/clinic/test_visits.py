@@ -15,7 +15,7 @@ from clinic.registry import PATIENTS, chosen
 from clinic.scoring import Finding, Outcome
 from clinic.visits import visit
 
-from lostflops.errors import LostflopsError
+from lostflops.core.errors import LostflopsError
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from made_captures import MS, end, frames, session, step, write

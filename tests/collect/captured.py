@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import FOLDER, read_frames
+from lostflops.collect.capture import FOLDER, read_frames
 
 
 def records(run: Path, kind: str) -> dict[int, list[dict[str, Any]]]:

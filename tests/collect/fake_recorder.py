@@ -14,7 +14,7 @@ class FakeRecorder:
     session, host = "session", "host"
 
     def __init__(self, folder: Path, roots: list[Any] | None = None, rank: int = 0, **settings: Any) -> None:
-        self.settings = Settings(folder, **settings)
+        self.settings = Settings(folder=folder, **settings)
         self.rank, self.world_size, self.local_rank = rank, 1, 0
         self.records: list[dict[str, Any]] = []
         self._roots = roots or []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import SUFFIX, Frame, read_frames
+from lostflops.collect.capture import SUFFIX, Frame, read_frames
 from lostflops.collect.command import recorded_environment
 from lostflops.collect.settings import Settings
 
@@ -36,7 +36,9 @@ def plain_environment(**more: str) -> dict[str, str]:
 
 def recorded(folder: Path, environment: Mapping[str, str] | None = None, **settings: Any) -> dict[str, str]:
     """The environment that `lostflops run` gives a command, with `folder` as the capture."""
-    return recorded_environment(environment or plain_environment(), Settings(folder, **{"steps": "none"} | settings))
+    return recorded_environment(
+        environment or plain_environment(), Settings(folder=folder, **{"steps": "none"} | settings)
+    )
 
 
 def run_words(out: Path, *flags: str) -> list[str]:

@@ -20,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from lostflops.capture import Frame, rank_file, read_frames
 from lostflops.collect import writer as writing
+from lostflops.collect.capture import Frame, rank_file, read_frames
 
 FILES = 25
 """Children that share a file."""
@@ -38,14 +38,14 @@ def child(folder: Path, session: str, pipe: int) -> None:
     writer.start()
     number = told = 0
     while True:
-        if number - writer.acknowledged < writing.RING // 2:
+        if number - writer.acknowledged_records < writing.RING // 2:
             for _ in range(50):
                 writer.put(record(number))
                 number += 1
         else:
             time.sleep(0.0005)
-        if writer.acknowledged > told:
-            told = writer.acknowledged
+        if writer.acknowledged_records > told:
+            told = writer.acknowledged_records
             os.write(pipe, told.to_bytes(8, "little"))
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import lostflops
-from collect.captured import records, share
 from lostflops.collect import current
 from lostflops.collect.budget import EDGES_ONLY, OFF
+from tests.collect.captured import records, share
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -257,7 +257,7 @@ def test_a_collector_that_stops_leaves_no_profiler_on(tmp_path: Path, how: str) 
 
 
 def test_a_recording_that_cannot_begin_says_nothing(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
-    monkeypatch.setattr("lostflops.collect.windows.planned", None)
+    monkeypatch.setattr("lostflops.collect.windows.plan_window", None)
     with lostflops.record(tmp_path):
         Training().update(torch.ones(3, 4))
     assert capfd.readouterr().err == ""
@@ -324,7 +324,7 @@ def test_a_version_of_torch_without_some_place_is_recorded_without_it(tmp_path: 
 
 
 def test_a_version_of_torch_that_cannot_be_recorded_trains(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("lostflops.collect.hooks.untraced", None)
+    monkeypatch.setattr("lostflops.collect.hooks.skip_tracing", None)
     training, recording = Training(), lostflops.record(tmp_path)
     with pytest.warns(UserWarning, match="not recording"):
         recording.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.capture import FOLDER, rank_file
+from lostflops.collect.capture import FOLDER, rank_file
 from lostflops.collect.command import run_command
 from tests.collect.jobs import PYTHON, finish, plain_environment, recorded, records, run_words, started
 

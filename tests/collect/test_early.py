@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from lostflops.capture import Frame, rank_file, reduced_form, trace_file
 from lostflops.cli import early
 from lostflops.cli.early import EarlyIngest, Ranks
+from lostflops.collect.capture import Frame, rank_file, reduced_form, trace_file
 from lostflops.ingest import ingest
 from tests.collect.jobs import PYTHON, finish, plain_environment, records, run_words
 from tests.made_captures import frames, session, write, write_window

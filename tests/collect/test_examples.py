@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from collect.captured import records, share
-from lostflops.analyze.report import report
 from lostflops.collect.steps import PHASES
+from lostflops.explain.analyze.report import report
 from lostflops.store.run import Run
+from tests.collect.captured import records, share
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 8

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.capture import rank_file
+from lostflops.collect.capture import rank_file
 from tests.collect.jobs import PYTHON, dropped, finish, plain_environment, recorded, records, started
 
 pytest.importorskip("torch")

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.capture import WindowRequest, frame_bytes, host_file, rank_file, read_frames, request_file, trace_file
 from lostflops.collect import gather
+from lostflops.collect.capture import (
+    WindowRequest,
+    frame_bytes,
+    host_file,
+    rank_file,
+    read_frames,
+    request_file,
+    trace_file,
+)
 from lostflops.collect.gather import Gatherer, is_shared
 from lostflops.collect.placing import lock_of
 from lostflops.collect.window_plan import publish

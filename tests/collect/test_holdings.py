@@ -62,7 +62,7 @@ def train(folder: Path, model: Any, optimizer: Any, inside: Any = lambda out: No
 @pytest.fixture
 def raw_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reducer runs when no one else wants a processor, and tests would wait for it; rows are the same without."""
-    monkeypatch.setattr("lostflops.collect.windows.Form", lambda *_: export.RAW)
+    monkeypatch.setattr("lostflops.collect.windows.TraceForm", lambda *_: export.RAW)
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.capture import SUFFIX, host_file, read_frames, trace_file
 from lostflops.cli import late, run
-from lostflops.cli.late import Places, conclude, wait_for_exports
+from lostflops.cli.late import LatePlaces, conclude, wait_for_exports
 from lostflops.collect import export, gather
+from lostflops.collect.capture import SUFFIX, host_file, read_frames, trace_file
 from lostflops.collect.gather import Gatherer
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -33,14 +33,14 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> LatePlaces:
     """A job of two ranks on this host; the first has written its trace."""
     local, folder = tmp_path / "a spool", tmp_path / "a run"
     (folder / "capture" / "windows").mkdir(parents=True)
     for rank in range(2):
         write(local, rank, frames(rank, f"s{rank}", [session(rank), end(1)]))
     write_window(local, 0, 0, STEP)
-    return Places(local, folder / "capture", folder)
+    return LatePlaces(local, folder / "capture", folder)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def writing(trace: Path) -> Iterator[None]:
         export.lock_of(trace).unlink()
 
 
-def gatherer(places: Places) -> Gatherer:
+def gatherer(places: LatePlaces) -> Gatherer:
     return Gatherer(places.local, places.capture, socket.gethostname())
 
 
@@ -73,7 +73,7 @@ def traced(folder: Path) -> list[tuple[int, int, int]]:
 
 
 def test_what_is_still_being_written_is_kept_named_and_can_be_added(
-    places: Places, capsys: pytest.CaptureFixture[str]
+    places: LatePlaces, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = trace_file(places.local, 1, 0)
     with writing(trace):
@@ -89,8 +89,10 @@ def test_what_is_still_being_written_is_kept_named_and_can_be_added(
     assert traced(places.run) == [(0, 1, 1), (1, 1, 1)]
 
 
-def test_without_a_spool_it_is_named_too(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = Places(places.local, places.local, tmp_path / "run")
+def test_without_a_spool_it_is_named_too(
+    places: LatePlaces, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = LatePlaces(places.local, places.local, tmp_path / "run")
     with writing(trace_file(places.capture, 1, 0)):
         conclude(places)
         ingest([places.capture], places.run, workers=1)
@@ -102,7 +104,7 @@ def test_without_a_spool_it_is_named_too(places: Places, tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("is_spooled", [True, False])
 def test_a_trace_that_failed_after_its_rank_had_ended_is_told(
-    places: Places, capsys: pytest.CaptureFixture[str], is_spooled: bool
+    places: LatePlaces, capsys: pytest.CaptureFixture[str], is_spooled: bool
 ) -> None:
     for rank, reason in enumerate(("No space left on device", "", "kept: not reduced")):
         export.lock_of(trace_file(places.local, rank + 1, 0)).write_text(reason)
@@ -110,7 +112,7 @@ def test_a_trace_that_failed_after_its_rank_had_ended_is_told(
         conclude(places, gatherer(places))
         assert not places.local.exists()
     else:
-        conclude(Places(places.local, places.local, places.run))
+        conclude(LatePlaces(places.local, places.local, places.run))
     assert capsys.readouterr().err.splitlines() == [
         "lostflops: the trace of rank 1 (window 0) is missing: No space left on device.",
         "lostflops: the trace of rank 2 (window 0) is missing: the process that writes the trace ended early.",
@@ -118,14 +120,14 @@ def test_a_trace_that_failed_after_its_rank_had_ended_is_told(
 
 
 def test_where_all_is_there_nothing_is_said_and_the_spool_goes(
-    places: Places, capsys: pytest.CaptureFixture[str]
+    places: LatePlaces, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conclude(places, gatherer(places))
     assert not places.local.exists()
     assert capsys.readouterr().err == ""
 
 
-def test_a_trace_that_ends_while_the_last_ones_are_carried_is_carried_or_kept(places: Places) -> None:
+def test_a_trace_that_ends_while_the_last_ones_are_carried_is_carried_or_kept(places: LatePlaces) -> None:
     """One ends and is carried, one ends too late, one fails, and one is written anew."""
     traces = [trace_file(places.local, rank, 0) for rank in range(4)]
     locks = [export.lock_of(trace).open("w") for trace in traces]
@@ -145,7 +147,7 @@ def test_a_trace_that_ends_while_the_last_ones_are_carried_is_carried_or_kept(pl
 
 
 def test_who_interrupts_the_wait_loses_nothing(
-    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    places: LatePlaces, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(folder: Path) -> None:
         wait_for_exports(folder)
@@ -160,7 +162,7 @@ def test_who_interrupts_the_wait_loses_nothing(
 
 
 def test_who_interrupts_the_carrying_learns_where_the_rest_lies(
-    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    places: LatePlaces, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -172,13 +174,13 @@ def test_who_interrupts_the_carrying_learns_where_the_rest_lies(
     assert traced(places.run) == [(0, 1, 1), (1, 0, 1)]
 
 
-def no_host_file(places: Places) -> Callable[[], None]:
+def no_host_file(places: LatePlaces) -> Callable[[], None]:
     """What stands in the way, and how it goes."""
     host_file(places.capture, socket.gethostname()).mkdir()
     return host_file(places.capture, socket.gethostname()).rmdir
 
 
-def no_trace(places: Places) -> Callable[[], None]:
+def no_trace(places: LatePlaces) -> Callable[[], None]:
     blocker = trace_file(places.capture, 0, 0)
     (blocker / "in the way").mkdir(parents=True)
     return lambda: shutil.rmtree(blocker)
@@ -186,7 +188,7 @@ def no_trace(places: Places) -> Callable[[], None]:
 
 @pytest.mark.parametrize("obstacle", [no_host_file, no_trace])
 def test_what_cannot_be_carried_stays_and_can_be_brought_in(
-    places: Places, capsys: pytest.CaptureFixture[str], obstacle: Callable[[Places], Callable[[], None]]
+    places: LatePlaces, capsys: pytest.CaptureFixture[str], obstacle: Callable[[LatePlaces], Callable[[], None]]
 ) -> None:
     clear = obstacle(places)
     conclude(places, gatherer(places))
@@ -199,7 +201,7 @@ def test_what_cannot_be_carried_stays_and_can_be_brought_in(
 
 
 def test_what_was_carried_from_a_spool_that_is_gone_is_read(
-    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    places: LatePlaces, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "_report", lambda *_: None)
     carrying = gatherer(places)
@@ -214,7 +216,7 @@ def test_what_was_carried_from_a_spool_that_is_gone_is_read(
 
 
 def test_what_the_last_ingest_left_out_is_told_broken_files_first(
-    places: Places, capsys: pytest.CaptureFixture[str]
+    places: LatePlaces, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for window in range(1, 5):
         write_window(places.local, 0, window, STEP)

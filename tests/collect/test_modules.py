@@ -24,7 +24,7 @@ if find_spec("torch") is not None:
     from torch.utils.checkpoint import checkpoint
 
     from lostflops.collect.modules import ModuleRanges
-    from lostflops.collect.profiling import Profile
+    from lostflops.collect.profiling import ProfilerWindow
 
 PREFIX = "lostflops.module: "
 
@@ -34,7 +34,7 @@ class Recorded:
 
     def __init__(self, folder: Path, *roots: Any) -> None:
         self._file, self._ranges = folder / "trace.json", ModuleRanges(list(roots))
-        self._profile = Profile(frozenset(), 0, 1)
+        self._profile = ProfilerWindow(frozenset(), 0, 1)
 
     def __enter__(self) -> Recorded:
         self._profile.prepare()

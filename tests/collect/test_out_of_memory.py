@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 
 import torch
 
+from lostflops.account.memory.out_of_memory import explain_out_of_memory, ran_out
 from lostflops.collect import out_of_memory
-from lostflops.memory.out_of_memory import explained, ran_out
 from lostflops.store.run import Run
 
 JOB = str(Path(__file__).with_name("out_of_memory_job.py"))
@@ -44,7 +44,7 @@ def test_a_command_that_runs_out_of_memory_ends_as_it_would_and_is_explained(tmp
         assert dict(found.held)["parameters"] == dict(found.held)["gradients"] == PARAMETERS
         assert dict(found.held)["optimizer_state"] == 2 * PARAMETERS + 2 * 4
         assert dict(found.held)["buffers"] == 40
-        assert "check the shapes at out_of_memory_job.py:" in explained(found)
+        assert "check the shapes at out_of_memory_job.py:" in explain_out_of_memory(found)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ CUDA = (
 
 
 def test_what_torch_says_of_a_device_is_read_and_nothing_else_is_kept() -> None:
-    found = out_of_memory._said(torch.OutOfMemoryError(CUDA))
+    found = out_of_memory._parse_message(torch.OutOfMemoryError(CUDA))
     gib = 2**30
     assert found == {
         "message": "CUDA out of memory. Tried to allocate 2.50 GiB",
@@ -78,7 +78,7 @@ def test_what_torch_says_of_a_device_is_read_and_nothing_else_is_kept() -> None:
         "allocated_then": 70 * gib,
         "unused_then": 6 * gib,
     }
-    assert out_of_memory._said(MemoryError("secret"))["message"] is None
+    assert out_of_memory._parse_message(MemoryError("secret"))["message"] is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_storages_count_once_and_subclasses_by_what_they_hold() -> None:
     net.register_buffer("same", net.weight.detach().view(-1))
     kept = [torch.zeros(1000, dtype=torch.float64), torch.empty(7, device="meta")]
     kept.append(kept[0][:10])
-    held = out_of_memory._held([net], [], kept)
+    held = out_of_memory._sum_held_bytes([net], [], kept)
     assert held.owners == {"parameters": 400, "others": 8000}
     assert held.shapes() == [{"dtype": "float64", "shape": [1000], "bytes": 8000, "count": 1}]
 

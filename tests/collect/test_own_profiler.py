@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lostflops.advise.own_traces import own_traces
+from lostflops.explain.advise.own_traces import own_traces
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 if find_spec("torch") is not None:

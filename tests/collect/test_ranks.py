@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.capture import rank_file, read_frames
+from lostflops.collect.capture import rank_file, read_frames
 from tests.collect.jobs import PYTHON, captures, finish, frames_of, plain_environment, recorded, records
 
 pytest.importorskip("torch")

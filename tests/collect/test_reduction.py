@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lostflops import capture
-from lostflops.collect import placing, reducer
-from lostflops.collect.export import Form, Outcome, begin, outcome
+from lostflops.collect import capture, placing, reducer
+from lostflops.collect.export import ExportOutcome, TraceForm, begin, outcome
 from lostflops.collect.placing import finish, reduced_file
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from tests.collect.test_export import saving, wait_for
@@ -30,7 +29,7 @@ TRACE = (
     b'"ts": 20, "dur": 5}\n'
     b']}'
 )  # fmt: skip
-REDUCING = Form(reducer=sys.executable)
+REDUCING = TraceForm(reducer=sys.executable)
 
 
 @pytest.fixture
@@ -39,20 +38,20 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "capture" / NAME
 
 
-def written(trace: Path, form: Form, content: bytes = TRACE) -> str | None:
+def written(trace: Path, form: TraceForm, content: bytes = TRACE) -> str | None:
     """Why it was not reduced."""
     plain = trace.with_suffix("")
     plain.write_bytes(content)
     return finish(plain, trace, reducer=form.reducer, keep_raw=form.keep_raw)
 
 
-def begun(trace: Path, form: Form, source: Path) -> Outcome:
+def begun(trace: Path, form: TraceForm, source: Path) -> ExportOutcome:
     """By a job that ends at once: while it is there, a reducer may wait for a busy machine."""
     saving(source, TRACE)
     program = (
         "import ctypes; from functools import partial; from pathlib import Path; from lostflops.collect import export\n"
         f"save = partial(ctypes.PyDLL(None).link, {str(source / 'source').encode()!r})\n"
-        f"assert export.begin(save, Path({str(trace)!r}), export.Form(*{tuple(form)!r}))"
+        f"assert export.begin(save, Path({str(trace)!r}), export.TraceForm(*{tuple(form)!r}))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
     wait_for(trace)
@@ -80,7 +79,7 @@ def test_a_window_is_left_as_rows_and_nothing_else(trace: Path, tmp_path: Path) 
 
 
 def test_a_raw_trace_is_kept_beside_if_asked(trace: Path) -> None:
-    assert written(trace, Form(sys.executable, keep_raw=True)) is None
+    assert written(trace, TraceForm(sys.executable, keep_raw=True)) is None
     assert names(trace) == [NAME, "rank-00003.w0001.parts"]
     assert b'"name": "train.py(12): main"' in gzip.decompress(trace.read_bytes())
 
@@ -129,7 +128,7 @@ def test_reducing_leaves_time_to_keep_the_trace(trace: Path, tmp_path: Path) -> 
 def test_a_process_that_is_killed_leaves_nothing_that_counts(trace: Path, tmp_path: Path) -> None:
     said = tmp_path / "pid"
     slow = script(tmp_path, f"echo $PPID > {said}.new; mv {said}.new {said}; exec sleep 60")
-    assert begin(saving(tmp_path, TRACE), trace, Form(slow))
+    assert begin(saving(tmp_path, TRACE), trace, TraceForm(slow))
     until(said.exists)
     assert len(names(trace)) == 3, "the lock, the trace and a folder to work in"
     with pytest.raises(UsageError, match="no traces"):
@@ -161,7 +160,7 @@ def test_packages_that_a_user_has_for_himself_are_found(tmp_path: Path, monkeypa
 
 
 def test_the_reason_reaches_who_asked(trace: Path, tmp_path: Path) -> None:
-    assert begun(trace, Form(str(tmp_path / "no" / "python")), tmp_path) == (
+    assert begun(trace, TraceForm(str(tmp_path / "no" / "python")), tmp_path) == (
         True,
         False,
         "not reduced: python: No such file or directory",
@@ -181,9 +180,9 @@ def test_a_python_without_what_an_ingest_needs_says_so(tmp_path: Path) -> None:
     assert "is not installed where lostflops runs" in done.stderr
 
 
-@pytest.mark.parametrize("first", [REDUCING, Form()])
-def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, first: Form) -> None:
-    second = Form() if first.reducer else REDUCING
+@pytest.mark.parametrize("first", [REDUCING, TraceForm()])
+def test_what_an_earlier_attempt_left_in_the_other_form_goes(trace: Path, first: TraceForm) -> None:
+    second = TraceForm() if first.reducer else REDUCING
     written(trace, first)
     written(trace, second)
     assert names(trace) == ["rank-00003.w0001.parts" if second.reducer else NAME]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.collect.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, Step, StepClock
+from lostflops.collect.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, ClockedStep, StepClock
 
 
 class Loop:
@@ -16,7 +16,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.now = 0
-        self.steps: list[Step] = []
+        self.steps: list[ClockedStep] = []
         self.clock = StepClock(self.steps.append)
 
     def idle(self, lasts: int) -> None:
@@ -33,11 +33,11 @@ class Loop:
         self.clock.optimizer_ended(optimizer, self.now, skipped=skipped)
 
 
-def times(step: Step) -> tuple[int, int, list[int]]:
+def times(step: ClockedStep) -> tuple[int, int, list[int]]:
     return step.start, step.stop, step.phases
 
 
-def repeated(rounds: int, body: Callable[[Loop], None]) -> list[Step]:
+def repeated(rounds: int, body: Callable[[Loop], None]) -> list[ClockedStep]:
     loop = Loop()
     for _ in range(rounds):
         body(loop)

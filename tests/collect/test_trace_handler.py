@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lostflops
-from lostflops.capture import trace_of
+from lostflops.collect.capture import trace_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.collect.busy_threads import BusyThreads, _called
+from lostflops.collect.busy_threads import BusyThreads, _find_caller
 from lostflops.collect.thread_usage import ThreadUsage
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no scheduler statistics")
@@ -41,7 +41,7 @@ def test_a_thread_is_where_its_program_is_not_in_a_wait_of_threading() -> None:
     frame = sys._current_frames()[waiting.ident or 0]
     assert frame.f_code.co_name == "wait"
     try:
-        assert _called(frame).f_code.co_name == "monitor"
+        assert _find_caller(frame).f_code.co_name == "monitor"
     finally:
         gate.set()
         waiting.join()
@@ -84,7 +84,7 @@ def test_a_wrapped_function_can_be_pickled() -> None:
     class Recorder:
         interludes = type("Interludes", (), {"save_begins": None, "save_ended": None})()
 
-        def guarded(self, _: object) -> None:
+        def run_guarded(self, _: object) -> None:
             return None
 
     original = torch.save

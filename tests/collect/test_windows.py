@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from lostflops.capture import WindowRequest, request_file, trace_file
 from lostflops.collect import export, window_length
+from lostflops.collect.capture import WindowRequest, request_file, trace_file
 from lostflops.collect.gather import Gatherer
 from lostflops.collect.sampler import Sampler
 from lostflops.collect.window_plan import publish

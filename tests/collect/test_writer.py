@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lostflops.capture import frame_bytes, rank_file, read_frames
 from lostflops.collect import writer as writing
+from lostflops.collect.capture import frame_bytes, rank_file, read_frames
 from lostflops.collect.writer import Writer
 from tests.collect import kill_writer
 from tests.collect.jobs import PYTHON, finish
@@ -142,7 +142,7 @@ def test_two_writers_of_one_rank_never_share_a_file(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from lostflops.collect.writer import Writer\n"
         "writer = Writer(Path(sys.argv[1]), 0, sys.argv[2], lambda: None); writer.start()\n"
         "writer.put({'number': sys.argv[2]}); writer.hurry()\n"
-        "while not writer.acknowledged: pass\n"
+        "while not writer.acknowledged_records: pass\n"
         "print('ready', flush=True); sys.stdin.read(); writer.close()"
     )
     import subprocess

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.made_allocator import MB, Allocator, frame
 
-from lostflops.errors import BrokenSource
+from lostflops.core.errors import BrokenSource
 from lostflops.ingest import ingest
-from lostflops.ingest.allocator_dump import Stacks, read_blocks
-from lostflops.ingest.allocator_trace import live_blocks, read_history
-from lostflops.ingest.readers import READERS
+from lostflops.ingest.formats import READERS
+from lostflops.ingest.formats.allocator.dump import StackTable, read_blocks
+from lostflops.ingest.formats.allocator.trace import live_blocks, read_history
 from lostflops.store.run import Run
 
 TRAIN = frame("train", "/home/me/job/train.py", 31)
@@ -157,7 +157,7 @@ def test_segments_that_contradict_themselves_are_counted(tmp_path: Path) -> None
 
 
 def test_stacks_of_c_alone_are_kept_and_too_much_text_is_not() -> None:
-    stacks = Stacks(room=50)
+    stacks = StackTable(room=50)
     assert stacks.text([EMPTY]) == "at::detail::empty_cuda(c10::ArrayRef<long>) ??:0"
     assert (stacks.text([EMPTY, TRAIN]), stacks.dropped) == (None, 1)
     assert stacks.line([EMPTY, TRAIN]) == "/home/me/job/train.py:31"
@@ -182,8 +182,8 @@ def test_totals_of_a_cut_history_are_those_of_the_whole(steps: list[tuple[int, l
         held += signs.get(entry["action"], 0) * entry["size"]
         truth.append((held, reserved, entry["action"] in signs))
     snapshot = allocator.snapshot(most_entries=max(0, len(truth) - cut))
-    blocks, wrong = read_blocks(snapshot["segments"], Stacks(), "made")
-    history = read_history(snapshot["device_traces"][0], live_blocks(blocks, 0), Stacks())
+    blocks, wrong = read_blocks(snapshot["segments"], StackTable(), "made")
+    history = read_history(snapshot["device_traces"][0], live_blocks(blocks, 0), StackTable())
     assert (history.contradictions, +wrong) == (0, Counter())
     wanted = [(held, reserved) for held, reserved, is_own in truth[min(cut, len(truth)) :] if is_own]
     assert list(zip(history.allocated.tolist(), history.reserved.tolist(), strict=True)) == wanted

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lostflops.ingest.byte_stream import ByteStream
+from lostflops.ingest.common.byte_stream import ByteStream
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 10])

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops import capture
-from lostflops.errors import BrokenSource, NotARun, RankConflict, RunError, SourceError
+from lostflops.collect import capture
+from lostflops.core.errors import BrokenSource, NotARun, RankConflict, RunError, SourceError
 from lostflops.ingest import ingest
-from lostflops.ingest.attempts import Span, number
-from lostflops.ingest.captures import MOST_WINDOWS
-from lostflops.ingest.readers import capture as reader
-from lostflops.ingest.reading import Job, RankClaim
-from lostflops.ingest.vocabulary import Vocabulary
+from lostflops.ingest.common.reader import RankClaim, ReadTask
+from lostflops.ingest.common.vocabulary import Vocabulary
+from lostflops.ingest.find.captures import MOST_WINDOWS
+from lostflops.ingest.formats.capture import reader
+from lostflops.ingest.join.attempts import SessionSpan, number
 from lostflops.store.run import Run
 from made_captures import BASE, MS, collectives, end, frames, session, step, write, write_window
 
@@ -371,7 +371,11 @@ def test_hosts_that_count_restarts_each_for_itself_are_in_one_attempt(folder, as
 
 
 def test_a_session_without_its_first_record_joins_what_it_overlaps():
-    spans = [Span(1, "x", None, None, 0, 30), Span(0, "a", 2, 0, 5, 40), Span(2, "y", None, None, 50, 60)]
+    spans = [
+        SessionSpan(1, "x", None, None, 0, 30),
+        SessionSpan(0, "a", 2, 0, 5, 40),
+        SessionSpan(2, "y", None, None, 50, 60),
+    ]
     assert number(spans) == {(0, "a"): 0, (1, "x"): 0, (2, "y"): 1}
 
 
@@ -381,7 +385,7 @@ def test_attempts_of_random_jobs(job):
     truth, spans, now = {}, [], 0
     for attempt, (lowest, lasting) in enumerate(job):
         for rank in range(lowest, 4):
-            spans.append(Span(rank, f"{attempt}-{rank}", 4 - lowest, 0, now + rank, now + 4 + lasting))
+            spans.append(SessionSpan(rank, f"{attempt}-{rank}", 4 - lowest, 0, now + rank, now + 4 + lasting))
             truth[rank, f"{attempt}-{rank}"] = attempt
         now += lasting + 10
     assert number(reversed(spans)) == truth
@@ -413,7 +417,9 @@ def read_steps(folder, data):
     rows = Rows()
     path = write(folder, 0, data)
     with suppress(BrokenSource):
-        reader.ingest(Job(path, RankClaim(0, "recorded"), rows, Vocabulary(), ""))
+        reader.ingest(
+            ReadTask(path=path, claim=RankClaim(0, "recorded"), parts=rows, vocabulary=Vocabulary(), spool_folder="")
+        )
     return rows.steps
 
 

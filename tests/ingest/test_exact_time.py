@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lostflops.ingest.exact_time import UNREADABLE, to_ns
+from lostflops.ingest.formats.kineto.exact_time import UNREADABLE, to_ns
 
 LIMIT = 1 << 62
 digits = st.text("0123456789", min_size=1, max_size=20)

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.errors import BrokenSource
-from lostflops.ingest.flight_dump import Members, load, rank_claim, read, recognises, with_members
+from lostflops.core.errors import BrokenSource
+from lostflops.ingest.formats.flight_recorder.dump import (
+    GroupMembers,
+    load,
+    parse_dump,
+    rank_claim,
+    recognises,
+    with_members,
+)
 from lostflops.store.tables import FLIGHT
 
 DUMPS = Path(__file__).parents[2].parent / "shared" / "traces" / "NVIDIA__nvidia-resiliency-ext" / "fr_traces"
@@ -45,7 +52,7 @@ DUMP = {
 
 
 def dump_of(*entries: object, **changes: object):
-    return read(pickle.dumps(DUMP | {"entries": list(entries)} | changes, 4), Path("_dump_1"), 1)
+    return parse_dump(pickle.dumps(DUMP | {"entries": list(entries)} | changes, 4), Path("_dump_1"), 1)
 
 
 def test_an_entry_becomes_a_row_of_the_flight_table():
@@ -78,7 +85,7 @@ def test_an_entry_becomes_a_row_of_the_flight_table():
 
 def test_json_writes_zero_for_times_that_were_not_seen():
     entry = ENTRY | {"time_discovered_started_ns": 0, "time_discovered_completed_ns": 0, "state": "scheduled"}
-    dump = read(json.dumps(DUMP | {"entries": [entry]}).encode(), Path("fr_1.json"), 1)
+    dump = parse_dump(json.dumps(DUMP | {"entries": [entry]}).encode(), Path("fr_1.json"), 1)
     assert (dump.columns["started"], dump.columns["completed"]) == ([None], [None])
     assert dump.stats == []
 
@@ -120,13 +127,13 @@ def test_members_can_be_added_later():
     dump = dump_of(ENTRY, pg_config={"": {"name": "", "desc": "", "ranks": "[]"}})
     assert (dump.columns["group_id"], dump.groups) == ([None], [])
     assert [stat[:3] for stat in dump.stats] == [("flight_groups_unknown", "missing", 1)]
-    known = with_members(dump, {"0": Members([0, 1], "default_pg")}, 1)
+    known = with_members(dump, {"0": GroupMembers([0, 1], "default_pg")}, 1)
     assert (known.columns["group_id"], known.world_size, known.stats) == (["0@0-1"], 2, [])
     assert dump.columns["group_id"] == [None]
 
 
 def test_a_dump_of_another_rank_is_noted():
-    dump = read(pickle.dumps(DUMP), Path("_dump_5"), 5)
+    dump = parse_dump(pickle.dumps(DUMP), Path("_dump_5"), 5)
     assert dump.groups[0].position is None
     assert [stat[0] for stat in dump.stats] == ["flight_rank_not_in_group"]
 
@@ -169,7 +176,7 @@ def test_recognised_by_content():
 )
 def test_what_cannot_be_read_says_so(data):
     with pytest.raises(BrokenSource, match="fr_0"):
-        read(data, Path("fr_0"), 0)
+        parse_dump(data, Path("fr_0"), 0)
 
 
 junk = st.recursive(
@@ -183,7 +190,7 @@ junk = st.recursive(
 def test_junk_in_any_field_never_breaks_more_than_the_file(value, field, top):
     dump_of(ENTRY | {field: value})
     try:
-        read(pickle.dumps(DUMP | {top: value}, 4), Path("_dump_0"), 0)
+        parse_dump(pickle.dumps(DUMP | {top: value}, 4), Path("_dump_0"), 0)
     except BrokenSource:
         assert top == "entries"
 
@@ -204,7 +211,7 @@ def test_real_dumps(fault, entries):
         assert recognises(data[:4096])
         rank, source = rank_claim(path, load(data, path))
         assert source == "file name"
-        dumps[rank] = read(data, path, rank)
+        dumps[rank] = parse_dump(data, path, rank)
     assert sorted(dumps) == list(range(16))
     assert sum(len(dump.columns["op"]) for dump in dumps.values()) == entries
     assert {state for dump in dumps.values() for state in dump.columns["state"]} == {"scheduled"}
@@ -218,7 +225,7 @@ def test_real_dumps(fault, entries):
 @real
 def test_groups_of_a_real_rank():
     path = DUMPS / "gpu_error_1st" / "_dump_0"
-    dump = read(path.read_bytes(), path, 0)
+    dump = parse_dump(path.read_bytes(), path, 0)
     ids = {row.description: row.group_id for row in dump.groups}
     assert ids["TENSOR_MODEL_PARALLEL_GROUP"] == "35@0-1"
     assert ids["PIPELINE_MODEL_PARALLEL_GROUP"] == "43@0-12/4"
@@ -233,7 +240,7 @@ def test_groups_of_a_real_rank():
 def test_ops_of_a_real_set():
     ops: Counter[str] = Counter()
     for path in (DUMPS / "gpu_error_1st").glob("_dump_*"):
-        ops.update(read(path.read_bytes(), path, 0).columns["op"])
+        ops.update(parse_dump(path.read_bytes(), path, 0).columns["op"])
     assert ops == {
         "all_gather": 89,
         "all_to_all": 44,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.ingest import flight_dump, ingest
-from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
-from lostflops.ingest.ops import canonical_op, dtype_bytes
+from lostflops.ingest import ingest
+from lostflops.ingest.common.ops import canonical_op, dtype_bytes
+from lostflops.ingest.formats.flight_recorder import dump as flight_dump
+from lostflops.ingest.join.gloo_order import FlightEntries, GlooEvents, match
 from lostflops.store.run import Run
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -114,7 +115,7 @@ def test_both_forms_of_a_dump_say_the_same(run, rank):
         data = (run / name).read_bytes()
         assert flight_dump.recognises(data[:4096])
         assert flight_dump.rank_claim(run / name, {}) == (rank, "file name")
-        dumps.append(flight_dump.read(data, run / name, rank))
+        dumps.append(flight_dump.parse_dump(data, run / name, rank))
     as_json, pickled = dumps
     # The dumps were taken one after the other, and only the pickled one has stacks.
     changing = {"source": None, "state": None}
@@ -129,8 +130,10 @@ def test_both_forms_of_a_dump_say_the_same(run, rank):
 def test_every_gloo_event_finds_its_entry(run, rank):
     events, job, profiled_from = kineto(run, rank)
     path = run / f"fr_{rank}.json"
-    dump = flight_dump.read(path.read_bytes(), path, rank)
-    members = {group["pg_name"]: flight_dump.Members(group["ranks"], group["pg_desc"]) for group in job["pg_config"]}
+    dump = flight_dump.parse_dump(path.read_bytes(), path, rank)
+    members = {
+        group["pg_name"]: flight_dump.GroupMembers(group["ranks"], group["pg_desc"]) for group in job["pg_config"]
+    }
     dump = flight_dump.with_members(dump, members, rank)
     assert {row.group_id for row in dump.groups} == {"0@0-1", "1@0-1"}
     assert dump.world_size == 2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.ingest.gloo_order import FlightEntries, GlooEvents, match
+from lostflops.ingest.join.gloo_order import FlightEntries, GlooEvents, match
 
 KINDS = [("all_reduce", 8), ("all_reduce", 8), ("all_reduce", 4), ("barrier", None)]
 

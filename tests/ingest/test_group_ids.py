@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.ingest.group_ids import group_id, parse_ranks
+from lostflops.ingest.common.group_ids import group_id, parse_ranks
 
 rank_lists = st.lists(st.integers(0, 5000), min_size=1, max_size=40, unique=True)
 

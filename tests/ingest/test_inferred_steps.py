@@ -1,13 +1,13 @@
 """Steps of traces that mark none: from a scheduler, the optimizer or kernels; the same on all ranks, or none."""
 
 import pytest
+from tests.ingest.test_kineto_golden import kernel, launch, note, op, step
 
-from ingest.test_kineto_golden import kernel, launch, note, op, step
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.total import RunLedger
+from lostflops.account.ledger.windows import WindowKind, inferred_steps
 from lostflops.ingest import ingest
-from lostflops.ledger.accounts import ledgers
-from lostflops.ledger.scope import scope
-from lostflops.ledger.total import RunLedger
-from lostflops.ledger.windows import WindowKind, inferred_steps
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
 

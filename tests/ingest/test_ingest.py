@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
+from lostflops.core.errors import BrokenSource, LostflopsError, RankConflict, SourceError, UnknownFormat, UsageError
 from lostflops.ingest import ingest, rounds, tasks
-from lostflops.ingest.captures import MOST_WINDOWS
-from lostflops.spread import processes
+from lostflops.ingest.find.captures import MOST_WINDOWS
 from lostflops.store import commit
 from lostflops.store.manifest import load
 from lostflops.store.run import Run
+from lostflops.store.spread import processes
 
 
 def event(name, ts=1, cat="cpu_op", tid=1, **args):

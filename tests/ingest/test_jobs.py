@@ -4,9 +4,9 @@ import re
 import shlex
 
 import pytest
+from tests.ingest.test_kineto_golden import event
 
-from ingest.test_kineto_golden import event
-from lostflops.errors import RankConflict, SeveralJobs
+from lostflops.core.errors import RankConflict, SeveralJobs
 from lostflops.ingest import ingest
 from shared_data import TRACES, needs_traces
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lostflops.errors import BrokenSource
-from lostflops.ingest import json_array
-from lostflops.ingest.json_array import JsonArray, element_spans
+from lostflops.core.errors import BrokenSource
+from lostflops.ingest.formats.kineto import json_array
+from lostflops.ingest.formats.kineto.json_array import JsonArray, element_spans
 
 KEY = "traceEvents"
 decode = msgspec.json.Decoder(list[dict]).decode

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
-from lostflops.ingest import byte_stream, columns, ingest
-from lostflops.ingest.columns import whole_numbers
-from lostflops.ingest.timeline import innermost
+from lostflops.ingest import ingest
+from lostflops.ingest.common import byte_stream, columns
+from lostflops.ingest.common.columns import whole_numbers
+from lostflops.ingest.timeline.lookups import innermost
 
 HOST, THREAD = 100, 1
 
@@ -888,7 +889,7 @@ def test_custom_collectives_have_the_op_of_their_name(rows):
 
 
 def test_texts_beyond_the_cap_are_counted_by_kind(rows, traces, monkeypatch):
-    monkeypatch.setattr("lostflops.ingest.vocabulary._MOST_DETAILS", 2)
+    monkeypatch.setattr("lostflops.ingest.common.vocabulary._MOST_DETAILS", 2)
     trace = [op(f"op {i}", i, 1, **{"Input Dims": [[i]]}) for i in range(5)]
     trace += [kernel(i, 20 + i, 1, grid=[i + 1, 1, 1]) for i in range(5)]
     rows("select 1", trace)

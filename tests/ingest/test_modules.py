@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
+from tests.ingest.test_kineto_golden import THREAD, event, kernel, launch, note, op, step
 
-from ingest.test_kineto_golden import THREAD, event, kernel, launch, note, op, step
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 

@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from lostflops.analyze.report import report
-from lostflops.errors import BrokenSource, UnknownFormat
+from lostflops.core.errors import BrokenSource, UnknownFormat
+from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from made_nsys import BEGAN, CLOCK, TABLE, Export, endless, global_pid, small_export

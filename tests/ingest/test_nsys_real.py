@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from lostflops.analyze.report import report
-from lostflops.compare import recorded
+from lostflops.explain.analyze.report import report
+from lostflops.explain.compare import recorded
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from shared_data import TRACES

@@ -6,13 +6,13 @@ import shutil
 
 import duckdb
 import pytest
+from tests.ingest.test_ingest import event, ranges
 
-from ingest.test_ingest import event, ranges
-from lostflops.analyze.contents import contents
-from lostflops.analyze.report import report
-from lostflops.errors import BrokenSource, RankConflict, UnknownFormat
+from lostflops.core.errors import BrokenSource, RankConflict, UnknownFormat
+from lostflops.explain.analyze.contents import contents
+from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
-from lostflops.ingest.readers.op_trace import BASE_TIME
+from lostflops.ingest.formats.op_trace.reader import BASE_TIME
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import load
 from lostflops.store.run import Run

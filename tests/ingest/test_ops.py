@@ -1,6 +1,6 @@
 import pytest
 
-from lostflops.ingest.ops import canonical_op, dtype_bytes
+from lostflops.ingest.common.ops import canonical_op, dtype_bytes
 from lostflops.store.tables import COLLECTIVES
 
 NAMES = {

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from lostflops.analyze.report import report
-from lostflops.errors import BrokenSource, UnknownFormat
+from lostflops.core.errors import BrokenSource, UnknownFormat
+from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
-from lostflops.ingest.readers.pipeline_schedule import BASE_TIME, Sizes, interleaved_order
+from lostflops.ingest.formats.pipeline_schedule import BASE_TIME, ScheduleSizes, interleaved_order
 from lostflops.store.run import Run
 from shared_data import TRACES
 
@@ -94,7 +94,7 @@ def test_a_file_on_its_own_is_laid_by_its_own_totals(traces):
 
 
 def test_interleaved_passes_are_numbered_in_the_order_of_megatron():
-    sizes = Sizes(pp_size=2, num_mbs=3, vp_size=2)
+    sizes = ScheduleSizes(pp_size=2, num_mbs=3, vp_size=2)
     forward, backward = (interleaved_order(6, sizes, is_backward=way) for way in (False, True))
     assert [(m, c) for m, c in zip(*map(list, forward), strict=True)] == [
         (0, 0),

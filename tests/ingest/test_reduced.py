@@ -16,8 +16,8 @@ from tests.made_captures import end, frames, session, write, write_window
 from tests.run_rows import rows_of
 from tests.shared_data import TRACES
 
-from lostflops.capture import reduced_form, trace_file
-from lostflops.errors import BrokenSource
+from lostflops.collect.capture import reduced_form, trace_file
+from lostflops.core.errors import BrokenSource
 from lostflops.ingest import ingest
 from lostflops.ingest.reduce import reduce
 from lostflops.ingest.tasks import Task, TaskFile, carry_out

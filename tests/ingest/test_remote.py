@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lostflops.capture import frame_bytes
-from lostflops.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
-from lostflops.ingest import Progress, ingest
-from lostflops.spread import processes
+from lostflops.collect.capture import frame_bytes
+from lostflops.core.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
+from lostflops.ingest import IngestProgress, ingest
 from lostflops.store.objects import Objects
 from lostflops.store.run import Run
+from lostflops.store.spread import processes
 from lostflops.store.tables import TABLES
 from lostflops.testing import SyntheticCluster
 
@@ -131,7 +131,7 @@ def test_ranks_that_nothing_tells_are_assigned_and_two_files_of_a_rank_refused(
     object_store.put_all(cluster[:1])
     for name in ("b.json", "c.json"):
         object_store.put(f"traces/{name}", b'{"traceEvents":[' + event.replace(b"op", name.encode()) + b"]}")
-    heard: list[Progress] = []
+    heard: list[IngestProgress] = []
     done = ingest([object_store / "traces"], tmp_path / "run", workers=1, progress=heard.append)
     assert done.ranks_added == (0, 1, 2)
     assert (heard[-1].files_done, heard[-1].bytes_done) == (3, heard[-1].bytes_total)
@@ -197,7 +197,7 @@ def test_what_a_killed_worker_had_fetched_goes(
         "else:\n"
         "    sys.path.insert(0, sys.argv[1])\n"
         "    from lostflops.ingest import tasks\n"
-        "    tasks.seen = lambda *_, **__: os.kill(os.getpid(), 9)\n"
+        "    tasks.inspect_file = lambda *_, **__: os.kill(os.getpid(), 9)\n"
     )
     monkeypatch.setattr(processes, "_WORKER", dying + processes._WORKER)
     monkeypatch.setenv("TMPDIR", str(scratch))

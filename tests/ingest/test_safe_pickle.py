@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.errors import BrokenSource
-from lostflops.ingest import safe_pickle
-from lostflops.ingest.safe_pickle import loads
+from lostflops.core.errors import BrokenSource
+from lostflops.ingest.common import safe_pickle
+from lostflops.ingest.common.safe_pickle import loads
 
 keys = st.text() | st.binary() | st.booleans() | st.none() | st.integers(-(2**60) + 1, 2**60 - 1)
 leaves = keys | st.floats(allow_nan=False) | st.integers(-(2**400), 2**400)

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a script, or in a worker of one
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from lostflops.analyze.report import report  # noqa: E402
-from lostflops.ledger.windows import WindowKind  # noqa: E402
+from lostflops.account.ledger.windows import WindowKind  # noqa: E402
+from lostflops.explain.analyze.report import report  # noqa: E402
 from lostflops.store.run import Run  # noqa: E402
 from lostflops.testing import store  # noqa: E402
 from tests.integration.trial_checks import Json, clock_failures, ledger_failures, straggler_failures  # noqa: E402
@@ -64,7 +64,7 @@ class Outcome:
 
 def answers(run: Run) -> tuple[Json, int, Json]:
     """What ranks and report say of a run, and when the offsets hold."""
-    from lostflops.analyze.ranks import ranks
+    from lostflops.explain.analyze.ranks import ranks
 
     ((instant,),) = run.sql("select distinct instant from clocks where instant is not null").fetchall()
     return ranks(run).to_json(), instant, report(run, window=WindowKind.STEPS).to_json()

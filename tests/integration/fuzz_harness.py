@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a script
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from lostflops.errors import LostflopsError, RunError  # noqa: E402
+from lostflops.core.errors import LostflopsError, RunError  # noqa: E402
 from tests.integration.fuzz_cases import MUST_TELL, Case, bases, make_case, plain_name  # noqa: E402
 
 MOST_CPU_S = 2.0

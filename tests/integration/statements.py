@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from lostflops.cli.main import main
-from lostflops.errors import LostflopsError
-from lostflops.pages.page import page_of
-from lostflops.results import Finding, Findings, Prediction, Result
+from lostflops.core.errors import LostflopsError
+from lostflops.core.results import Finding, Findings, Prediction, Result
+from lostflops.core.units import format_percent
+from lostflops.show.pages.page import page_of
 from lostflops.store.run import Run
-from lostflops.units import format_percent
 
 VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",))
 SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |the most: )?(\d+(?:\.\d)?%) of the step")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.analyze.report import report
+from lostflops.explain.analyze.report import report
 from lostflops.store.run import Run
 from tests.report_checks import check_report
 

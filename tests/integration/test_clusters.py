@@ -5,7 +5,6 @@ Two hundred large ones: pytest -m slow tests/integration/test_clusters.py; a tho
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -31,19 +30,14 @@ from tests.integration.trial_checks import (
 from tests.integration.trial_clusters import LEAST_EFFECT, MOST_EVENTS, SHAPES, Health, Trial, is_seen, make_trial
 
 SMALL, TINY = 16, 4
-needs_ranks = pytest.mark.skipif(
-    importlib.util.find_spec("lostflops.analyze.ranks") is None, reason="ranks are not matched with each other yet"
-)
 
 
-@needs_ranks
 @pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow if n > 3 else ()) for n in range(12)])
 @pytest.mark.parametrize("health", ["sick", "healthy"])
 def test_small_clusters(health: Health, number: int) -> None:
     assert run_trial(health, number, seed=0, most_ranks=SMALL).failures == {}
 
 
-@needs_ranks
 @pytest.mark.slow
 def test_large_clusters() -> None:
     wanted: list[tuple[Health, int]] = [(health, n) for n in range(100) for health in ("sick", "healthy")]

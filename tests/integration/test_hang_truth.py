@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.analyze.hang import hang
+from lostflops.explain.analyze.hang import hang
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from shared_data import TRACES

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from lostflops import Run
-from lostflops.analyze.comm import comm
-from lostflops.analyze.pipeline import pipeline
-from lostflops.analyze.ranks import ranks
-from lostflops.analyze.report import report
+from lostflops.explain.analyze.comm import comm
+from lostflops.explain.analyze.pipeline import pipeline
+from lostflops.explain.analyze.ranks import ranks
+from lostflops.explain.analyze.report import report
 from report_checks import check_report
 from shared_data import TRACES, needs_traces
 from tests.integration.real_runs import RealRun, real_runs

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import lostflops
-from lostflops.ledger.accounts import ledgers
-from lostflops.ledger.scope import scope
-from lostflops.ledger.windows import WindowKind
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.windows import WindowKind
 from lostflops.store.run import Run
 from tests.integration import ddp_job
 from tests.integration.ddp_job import BATCH, JOBS, LAYERS, LENGTH, RANKS, VOCABULARY, WARM_UP, WIDTH

@@ -78,7 +78,7 @@ class Jobs:
 
     @cache  # noqa: B019 - as many as there are tests
     def ranks(self, job: str, *, flight: bool = False) -> dict[str, Any]:
-        from lostflops.analyze.ranks import ranks
+        from lostflops.explain.analyze.ranks import ranks
 
         with Run.open(self.run(job, flight=flight)) as run:
             told: dict[str, Any] = ranks(run).to_json()

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lostflops.graph.build import build
-from lostflops.graph.editing import retimed
-from lostflops.graph.replay import replay
-from lostflops.graph.tasks import Kind, TaskGraph
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.tasks import TaskGraph, TaskKind
 from lostflops.store.run import Run
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -57,9 +57,9 @@ def test_a_real_job_replays_as_it_was_recorded(job, tmp_path):
     assert done.step_times == pytest.approx(graph.steps.measured, rel=0.05)
     assert np.median(np.abs(done.start - graph.measured.start)) <= 0.02 * step
 
-    twice = replay(retimed(graph, transfer=graph.meetings.transfer * 2)).mean_step - done.mean_step
+    twice = replay(retime_graph(graph, transfer=graph.meetings.transfer * 2)).mean_step - done.mean_step
     if job == "manual":
         moved = graph.meetings.transfer.sum() / 4
         assert twice == pytest.approx(moved, rel=0.05), "nothing hides what is reduced when all else is done"
-    computing = np.where(graph.tasks.kind == Kind.KERNEL, graph.tasks.duration * 2, graph.tasks.duration)
-    assert replay(retimed(graph, duration=computing)).mean_step > 1.3 * step
+    computing = np.where(graph.tasks.kind == TaskKind.KERNEL, graph.tasks.duration * 2, graph.tasks.duration)
+    assert replay(retime_graph(graph, duration=computing)).mean_step > 1.3 * step

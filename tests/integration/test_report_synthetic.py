@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from lostflops.analyze.report import report
-from lostflops.analyze.steps import steps
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.windows import WindowKind
+from lostflops.explain.analyze.report import report
+from lostflops.explain.analyze.steps import steps
 from lostflops.ingest import ingest
-from lostflops.ledger.accounts import ledgers
-from lostflops.ledger.scope import scope
-from lostflops.ledger.windows import WindowKind
 from lostflops.store.run import Run
 from lostflops.testing import (
     CAUSES,

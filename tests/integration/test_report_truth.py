@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lostflops.analyze.report import report
-from lostflops.ledger.accounts import ledgers
-from lostflops.ledger.scope import scope
-from lostflops.ledger.total import RunLedger
-from lostflops.ledger.windows import WindowKind
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.total import RunLedger
+from lostflops.account.ledger.windows import WindowKind
+from lostflops.explain.analyze.report import report
 from lostflops.store.run import Run
 from tests.integration.real_runs import RealRun, real_runs
 from tests.integration.test_truth import ROWS

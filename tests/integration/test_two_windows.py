@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.graph.build import build
-from lostflops.graph.replay import replay
+from lostflops.account.ledger.accounts import RankLedger, ledgers
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.windows import WindowKind
 from lostflops.ingest import ingest
-from lostflops.ledger.accounts import RankLedger, ledgers
-from lostflops.ledger.scope import scope
-from lostflops.ledger.windows import WindowKind
+from lostflops.predict.graph.build import build
+from lostflops.predict.graph.replay import replay
 from lostflops.store.run import Run
 
 ROOT = Path(__file__).parents[2]

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from lostflops import capture
+from lostflops.collect import capture
 from lostflops.doctor.capture_checks import capture_checks
 from lostflops.live.board import Board, StepLine
 from lostflops.live.follow import Follower
 from lostflops.live.notices import Notice
 from lostflops.live.stall import behind
 from lostflops.live.tally import Totals
-from lostflops.live.watching import Pace, watch
+from lostflops.live.watching import WatchInterval, watch
 from made_jobs import BEGIN, MS, SECOND, MadeJob
 
 
@@ -18,7 +18,7 @@ class Watched:
     """A board on a folder, with a clock that the test moves."""
 
     def __init__(self, folder: Path, wait: float = 10) -> None:
-        self.follower, self.board, self.now = Follower(folder), Board(wait), 0.0
+        self.follower, self.board, self.now = Follower(folder=folder), Board(wait=wait), 0.0
 
     def look(self, seconds: float = 1.0) -> list[StepLine | Notice]:
         self.now += seconds
@@ -168,7 +168,11 @@ def test_a_record_of_another_version_is_counted_and_left_out(tmp_path: Path, kin
     job, watched = MadeJob(tmp_path, world_size=2), Watched(tmp_path)
     job.start()
     odd: list[Any] = [{"kind": kind, "entries": [[1]]}] if kind else [7]
-    name = "new" if kind == "session" else next(frame.session for frame in Follower(tmp_path).poll() if frame.rank == 0)
+    name = (
+        "new"
+        if kind == "session"
+        else next(frame.session for frame in Follower(folder=tmp_path).poll() if frame.rank == 0)
+    )
     with capture.rank_file(tmp_path, 0).open("ab") as file:
         file.write(capture.frame_bytes(0, name, 99, 0, odd))
     job.run(0, 3)
@@ -355,7 +359,7 @@ def test_watching_goes_on_for_a_while_after_the_end(tmp_path: Path) -> None:
         if now[0] == 20:
             MadeJob(tmp_path, world_size=1, attempt=1, begin=BEGIN + SECOND).start()
 
-    looks = list(watch(Follower(tmp_path), Board(), Pace(1.0, 600), lambda: now[0], sleep))
+    looks = list(watch(Follower(folder=tmp_path), Board(), WatchInterval(1.0, 600), lambda: now[0], sleep))
     kinds = [(item.kind, item.attempt) for look in looks for item in look if isinstance(item, Notice)]
     assert kinds == [("attempt", 0), ("ended", 0), ("attempt", 1)]
     assert now[0] == pytest.approx(20 + 600, abs=2), "attempt 1 never ended"

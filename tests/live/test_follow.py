@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.capture import rank_file
+from lostflops.collect.capture import rank_file
 from lostflops.live import follow
 from lostflops.live.board import Board, StepLine
 from lostflops.live.follow import Follower
@@ -17,7 +17,7 @@ def seen(follower: Follower) -> list[tuple[int, int]]:
 
 
 def test_only_what_was_appended_is_given(tmp_path: Path) -> None:
-    job, follower = MadeJob(tmp_path, world_size=2), Follower(tmp_path)
+    job, follower = MadeJob(tmp_path, world_size=2), Follower(folder=tmp_path)
     assert seen(follower) == []
     job.start()
     assert seen(follower) == [(0, 0), (1, 0)]
@@ -27,14 +27,14 @@ def test_only_what_was_appended_is_given(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    follower = Follower(tmp_path / "capture")
+    follower = Follower(folder=tmp_path / "capture")
     assert seen(follower) == []
     MadeJob(tmp_path / "capture", world_size=1).start()
     assert seen(follower) == [(0, 0)]
 
 
 def test_a_torn_frame_waits_for_its_rest(tmp_path: Path) -> None:
-    job, follower = MadeJob(tmp_path), Follower(tmp_path)
+    job, follower = MadeJob(tmp_path), Follower(folder=tmp_path)
     data = job.frame(0, [job.session(0)])
     for place, byte in enumerate(data):
         with rank_file(tmp_path, 0).open("ab") as file:
@@ -44,7 +44,7 @@ def test_a_torn_frame_waits_for_its_rest(tmp_path: Path) -> None:
 
 
 def test_a_frame_that_stays_torn_is_damage_once_more_follows(tmp_path: Path) -> None:
-    job, follower = MadeJob(tmp_path), Follower(tmp_path)
+    job, follower = MadeJob(tmp_path), Follower(folder=tmp_path)
     rank_file(tmp_path, 0).write_bytes(job.frame(0, [job.session(0)])[:-40])
     assert seen(follower) == []
     job.append(0, [job.step(0, 0)])
@@ -54,7 +54,7 @@ def test_a_frame_that_stays_torn_is_damage_once_more_follows(tmp_path: Path) -> 
 
 
 def test_a_file_that_is_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
-    job, follower = MadeJob(tmp_path), Follower(tmp_path)
+    job, follower = MadeJob(tmp_path), Follower(folder=tmp_path)
     job.start(0)
     job.run(0, 3, ranks=[0])
     assert len(seen(follower)) == 4
@@ -82,7 +82,7 @@ def test_a_long_file_is_taken_up_at_its_end_and_the_session_is_still_known(
         job.start()
         for number in range(600):
             job.run(number, 1)
-    follower = Follower(tmp_path)
+    follower = Follower(folder=tmp_path)
     frames = list(follower.poll())
     opened = {frame.session for frame in frames if frame.records[0]["kind"] == "session"}
     assert opened == {"2-0", "2-1"}
@@ -106,4 +106,4 @@ def test_the_whole_of_a_long_file_can_be_asked_for(tmp_path: Path, monkeypatch: 
     job = MadeJob(tmp_path, world_size=1)
     job.start()
     job.run(0, 50)
-    assert len(seen(Follower(tmp_path, is_whole=True))) == 51
+    assert len(seen(Follower(folder=tmp_path, is_whole=True))) == 51

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.live import otel, prometheus
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
@@ -49,7 +49,7 @@ def board_of(folder: Path, **settings: object) -> Board:
     job.start()
     job.run(0, 3)
     board = Board()
-    board.take(Follower(folder).poll(), 0)
+    board.take(Follower(folder=folder).poll(), 0)
     assert list(board.settle(0))
     return board
 

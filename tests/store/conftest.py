@@ -6,7 +6,7 @@ import pytest
 
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile, Source
-from lostflops.store.parquet import Constant, ParquetWriter
+from lostflops.store.parquet import ConstantColumn, ParquetWriter
 from lostflops.store.remote_commit import writer_of
 from lostflops.store.tables import LANES
 
@@ -25,7 +25,7 @@ class HandMadeRun:
         """A part with two lanes called after `name`."""
         path = run.staging / "lanes" / f"{source_format}-{rank:06d}.parquet"
         writer = ParquetWriter()
-        writer.write(LANES, {"rank": Constant(rank), "lane": [0, 1], "name": [name, f"{name}+"]}, path)
+        writer.write(LANES, {"rank": ConstantColumn(rank), "lane": [0, 1], "name": [name, f"{name}+"]}, path)
         writer.close()
         return DataFile(path=run.relative(path), format=source_format, ranks=[rank])
 

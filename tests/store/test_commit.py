@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from lostflops.errors import BrokenRun, RunBusy, RunError, RunTooNew
+from lostflops.core.errors import BrokenRun, RunBusy, RunError, RunTooNew
 from lostflops.store import commit, manifest
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import load
@@ -171,7 +171,7 @@ def test_a_second_writer_is_told_to_wait(made):
 
 def test_a_second_process_is_told_to_wait(made):
     code = (
-        "import sys; from pathlib import Path; from lostflops.errors import RunBusy; "
+        "import sys; from pathlib import Path; from lostflops.core.errors import RunBusy; "
         "from lostflops.store.commit import RunWriter\n"
         "try:\n  RunWriter(Path(sys.argv[1])).__enter__()\n"
         "except RunBusy: sys.exit(42)"
@@ -304,7 +304,7 @@ def test_ranges_begin_beyond_256_ranks(made):
     with RunWriter(made.folder) as run:
         part = made.part(run, 0, "shared")
         same = [type(part)(path=part.path, format="kineto", ranks=[rank]) for rank in range(256)]
-        assert run._merged(None, "lanes", same) == sorted(same, key=lambda file: file.ranks)
+        assert run._merge_files(None, "lanes", same) == sorted(same, key=lambda file: file.ranks)
     assert (commit.MOST_SINGLE_RANKS, commit.RANKS_PER_FILE) == (256, 64)
 
 

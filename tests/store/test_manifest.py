@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.errors import BrokenRun, LostflopsError, NotARun, RunError, RunTooNew
+from lostflops.core.errors import BrokenRun, LostflopsError, NotARun, RunError, RunTooNew
 from lostflops.store import manifest
 from lostflops.store.manifest import DataFile, Manifest, Source, current_columns, load, save
 from lostflops.store.tables import SCHEMA_VERSION, TABLES

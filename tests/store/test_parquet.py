@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.store.parquet import Constant, ParquetWriter, TextColumn
-from lostflops.store.tables import Column, Table
+from lostflops.store.parquet import ConstantColumn, ParquetWriter, TextColumn
+from lostflops.store.tables import Column, TableSchema
 
 I32, I64 = np.iinfo(np.int32), np.iinfo(np.int64)
-TABLE = Table(
+TABLE = TableSchema(
     "things",
     "One column of each type that a table declares.",
     (
@@ -106,13 +106,15 @@ def test_a_column_that_no_table_has_is_a_bug(writer, tmp_path):
 
 @pytest.mark.parametrize("value", [v for v in NASTY if "\0" not in v])
 def test_constants_of_text(writer, tmp_path, value):
-    found = round_trip(writer, tmp_path / "a.parquet", big=np.arange(3), text=Constant(value))
+    found = round_trip(writer, tmp_path / "a.parquet", big=np.arange(3), text=ConstantColumn(value))
     assert found["text"] == [value] * 3
 
 
 @pytest.mark.parametrize("value", [0, -1, I64.max, I64.min, None])
 def test_constants_of_numbers(writer, tmp_path, value):
-    assert round_trip(writer, tmp_path / "a.parquet", big=Constant(value), share=np.zeros(2))["big"] == [value] * 2
+    assert (
+        round_trip(writer, tmp_path / "a.parquet", big=ConstantColumn(value), share=np.zeros(2))["big"] == [value] * 2
+    )
 
 
 @pytest.mark.parametrize("value", NASTY)
@@ -134,7 +136,7 @@ def test_no_rows(writer, tmp_path):
 
 
 def test_text_columns_that_share_their_values(writer, tmp_path):
-    table = Table("t", "", (Column("a", "VARCHAR", ""), Column("b", "VARCHAR", ""), Column("c", "VARCHAR", "")))
+    table = TableSchema("t", "", (Column("a", "VARCHAR", ""), Column("b", "VARCHAR", ""), Column("c", "VARCHAR", "")))
     shared, other = [None, "x", "y"], [None, "z"]
     columns = {
         "a": TextColumn(np.array([1, 2], np.uint32), shared),
@@ -241,7 +243,7 @@ def test_a_name_with_a_pattern_does_not_reach_its_neighbour(writer, tmp_path):
 def test_a_writer_that_failed_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     failed = ParquetWriter()
     texts = [TextColumn(np.ones(2, np.uint32), values) for values in ([None, "fine"], [None, "\ud800"])]
-    table = Table("texts", "Two of them.", (Column("one", "VARCHAR", ""), Column("other", "VARCHAR", "")))
+    table = TableSchema("texts", "Two of them.", (Column("one", "VARCHAR", ""), Column("other", "VARCHAR", "")))
     with pytest.raises(duckdb.Error):
         failed.write(table, {"one": texts[0], "other": texts[1]}, tmp_path / "failed.parquet")
     failed.close()

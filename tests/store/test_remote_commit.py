@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from s3fs.errors import translate_boto_error
 
-from lostflops.errors import BrokenRun, NotARun, RunBusy, RunError, UsageError
+from lostflops.core.errors import BrokenRun, NotARun, RunBusy, RunError, UsageError
 from lostflops.store import mirror, objects
 from lostflops.store.manifest import Manifest
 from lostflops.store.objects import Objects
@@ -208,7 +208,7 @@ def test_a_store_that_does_not_say_which_condition_failed_is_understood(
 def test_what_later_commits_name_stays_though_the_answer_to_ours_was_lost(
     remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = Objects._tried
+    tried = Objects._call_with_retries
     lost = []
 
     def answer_lost(self: Objects, do: Callable[[], Any], about: Any) -> Any:
@@ -219,7 +219,7 @@ def test_what_later_commits_name_stays_though_the_answer_to_ours_was_lost(
         return tried(self, do, about)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Objects, "_tried", answer_lost)
+        patch.setattr(Objects, "_call_with_retries", answer_lost)
         with pytest.raises(RunBusy, match="may or may not be in the run"):
             remote.put([0])
     assert lost
@@ -228,7 +228,7 @@ def test_what_later_commits_name_stays_though_the_answer_to_ours_was_lost(
 
 
 def test_a_commit_whose_answer_was_lost_is_ours(remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = Objects._tried
+    tried = Objects._call_with_retries
     lost = []
 
     def answer_lost(self: Objects, do: Callable[[], Any], about: Any) -> Any:
@@ -236,7 +236,7 @@ def test_a_commit_whose_answer_was_lost_is_ours(remote, monkeypatch: pytest.Monk
             lost.append(do())
         return tried(self, do, about)
 
-    monkeypatch.setattr(Objects, "_tried", answer_lost)
+    monkeypatch.setattr(Objects, "_call_with_retries", answer_lost)
     remote.put([0])
     assert lost
     assert names(remote.folder) == lanes((0, "first"))

@@ -7,7 +7,7 @@ import duckdb
 import msgspec
 import pytest
 
-from lostflops.errors import BrokenRun, LostflopsError, NotARun, QueryError, RunTooNew, UsageError
+from lostflops.core.errors import BrokenRun, LostflopsError, NotARun, QueryError, RunTooNew, UsageError
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import load, save
 from lostflops.store.run import Run

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from lostflops import Run
+from lostflops.account.memory.owners import CODE, Owner
+from lostflops.account.memory.read import memories
 from lostflops.ingest import ingest
-from lostflops.memory.owners import CODE, Owner
-from lostflops.memory.read import memories
 from lostflops.testing import Kernel, Losses, Model, SyntheticCluster, write_captured
 from lostflops.testing.capture_files import INTERVAL, phases
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.testing import brute_force
 
-from lostflops.ingest.rank_names import host_in_name, rank_in_name
+from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
 from lostflops.testing import BASE_TIME, TRUE_TIME_ZERO, Clock, Losses, LostRecords, SyntheticCluster
 from lostflops.testing.kineto import microseconds
 from lostflops.testing.strategies import small_clusters
-from testing import brute_force
 
 SMALL = SyntheticCluster(ranks=4, ranks_per_host=2, steps=2, losses=Losses(data=10_000, copy_bytes=1_000, sync=True))
 

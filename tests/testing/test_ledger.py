@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
+from tests.testing import brute_force
 
 from lostflops.testing import (
     LINES,
@@ -19,7 +20,6 @@ from lostflops.testing import (
     SyntheticCluster,
 )
 from lostflops.testing.strategies import small_clusters
-from testing import brute_force
 
 TINY = SyntheticCluster(
     ranks=2,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import trace_file
+from lostflops.collect.capture import trace_file
 from lostflops.ingest import ingest
 from lostflops.testing import BASE_TIME, Losses, Straggler, SyntheticCluster
 from made_captures import frames, session, write

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from lostflops.report.values import format_value
-from lostflops.results import Field, HeatMap, Plot, Stacks, Timeline
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.core.results import Field, HeatMap, Plot, Stacks, Timeline
+from lostflops.core.units import format_bytes, format_ns, format_share
+from lostflops.show.report.values import format_value
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator

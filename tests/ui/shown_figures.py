@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lostflops.facts.kernel_names import short
-from lostflops.report.values import format_value, format_values
-from lostflops.results import Field, Findings, Lines, Pairs, Portions, Prediction, Section, Table, Waterfall
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.account.facts.kernel_names import short
+from lostflops.core.results import Field, Findings, Lines, Pairs, Portions, Prediction, Section, Table, Waterfall
+from lostflops.core.units import format_bytes, format_ns, format_share
+from lostflops.show.report.values import format_value, format_values
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lostflops.pictures import Spans, Strips
-from lostflops.units import format_ns
+from lostflops.core.pictures import Spans, Strips
+from lostflops.core.units import format_ns
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.report.html import write_page
-from lostflops.results import Page, Pairs, Result
+from lostflops.core.results import Page, Pairs, Result
+from lostflops.show.report.html import write_page
 
 READY = '<script>document.documentElement.dataset.ready = "yes"; setTimeout(() => { %s }, 0)</script>'
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lostflops.report.html import write_page
-from lostflops.report.values import format_value
-from lostflops.results import Block, Field, HeatMap, Page, Plot, Result, Series, Stacks, Timeline
-from lostflops.units import format_bytes, format_ns, format_share
+from lostflops.core.results import Block, Field, HeatMap, Page, Plot, Result, Series, Stacks, Timeline
+from lostflops.core.units import format_bytes, format_ns, format_share
+from lostflops.show.report.html import write_page
+from lostflops.show.report.values import format_value
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lostflops.core.results import Page
 from lostflops.ingest import ingest
-from lostflops.pages.page import page_of
-from lostflops.report.html import write_page
-from lostflops.results import Page
+from lostflops.show.pages.page import page_of
+from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 from made_hostile import PAYLOADS, Payloads, hostile_page, write_hostile_traces
 

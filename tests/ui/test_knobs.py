@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lostflops.pictures import Knob, Knobs, Setting
-from lostflops.report.html import write_page
-from lostflops.results import Page, Result
-from lostflops.units import format_ns, format_share
+from lostflops.core.pictures import Knob, Knobs, Setting
+from lostflops.core.results import Page, Result
+from lostflops.core.units import format_ns, format_share
+from lostflops.show.report.html import write_page
 
 NOW = Setting("as recorded", 100_000_000, 95_000_000, 105_000_000, (("compute", 70_000_000), ("comm.wait", 30_000_000)))
 LESS = Setting(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lostflops
-from lostflops.analyze.report import report
+from lostflops.explain.analyze.report import report
 from lostflops.store.run import Run
 from lostflops.testing import SyntheticCluster, store
 

@@ -15,10 +15,10 @@ import pytest
 
 import lostflops
 from lostflops import Run
-from lostflops.pages.tried import tried
-from lostflops.predict.answers.baseline import baseline
+from lostflops.core.units import format_ns
+from lostflops.predict.whatif.baseline import baseline
+from lostflops.show.pages.tried import try_changes
 from lostflops.testing import SyntheticCluster, store
-from lostflops.units import format_ns
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def test_two_sliders_are_replayed_together(page: Any, folder: Path) -> None:
     changes = [(name, turn(page, name, place)) for name, place in (("network.bandwidth", 0), ("accumulate", 1))]
     with Run.open(folder) as run:
         start = baseline(run)
-    together, alone = tried(start, changes), tried(start, changes[1:])
+    together, alone = try_changes(start, changes), try_changes(start, changes[1:])
     assert together.predicted_ns > alone.predicted_ns
     assert answer(page)[:2] == [format_ns(2 * round(start.measured)), format_ns(together.predicted_ns)]
     assert page.locator(".answer h4").inner_text() == "With network.bandwidth=0.25x, accumulate=2"

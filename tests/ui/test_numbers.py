@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lostflops.cli.main import main
-from lostflops.pages.page import MOST_KERNELS, QUESTIONS, page_of
-from lostflops.pictures import Spans, Strips
-from lostflops.report.html import write_page
-from lostflops.results import (
+from lostflops.core.pictures import Spans, Strips
+from lostflops.core.results import (
     Block,
     Findings,
     HeatMap,
@@ -33,6 +31,8 @@ from lostflops.results import (
     Timeline,
     Waterfall,
 )
+from lostflops.show.pages.page import MOST_KERNELS, QUESTIONS, page_of
+from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 from tests.integration.statements import saving_of
 from tests.ui.conftest import opening

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from export.decoded import decode
 from lostflops.testing import SyntheticCluster, store
+from tests.show.export.decoded import decode
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

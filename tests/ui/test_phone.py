@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lostflops.pages.glossary import GLOSSARY
-from lostflops.report.html import write_page
-from lostflops.results import Field, Page, Result, Table
+from lostflops.core.results import Field, Page, Result, Table
+from lostflops.show.pages.glossary import GLOSSARY
+from lostflops.show.report.html import write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab

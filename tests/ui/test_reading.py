@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lostflops.facts.kernel_names import short
-from lostflops.ledger.lines import LINES as LEDGER
-from lostflops.report.html import write_page
-from lostflops.results import Field, HeatMap, Line, Lines, Page, Result, Table
+from lostflops.account.facts.kernel_names import short
+from lostflops.account.ledger.lines import LINES as LEDGER
+from lostflops.core.results import Field, HeatMap, Line, Lines, Page, Result, Table
+from lostflops.show.report.html import write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab

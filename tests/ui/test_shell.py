@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lostflops.facts.kernel_names import short
-from lostflops.report.html import write_page
-from lostflops.report.values import format_value
-from lostflops.results import Field, Page, Pair, Pairs, Result, Table
+from lostflops.account.facts.kernel_names import short
+from lostflops.core.results import Field, Page, Pair, Pairs, Result, Table
+from lostflops.show.report.html import write_page
+from lostflops.show.report.values import format_value
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
     from playwright.sync_api import Page as Tab
 
-    from ui.conftest import OpenPage
+    from tests.ui.conftest import OpenPage
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float, float*)"
 FIELDS = (Field("name"), Field("wait_ns", "ns"), Field("note"), Field("whole", shown=False))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lostflops.ledger.lines import LINES
-from lostflops.pages.glossary import GLOSSARY
-from lostflops.pictures import Events, Lane, Meetings, Span, Spans, Strips
-from lostflops.report.html import write_page
-from lostflops.results import Block, Page, Result
-from lostflops.units import format_ns, parse_duration
+from lostflops.account.ledger.lines import LINES
+from lostflops.core.pictures import Events, Lane, Meetings, Span, Spans, Strips
+from lostflops.core.results import Block, Page, Result
+from lostflops.core.units import format_ns, parse_duration
+from lostflops.show.pages.glossary import GLOSSARY
+from lostflops.show.report.html import write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab

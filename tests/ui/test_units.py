@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lostflops.report.html import write_page
-from lostflops.report.values import format_value, format_values
-from lostflops.results import Field, Page, Pair, Pairs, Result, Table, Unit, Value
+from lostflops.core.results import Field, Page, Pair, Pairs, Result, Table, Unit, Value
+from lostflops.show.report.html import write_page
+from lostflops.show.report.values import format_value, format_values
 
 if TYPE_CHECKING:
-    from ui.conftest import OpenPage
+    from tests.ui.conftest import OpenPage
 
 chance = random.Random(0)
 EDGES = (0, 1, 999, 1_000, 1_005, 1_015, 9_995, 9_994, 10_050, 99_950, 999_499, 999_500, 999_999, 10**6, 59_999_999_999)

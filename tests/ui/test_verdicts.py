@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lostflops.pages.glossary import GLOSSARY
-from lostflops.report.html import write_page
-from lostflops.results import (
+from lostflops.core.results import (
     Bar,
     Block,
     Evidence,
@@ -27,7 +25,9 @@ from lostflops.results import (
     Result,
     Waterfall,
 )
-from lostflops.units import format_bytes, format_ns, format_percent, format_share
+from lostflops.core.units import format_bytes, format_ns, format_percent, format_share
+from lostflops.show.pages.glossary import GLOSSARY
+from lostflops.show.report.html import write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Locator

@@ -1,4 +1,4 @@
-// The axes of a chart: where a value lies, and which values are written beside it. The same rules as report/axes.py.
+// The axes of a chart: where a value lies, and which values are written beside it. The same rules as show/report/axes.py.
 
 import type { Field, Unit } from "./types";
 import { formatValue } from "./units";

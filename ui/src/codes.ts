@@ -3,7 +3,7 @@
 import { h, s } from "./dom";
 import { colourAt } from "./palette";
 
-/** As in report/svg.py; kinds of another vocabulary get colours by their place. */
+/** As in show/report/svg.py; kinds of another vocabulary get colours by their place. */
 const CODES: Record<string, string> = { program: "#f6b26b", torch: "#a9cdf0", library: "#c9ced6", lostflops: "#b7dfb0" };
 
 /** A colour or the variable of one, by kind. Lines of the ledger have colours of their own. */

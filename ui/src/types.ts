@@ -1,4 +1,4 @@
-// What the page is given: the plain data of report/view.py. Units are those of results.py.
+// What the page is given: the plain data of show/report/view.py. Units are those of results.py.
 
 export type Unit = "" | "count" | "ns" | "bytes" | "flop" | "share" | "time" | "rate" | "gbs";
 export type Value = string | number | boolean | null;

@@ -1,4 +1,4 @@
-// Values as people read them; the same words as lostflops/units.py and report/values.py, to the last digit.
+// Values as people read them; the same words as lostflops/core/units.py and show/report/values.py, to the last digit.
 //
 // JSON does not tell 5.0 from 5. Where Python would show a float without its unit, because its column is one of whole
 // numbers, it is rounded and shown with the unit here.

@@ -93,14 +93,14 @@ def calibrate(
 
 def _module(path: Path, seconds: float, only: str | None) -> list[str]:
     chosen = ["--only", only] if only else []
-    return ["-m", "lostflops.calibrate", "--out", str(path.absolute()), "--seconds", f"{seconds:g}", *chosen]
+    return ["-m", "lostflops.collect.calibrate", "--out", str(path.absolute()), "--seconds", f"{seconds:g}", *chosen]
 
 
 def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
     """Run the measurement, and return whether it wrote the file on this host. Its output goes to stderr: NCCL prints
     its version on stdout, which may be read as JSON."""
     from lostflops.collect.command import run_command
-    from lostflops.errors import LostflopsError, UsageError
+    from lostflops.core.errors import LostflopsError, UsageError
 
     if not is_launched:
         if find_spec("torch") is None:
@@ -130,7 +130,7 @@ def _measure(words: list[str], path: Path, is_launched: bool) -> bool:
 
 
 def _convert(logs: Sequence[str], path: Path, op: str | None) -> None:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
     from lostflops.predict.costs.calibration import write_calibration
     from lostflops.predict.costs.nccl_tests import read_nccl_tests
 
@@ -140,7 +140,7 @@ def _convert(logs: Sequence[str], path: Path, op: str | None) -> None:
 
 
 def _learn(run: Path, path: Path) -> None:
-    from lostflops.errors import UnknownCost
+    from lostflops.core.errors import UnknownCost
     from lostflops.predict.costs.calibration import write_calibration
     from lostflops.predict.costs.learned import learn
     from lostflops.store.run import Run
@@ -153,9 +153,9 @@ def _learn(run: Path, path: Path) -> None:
 
 
 def _show(path: Path, against: Path | None, plot: Path | None, as_json: bool) -> None:
-    from lostflops.predict.calibrated.show import show as shown_result
+    from lostflops.predict.costs.calibrated.show import show as shown_result
     from lostflops.predict.costs.calibration import read_calibration
-    from lostflops.report import svg
+    from lostflops.show.report import svg
 
     other = None if against is None else read_calibration(against)
     result = shown_result(read_calibration(path), other)
@@ -166,7 +166,7 @@ def _show(path: Path, against: Path | None, plot: Path | None, as_json: bool) ->
 
 
 def _refuse_two(shown: Path | None, logs: Sequence[str] | None, run: Path | None, words: Sequence[str] | None) -> None:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     ways = (("--show", shown), ("--nccl-tests", logs), ("--learn", run), ("a launcher", words))
     given = [name for name, value in ways if value]

@@ -10,7 +10,7 @@ import typer
 from lostflops.cli.output import JsonOption, command, show
 
 if TYPE_CHECKING:
-    from lostflops.predict.costs.times import Group, Op
+    from lostflops.predict.costs.times import CommGroup, Op
 
 EXAMPLE = "lostflops collectives --ranks 64 --topology dgx-h100 --op all_reduce"
 
@@ -58,14 +58,14 @@ def collectives(
     """
     from dataclasses import replace
 
-    from lostflops.errors import UsageError
-    from lostflops.predict.calibrated.collectives import SIZES
-    from lostflops.predict.calibrated.collectives import collectives as predict
+    from lostflops.core.errors import UsageError
+    from lostflops.core.units import parse_bytes
+    from lostflops.predict.costs.calibrated.collectives import SIZES
+    from lostflops.predict.costs.calibrated.collectives import collectives as predict
     from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.costs.collective_times import CollectiveTimes
     from lostflops.predict.costs.topology import read_topology
-    from lostflops.report import svg
-    from lostflops.units import parse_bytes
+    from lostflops.show.report import svg
 
     if calibration is None and topology is None:
         raise UsageError("the cost of collectives is unknown: give --calibration FILE or --topology NAME")
@@ -79,18 +79,18 @@ def collectives(
     if plot is not None:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)
-    following = command("scale", "RUN", "--ranks", str(ranks), *_given(calibration, topology))
+    following = command("scale", "RUN", "--ranks", str(ranks), *_repeat_options(calibration, topology))
     show(replace(result, next_command=following), as_json)
 
 
-def _group(ranks: int, per_host: int) -> Group:
-    from lostflops.predict.costs.times import Group
+def _group(ranks: int, per_host: int) -> CommGroup:
+    from lostflops.predict.costs.times import CommGroup
 
-    return Group(ranks, -(-ranks // per_host))
+    return CommGroup(ranks, -(-ranks // per_host))
 
 
 def _ops(names: list[str] | None) -> tuple[Op, ...]:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
     from lostflops.predict.costs.times import OPS
 
     if unknown := [name for name in names or () if name not in OPS]:
@@ -98,7 +98,7 @@ def _ops(names: list[str] | None) -> tuple[Op, ...]:
     return tuple(op for op in OPS if not names or op in names)
 
 
-def _given(calibration: Path | None, topology: str | None) -> tuple[str | Path, ...]:
+def _repeat_options(calibration: Path | None, topology: str | None) -> tuple[str | Path, ...]:
     if calibration is not None:
         return "--calibration", calibration
     return ("--topology", topology) if topology is not None else ()

@@ -33,7 +33,7 @@ def _folders(incomplete: str) -> Iterator[str]:
 
 def complete_change(incomplete: str) -> list[tuple[str, str]]:
     """Return changes that begin so, each with what it means."""
-    from lostflops.predict.changes import CHANGES
+    from lostflops.predict.whatif.changes import CHANGES
 
     return [(f"{change.name}=", change.about) for change in CHANGES if f"{change.name}=".startswith(incomplete)]
 
@@ -45,8 +45,8 @@ def complete_finding(incomplete: str) -> list[str]:
 
 def complete_topic(incomplete: str) -> list[tuple[str, str]]:
     """Return topics of `lostflops help` that begin so."""
-    from lostflops.advise.rules import RULES
     from lostflops.cli.verbs import GROUPS
+    from lostflops.explain.advise.rules import RULES
 
     verbs = [(verb, "verb") for verbs in GROUPS.values() for verb in verbs]
     topics = [

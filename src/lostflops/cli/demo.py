@@ -33,14 +33,14 @@ def demo(
     Simulates a pipeline-parallel job with one slow rank and one step that waits for data, recorded as lostflops run
     would record it. Ingests it, shows what the run contains, and writes the page with all views.
     """
-    from lostflops.capture import FOLDER
     from lostflops.cli.info import describe
     from lostflops.cli.ingest import ingest_with_progress
-    from lostflops.cli.open import opened, write_page
-    from lostflops.errors import UsageError
+    from lostflops.cli.open import open_in_browser, write_page
+    from lostflops.collect.capture import FOLDER
+    from lostflops.core.errors import UsageError
+    from lostflops.core.utf8 import utf8
     from lostflops.store.places import folder_for
     from lostflops.testing import write_captured
-    from lostflops.utf8 import utf8
 
     utf8(folder_for(out, "the demo is written").resolve())
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -61,7 +61,7 @@ def demo(
     notes = (*held.notes, planted, trust.verdict, page.verdict)
     show(replace(held, notes=notes, next_command=command("report", out), other_command=OWN_JOB), as_json=False)
     if browser:
-        opened(file)
+        open_in_browser(file)
 
 
 def cluster(ranks: int) -> "SyntheticCluster":

@@ -11,7 +11,7 @@ from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, comman
 from lostflops.cli.scope import rank_bar
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops diagnose run --usd-per-hour 2.5"
 

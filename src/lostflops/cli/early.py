@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.capture import Frame, rank_file, trace_of
 from lostflops.cli.turns import in_turn
+from lostflops.collect.capture import Frame, rank_file, trace_of
 from lostflops.live.follow import Follower
 
 LONGEST: Final = 660
@@ -201,7 +201,7 @@ def main(arguments: list[Any]) -> None:
 
     signal.alarm(LONGEST)
     capture, run, local = map(Path, arguments[1:])
-    ranks, follower = Ranks(), Follower(capture, rank_tail=_TAIL)
+    ranks, follower = Ranks(), Follower(folder=capture, rank_tail=_TAIL)
     while True:
         began = time.monotonic()
         ranks.take(follower.poll())

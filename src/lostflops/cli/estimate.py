@@ -11,7 +11,7 @@ from lostflops.cli.output import JsonOption, show
 EXAMPLE = "lostflops estimate config.json --device H100-SXM5 --dp 8 --zero 3 --seq 4096"
 
 
-class Dtype(StrEnum):
+class DtypeOption(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
     FP32 = "fp32"
@@ -101,7 +101,7 @@ def estimate(
     seq: Annotated[
         int | None, typer.Option("--seq", min=1, metavar="N", help="Tokens per sequence.", show_default=False)
     ] = None,
-    dtype: Annotated[Dtype | None, _choice("--dtype", "Dtype of matmuls.", "bf16")] = None,
+    dtype: Annotated[DtypeOption | None, _choice("--dtype", "Dtype of matmuls.", "bf16")] = None,
     precision: Annotated[
         Precision | None,
         _choice("--precision", "Parameters and states in fp32; with fp32 master weights; or all in dtype.", "autocast"),

@@ -10,7 +10,7 @@ from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import RankOption, StepOption, rank_bar
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 HOW_TO_OPEN = (
     "To view it, open https://ui.perfetto.dev and choose 'Open trace file'. The page reads it in your browser: "
@@ -56,23 +56,23 @@ def export(
     A Perfetto trace has all ranks on one clock: steps, ledger, waits, transfers, memory and every event. Arrows connect
     launches to kernels, and the ranks of each collective. Trackers get the summary, the time of each step and the page.
     """
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     trackers = {"wandb": wandb, "mlflow": mlflow, "tensorboard": tensorboard}
     chosen = {name: where for name, where in trackers.items() if where is not None}
     if len(chosen) + (perfetto is not None) != 1:
         raise UsageError("give one of --perfetto FILE, --wandb PROJECT, --mlflow URI and --tensorboard DIR")
     if perfetto is not None:
-        show(_written(run, perfetto, rank or [], step or []), as_json)
+        show(_write_trace(run, perfetto, rank or [], step or []), as_json)
     elif rank or step:
         raise UsageError("a tracker gets the whole run: --rank and --step are for --perfetto")
     else:
-        show(_logged(run, *chosen.popitem()), as_json)
+        show(_log_summary(run, *chosen.popitem()), as_json)
 
 
-def _logged(path: Path, tracker: str, where: str) -> "Result":
+def _log_summary(path: Path, tracker: str, where: str) -> "Result":
     from lostflops.api import open as open_run
-    from lostflops.results import Figure, Result
+    from lostflops.core.results import Figure, Result
 
     with open_run(path) as run:
         place = run.log_to(tracker, where)
@@ -85,12 +85,12 @@ def _logged(path: Path, tracker: str, where: str) -> "Result":
     )
 
 
-def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Result":
-    from lostflops.errors import UsageError
-    from lostflops.export.perfetto import write_perfetto
-    from lostflops.results import Figure, Result
+def _write_trace(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Result":
+    from lostflops.core.errors import UsageError
+    from lostflops.core.results import Figure, Result
+    from lostflops.core.units import format_bytes, pluralise
+    from lostflops.show.export.perfetto import write_perfetto
     from lostflops.store.run import Run
-    from lostflops.units import counted, format_bytes
 
     if file.is_dir():
         raise UsageError(f"{file} is a folder; give the name of a file")
@@ -100,13 +100,17 @@ def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Res
     part = file.with_name(f"{file.name}.part")
     try:
         with Run.open(path) as run, rank_bar() as progress, ExitStack() as held:
-            stream = _opened(part, held, packed=file.suffix == ".gz")
+            stream = _open_stream(part, held, packed=file.suffix == ".gz")
             made = write_perfetto(run, stream, ranks=ranks, steps=steps, progress=progress)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
     size = file.stat().st_size
-    slices, tracks, own = counted(made.slices, "slice"), counted(made.tracks, "track"), counted(made.ranks, "rank")
+    slices, tracks, own = (
+        pluralise(made.slices, "slice"),
+        pluralise(made.tracks, "track"),
+        pluralise(made.ranks, "rank"),
+    )
     return Result(
         name="export",
         title="Perfetto trace",
@@ -124,8 +128,8 @@ def _written(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Res
     )
 
 
-def _opened(file: Path, held: ExitStack, *, packed: bool) -> BinaryIO:
-    from lostflops.export.perfetto import compressed
+def _open_stream(file: Path, held: ExitStack, *, packed: bool) -> BinaryIO:
+    from lostflops.show.export.perfetto import compress_stream
 
     stream = held.enter_context(file.open("wb", buffering=1 << 20))
-    return held.enter_context(compressed(stream)) if packed else stream
+    return held.enter_context(compress_stream(stream)) if packed else stream

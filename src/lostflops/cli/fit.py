@@ -14,7 +14,7 @@ from lostflops.cli.output import JsonOption, command, show, tell
 
 if TYPE_CHECKING:
     from lostflops.predict.fit.batch_argument import BatchArgument
-    from lostflops.predict.fit.measured import Fitted, Measured
+    from lostflops.predict.fit.measured import FitResult, MeasuredBatch
     from lostflops.predict.fit.room import Room
 
 EXAMPLE = "lostflops fit --steps 40 --memory 24GiB -- python train.py --batch-size 32"
@@ -68,27 +68,27 @@ def fit(
     Shows the largest batch that fits on a device, and the smallest that comes close to the best throughput. The whole
     command runs once per batch size, not only its training; its output goes to stderr.
     """
-    from lostflops.cli.fit_runs import Job, known, measured, remember_command
-    from lostflops.errors import LostflopsError
+    from lostflops.cli.fit_runs import FitJob, measure_batch, read_kept_batch, remember_command
+    from lostflops.core.errors import LostflopsError
     from lostflops.predict.fit.answers import result
-    from lostflops.predict.fit.measured import fitted
+    from lostflops.predict.fit.measured import fit_batches
 
     capacity = _capacity(device, memory)
     place = _place(words, argument, variable)
     chosen = _sizes(sizes, place, variable)
     name = variable or (place.name if place else "")
     if keep is not None:
-        remember_command(keep, [*(place.changed(words, 0) if place else words), variable or "", str(steps)])
-    runs: list[Measured] = []
+        remember_command(keep, [*(place.replace_batch_size(words, 0) if place else words), variable or "", str(steps)])
+    runs: list[MeasuredBatch] = []
     failed: list[str] = []
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lostflops-fit-")))
         for number, size in enumerate(chosen, 1):
-            job = Job(_words(words, place, size), _environment(variable, size), folder / f"batch-{size}", steps)
-            before = known(size, job.folder)
+            job = FitJob(_words(words, place, size), _environment(variable, size), folder / f"batch-{size}", steps)
+            before = read_kept_batch(size, job.folder)
             kept = f": reusing the run in {job.folder}" if before else ""
             tell(f"{name} {size} ({number} of {len(chosen)}){kept}")
-            found = before or measured(size, job)
+            found = before or measure_batch(size, job)
             if isinstance(found, str):
                 tell(f"{name} {size} {found}")
                 failed.append(f"Batch size {size} is left out: its run {found}.")
@@ -98,22 +98,22 @@ def fit(
             raise LostflopsError(
                 f"{len(runs)} of {len(chosen)} runs could be measured, but two are needed. {failed[0]}"
             )
-        answer = result(done := fitted(runs), name, _room(done, capacity, device), tuple(failed))
+        answer = result(done := fit_batches(runs), name, _room(done, capacity, device), tuple(failed))
     given = {"argument": argument, "variable": variable, "sizes": sizes, "steps": steps}
     given |= {"device": device, "memory": memory}
     following = (
         command("memory", keep / f"batch-{runs[-1].batch}")
         if keep
-        else command("fit", "--keep", "fit", *_repeated(given), "--", *words)
+        else command("fit", "--keep", "fit", *_repeat_options(given), "--", *words)
     )
     show(replace(answer, next_command=following), as_json)
     sys.stdout.flush()
 
 
 def _capacity(device: str | None, memory: str | None) -> int | None:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
+    from lostflops.core.units import parse_bytes
     from lostflops.predict.estimate.rates import capacity, device_named
-    from lostflops.units import parse_bytes
 
     if memory is not None:
         if (size := parse_bytes(memory)) <= 0:
@@ -129,7 +129,7 @@ def _capacity(device: str | None, memory: str | None) -> int | None:
 
 
 def _place(words: list[str], argument: str | None, variable: str | None) -> "BatchArgument | None":
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
     from lostflops.predict.fit.batch_argument import batch_argument
 
     if variable is None:
@@ -140,7 +140,7 @@ def _place(words: list[str], argument: str | None, variable: str | None) -> "Bat
 
 
 def _sizes(text: str | None, place: "BatchArgument | None", variable: str | None) -> list[int]:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     if text is not None:
         try:
@@ -158,14 +158,14 @@ def _sizes(text: str | None, place: "BatchArgument | None", variable: str | None
 
 
 def _words(words: list[str], place: "BatchArgument | None", size: int) -> list[str]:
-    return place.changed(words, size) if place else words
+    return place.replace_batch_size(words, size) if place else words
 
 
 def _environment(variable: str | None, size: int) -> dict[str, str]:
     return {**os.environ, **({variable: str(size)} if variable else {})}
 
 
-def _room(found: "Fitted", capacity: int | None, device: str | None) -> "Room | None":
+def _room(found: "FitResult", capacity: int | None, device: str | None) -> "Room | None":
     from lostflops.predict.fit.room import room
 
     if capacity is None or not found.memories:
@@ -173,5 +173,5 @@ def _room(found: "Fitted", capacity: int | None, device: str | None) -> "Room | 
     return room(capacity, found.memories, [run.process for run in found.runs], is_accelerator=device is not None)
 
 
-def _repeated(given: dict[str, str | int | None]) -> list[str]:
+def _repeat_options(given: dict[str, str | int | None]) -> list[str]:
     return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]

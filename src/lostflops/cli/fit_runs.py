@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lostflops.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.cli.output import free, tell
+from lostflops.collect.capture import FOLDER, SUFFIX, WINDOWS
 
 if TYPE_CHECKING:
-    from lostflops.predict.fit.measured import Measured
+    from lostflops.predict.fit.measured import MeasuredBatch
     from lostflops.store.run import Run
 
 _OPTIONS = frozenset({"memory", "modules"})
@@ -27,7 +27,7 @@ _DONE = frozenset({"exported", "skipped", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FitJob:
     words: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
@@ -67,9 +67,9 @@ def _is_written(windows: Mapping[int, tuple[str, str | None]]) -> bool:
     return 0 not in windows or windows[0][0] in _DONE
 
 
-def measured(size: int, job: Job) -> "Measured | str":
+def measure_batch(size: int, job: FitJob) -> "MeasuredBatch | str":
     """What was measured, or what went wrong in words that follow the size."""
-    from lostflops.cli.late import Places, conclude
+    from lostflops.cli.late import LatePlaces, conclude
     from lostflops.cli.run import ingest_capture
     from lostflops.store.run import Run
 
@@ -80,19 +80,19 @@ def measured(size: int, job: Job) -> "Measured | str":
     if not any(capture.rglob(f"*{SUFFIX}")):
         shutil.rmtree(job.folder)
         return wrong or "recorded nothing: the command ran no training step (lostflops doctor shows why)"
-    conclude(Places(capture, capture, job.folder))
+    conclude(LatePlaces(capture, capture, job.folder))
     ingest_capture(capture, job.folder)
     if wrong:
         # What it recorded may show why; it is not a measurement.
         job.folder.rename(free(job.folder.with_name(f"{job.folder.name}-failed")))
         return wrong
     with Run.open(job.folder) as run:
-        found = read(size, run)
+        found = read_batch(size, run)
     tell(f"... measured {found.steps} steps after warm-up, in {time.monotonic() - began:.0f} s")
     return found
 
 
-def known(size: int, folder: Path) -> "Measured | None":
+def read_kept_batch(size: int, folder: Path) -> "MeasuredBatch | None":
     """Read a kept run, or return None if there is no complete one. An interrupted run is moved aside."""
     from lostflops.store.manifest import FILE_NAME
     from lostflops.store.run import Run
@@ -104,12 +104,12 @@ def known(size: int, folder: Path) -> "Measured | None":
         tell(f"{folder} is incomplete: moved to {aside.name}, measuring again")
         return None
     with Run.open(folder) as run:
-        return read(size, run)
+        return read_batch(size, run)
 
 
 def remember_command(keep: Path, words: Sequence[str]) -> None:
     """Runs that are kept are measurements of one command: another is refused."""
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     told, file = json.dumps(list(words)), keep / _COMMAND
     if not file.exists():
@@ -121,12 +121,12 @@ def remember_command(keep: Path, words: Sequence[str]) -> None:
         raise UsageError(f"{keep} has runs of another command: choose another folder for --keep")
 
 
-def _run(job: Job, capture: Path) -> str:
+def _run(job: FitJob, capture: Path) -> str:
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
-    settings = Settings(capture.resolve(), options=_OPTIONS, overhead=_OVERHEAD)
+    settings = Settings(folder=capture.resolve(), options=_OPTIONS, overhead=_OVERHEAD)
     environment = recorded_environment(job.environment, settings)
     ending = _Ending(capture, job.steps) if job.steps else None
     try:
@@ -143,21 +143,21 @@ def _run(job: Job, capture: Path) -> str:
     return f"failed with exit code {code}"
 
 
-def read(size: int, run: "Run") -> "Measured":
+def read_batch(size: int, run: "Run") -> "MeasuredBatch":
     """Return the step time and memory of a run at this size."""
-    from lostflops.compare.series import timed
-    from lostflops.memory.read import memories
-    from lostflops.pace.blocks import typical
-    from lostflops.predict.fit.measured import Measured
-    from lostflops.predict.fit.step_times import StepTime
+    from lostflops.account.memory.read import memories
+    from lostflops.account.pace.blocks import typical
+    from lostflops.explain.compare.series import read_timed_steps
+    from lostflops.predict.fit.measured import MeasuredBatch
+    from lostflops.predict.fit.step_times import FittedStepTime
 
-    steps = timed(run)
+    steps = read_timed_steps(run)
     time_of_step = None
     if steps.times.size:
         location = typical(steps.times)
-        time_of_step = StepTime(size, location.value, location.error, location.freedom)
+        time_of_step = FittedStepTime(size, location.value, location.error, location.freedom)
     (microbatches, process) = run.sql("select median(microbatches), max(peak_memory) from timings").fetchall()[0]
-    return Measured(
+    return MeasuredBatch(
         batch=size,
         memories=tuple(memories(run)),
         time=time_of_step,

@@ -41,10 +41,10 @@ def flame(
     Each stack sample counts towards the ledger line of its moment. Shows the samples on lines that the host is
     responsible for; -o draws them as a flame graph (SVG). --collapsed without -o prints the folded stacks.
     """
+    from lostflops.account.ledger.lines import LINES
     from lostflops.api import open as open_run
-    from lostflops.errors import UsageError
-    from lostflops.ledger.lines import LINES
-    from lostflops.report import folded, svg
+    from lostflops.core.errors import UsageError
+    from lostflops.show.report import folded, svg
 
     if everything and line:
         raise UsageError("--all and --line cannot be combined: give only one")

@@ -15,7 +15,7 @@ import typer
 from lostflops.cli.output import JsonOption, MarkdownOption, command, show
 from lostflops.cli.run_lists import AnywayOption, part, runs_of
 from lostflops.cli.scope import bar_of
-from lostflops.errors import LostflopsError
+from lostflops.core.errors import LostflopsError
 
 FAILED: Final = 70
 """Exit code of failures that other verbs end with 1: for gate 1 means that the candidate regressed."""

@@ -10,7 +10,7 @@ import typer
 from lostflops.cli.completion import complete_topic
 from lostflops.cli.output import JsonOption
 from lostflops.cli.verbs import ALIKE, GROUPS, Verbs
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 EXAMPLE = "lostflops help straggler"
 WIDTH = 79
@@ -45,7 +45,7 @@ def help(context: typer.Context, topic: Topic = "all", as_json: JsonOption = Fal
     """Explain a verb, cause, ledger line or exit codes."""
     text = _text(context.find_root(), topic)
     if as_json:
-        from lostflops.report.plain import write_json
+        from lostflops.show.report.plain import write_json
 
         write_json({"schema": "lostflops.help/1", "topic": topic, "text": text}, sys.stdout)
     else:
@@ -66,12 +66,12 @@ def _text(root: Any, topic: str) -> str:
     if topic in ("exit-codes", "exit", "codes"):
         codes = [f"{code:<4} {meaning}" for code, meaning in EXIT_CODES]
         return "\n".join([*codes, "lostflops run exits with the code of its command, even if the recording fails."])
-    return fill(_explained(topic, program), WIDTH)
+    return fill(_explain_topic(topic, program), WIDTH)
 
 
-def _explained(topic: str, program: Verbs) -> str:
-    from lostflops.advise.rules import RULES
-    from lostflops.pages.glossary import GLOSSARY
+def _explain_topic(topic: str, program: Verbs) -> str:
+    from lostflops.explain.advise.rules import RULES
+    from lostflops.show.pages.glossary import GLOSSARY
 
     topics = {**GLOSSARY, **{rule.cause: rule.about for rule in RULES}}
     if topic in topics:

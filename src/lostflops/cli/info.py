@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops info run"
 
@@ -20,7 +20,7 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
     """
     held, trust = describe(run)
     if as_json:
-        from lostflops.report.plain import write_json
+        from lostflops.show.report.plain import write_json
 
         document = {"schema": "lostflops.info/1", "contents": held.to_json(), "quality": trust.to_json()}
         write_json(document, sys.stdout)

@@ -11,11 +11,11 @@ import typer
 
 from lostflops.cli.output import JsonOption, command, show
 from lostflops.cli.turns import in_turn
-from lostflops.spread.names import ENGINE, WORKERS, EngineName
+from lostflops.store.spread.names import ENGINE, WORKERS, EngineName
 
 if TYPE_CHECKING:
-    from lostflops.ingest import Progress
-    from lostflops.results import Result
+    from lostflops.core.results import Result
+    from lostflops.ingest import IngestProgress
 
 EXAMPLE = "lostflops ingest traces/ -o run"
 
@@ -90,7 +90,7 @@ def ingest_with_progress(
 
 
 @contextmanager
-def progress_bar() -> "Iterator[Callable[[Progress], None] | None]":
+def progress_bar() -> "Iterator[Callable[[IngestProgress], None] | None]":
     """A bar with MB/s and time left when stderr is a terminal, else nothing."""
     if not sys.stderr.isatty():
         yield None
@@ -109,7 +109,7 @@ def progress_bar() -> "Iterator[Callable[[Progress], None] | None]":
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
 
-        def update(state: "Progress") -> None:
+        def update(state: "IngestProgress") -> None:
             description = f"{state.files_done}/{state.files_total} files"
             bar.update(task, description=description, completed=state.bytes_done, total=state.bytes_total)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lostflops.capture import SUFFIX, host_file, trace_of
 from lostflops.cli.output import command, tell
+from lostflops.collect.capture import SUFFIX, host_file, trace_of
 
 if TYPE_CHECKING:
     from lostflops.collect.export import Missing
@@ -39,7 +39,7 @@ def wait_for_exports(folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LatePlaces:
     """Where a job's ranks of this host write, where that is gathered (or the same), and the run that it becomes."""
 
     local: Path
@@ -51,7 +51,7 @@ class Places:
         return self.local != self.capture
 
 
-def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
+def conclude(places: LatePlaces, gatherer: Gatherer | None = None) -> None:
     """Wait for traces, gather everything in the capture, and report what is missing."""
     from lostflops.collect.export import missing
 
@@ -73,10 +73,10 @@ def conclude(places: Places, gatherer: Gatherer | None = None) -> None:
             raise
 
 
-def _tell_of(missing: Missing, places: Places) -> None:
+def _tell_of(missing: Missing, places: LatePlaces) -> None:
     if missing.late:
         where = f"{places.local} on {socket.gethostname()} (kept)" if places.is_spooled else f"{places.local}"
-        words = [_moved(places)] if places.is_spooled else []
+        words = [_build_move_command(places)] if places.is_spooled else []
         tell(
             f"{_whose(missing.late)} still being written to {where}, so not in the run yet. "
             f"To add it later: {' && '.join([*words, add_command(places)])}"
@@ -88,7 +88,7 @@ def _tell_of(missing: Missing, places: Places) -> None:
         tell(f"{_whose(traces)} missing: {reason}.")
 
 
-def _tell_of_all(places: Places, reason: str) -> None:
+def _tell_of_all(places: LatePlaces, reason: str) -> None:
     """A host's file may hold a record twice; but a capture with a rank in two files holds two attempts of it."""
     from lostflops.collect.export import pending
 
@@ -99,7 +99,7 @@ def _tell_of_all(places: Places, reason: str) -> None:
     target = shlex.quote(str(host_file(places.capture, host)))
     words = [f"cat {shlex.quote(str(places.local))}/rank-*{SUFFIX} >> {target}"]
     if any(places.local.glob(_FINISHED)) or pending(places.local):
-        words.append(_moved(places))
+        words.append(_build_move_command(places))
     tell(
         f"cannot copy the records of this host to {places.capture}: {reason}. They are kept in {places.local} on "
         f"{host}. To add them later: {' && '.join([*words, add_command(places)])}"
@@ -115,11 +115,11 @@ def tell_of_left_out(skipped: Sequence[tuple[str, str]], all_of_them: str) -> No
         tell(f"skipped {len(ordered) - _MOST_LEFT_OUT} more; to see all: {all_of_them}")
 
 
-def add_command(places: Places) -> str:
+def add_command(places: LatePlaces) -> str:
     return command("ingest", places.capture, "-o", places.run)
 
 
-def _moved(places: Places) -> str:
+def _build_move_command(places: LatePlaces) -> str:
     return f"mv {shlex.quote(str(places.local))}/{_FINISHED} {shlex.quote(str(places.capture))}"
 
 
@@ -128,7 +128,7 @@ def _whose(traces: Sequence[Path]) -> str:
     >>> _whose([Path("rank-00003.w0001.json.gz"), Path("rank-00004.w0001.json.gz")])
     'the traces of ranks 3-4 (window 1) are'
     """
-    from lostflops.analyze.hang import ranks_text
+    from lostflops.explain.analyze.hang import ranks_text
 
     places = [found for trace in traces if (found := trace_of(trace.name)) is not None]
     ranks, windows = ({place[which] for place in places} for which in (0, 1))

@@ -49,8 +49,8 @@ from lostflops.cli import (
     whatif,
 )
 from lostflops.cli.verbs import OLD, Verbs
-from lostflops.errors import LostflopsError
-from lostflops.utf8 import utf8
+from lostflops.core.errors import LostflopsError
+from lostflops.core.utf8 import utf8
 
 COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (demo, demo.demo),

@@ -13,7 +13,7 @@ from lostflops.cli.scope import RankOption, rank_bar
 EXAMPLE = "lostflops memory run --rank 0 --by module"
 
 
-class By(StrEnum):
+class MemoryBy(StrEnum):
     LAYER = "layer"
     MODULE = "module"
     OP = "op"
@@ -33,7 +33,7 @@ def memory(
             show_default=False,
         ),
     ] = None,
-    by: Annotated[By, typer.Option("--by", help="How to split each owner's memory.")] = By.LAYER,
+    by: Annotated[MemoryBy, typer.Option("--by", help="How to split each owner's memory.")] = MemoryBy.LAYER,
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Show which modules to recompute in backward: peak against time.")
     ] = False,
@@ -51,11 +51,11 @@ def memory(
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.memory(rank=rank or (), device=device, by=by.value, frontier=frontier, progress=progress)
     found = result.to_json()
-    following = _priced(found, run) if frontier else _next(found, run, by)
+    following = _suggest_whatif(found, run) if frontier else _next(found, run, by)
     show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
 
 
-def _priced(found: dict[str, Any], run: Path) -> str:
+def _suggest_whatif(found: dict[str, Any], run: Path) -> str:
     """Return the command that predicts the step time with the middle choice."""
     choices = [row["peak"] for row in found["frontier"] if row["change"]]
     if not choices:
@@ -63,7 +63,7 @@ def _priced(found: dict[str, Any], run: Path) -> str:
     return command("whatif", run, "--change", f"recompute={choices[len(choices) // 2]}B")
 
 
-def _next(found: dict[str, Any], run: Path, by: By) -> str:
+def _next(found: dict[str, Any], run: Path, by: MemoryBy) -> str:
     """Return the command that would reduce the largest owner, or that shows more about it."""
     if found["peak"] is None:
         return command("doctor", run)
@@ -74,6 +74,6 @@ def _next(found: dict[str, Any], run: Path, by: By) -> str:
         return command("memory", run, "--frontier")
     if largest in ("optimizer_state", "gradients", "parameters") and len(found["ranks"]) > 1:
         return command("whatif", run, "--change", "zero=1")
-    if by is By.LAYER and len(found["layers"]) > 1:
+    if by is MemoryBy.LAYER and len(found["layers"]) > 1:
         return command("memory", run, "--by", "module")
     return command("whatif", run, "--all")

@@ -15,7 +15,7 @@ from lostflops.cli.scope import bar_of
 from lostflops.store.places import remote
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops open run"
 
@@ -42,7 +42,7 @@ def open(  # noqa: A001 - a verb is named as it is typed
     """
     file = out or default_file(run)
     written = write_page(run, file)
-    if browser and not opened(file):
+    if browser and not open_in_browser(file):
         how = "No browser found: copy the file to a machine that has one."
         written = replace(written, notes=(*written.notes, how))
     show(written, as_json)
@@ -67,7 +67,7 @@ def default_file(run: Path) -> Path:
     return Path(mkdtemp(prefix="lostflops-")) / f"{run.resolve().name}.html"
 
 
-def opened(file: Path) -> bool:
+def open_in_browser(file: Path) -> bool:
     """Whether a browser took it."""
     return can_show() and webbrowser.open(file.resolve().as_uri())
 

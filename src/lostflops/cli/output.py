@@ -12,7 +12,7 @@ from lostflops.cli.completion import complete_run
 from lostflops.store.places import as_typed
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 RunArgument = Annotated[
     Path,
@@ -35,7 +35,7 @@ OWN_JOB = "lostflops run -- torchrun --nproc-per-node 2 train.py"
 
 
 def show(result: "Result", as_json: bool, stream: TextIO | None = None, *, as_markdown: bool = False) -> None:
-    from lostflops.report import renderer
+    from lostflops.show.report import renderer
 
     name = "json" if as_json else "markdown" if as_markdown else "terminal"
     renderer(name).write(result, stream or sys.stdout)

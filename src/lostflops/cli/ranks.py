@@ -10,7 +10,7 @@ from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar
 
 if TYPE_CHECKING:
-    from lostflops.results import Result
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops ranks run --mesh tp=8,dp=16"
 

@@ -21,7 +21,7 @@ from lostflops.cli.scope import (
 EXAMPLE = "lostflops report run --by rank"
 
 
-class By(StrEnum):
+class ReportBy(StrEnum):
     PHASE = "phase"
     ANNOTATION = "annotation"
     MODULE = "module"
@@ -36,7 +36,7 @@ def report(
     rank: RankOption = None,
     step: StepOption = None,
     by: Annotated[
-        By | None,
+        ReportBy | None,
         typer.Option("--by", help="Also show the ledger by this. JSON has all of them.", show_default=False),
     ] = None,
     full: Annotated[
@@ -78,7 +78,7 @@ def report(
     the evidence for the largest losses; --full adds the rest. --html writes all views as one page instead.
     """
     from lostflops.api import open as open_run
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     claims = {
         "peak_tflops": peak_tflops,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lostflops.capture import FOLDER, SUFFIX, WINDOWS
-from lostflops.cli.late import Places, add_command, conclude, tell_of_left_out
+from lostflops.cli.late import LatePlaces, add_command, conclude, tell_of_left_out
 from lostflops.cli.output import JsonOption, command, free, show, tell
 from lostflops.cli.turns import in_turn
+from lostflops.collect.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.store.places import folder_for
 
 if TYPE_CHECKING:
@@ -81,7 +81,16 @@ def run(
 
     folder = folder_for(out or free(Path(_DEFAULT)), "a job is recorded").resolve()
     capture = folder / FOLDER
-    wanted = Settings(capture, steps, repeat, ranks, _options(options), _share(overhead), sys.executable, keep_raw)
+    wanted = Settings(
+        folder=capture,
+        steps=steps,
+        repeat=repeat,
+        ranks=ranks,
+        options=_options(options),
+        overhead=_share(overhead),
+        reducer=sys.executable,
+        keep_raw=keep_raw,
+    )
     wanted.checked()
     gatherer, early = None, None
     environment = dict(os.environ)
@@ -100,7 +109,7 @@ def run(
         sys.exit(126)
     if early is not None:
         _fail_open(early.stop)
-        places = Places(wanted.folder, capture, folder)
+        places = LatePlaces(wanted.folder, capture, folder)
         _fail_open(lambda: _conclude(places, gatherer, as_json), add_command(places))
     _leave_as(status)
 
@@ -112,7 +121,7 @@ def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None
         early.look()
 
 
-def _conclude(places: Places, gatherer: "Gatherer | None", as_json: bool) -> None:
+def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool) -> None:
     if not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried):
         tell(
             "nothing was recorded: no process of the command trained with PyTorch (no backward pass or optimizer step)."
@@ -141,10 +150,10 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 def _report(folder: Path, as_json: bool) -> None:
     """Show the card of the run; JSON is that of `lostflops report`."""
-    from lostflops.advise.own_traces import own_traces
-    from lostflops.advise.summary import card
+    from lostflops.account.memory.out_of_memory import out_of_memory
     from lostflops.api import open as open_run
-    from lostflops.memory.out_of_memory import out_of_memory
+    from lostflops.explain.advise.own_traces import own_traces
+    from lostflops.explain.advise.summary import card
 
     with open_run(folder) as opened:
         ended = out_of_memory(opened.stored)
@@ -206,7 +215,7 @@ def _share(text: str) -> float:
     >>> _share("1%"), _share("0.02")
     (0.01, 0.02)
     """
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -217,7 +226,7 @@ def _share(text: str) -> float:
 def _fail_open(last: Callable[[], None], later: str = "") -> None:
     """Do something after the command has ended; if it fails, say so last, with what to type `later`. The exit code
     stays that of the command: a scheduler must not take a good training for a failed one."""
-    from lostflops.errors import LostflopsError
+    from lostflops.core.errors import LostflopsError
 
     try:
         last()

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 AnywayOption = Annotated[bool, typer.Option("--anyway", help="Compare even if device, world size or model differ.")]
 _PART: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*")

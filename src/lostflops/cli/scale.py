@@ -48,7 +48,7 @@ def scale(
     otherwise from the run's own collectives. Without --strong, the work per rank stays the same (weak scaling).
     """
     from lostflops.api import open as open_run
-    from lostflops.report import svg
+    from lostflops.show.report import svg
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.scale(
@@ -71,7 +71,7 @@ def numbers(text: str) -> list[int]:
     >>> numbers("8, 64,512")
     [8, 64, 512]
     """
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**7 for part in parts):

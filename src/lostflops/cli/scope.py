@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 
-class Window(StrEnum):
+class WindowChoice(StrEnum):
     STEPS = "steps"
     TRACE = "trace"
 
 
 WindowOption = Annotated[
-    Window | None,
+    WindowChoice | None,
     typer.Option(
         "--window",
         help="Whole training steps, or everything recorded.  [default: steps if every rank has one]",

@@ -44,7 +44,7 @@ def score(
     """
     from lostflops.api import open as open_run
     from lostflops.api import score as compare
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     if listed is not None and prediction is None and measured is None:
         with open_run(listed) as run:

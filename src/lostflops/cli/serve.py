@@ -26,12 +26,12 @@ def serve(
     printed address. Press Ctrl-C to stop.
     """
     from lostflops.cli.open import can_show
-    from lostflops.errors import UsageError
-    from lostflops.results import Figure, Result
+    from lostflops.core.errors import UsageError
+    from lostflops.core.results import Figure, Result
     from lostflops.store.places import as_typed
 
     try:
-        from lostflops.serve.server import serve as start
+        from lostflops.show.serve.server import serve as start
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise

@@ -11,9 +11,9 @@ import typer
 from lostflops.cli.output import JobArgument, JsonOption, command, show
 
 if TYPE_CHECKING:
-    from lostflops.capture import WindowRequest
+    from lostflops.collect.capture import WindowRequest
+    from lostflops.core.results import Result
     from lostflops.live.standing import Standing
-    from lostflops.results import Result
 
 EXAMPLE = "lostflops snap run --steps 3"
 _POLL = 0.5
@@ -46,7 +46,7 @@ def snap(
     """
     capture = run / "capture"
     found = _running(capture)
-    asked = _asked(found, ranks)
+    asked = _select_ranks(found, ranks)
     request = _publish(capture, steps, ranks, asked)
     _tell(f"window {request.window}: steps {_span(request)} on {len(asked)} ranks")
     answer = _wait(capture, request, asked, timeout)
@@ -57,7 +57,7 @@ def snap(
 
 
 def _running(capture: Path) -> dict[int, "Standing"]:
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
     from lostflops.live.standing import standings
 
     if not capture.is_dir():
@@ -71,12 +71,12 @@ def _running(capture: Path) -> dict[int, "Standing"]:
     return {rank: state for rank, state in alive.items() if state.step >= 0}
 
 
-def _asked(found: dict[int, "Standing"], ranks: str) -> list[int]:
-    from lostflops.collect.window_plan import Place
-    from lostflops.errors import UsageError
+def _select_ranks(found: dict[int, "Standing"], ranks: str) -> list[int]:
+    from lostflops.collect.window_plan import RankNumbers
+    from lostflops.core.errors import UsageError
 
     try:
-        asked = [rank for rank, state in found.items() if Place(rank, state.local_rank or 0).is_asked(ranks)]
+        asked = [rank for rank, state in found.items() if RankNumbers(rank, state.local_rank or 0).is_asked(ranks)]
         wanted = set() if ranks in ("all", "hosts") else {int(number) for number in ranks.split(",")}
     except ValueError:
         raise UsageError(f"--ranks must be all, hosts, or numbers such as 0,8; not {ranks!r}") from None
@@ -87,7 +87,7 @@ def _asked(found: dict[int, "Standing"], ranks: str) -> list[int]:
 
 
 def _publish(capture: Path, steps: int, ranks: str, asked: list[int]) -> "WindowRequest":
-    from lostflops.capture import WindowRequest, request_file
+    from lostflops.collect.capture import WindowRequest, request_file
     from lostflops.collect.window_plan import next_number, publish
     from lostflops.live.standing import first_step
 
@@ -121,7 +121,7 @@ def _wait(capture: Path, request: "WindowRequest", asked: list[int], timeout: in
 
 
 def _answer(capture: Path, request: "WindowRequest", asked: list[int], found: dict[int, "Standing"]) -> _Answer:
-    from lostflops.capture import written_trace
+    from lostflops.collect.capture import written_trace
 
     traces, missing = {}, {}
     for rank in asked:
@@ -155,8 +155,8 @@ def _late(rank: int, found: dict[int, "Standing"]) -> str:
 
 
 def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result":
-    from lostflops.results import Field, Pair, Pairs, Result, Table
-    from lostflops.units import counted
+    from lostflops.core.results import Field, Pair, Pairs, Result, Table
+    from lostflops.core.units import pluralise
 
     held = Pairs(
         "window",
@@ -171,11 +171,11 @@ def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result"
     )
     fields = (Field("rank"), Field("reason"))
     missing = Table("missing", "Ranks without a trace", fields, tuple(sorted(answer.missing.items())), most_shown=10)
-    without = f"; {counted(len(answer.missing), 'rank')} without a trace" if answer.missing else ""
+    without = f"; {pluralise(len(answer.missing), 'rank')} without a trace" if answer.missing else ""
     return Result(
         name="snap",
         title="Profiled window",
-        verdict=f"Steps {_span(request)}: {counted(len(answer.traces), 'trace')}{without}.",
+        verdict=f"Steps {_span(request)}: {pluralise(len(answer.traces), 'trace')}{without}.",
         blocks=(held, missing) if answer.missing else (held,),
         next_command=command("ingest", run / "capture", "-o", run),
     )

@@ -14,7 +14,7 @@ from lostflops.cli.output import RunArgument, command, show
 if TYPE_CHECKING:
     import duckdb
 
-    from lostflops.results import Result, Value
+    from lostflops.core.results import Result, Value
     from lostflops.store.run import Run
 
 EXAMPLE = 'lostflops sql run "select kind, sum(dur) from events group by kind"'
@@ -64,7 +64,7 @@ def sql(
 
 
 def _answer(relation: "duckdb.DuckDBPyRelation", run: Path, query: str, chosen: Format, limit: int | None) -> None:
-    from lostflops.report import plain
+    from lostflops.show.report import plain
 
     columns, types = relation.columns, [str(kind) for kind in relation.types]
     rows = _rows(relation)
@@ -81,7 +81,7 @@ def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
     """The rows as they come: a query can fail long after it was accepted, at a value that it cannot convert."""
     import duckdb
 
-    from lostflops.errors import QueryError
+    from lostflops.core.errors import QueryError
 
     try:
         yield from relation.iter_rows(_BATCH)
@@ -90,17 +90,17 @@ def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
 
 
 def _as_result(columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int, run: Path, query: str) -> "Result":
-    from lostflops.results import Field, Result, Table
-    from lostflops.units import counted
+    from lostflops.core.results import Field, Result, Table
+    from lostflops.core.units import pluralise
 
     kept = tuple(tuple(map(_plain, row)) for row in islice(rows, limit))
     more = next(rows, None) is not None
     table = Table("rows", "", tuple(Field(column) for column in columns), kept)
-    total = f"The first {counted(limit, 'row')}; --limit N shows more, --format csv shows all." if more else ""
+    total = f"The first {pluralise(limit, 'row')}; --limit N shows more, --format csv shows all." if more else ""
     return Result(
         name="sql",
         title="Query",
-        verdict=total or f"{counted(len(kept), 'row')}.",
+        verdict=total or f"{pluralise(len(kept), 'row')}.",
         blocks=(table,),
         next_command=command("sql", run, query, "--format", "csv") if more else command("sql", run),
     )
@@ -111,8 +111,8 @@ def _plain(value: Any) -> "Value":
 
 
 def _list_tables(opened: "Run", path: Path, chosen: Format) -> None:
-    from lostflops.report import plain
-    from lostflops.results import Field, Result, Table
+    from lostflops.core.results import Field, Result, Table
+    from lostflops.show.report import plain
     from lostflops.store.tables import TABLES
 
     if chosen is not Format.TABLE:

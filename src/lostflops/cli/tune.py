@@ -19,12 +19,14 @@ EXAMPLE = "lostflops tune bucket run --sizes 5,25,100"
 SIZES = "1,2,5,10,25,50,100,200"
 
 
-class Setting(StrEnum):
+class TunedSetting(StrEnum):
     BUCKET = "bucket"
 
 
 def tune(
-    setting: Annotated[Setting, typer.Argument(metavar="SETTING", help="What to tune: bucket.", show_default=False)],
+    setting: Annotated[
+        TunedSetting, typer.Argument(metavar="SETTING", help="What to tune: bucket.", show_default=False)
+    ],
     run: RunArgument,
     *,
     sizes: Annotated[str, typer.Option("--sizes", metavar="MB,MB,...", help="Sizes to try, in MiB.")] = SIZES,
@@ -41,9 +43,9 @@ def tune(
     more latency. Sizes whose difference from the best is too small to measure count as equally good.
     """
     from lostflops.api import open as open_run
-    from lostflops.report import svg
+    from lostflops.show.report import svg
 
-    assert setting is Setting.BUCKET
+    assert setting is TunedSetting.BUCKET
     tried = [size.strip() for size in sizes.split(",")]
     with open_run(run) as opened, bar_of("sizes") as progress:
         result = opened.tune(tried, calibration=calibration, topology=topology, progress=progress)

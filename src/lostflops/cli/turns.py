@@ -16,7 +16,7 @@ def in_turn(action: Callable[[], T], *, behind_anybody: bool = False) -> T:
     The job itself starts one while it trains. At the job's end there may be more (`behind_anybody`), from its other
     hosts. If the user started two ingests, the second fails at once.
     """
-    from lostflops.errors import RunBusy
+    from lostflops.core.errors import RunBusy
 
     deadline: float | None = None
     while True:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from lostflops.live.notices import Notice
     from lostflops.live.otel import Exporter
     from lostflops.live.utilization import Utilization
-    from lostflops.live.watching import Pace
+    from lostflops.live.watching import WatchInterval
 
 EXAMPLE = "lostflops watch run --prometheus /var/lib/node_exporter/lostflops.prom"
 _LINES_PER_HEADING = 40
 
 
-class Dtype(StrEnum):
+class PeakDtype(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
     FP8 = "fp8"
@@ -52,7 +52,7 @@ def watch(
     model_flops: ModelFlopsOption = None,
     peak_tflops: PeakOption = None,
     dtype: Annotated[
-        Dtype | None,
+        PeakDtype | None,
         typer.Option("--dtype", help="Dtype of the peak to use for MFU.", show_default=False),
     ] = None,
     prometheus: Annotated[
@@ -73,28 +73,33 @@ def watch(
     One line per step: time, data share, throughput, memory, MFU, and the rank that enqueues collectives last. Shows
     which ranks stop reporting. Ends with a summary (Ctrl-C). With --json, prints one object per line.
     """
-    from lostflops.capture import FOLDER
-    from lostflops.errors import NotARun
+    from lostflops.collect.capture import FOLDER
+    from lostflops.core.errors import NotARun
     from lostflops.live.board import Board
     from lostflops.live.follow import Follower
     from lostflops.live.otel import exporter
     from lostflops.live.utilization import Utilization
-    from lostflops.live.watching import Pace
+    from lostflops.live.watching import WatchInterval
 
     folder = run / FOLDER
     if once and not folder.is_dir():
         raise NotARun(f"{run} has no capture; record one with lostflops run --out {run} -- COMMAND")
     sender = exporter(otlp, os.environ) if otlp or otel else None
-    screen = _Screen(Utilization(model_flops, peak_tflops, dtype.value if dtype else None), as_json, prometheus, sender)
+    screen = _Screen(
+        utilization=Utilization(model_flops, peak_tflops, dtype.value if dtype else None),
+        as_json=as_json,
+        prometheus=prometheus,
+        sender=sender,
+    )
     if not folder.is_dir() and not as_json:
         print(f"Waiting for {folder}.", flush=True)
-    board, follower = Board(wait), Follower(folder)
+    board, follower = Board(wait=wait), Follower(folder=folder)
     with suppress(KeyboardInterrupt):
-        _follow(follower, board, Pace(interval, patience, once), screen, last)
+        _follow(follower, board, WatchInterval(interval, patience, once), screen, last)
     _end(run, follower, board, screen)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Screen:
     """Where lines go."""
 
@@ -137,7 +142,7 @@ class _Screen:
             self.sender.update(samples)
 
 
-def _follow(follower: "Follower", board: "Board", pace: "Pace", screen: _Screen, last: int) -> None:
+def _follow(follower: "Follower", board: "Board", pace: "WatchInterval", screen: _Screen, last: int) -> None:
     from lostflops.live.board import StepLine
     from lostflops.live.watching import watch as look
 

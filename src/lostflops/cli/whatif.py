@@ -12,7 +12,7 @@ from lostflops.cli.completion import complete_change
 from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import bar_of
-from lostflops.cli.tune import SIZES, Setting, tune
+from lostflops.cli.tune import SIZES, TunedSetting, tune
 
 EXAMPLE = "lostflops whatif run --change bucket_mb=50 --change network.bandwidth=2x"
 
@@ -57,7 +57,7 @@ def whatif(
     --change is saved in the run under an id, and lostflops score compares it with a later run. --all saves nothing.
     """
     from lostflops.api import open as open_run
-    from lostflops.errors import UsageError
+    from lostflops.core.errors import UsageError
 
     if bool(change) + listed + everything + (tuned is not None) != 1:
         raise UsageError("give exactly one of --change NAME=VALUE, --list, --all and --tune bucket_mb")
@@ -66,7 +66,7 @@ def whatif(
         if name not in ("bucket_mb", "bucket"):
             raise UsageError(f"--tune {tuned}: only bucket_mb can be tuned; --all tries one value of every change")
         return tune(
-            Setting.BUCKET,
+            TunedSetting.BUCKET,
             run,
             sizes=sizes or SIZES,
             calibration=calibration,

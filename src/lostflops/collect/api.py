@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from lostflops.capture import FOLDER
 from lostflops.collect import current
+from lostflops.collect.capture import FOLDER
 from lostflops.collect.settings import DEFAULT_OPTIONS, Settings
 from lostflops.collect.steps import DATA, OPTIMIZER
 
@@ -32,14 +32,23 @@ def record(
     options: Iterable[str] = DEFAULT_OPTIONS,
     overhead: float = 0.01,
     keep_raw: bool = False,
-) -> Recording:
+) -> JobRecording:
     """Record the training of this process into the folder `run`, for the duration of the `with` block.
 
     The arguments are those of `lostflops run`. Raises UsageError if one of them is invalid.
     """
     folder = Path(run).absolute() / FOLDER
-    wanted = Settings(folder, steps, repeat, ranks, frozenset(options), overhead, sys.executable, keep_raw)
-    return Recording(wanted.checked())
+    wanted = Settings(
+        folder=folder,
+        steps=steps,
+        repeat=repeat,
+        ranks=ranks,
+        options=frozenset(options),
+        overhead=overhead,
+        reducer=sys.executable,
+        keep_raw=keep_raw,
+    )
+    return JobRecording(wanted.checked())
 
 
 def step() -> None:
@@ -48,7 +57,7 @@ def step() -> None:
         _end_step(current.recorder)
 
 
-class Recording:
+class JobRecording:
     """A recording from `start` to `stop`, or for a `with` block."""
 
     def __init__(self, settings: Settings) -> None:
@@ -92,7 +101,7 @@ class Recording:
             return
         recorder.clock.is_explicit = True
         recorder.training()
-        waiting = _Waiting(recorder, batches)
+        waiting = _TimedIterator(recorder, batches)
         for batch in waiting:
             try:
                 yield batch
@@ -103,7 +112,7 @@ class Recording:
             _end_step(recorder)
 
 
-class _Waiting(Iterator[T]):
+class _TimedIterator(Iterator[T]):
     """Takes from an iterable; its own time is time spent waiting for data."""
 
     def __init__(self, recorder: Recorder, batches: Iterable[T]) -> None:
@@ -136,7 +145,7 @@ def _end_step(recorder: Recorder) -> None:
             recorder.clock.end(now)
 
     recorder.training()
-    recorder.guarded(end)
+    recorder.run_guarded(end)
 
 
 def _is_attached(settings: Settings) -> bool:

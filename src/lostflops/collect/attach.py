@@ -8,6 +8,7 @@ import os
 from collections.abc import MutableMapping
 
 from lostflops.collect import current
+from lostflops.collect.forward_calls import ForwardCalls
 from lostflops.collect.hooks import install
 from lostflops.collect.other_profilers import others
 from lostflops.collect.recorder import Recorder
@@ -23,6 +24,7 @@ def attach(settings: Settings | None = None) -> Recorder | None:
     recorder = current.recorder = Recorder(chosen)
     try:
         install(recorder)
+        recorder.forward_calls = ForwardCalls(recorder)
         others()
     except Exception:
         recorder.is_off, current.recorder = True, None

@@ -59,7 +59,7 @@ class BusyThreads:
                 frame = frames.get(thread.ident or 0)
                 known = self._threads[thread.native_id or 0, thread.ident or 0]
                 if frame is not None and len(known.places) < _MOST_PLACES:
-                    known.places[label(_called(frame))] += 1
+                    known.places[label(_find_caller(frame))] += 1
             del frames
         if now - self._began >= self._next:
             self._next *= 2
@@ -98,7 +98,7 @@ class BusyThreads:
         return used >= _BUSY * between
 
 
-def _called(frame: FrameType) -> FrameType:
+def _find_caller(frame: FrameType) -> FrameType:
     """Return the frame that called a wait of the `threading` module: that is where the program is."""
     while frame.f_code.co_filename == threading.__file__ and frame.f_back is not None:
         frame = frame.f_back

@@ -33,7 +33,7 @@ LONGEST: Final = 600
 _ENDED_EARLY: Final = "the process that writes the trace ended early"
 
 
-class Form(NamedTuple):
+class TraceForm(NamedTuple):
     """What is kept of a trace."""
 
     reducer: str = ""
@@ -42,10 +42,10 @@ class Form(NamedTuple):
     """The trace stays beside what it was reduced to."""
 
 
-RAW: Final = Form()
+RAW: Final = TraceForm()
 
 
-class Outcome(NamedTuple):
+class ExportOutcome(NamedTuple):
     is_written: bool
     is_reduced: bool = False
     """If it was to be."""
@@ -61,7 +61,7 @@ class Missing(NamedTuple):
     """And why."""
 
 
-def begin(save: Callable[[bytes], object], trace: Path, form: Form = RAW) -> bool:
+def begin(save: Callable[[bytes], object], trace: Path, form: TraceForm = RAW) -> bool:
     """Have `save(name)` called and its file become `trace`, elsewhere; False if no process could be made.
 
     `save` is C code that keeps the interpreter's lock. Raises OSError when the folder takes no files.
@@ -99,14 +99,14 @@ def is_pending(trace: Path) -> bool:
 
 def pending(folder: Path) -> list[Path]:
     """Traces of a capture that are still being written."""
-    return [trace for trace in _begun(folder) if is_pending(trace)]
+    return [trace for trace in _list_begun_traces(folder) if is_pending(trace)]
 
 
 def missing(folder: Path, carried: Callable[[], Collection[Path]] = tuple) -> Missing:
     """Traces that are not there; those that `carried` takes away are, unless they are just written anew."""
     late = pending(folder)  # first: whoever ends from now on may not be carried
     gone = carried()
-    failed = {trace: reason for trace in _begun(folder) if (reason := _failure(trace)) is not None}
+    failed = {trace: reason for trace in _list_begun_traces(folder) if (reason := _failure(trace)) is not None}
     return Missing([one for one in late if one not in failed and (one not in gone or is_pending(one))], failed)
 
 
@@ -121,11 +121,11 @@ def _failure(trace: Path) -> str | None:
     return None if said.startswith(KEPT) else said or _ENDED_EARLY
 
 
-def _begun(folder: Path) -> list[Path]:
+def _list_begun_traces(folder: Path) -> list[Path]:
     return sorted(file.with_suffix("") for file in folder.glob(f"*{lock_of(Path(TRACE)).name}"))
 
 
-def outcome(trace: Path) -> Outcome:
+def outcome(trace: Path) -> ExportOutcome:
     """What became of a trace that is not pending, wherever it is by now; the lock file goes, and what its process left
     if it was killed."""
     try:
@@ -135,10 +135,10 @@ def outcome(trace: Path) -> Outcome:
         lock_of(trace).unlink()
     except OSError:
         is_there = trace.parent.is_dir()
-        return Outcome(is_there, is_reduced=is_there, reason=None if is_there else "the folder is gone")
+        return ExportOutcome(is_there, is_reduced=is_there, reason=None if is_there else "the folder is gone")
     if said.startswith(KEPT):
-        return Outcome(True, reason=f"not reduced: {said.removeprefix(KEPT)}")
-    return Outcome(False, reason=said or _ENDED_EARLY)
+        return ExportOutcome(True, reason=f"not reduced: {said.removeprefix(KEPT)}")
+    return ExportOutcome(False, reason=said or _ENDED_EARLY)
 
 
 def _remove_unfinished(trace: Path) -> None:
@@ -149,7 +149,7 @@ def _remove_unfinished(trace: Path) -> None:
 
 
 def _calls(
-    save: Callable[[bytes], object], trace: Path, form: Form, files: tuple[int, int]
+    save: Callable[[bytes], object], trace: Path, form: TraceForm, files: tuple[int, int]
 ) -> list[Callable[[], object]]:
     """What the copy does, in order; names are relative to the folder, so that no path stands in the trace."""
     lock, nothing = files

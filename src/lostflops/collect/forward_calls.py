@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.collect.hooks import watch_modules
 from lostflops.collect.interludes import watch_inner
-from lostflops.collect.steps import FORWARD, Step
+from lostflops.collect.steps import FORWARD, ClockedStep
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
@@ -36,7 +36,7 @@ class ForwardCalls:
         self.is_due = True
         """There is an optimizer whose modules are not watched yet."""
 
-    def step_ended(self, step: Step, *, is_compiled: bool) -> None:
+    def step_ended(self, step: ClockedStep, *, is_compiled: bool) -> None:
         if self.is_due and self._looks < _MOST_LOOKS:
             self.is_due = False
             self._looks += 1
@@ -52,11 +52,11 @@ class ForwardCalls:
             removal()
         self._removals.clear()
 
-    def _is_unseen(self, step: Step) -> bool:
+    def _is_unseen(self, step: ClockedStep) -> bool:
         """It was watched as a whole, and went backward without having gone forward."""
         return bool(step.number > self._whole_from and step.microbatches and not step.phases[FORWARD])
 
-    def _watch(self, modules: list[Any], step: Step) -> None:
+    def _watch(self, modules: list[Any], step: ClockedStep) -> None:
         fresh = [module for module in modules[:_MOST_MODULES] if module not in self._watched]
         self._removals += watch_modules(self._recorder, fresh)
         self._removals += watch_inner(self._recorder, fresh)

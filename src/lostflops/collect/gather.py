@@ -12,7 +12,16 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from lostflops.capture import SUFFIX, WINDOWS, FrameReader, host_file, is_raw, reduced_form, trace_file, trace_of
+from lostflops.collect.capture import (
+    SUFFIX,
+    WINDOWS,
+    FrameReader,
+    host_file,
+    is_raw,
+    reduced_form,
+    trace_file,
+    trace_of,
+)
 from lostflops.collect.export import Missing, missing
 
 

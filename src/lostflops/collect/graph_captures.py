@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+GRAPHS: Final = "CUDA graphs"
+"""How the collector names what it cannot observe where torch lacks them."""
 
 
 class GraphCaptures:

@@ -32,7 +32,7 @@ Holder = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ObjectPlace:
     value: Any
     name: str
     """As the program writes it, e.g. `self.kept`; members of a list go by the name of the list."""
@@ -48,19 +48,19 @@ def held_by(tensors: list[Any], frame: FrameType | None) -> dict[int, Holder]:
         search.descend(level)
         if len(search.found) == len(search.wanted):
             break
-    return _named(search.found)
+    return _choose_holders(search.found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
     wanted: set[int]
     end: int
-    found: dict[int, list[_Place]] = field(default_factory=dict)
+    found: dict[int, list[_ObjectPlace]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
-    def descend(self, level: list[_Place], depth: int = 1) -> None:
+    def descend(self, level: list[_ObjectPlace], depth: int = 1) -> None:
         """Level by level, so that the shortest name comes first."""
-        following: list[_Place] = []
+        following: list[_ObjectPlace] = []
         for place in level:
             if time.thread_time_ns() > self.end:
                 return
@@ -74,7 +74,7 @@ class _Search:
             self.descend(following, depth + 1)
 
 
-def _named(found: dict[int, list[_Place]]) -> dict[int, Holder]:
+def _choose_holders(found: dict[int, list[_ObjectPlace]]) -> dict[int, Holder]:
     """Of several the first that a line adds to: a variable is set anew in the next step, a list is not."""
     lines: dict[str, str | None] = {}
     for place in (place for places in found.values() for place in places):
@@ -84,7 +84,7 @@ def _named(found: dict[int, list[_Place]]) -> dict[int, Holder]:
     return {key: (place.name, lines[place.name]) for key, place in chosen.items()}
 
 
-def _variables(frame: FrameType | None) -> Iterator[list[_Place]]:
+def _variables(frame: FrameType | None) -> Iterator[list[_ObjectPlace]]:
     """Of each function that runs, innermost first, with globals of its module; then globals of the program's script."""
     codes: dict[int, list[CodeType]] = {}
     frames = [one for one in _chain(frame) if _is_of_the_program(one)]
@@ -93,7 +93,7 @@ def _variables(frame: FrameType | None) -> Iterator[list[_Place]]:
     script = getattr(sys.modules.get("__main__"), "__dict__", {})
     for one in frames:
         is_function = one.f_code.co_flags & CO_OPTIMIZED
-        found = [_Place(value, name, LOCAL, (one.f_code,)) for name, value in _locals(one)] if is_function else []
+        found = [_ObjectPlace(value, name, LOCAL, (one.f_code,)) for name, value in _locals(one)] if is_function else []
         yield found + _globals(one.f_globals, codes.pop(id(one.f_globals), None))
     yield _globals(script, codes.pop(id(script), []))
 
@@ -108,12 +108,14 @@ def _is_of_the_program(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THE_PROGRAM
 
 
-def _globals(space: dict[str, Any], codes: list[CodeType] | None) -> list[_Place]:
+def _globals(space: dict[str, Any], codes: list[CodeType] | None) -> list[_ObjectPlace]:
     """None of the code is left: they were looked at."""
     if codes is None:
         return []
     scope = (*codes, *_functions(space))
-    return [_Place(value, name, GLOBAL, scope) for name, value in list(space.items()) if not name.startswith("__")]
+    return [
+        _ObjectPlace(value, name, GLOBAL, scope) for name, value in list(space.items()) if not name.startswith("__")
+    ]
 
 
 def _locals(frame: FrameType) -> list[tuple[str, Any]]:
@@ -133,7 +135,7 @@ def _functions(space: dict[str, Any]) -> Iterator[CodeType]:
         yield from (one.__code__ for one in members if type(one) is FunctionType and one.__globals__ is space)
 
 
-def _members(place: _Place) -> Iterator[_Place]:
+def _members(place: _ObjectPlace) -> Iterator[_ObjectPlace]:
     value, kind = place.value, type(place.value)
     if kind in _SEQUENCES:
         # The newest of those that have an order.
@@ -142,20 +144,20 @@ def _members(place: _Place) -> Iterator[_Place]:
     elif issubclass(kind, dict):
         yield from (replace(place, value=member) for member in list(dict.values(value))[-_MOST_MEMBERS:])
     elif kind is FunctionType:
-        yield from _enclosed(value)
+        yield from _list_closure_cells(value)
     else:
         yield from _attributes(place)
 
 
-def _enclosed(function: FunctionType) -> Iterator[_Place]:
+def _list_closure_cells(function: FunctionType) -> Iterator[_ObjectPlace]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield _Place(cell.cell_contents, name, LOCAL, (function.__code__,))
+            yield _ObjectPlace(cell.cell_contents, name, LOCAL, (function.__code__,))
         except ValueError:  # not filled yet
             continue
 
 
-def _attributes(place: _Place) -> Iterator[_Place]:
+def _attributes(place: _ObjectPlace) -> Iterator[_ObjectPlace]:
     try:
         held = object.__getattribute__(place.value, "__dict__")
     except AttributeError:
@@ -163,7 +165,7 @@ def _attributes(place: _Place) -> Iterator[_Place]:
     if type(held) is dict:
         scope = (*_methods(type(place.value)), *place.scope)
         for name, member in list(held.items()):
-            yield _Place(member, f"{place.name}.{name}", ATTRIBUTE, scope)
+            yield _ObjectPlace(member, f"{place.name}.{name}", ATTRIBUTE, scope)
 
 
 def _methods(kind: type) -> Iterator[CodeType]:

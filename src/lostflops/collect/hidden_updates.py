@@ -29,7 +29,9 @@ class HiddenUpdates:
             return []
         things = gc.get_objects()
         optimizers = [thing for thing in things if issubclass(type(thing), torch.optim.Optimizer)]
-        self._parameters = [weakref.ref(parameter) for parameter in _some_of(optimizers) or _trained(things)]
+        self._parameters = [
+            weakref.ref(parameter) for parameter in _some_of(optimizers) or _find_trained_parameters(things)
+        ]
         self._version = self._versions()
         return optimizers
 
@@ -50,7 +52,7 @@ def _some_of(optimizers: list[Any]) -> list[Any]:
     return [parameter for group in groups for parameter in group["params"][:_MOST_PARAMETERS]]
 
 
-def _trained(things: list[Any]) -> list[Any]:
+def _find_trained_parameters(things: list[Any]) -> list[Any]:
     """Return a few parameters that a program without optimizers of PyTorch trains: it updates them itself."""
     trained = (thing for thing in things if type(thing) is torch.nn.Parameter and thing.requires_grad)
     return list(islice(trained, _MOST_PARAMETERS))

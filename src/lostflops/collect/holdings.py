@@ -15,7 +15,7 @@ import torch
 from lostflops.collect import owned
 from lostflops.collect.register import Register
 from lostflops.collect.steps import OPTIMIZER
-from lostflops.collect.storages import tensors_in, tracked, without_overrides
+from lostflops.collect.storages import list_tracked_objects, tensors_in, without_overrides
 
 
 class Holdings:
@@ -61,7 +61,7 @@ class Holdings:
         self._safely(lambda: self._goes_in(inputs))
 
     def _opens(self) -> None:
-        found = tracked(torch.Tensor, torch.nn.Module)
+        found = list_tracked_objects(torch.Tensor, torch.nn.Module)
         tensors = [thing for thing in found if isinstance(thing, torch.Tensor)]
         modules = [thing for thing in found if not isinstance(thing, torch.Tensor)]
         for owner, name, tensor in owned.of_modules(self._recorder.roots(), modules):
@@ -86,7 +86,7 @@ class Holdings:
 
     def _closes(self) -> None:
         self._register.poll_all()
-        tensors = tracked(torch.Tensor)
+        tensors = list_tracked_objects(torch.Tensor)
         self._register.see_others(tensors)
         self._register.name_holders(tensors)
         self._put()

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import optimizer as optimizers
 
+from lostflops.collect.graph_captures import GRAPHS
 from lostflops.collect.interludes import Interludes
-from lostflops.collect.module_hook import ModuleHook, lifted
+from lostflops.collect.module_hook import ModuleHook, suspend_hooks
 from lostflops.collect.steps import DATA, FORWARD
-from lostflops.collect.untraced import untraced
+from lostflops.collect.untraced import skip_tracing
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
 
 
-GRAPHS: Final = "CUDA graphs"
-
-
 def install(recorder: Recorder) -> None:
     watched = _Optimizers(recorder)
-    untraced(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
-    untraced(type(recorder).enter, type(recorder).leave, type(recorder).guarded, with_callees=True)
-    untraced(type(recorder).training, type(recorder).updates, type(recorder).handed_over, with_callees=True)
-    untraced(type(recorder).passes_backward, type(recorder).evaluates, type(recorder).evaluated, with_callees=True)
+    skip_tracing(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
+    skip_tracing(type(recorder).enter, type(recorder).leave, type(recorder).run_guarded, with_callees=True)
+    skip_tracing(type(recorder).training, type(recorder).updates, type(recorder).handed_over, with_callees=True)
+    skip_tracing(
+        type(recorder).passes_backward, type(recorder).evaluates, type(recorder).on_evaluation_end, with_callees=True
+    )
     recorder.interludes = Interludes()
     recorder.interludes.watch(recorder)
     hooks = recorder.hooks
@@ -67,7 +67,7 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
     def begins(_: Any, inputs: Any) -> None:
         if not torch.compiler.is_compiling():
             if recorder.holdings is not None:
-                recorder.guarded(lambda _: recorder.holdings.goes_in(inputs))
+                recorder.run_guarded(lambda _: recorder.holdings.goes_in(inputs))
             if not torch.is_grad_enabled():
                 recorder.evaluates()
             recorder.enter(FORWARD)
@@ -76,9 +76,9 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
         if not torch.compiler.is_compiling():
             recorder.leave()
             if not torch.is_grad_enabled():
-                recorder.evaluated()
+                recorder.on_evaluation_end()
 
-    untraced(begins, ended, ModuleHook.__call__, with_callees=True)
+    skip_tracing(begins, ended, ModuleHook.__call__, with_callees=True)
     handles = [module.register_forward_pre_hook(ModuleHook(begins, with_inputs=True)) for module in modules]
     handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in modules]
     return [handle.remove for handle in handles]
@@ -105,10 +105,10 @@ class _Optimizers:
         recorder = self._recorder
         recorder.training()
         recorder.updates(optimizer)
-        recorder.guarded(lambda now: self._begins(kind, optimizer, now))
+        recorder.run_guarded(lambda now: self._begins(kind, optimizer, now))
 
     def close(self, kind: str, optimizer: Any) -> None:
-        self._recorder.guarded(lambda now: self._ended(kind, optimizer, now))
+        self._recorder.run_guarded(lambda now: self._ended(kind, optimizer, now))
 
     def _begins(self, kind: str, optimizer: Any, now: int) -> None:
         key, clock = (kind, id(optimizer)), self._recorder.clock
@@ -169,7 +169,7 @@ def _scaled_step(watched: _Optimizers, original: Callable[..., Any]) -> Callable
 def _scripting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def create_script_module(module: Any, *arguments: Any, **named: Any) -> Any:
-        with lifted(module):
+        with suspend_hooks(module):
             return original(module, *arguments, **named)
 
     return create_script_module
@@ -205,7 +205,7 @@ def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable
     """Returns what puts the original back, unless somebody else has wrapped ours meanwhile."""
     original = getattr(owner, name)
     wrapped = around(original)
-    untraced(wrapped)
+    skip_tracing(wrapped)
     setattr(owner, name, wrapped)
 
     def restore() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from lostflops.collect.module_hook import ModuleHook
-from lostflops.collect.untraced import untraced
+from lostflops.collect.untraced import skip_tracing
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
@@ -80,9 +80,9 @@ def watch_inner(recorder: Recorder, modules: list[Any]) -> list[Callable[[], Non
 
     def ended(_: Any) -> None:
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            recorder.evaluated()
+            recorder.on_evaluation_end()
 
-    untraced(begins, ended, ModuleHook.__call__, with_callees=True)
+    skip_tracing(begins, ended, ModuleHook.__call__, with_callees=True)
     handles = [module.register_forward_pre_hook(ModuleHook(begins)) for module in inner]
     handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in inner]
     return [handle.remove for handle in handles]
@@ -96,13 +96,13 @@ def _wrap(owner: Any, name: str, recorder: Recorder) -> Callable[[], None] | Non
 
     @functools.wraps(original)
     def save(*arguments: Any, **named: Any) -> Any:
-        recorder.guarded(recorder.interludes.save_begins)
+        recorder.run_guarded(recorder.interludes.save_begins)
         try:
             return original(*arguments, **named)
         finally:
-            recorder.guarded(recorder.interludes.save_ended)
+            recorder.run_guarded(recorder.interludes.save_ended)
 
-    untraced(save)
+    skip_tracing(save)
     # Where it is defined too: pickle looks functions up there, and a program may send torch.save to a process.
     home = sys.modules.get(getattr(original, "__module__", None) or "", owner)
     places = [place for place in (owner, home) if getattr(place, name, None) is original]

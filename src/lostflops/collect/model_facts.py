@@ -58,7 +58,10 @@ def plain_name(name: str) -> str:
 def records(roots: list[torch.nn.Module]) -> Iterator[dict[str, Any]]:
     """Parameters, then one record for each thing that is known of the job."""
     buckets, units = _ddp_buckets(roots), _fsdp_units(roots)
-    yield {"kind": "parameters", "parameters": [_parameter(*found, buckets, units) for found in _named(roots)]}
+    yield {
+        "kind": "parameters",
+        "parameters": [_parameter(*found, buckets, units) for found in _walk_parameters(roots)],
+    }
     facts = {
         "settings": _settings(),
         "environment": environment(os.environ),
@@ -85,7 +88,7 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _named(roots: list[torch.nn.Module]) -> Iterator[tuple[str, torch.nn.Module, Any]]:
+def _walk_parameters(roots: list[torch.nn.Module]) -> Iterator[tuple[str, torch.nn.Module, Any]]:
     """Every parameter once, with its qualified name and the module that holds it."""
     seen: set[int] = set()
     for root in roots:

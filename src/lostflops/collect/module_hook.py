@@ -28,7 +28,7 @@ class ModuleHook:
 
 
 @contextmanager
-def lifted(module: Any) -> Iterator[None]:
+def suspend_hooks(module: Any) -> Iterator[None]:
     """A module and all below it without our hooks, for those who would compile them as part of the module."""
     held = [
         (hooks, dict(hooks))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from lostflops.collect.module_hook import ModuleHook
-from lostflops.collect.untraced import untraced
+from lostflops.collect.untraced import skip_tracing
 
 PREFIX: Final = "lostflops.module: "
 ROOT: Final = "(root)"
@@ -29,7 +29,7 @@ class ModuleRanges:
 
     def __init__(self, roots: list[torch.nn.Module]) -> None:
         self._names: dict[int, tuple[torch.nn.Module, str]] = {}
-        for module, name in (found for root in roots for found in _named(root, "")):
+        for module, name in (found for root in roots for found in _walk_modules(root, "")):
             self._names.setdefault(id(module), (module, PREFIX + name))
         self._local = threading.local()
         self._handles: list[Any] = []
@@ -37,7 +37,7 @@ class ModuleRanges:
 
     def attach(self) -> None:
         begins, ends = ModuleHook(self._begins), ModuleHook(self._ends)
-        untraced(ModuleHook.__call__, ModuleRanges._begins, ModuleRanges._ends, with_callees=True)
+        skip_tracing(ModuleHook.__call__, ModuleRanges._begins, ModuleRanges._ends, with_callees=True)
         for module, name in self._names.values():
             if _is_compiled_in_place(module):
                 self._wrap(module, name)
@@ -89,7 +89,7 @@ class ModuleRanges:
             with _range(name):
                 return original(*arguments, **named)
 
-        untraced(compiled_call)
+        skip_tracing(compiled_call)
         module._compiled_call_impl = compiled_call  # noqa: SLF001
         self._compiled.append((module, original))
 
@@ -100,30 +100,30 @@ def _range(name: str) -> _Range:
     return fast(name) if fast is not None else torch.autograd.profiler.record_function(name)
 
 
-def _named(module: torch.nn.Module, name: str) -> Iterator[tuple[torch.nn.Module, str]]:
+def _walk_modules(module: torch.nn.Module, name: str) -> Iterator[tuple[torch.nn.Module, str]]:
     """A module and all below it that can be told apart from outside, by names without those of wrappers."""
     if isinstance(module, torch.jit.ScriptModule):
         return
     checkpointed = module._modules.get(_CHECKPOINTED)  # noqa: SLF001 - the recomputation calls the inner one
     if checkpointed is not None:
-        yield from _named(checkpointed, name)
+        yield from _walk_modules(checkpointed, name)
         return
     yield module, name or ROOT
     if _is_compiled(module):
         return
-    inner = _wrapped(module)
+    inner = _unwrap_module(module)
     for key, child in (inner if inner is not None else module).named_children():
-        yield from _named(child, f"{name}.{key}" if name else key)
+        yield from _walk_modules(child, f"{name}.{key}" if name else key)
 
 
-def _wrapped(module: torch.nn.Module) -> torch.nn.Module | None:
+def _unwrap_module(module: torch.nn.Module) -> torch.nn.Module | None:
     """What a wrapper holds, through wrappers of wrappers; a compiled module among them stays one."""
     if type(module).__name__ not in ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"):
         return None
     inner = next((module._modules[key] for key in _INNER if module._modules.get(key) is not None), None)  # noqa: SLF001
     if inner is None or _is_compiled(inner):
         return torch.nn.Module()
-    return _wrapped(inner) or inner
+    return _unwrap_module(inner) or inner
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:

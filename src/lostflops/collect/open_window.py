@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from lostflops.capture import WindowRequest
+from lostflops.collect.capture import WindowRequest
 from lostflops.collect.holdings import Holdings
 from lostflops.collect.modules import ModuleRanges
-from lostflops.collect.profiling import Profile
+from lostflops.collect.profiling import ProfilerWindow
 from lostflops.collect.sampler import Sampler
 
 
@@ -24,7 +24,7 @@ class OpenWindow:
         """Time that the last call took."""
         self._recorder, self._sampler = recorder, sampler
         self._options: frozenset[str] = recorder.settings.options
-        self._profile = Profile(self._options, recorder.rank, recorder.world_size)
+        self._profile = ProfilerWindow(self._options, recorder.rank, recorder.world_size)
         self._modules: ModuleRanges | None = None
         self._holdings = Holdings(recorder, request.window) if "memory" in self._options else None
         self._annotation: Any = None

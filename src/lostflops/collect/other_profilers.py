@@ -42,7 +42,7 @@ class OtherProfilers:
         self._folders: dict[str, None] = {}
         _wrap("_prepare_trace", before=self._begins)
         _wrap("__exit__", after=self._ended)
-        _watch_exports(self._exported)
+        _watch_exports(self._on_export)
 
     @property
     def are_active(self) -> bool:
@@ -78,7 +78,7 @@ class OtherProfilers:
         self._begun += 1
         self._active.add(profile)
 
-    def _exported(self, path: Any) -> None:
+    def _on_export(self, path: Any) -> None:
         """Note the folder of a trace; a hidden file is one of `lostflops.trace_handler`, which writes into a run."""
         with suppress(TypeError, ValueError, OSError):
             target = Path(os.fsdecode(path)).absolute()

@@ -62,8 +62,8 @@ def last_state(error: BaseException, step: int, *, is_after_forward: bool) -> di
     frames = [frame for frame, _ in _frames(error)]
     modules, optimizers, tensors = _objects()
     with without_overrides():
-        held = _held(modules, optimizers, tensors)
-    said = _said(error)
+        held = _sum_held_bytes(modules, optimizers, tensors)
+    said = _parse_message(error)
     phase = _phase(frames)
     if phase is None and is_after_forward:
         phase = FORWARD
@@ -96,7 +96,7 @@ def _is_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(says.search(str(error)) for says in _SAYS)
 
 
-def _said(error: BaseException) -> dict[str, Any]:
+def _parse_message(error: BaseException) -> dict[str, Any]:
     """What the message tells: bytes asked for, on which device, and what the allocator had then."""
     text = str(error)
     found = next(filter(None, (says.search(text) for says in _SAYS)), None)
@@ -175,7 +175,7 @@ def _objects() -> tuple[list[torch.nn.Module], list[torch.optim.Optimizer], list
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldBytes:
     """Bytes of storages, each counted once, for the first that claims it."""
 
     owners: dict[str, int]
@@ -207,10 +207,10 @@ class _Held:
         ]
 
 
-def _held(
+def _sum_held_bytes(
     modules: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], tensors: list[torch.Tensor]
-) -> _Held:
-    held = _Held({}, set(), {})
+) -> _HeldBytes:
+    held = _HeldBytes({}, set(), {})
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]  # noqa: SLF001
     parameters += [p for optimizer in optimizers for p in owned.parameters_of(optimizer)]
     held.take("parameters", parameters)

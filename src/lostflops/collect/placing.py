@@ -62,7 +62,7 @@ def finish(
     work, part = plain.with_name(f".{plain.name}.work"), plain.with_name(plain.name + ".part")
     try:
         check_whole(plain)
-        reduced, reason = _reduced(plain, work, reducer, job) if reducer else (None, None)
+        reduced, reason = _reduce_trace(plain, work, reducer, job) if reducer else (None, None)
         if reduced is None or keep_raw:
             _be_nice(_NICE)
             _compress(plain, part)
@@ -102,13 +102,13 @@ def lock_of(trace: Path) -> Path:
     return trace.with_name(trace.name + _LOCK)
 
 
-def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | None, str | None]:
+def _reduce_trace(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | None, str | None]:
     """The reduced trace, or why there is none."""
     try:
-        code, said = _run(plain, work, reducer, job)
+        code, said = _run_reducer(plain, work, reducer, job)
         if code is None:
             _be_nice(_NICE)
-            code, said = _run(plain, work, reducer, 0)
+            code, said = _run_reducer(plain, work, reducer, 0)
     except subprocess.TimeoutExpired as error:
         return None, f"it took over {error.timeout:.3g} s"
     except OSError as error:
@@ -120,7 +120,7 @@ def _reduced(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | No
     return None, next((line for line in reversed(said.split("\n")) if line), "it failed")[:_LONGEST_REASON]
 
 
-def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, str]:
+def _run_reducer(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, str]:
     """The reducer's exit code, and what it said; None where it was stopped because the job has ended.
 
     Without a job it is as nice as the process that started it: others of the job, or its next attempt, may train.
@@ -133,12 +133,12 @@ def _run(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, s
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
-            return _waited(process, job)
+            return _wait_for_exit(process, job)
         finally:
             process.kill()
 
 
-def _waited(process: subprocess.Popen[bytes], job: int) -> tuple[int | None, str]:
+def _wait_for_exit(process: subprocess.Popen[bytes], job: int) -> tuple[int | None, str]:
     begun = alone = time.monotonic()
     longest = _most_reducing()
     while True:
@@ -180,15 +180,15 @@ def check_whole(plain: Path) -> None:
 def _compress(plain: Path, part: Path) -> None:
     packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     with plain.open("rb") as source, part.open("wb") as target:
-        for lines in cleaned(iter(partial(source.read, _CHUNK), b"")):
+        for lines in clean_blocks(iter(partial(source.read, _CHUNK), b"")):
             target.write(packer.compress(lines))
         target.write(packer.flush())
 
 
-def cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def clean_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks, cut behind a line each, without folders.
 
-    >>> list(cleaned(iter([b'1\\n"/a/', b'b.py(3): f"\\n', b'2'])))
+    >>> list(clean_blocks(iter([b'1\\n"/a/', b'b.py(3): f"\\n', b'2'])))
     [b'1\\n', b'"b.py(3): f"\\n', b'2']
     """
     rest = b""

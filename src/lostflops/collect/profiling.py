@@ -21,7 +21,7 @@ from lostflops.collect.other_profilers import ORIGINAL_PREPARE, ORIGINAL_START, 
 _DEVICES: Final = ("cuda", "xpu", "mtia", "hpu")
 
 
-class Profile:
+class ProfilerWindow:
     """One recording on one thread: `prepare`, `start`, `stop`."""
 
     def __init__(self, options: frozenset[str], rank: int, world_size: int) -> None:

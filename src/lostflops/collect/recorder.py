@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from lostflops._version import __version__
-from lostflops.capture import VERSION
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
+from lostflops.collect.capture import VERSION
 from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.settings import Settings
-from lostflops.collect.steps import BACKWARD, PHASES, Step, StepClock
+from lostflops.collect.steps import BACKWARD, PHASES, ClockedStep, StepClock
 from lostflops.collect.writer import Writer
 
 _MOST_ERRORS: Final = 20
@@ -63,7 +63,8 @@ class Recorder:
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
         self._hidden: Any = None
-        self._forward: Any = None
+        self.forward_calls: Any = None
+        """Watches modules; there from when hooks are installed."""
         self._garbage: Any = None
         self.interludes: Any = None
         """Checkpoints and evaluations of the step; there from when hooks are installed."""
@@ -85,13 +86,13 @@ class Recorder:
 
     def enter(self, phase: int) -> None:
         if not (self._is_without_phases and self._hidden is None):
-            self.guarded(lambda now: self._enter(phase, now))
+            self.run_guarded(lambda now: self._enter(phase, now))
 
     def leave(self) -> None:
         if not self._is_without_phases:
-            self.guarded(self._leave)
+            self.run_guarded(self._leave)
 
-    def guarded(self, action: Callable[[int], None]) -> None:
+    def run_guarded(self, action: Callable[[int], None]) -> None:
         """Run `action(now)` if this is the training thread of a process that records; its time is our own."""
         if self.is_off or threading.get_ident() != self._thread:
             return
@@ -108,8 +109,8 @@ class Recorder:
         try:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
-                if self._forward is not None:
-                    self._forward.is_due = True
+                if self.forward_calls is not None:
+                    self.forward_calls.is_due = True
             self._hidden = None
             if threading.get_ident() != self._thread:
                 self.clock.updated_elsewhere()
@@ -118,21 +119,21 @@ class Recorder:
 
     def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
         """A loader gave the program this batch; `is_counted` where its samples are not known yet."""
-        self.guarded(lambda _: self._take(batch, is_counted=is_counted))
+        self.run_guarded(lambda _: self._take(batch, is_counted=is_counted))
 
     def passes_backward(self) -> None:
         """A backward pass begins."""
         if self._modes is not None:
-            self.guarded(lambda _: self._modes.look())
+            self.run_guarded(lambda _: self._modes.look())
         self.enter(BACKWARD)
 
     def evaluates(self) -> None:
         """A forward pass without gradients begins."""
         self.clock.step.is_evaluated = True
-        self.guarded(self.interludes.evaluation_begins)
+        self.run_guarded(self.interludes.evaluation_begins)
 
-    def evaluated(self) -> None:
-        self.guarded(self.interludes.evaluation_ended)
+    def on_evaluation_end(self) -> None:
+        self.run_guarded(self.interludes.evaluation_ended)
 
     def is_updating(self, optimizer: int) -> bool:
         """Whether the optimizer of this identity is still there."""
@@ -218,8 +219,8 @@ class Recorder:
             self.session = uuid.uuid4().hex[:16]
 
     def remove_hooks(self) -> None:
-        if self._forward is not None:
-            self._forward.remove()
+        if self.forward_calls is not None:
+            self.forward_calls.remove()
         while self.hooks:
             self.hooks.pop()()
 
@@ -274,10 +275,9 @@ class Recorder:
         from lostflops.collect.debug_modes import DebugModes
         from lostflops.collect.device_time import device_time
         from lostflops.collect.flight_ring import FlightRing
-        from lostflops.collect.forward_calls import ForwardCalls
         from lostflops.collect.garbage import Garbage
+        from lostflops.collect.graph_captures import GRAPHS
         from lostflops.collect.hidden_updates import HiddenUpdates
-        from lostflops.collect.hooks import GRAPHS
         from lostflops.collect.identity import identity
         from lostflops.collect.nvtx import show_in_nvtx
         from lostflops.collect.thread_usage import ThreadUsage
@@ -288,7 +288,7 @@ class Recorder:
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring = FlightRing(self.settings.overhead)
         self._device = device_time(self.captures) if GRAPHS not in self.unseen else None
-        self._hidden, self._forward = HiddenUpdates(), ForwardCalls(self)
+        self._hidden = HiddenUpdates()
         self._garbage = Garbage(self._thread)
         self._garbage.watch()
         self._usage, self._modes = ThreadUsage(), DebugModes(self.put)
@@ -338,7 +338,7 @@ class Recorder:
         if self._hidden.has_updated():
             self.clock.end(now)
 
-    def _step_ended(self, step: Step) -> None:
+    def _step_ended(self, step: ClockedStep) -> None:
         if self.writer is None or self.writer.is_dead or self._errors >= _MOST_ERRORS:
             self._give_up("the collector stopped after internal errors")
             return
@@ -356,7 +356,7 @@ class Recorder:
             self._ring.edge(step.number, step.stop - step.start)
         began = time.monotonic_ns()
         self.interludes.watch(self)
-        self._forward.step_ended(step, is_compiled=self._compilations > 0)
+        self.forward_calls.step_ended(step, is_compiled=self._compilations > 0)
         if step.number == _FACTS_AFTER:
             self._describe()
         before = self.windows.is_profiling
@@ -385,7 +385,7 @@ class Recorder:
         self._read_ring()
         self._poll_device()
 
-    def _step_record(self, step: Step, compiled: bool) -> dict[str, Any]:
+    def _step_record(self, step: ClockedStep, compiled: bool) -> dict[str, Any]:
         pauses, collections = self._garbage.taken()
         return {
             "kind": "step",
@@ -407,7 +407,7 @@ class Recorder:
             "profiled": self._is_disturbed,
         }
 
-    def _phases(self, step: Step) -> dict[str, int | None]:
+    def _phases(self, step: ClockedStep) -> dict[str, int | None]:
         """None is what could not be seen, which is not 0."""
         found: dict[str, int | None] = dict(zip(PHASES, step.phases, strict=True))
         if self._is_without_phases:

@@ -80,7 +80,7 @@ def main(trace: Path, folder: Path, how: str = "") -> None:
     gc.disable()  # looking for cycles, of which decoding makes none, costs a third of the time
     try:
         _load_lostflops(Path(__file__).resolve().parents[1])
-        clean = import_module("lostflops.collect.placing").cleaned
+        clean = import_module("lostflops.collect.placing").clean_blocks
         import_module("lostflops.ingest.reduce").reduce(trace, folder, clean)
     except Exception as error:  # noqa: BLE001 - the trace is kept as it is, whatever it was
         sys.exit(_words(error))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 VARIABLE: Final = "LOSTFLOPS_COLLECT"
 OPTIONS: Final = ("shapes", "flops", "memory", "stack", "modules", "samples")
@@ -18,7 +18,7 @@ OPTIONS: Final = ("shapes", "flops", "memory", "stack", "modules", "samples")
 DEFAULT_OPTIONS: Final = frozenset({"shapes", "modules", "samples"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     folder: Path
     """Where this process writes: the capture of the run, or a spool of its host."""
@@ -66,14 +66,14 @@ class Settings:
     def from_text(cls, text: str) -> Settings:
         found = json.loads(text)
         return cls(
-            Path(found["folder"]),
-            found["steps"],
-            found["repeat"],
-            found["ranks"],
-            frozenset(found["options"]),
-            found["overhead"],
-            found["reducer"],
-            found["keep_raw"],
+            folder=Path(found["folder"]),
+            steps=found["steps"],
+            repeat=found["repeat"],
+            ranks=found["ranks"],
+            options=frozenset(found["options"]),
+            overhead=found["overhead"],
+            reducer=found["reducer"],
+            keep_raw=found["keep_raw"],
         )
 
 

@@ -22,8 +22,8 @@ _MOST_OPTIMIZERS: Final = 100
 PHASES: Final = ("data", "forward", "backward", "optimizer")
 
 
-@dataclass(slots=True)
-class Step:
+@dataclass(slots=True, kw_only=True)
+class ClockedStep:
     """What is known of a step so far; times in ns of the monotonic clock."""
 
     number: int = 0
@@ -44,8 +44,8 @@ class Step:
         """Whether its samples are those it trained with; one batch may be loaded ahead."""
         return not self.is_evaluated or self.batches <= self.microbatches + 1
 
-    def copy(self) -> Step:
-        copied = Step(self.number, self.start, self.stop, list(self.phases))
+    def copy(self) -> ClockedStep:
+        copied = ClockedStep(number=self.number, start=self.start, stop=self.stop, phases=list(self.phases))
         copied.microbatches, copied.samples, copied.tokens = self.microbatches, self.samples, self.tokens
         copied.own, copied.skipped = self.own, self.skipped
         copied.batches, copied.is_evaluated = self.batches, self.is_evaluated
@@ -63,9 +63,9 @@ class Watcher(Protocol):
 class StepClock:
     """`on_step` gets every finished step, on the thread that ended it."""
 
-    def __init__(self, on_step: Callable[[Step], None]) -> None:
+    def __init__(self, on_step: Callable[[ClockedStep], None]) -> None:
         self._on_step = on_step
-        self.step = Step()
+        self.step = ClockedStep()
         self.is_explicit = False
         """The program ends its steps itself; optimizers no longer do."""
         self.watchers: list[Watcher] = []
@@ -77,7 +77,7 @@ class StepClock:
         self._forward_left = -1
         self._stepped: list[int] = []
         self._closing: int | None = None
-        self._tentative: Step | None = None
+        self._tentative: ClockedStep | None = None
         self._is_updated_inside = False
 
     @property
@@ -162,7 +162,7 @@ class StepClock:
         if self._nested:
             self.step.phases[self._phase] += now - self._entered
             self._entered = now
-        self._finish(self.step, now, Step(self.step.number + 1, now))
+        self._finish(self.step, now, ClockedStep(number=self.step.number + 1, start=now))
         self._forward_left = -1
 
     def _close_afterwards(self) -> None:
@@ -181,7 +181,7 @@ class StepClock:
         self._closing = self._stepped[-1]
         self._finish(ended, ended.stop, following)
 
-    def _finish(self, ended: Step, now: int, following: Step) -> None:
+    def _finish(self, ended: ClockedStep, now: int, following: ClockedStep) -> None:
         ended.stop = now
         self.step = following
         self._stepped.clear()

@@ -71,7 +71,7 @@ def is_plain(kind: type) -> bool:
     return kind in _PLAIN or (issubclass(kind, torch.Tensor) and getattr(kind, "__torch_dispatch__", None) is _NOTHING)
 
 
-def tracked(*bases: type) -> list[Any]:
+def list_tracked_objects(*bases: type) -> list[Any]:
     """Everything of these classes that Python's collector knows."""
     kinds: set[type] = set()
     new = list(bases)

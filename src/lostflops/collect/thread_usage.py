@@ -38,13 +38,13 @@ class ThreadUsage:
                 os.close(file)
 
     def _read(self) -> tuple[int | None, ...]:
-        cpu, queued = self._scheduled()
+        cpu, queued = self._read_scheduler_times()
         if not hasattr(resource, "RUSAGE_THREAD"):
             return cpu, queued, None, None, None
         used = resource.getrusage(resource.RUSAGE_THREAD)
         return cpu, queued, round(used.ru_stime * 1e9), used.ru_minflt, used.ru_nivcsw
 
-    def _scheduled(self) -> tuple[int | None, int | None]:
+    def _read_scheduler_times(self) -> tuple[int | None, int | None]:
         """Return the time on a core and the time runnable without one."""
         if self._file < 0:
             return None, None

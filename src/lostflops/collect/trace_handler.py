@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from lostflops.capture import FOLDER, trace_file, written_trace
+from lostflops.collect.capture import FOLDER, trace_file, written_trace
 
 
 def trace_handler(run: str | os.PathLike[str]) -> Callable[[Any], None]:

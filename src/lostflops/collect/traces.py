@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.capture import WindowRequest, trace_file
 from lostflops.collect import export
-from lostflops.collect.export import RAW, Form
+from lostflops.collect.capture import WindowRequest, trace_file
+from lostflops.collect.export import RAW, TraceForm
 from lostflops.collect.placing import finish, plain_file, reduced_file
 
 _MOST_HELD: Final = 2
@@ -19,8 +19,8 @@ Tell = Callable[..., None]
 """`tell(request, state, reason, cost=, file=)` puts a record of a window."""
 
 
-class Traces:
-    def __init__(self, folder: Path, rank: int, tell: Tell, form: Form = RAW) -> None:
+class TraceFiles:
+    def __init__(self, folder: Path, rank: int, tell: Tell, form: TraceForm = RAW) -> None:
         self._folder, self._rank, self._tell, self._form = folder, rank, tell, form
         self._begun: list[tuple[WindowRequest, Path]] = []
         self._held: list[tuple[WindowRequest, Path, Any]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-def untraced(*functions: Callable[..., Any], with_callees: bool = False) -> None:
+def skip_tracing(*functions: Callable[..., Any], with_callees: bool = False) -> None:
     """Have dynamo run them as they are; what they call is traced as ever, unless it is ours too (`with_callees`)."""
     frames = torch._C._dynamo.eval_frame  # noqa: SLF001 - torch.compiler.disable would import all of dynamo
     for function in functions:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lostflops.capture import WINDOWS, WindowRequest, request_file
+from lostflops.collect.capture import WINDOWS, WindowRequest, request_file
 from lostflops.collect.window_length import USUAL
 
 REPEATS: Final = 5000
@@ -23,7 +23,7 @@ _MOST_MOVES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankNumbers:
     """What `ranks` is compared with."""
 
     rank: int
@@ -32,7 +32,7 @@ class Place:
     def is_asked(self, ranks: str) -> bool:
         """Whether this rank is among `all`, `hosts` or numbers such as `0,8`; ValueError if it is none of these.
 
-        >>> Place(8, 0).is_asked("hosts"), Place(8, 0).is_asked("0,8"), Place(8, 0).is_asked("1")
+        >>> RankNumbers(8, 0).is_asked("hosts"), RankNumbers(8, 0).is_asked("0,8"), RankNumbers(8, 0).is_asked("1")
         (True, True, False)
         """
         if ranks in ("all", "hosts"):
@@ -40,10 +40,10 @@ class Place:
         return self.rank in {int(number) for number in ranks.split(",")}
 
 
-def planned(steps: str, ranks: str) -> WindowRequest | None:
+def plan_window(steps: str, ranks: str) -> WindowRequest | None:
     """Window 0; ValueError where the steps are none.
 
-    >>> planned("20:2", "all")
+    >>> plan_window("20:2", "all")
     WindowRequest(window=0, first=20, steps=2, ranks='all')
     """
     if steps == "none":
@@ -56,7 +56,7 @@ def planned(steps: str, ranks: str) -> WindowRequest | None:
     return WindowRequest(0, first, count, ranks)
 
 
-def repeated(base: WindowRequest, number: int, every: int) -> WindowRequest:
+def repeat_window(base: WindowRequest, number: int, every: int) -> WindowRequest:
     """The window that follows `number` times later."""
     return replace(base, window=REPEATS + number, first=base.first + number * every)
 
@@ -68,7 +68,7 @@ def second(first: WindowRequest) -> WindowRequest:
     >>> second(WindowRequest(0, 8, 12))
     WindowRequest(window=5001, first=44, steps=12, ranks='all')
     """
-    return repeated(first, 1, AUTO_SECOND)
+    return repeat_window(first, 1, AUTO_SECOND)
 
 
 class Moves:

@@ -13,16 +13,16 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final
 
-from lostflops.capture import WindowRequest
+from lostflops.collect.capture import WindowRequest
 from lostflops.collect.clock_exchange import ClockExchange
-from lostflops.collect.export import Form
+from lostflops.collect.export import TraceForm
 from lostflops.collect.open_window import OpenWindow
 from lostflops.collect.other_profilers import others
 from lostflops.collect.profiling import is_another_active, silence_profiler
 from lostflops.collect.sampler import Sampler
-from lostflops.collect.traces import Traces
+from lostflops.collect.traces import TraceFiles
 from lostflops.collect.window_length import LastSteps
-from lostflops.collect.window_plan import REPEATS, Moves, Place, Requests, planned, repeated, second
+from lostflops.collect.window_plan import REPEATS, Moves, RankNumbers, Requests, plan_window, repeat_window, second
 
 _NEVER: Final = 1 << 62
 _LONGEST_DRAIN: Final = 2
@@ -33,13 +33,13 @@ class Windows:
     def __init__(self, recorder: Any) -> None:
         self._recorder, settings = recorder, recorder.settings
         others()
-        self._place = Place(recorder.rank, recorder.local_rank)
+        self._place = RankNumbers(recorder.rank, recorder.local_rank)
         self._moves, self._requests = Moves(settings.folder), Requests(settings.folder)
-        form = Form(settings.reducer, settings.keep_raw)
-        self._traces = Traces(settings.folder, recorder.rank, self._tell, form)
+        form = TraceForm(settings.reducer, settings.keep_raw)
+        self._traces = TraceFiles(settings.folder, recorder.rank, self._tell, form)
         self._clocks = ClockExchange(recorder)
         self.sampler = Sampler(recorder.put, recorder.wall)
-        self._base = planned(settings.steps, settings.ranks)
+        self._base = plan_window(settings.steps, settings.ranks)
         self._is_auto = settings.steps == "auto"
         self._last_steps = LastSteps()
         self._begun: WindowRequest | None = None
@@ -68,7 +68,7 @@ class Windows:
         try:
             self._turn(step)
         except Exception as error:  # noqa: BLE001 - of any kind, and none may reach the program
-            self._failed(error)
+            self._on_error(error)
 
     def poll(self) -> None:
         """On the collector's thread: new requests, and traces that have been written."""
@@ -214,7 +214,7 @@ class Windows:
         try:
             self._end("another profiler started")
         except Exception as error:  # noqa: BLE001
-            self._failed(error)
+            self._on_error(error)
 
     def _end(self, reason: str | None, *, is_last: bool = False) -> None:
         window = self._open
@@ -237,7 +237,7 @@ class Windows:
         every, base = self._recorder.settings.repeat, self._base
         if every > 0 and base is not None and not 0 < request.window < REPEATS:
             over = max(self._step, request.first + request.steps)
-            self._add(repeated(base, (over - base.first) // every + 1, every))
+            self._add(repeat_window(base, (over - base.first) // every + 1, every))
         elif self._is_movable(request):
             self._add(second(request))
 
@@ -245,7 +245,7 @@ class Windows:
         self._tell(request, state, reason)
         self._follow(request)
 
-    def _failed(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         window, self._open = self._open, None
         reason = f"{type(error).__name__} in the collector"
         self._recorder.note("windows_failed", reason)

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.capture import frame_bytes, rank_file
+from lostflops.collect.capture import frame_bytes, rank_file
 
 RING: Final = 10_000
 PAUSE: Final = 0.5
@@ -44,7 +44,7 @@ class Writer:
         self._thread.start()
 
     @property
-    def acknowledged(self) -> int:
+    def acknowledged_records(self) -> int:
         """Records that the operating system has: they survive the process."""
         return self._written
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lostflops.doctor.check import Check
+from lostflops.core.units import pluralise
+from lostflops.doctor.check import DoctorCheck
 from lostflops.live.follow import Follower
 from lostflops.live.notices import LEVELS, name_ranks
-from lostflops.live.sessions import UNREADABLE, Attempt, Session, join
-from lostflops.units import counted
+from lostflops.live.sessions import UNREADABLE, Attempt, LiveSession, join
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, LiveSession] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     levels: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class _Seen:
     def take(self, rank: int, session: str, record: dict[str, Any]) -> None:
         kind = record.get("kind")
         if kind == "session":
-            self.sessions[session] = Session.of(record)
+            self.sessions[session] = LiveSession.of(record)
         elif kind == "collectives":
             self.lost += record.get("lost") or 0
         elif kind == "overhead":
@@ -45,8 +45,8 @@ class _Seen:
             self.ended.add(session)
 
 
-def capture_checks(folder: Path) -> list[Check]:
-    follower, seen = Follower(folder, is_whole=True), _Seen()
+def capture_checks(folder: Path) -> list[DoctorCheck]:
+    follower, seen = Follower(folder=folder, is_whole=True), _Seen()
     for frame in follower.poll():
         seen.dropped[frame.session] = max(seen.dropped.get(frame.session, 0), frame.dropped)
         for record in frame.records:
@@ -56,71 +56,78 @@ def capture_checks(folder: Path) -> list[Check]:
                 seen.unreadable += 1
     seen.damaged = follower.damaged
     if not seen.sessions:
-        return [Check("run: ranks", "no", "no process recorded anything", "there is no data on this job")]
+        return [
+            DoctorCheck(
+                name="run: ranks",
+                state="no",
+                finding="no process recorded anything",
+                consequence="there is no data on this job",
+            )
+        ]
     return [_ranks(seen), _records(seen), _level(seen), *_notes(seen)]
 
 
-def _ranks(seen: _Seen) -> Check:
+def _ranks(seen: _Seen) -> DoctorCheck:
     """Of the newest attempt: what an older one had does not help it."""
     attempts: list[Attempt] = []
     join(attempts, seen.sessions.values())
     newest = attempts[-1]
     open_ranks = sorted({session.rank for name, session in seen.sessions.items() if name not in seen.ended})
-    finding = f"{len(newest.sessions):,} of {counted(newest.world_size, 'rank')}"
-    finding += f", {counted(len(seen.sessions), 'session')}"
-    finding += f" in {counted(len(attempts), 'attempt')}" if len(attempts) > 1 else ""
+    finding = f"{len(newest.sessions):,} of {pluralise(newest.world_size, 'rank')}"
+    finding += f", {pluralise(len(seen.sessions), 'session')}"
+    finding += f" in {pluralise(len(attempts), 'attempt')}" if len(attempts) > 1 else ""
     if missing := set(range(newest.world_size)) - newest.sessions.keys():
-        return Check(
-            "run: ranks",
-            "limited",
-            finding,
-            f"there is no data on {name_ranks(missing)}",
-            "check that every host writes to the same folder",
+        return DoctorCheck(
+            name="run: ranks",
+            state="limited",
+            finding=finding,
+            consequence=f"there is no data on {name_ranks(missing)}",
+            remedy="check that every host writes to the same folder",
         )
-    return Check(
-        "run: ranks",
-        "ok",
-        finding + (f"; still running or killed: {name_ranks(open_ranks)}" if open_ranks else ""),
+    return DoctorCheck(
+        name="run: ranks",
+        state="ok",
+        finding=finding + (f"; still running or killed: {name_ranks(open_ranks)}" if open_ranks else ""),
     )
 
 
-def _records(seen: _Seen) -> Check:
+def _records(seen: _Seen) -> DoctorCheck:
     dropped = sum(seen.dropped.values())
     finding = f"{dropped:,} dropped, {seen.lost:,} collectives overwritten, {seen.damaged:,} damaged sections"
     finding += f", {seen.unreadable:,} from another version" if seen.unreadable else ""
     if dropped or seen.lost or seen.damaged or seen.unreadable:
-        return Check(
-            "run: records",
-            "limited",
-            finding,
-            "counts and sums of this run are too low by that much",
-            "use a faster disk for dropped records, a larger TORCH_FR_BUFFER_SIZE for overwritten collectives",
+        return DoctorCheck(
+            name="run: records",
+            state="limited",
+            finding=finding,
+            consequence="counts and sums of this run are too low by that much",
+            remedy="use a faster disk for dropped records, a larger TORCH_FR_BUFFER_SIZE for overwritten collectives",
         )
-    return Check("run: records", "ok", "none lost")
+    return DoctorCheck(name="run: records", state="ok", finding="none lost")
 
 
-def _level(seen: _Seen) -> Check:
+def _level(seen: _Seen) -> DoctorCheck:
     reduced = {rank: level for rank, level in seen.levels.items() if level[0] > 0}
     if not reduced:
-        return Check("run: overhead", "ok", "the collector stayed within its budget")
+        return DoctorCheck(name="run: overhead", state="ok", finding="the collector stayed within its budget")
     worst, reason = max(reduced.values())
     records = LEVELS[min(worst, len(LEVELS) - 1)]
-    return Check(
-        "run: overhead",
-        "limited",
-        f"{name_ranks(reduced)}: {reason or 'the budget was exceeded'}",
-        f"at times the collector recorded {records}",
-        "allow more with --overhead",
+    return DoctorCheck(
+        name="run: overhead",
+        state="limited",
+        finding=f"{name_ranks(reduced)}: {reason or 'the budget was exceeded'}",
+        consequence=f"at times the collector recorded {records}",
+        remedy="allow more with --overhead",
     )
 
 
-def _notes(seen: _Seen) -> list[Check]:
+def _notes(seen: _Seen) -> list[DoctorCheck]:
     return [
-        Check(
-            f"run: {what}",
-            "limited",
-            f"{counted(count, 'time')} on {name_ranks(seen.noted_by[what])}",
-            seen.reasons[what] or "the collector gave no reason",
+        DoctorCheck(
+            name=f"run: {what}",
+            state="limited",
+            finding=f"{pluralise(count, 'time')} on {name_ranks(seen.noted_by[what])}",
+            consequence=seen.reasons[what] or "the collector gave no reason",
         )
         for what, count in sorted(seen.notes.items())
     ]

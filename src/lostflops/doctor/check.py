@@ -9,8 +9,8 @@ State = Literal["ok", "limited", "no"]
 """`limited` is measured in part or with a doubt, `no` not at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorCheck:
     name: str
     state: State
     finding: str

@@ -96,10 +96,10 @@ def ask(python: str, environment: Mapping[str, str], timeout: float = TIMEOUT) -
             return None, f"{python} did not answer within {timeout:g} s"
         except OSError as error:
             return None, f"{python} cannot be started: {error.strerror or error}"
-    return read(done.stdout, done.returncode, done.stderr)
+    return parse_facts(done.stdout, done.returncode, done.stderr)
 
 
-def read(out: bytes, code: int, err: bytes) -> tuple[Interpreter | None, str]:
+def parse_facts(out: bytes, code: int, err: bytes) -> tuple[Interpreter | None, str]:
     """The last line of its output; what others print before does not matter."""
     try:
         facts: dict[str, Any] = json.loads(out.splitlines()[-1])

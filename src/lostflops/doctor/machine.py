@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
     """The training job's Python, as it told about itself; see `interpreter.py`."""
 
@@ -22,7 +22,7 @@ class Interpreter:
     torch_error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
     version: str
     has_distributed: bool
@@ -36,7 +36,7 @@ class Torch:
     """Names of the accelerators."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """Where the run will be."""
 
@@ -50,7 +50,7 @@ class Disk:
     written_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     interpreter: Interpreter | None
     interpreter_error: str

@@ -56,7 +56,14 @@ def disk(folder: Path) -> Disk:
         free: int | None = state.f_bavail * state.f_frsize
     except OSError:
         free = None
-    return Disk(str(place), file_system(place, _text(_MOUNTS) or ""), free, error, took, _WRITTEN)
+    return Disk(
+        folder=str(place),
+        file_system=file_system(place, _text(_MOUNTS) or ""),
+        free_bytes=free,
+        write_error=error,
+        write_ns=took,
+        written_bytes=_WRITTEN,
+    )
 
 
 def _write(folder: Path) -> tuple[str, int | None]:

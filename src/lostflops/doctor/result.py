@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lostflops.doctor.check import Check
-from lostflops.results import Field, Figure, Result, Table
+from lostflops.core.results import Field, Figure, Result, Table
+from lostflops.doctor.check import DoctorCheck
 
 _FIELDS = (
     Field("check"),
@@ -17,7 +17,7 @@ _FIELDS = (
 )
 
 
-def result(checks: Sequence[Check]) -> Result:
+def result(checks: Sequence[DoctorCheck]) -> Result:
     rows = tuple(
         (check.name, check.state, check.finding, check.consequence, check.remedy, check.is_needed) for check in checks
     )
@@ -32,12 +32,12 @@ def result(checks: Sequence[Check]) -> Result:
     )
 
 
-def is_usable(checks: Sequence[Check]) -> bool:
+def is_usable(checks: Sequence[DoctorCheck]) -> bool:
     """Whether anything can be recorded at all."""
     return not any(check.is_needed and check.state == "no" for check in checks)
 
 
-def _verdict(checks: Sequence[Check]) -> str:
+def _verdict(checks: Sequence[DoctorCheck]) -> str:
     lacking = [check.consequence for check in checks if check.is_needed and check.state == "no"]
     if lacking:
         return f"Cannot record: {'; '.join(lacking)}."
@@ -49,9 +49,10 @@ def _verdict(checks: Sequence[Check]) -> str:
     )
 
 
-def _note(check: Check) -> str:
+def _note(check: DoctorCheck) -> str:
     """
-    >>> _note(Check("space", "no", "1 MB free", "records would be lost", "make room"))
+    >>> full = {"name": "space", "state": "no", "finding": "1 MB free", "consequence": "records would be lost"}
+    >>> _note(DoctorCheck(**full, remedy="make room"))
     'space: records would be lost. To fix it: make room.'
     """
     remedy = f" To fix it: {check.remedy}." if check.remedy else ""

@@ -3,10 +3,10 @@
 `ingest(sources, out)` is the whole of it; the other modules are its parts.
 """
 
-from lostflops.callable_package import make_callable
+from lostflops.core.callable_package import make_callable
 from lostflops.ingest.ingest import IngestSummary, ingest
-from lostflops.ingest.rounds import Progress
+from lostflops.ingest.rounds import IngestProgress
 
-__all__ = ["IngestSummary", "Progress", "ingest"]
+__all__ = ["IngestProgress", "IngestSummary", "ingest"]
 
 make_callable(__name__)

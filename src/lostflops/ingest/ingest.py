@@ -11,36 +11,43 @@ from pathlib import Path
 import duckdb
 from msgspec import structs
 
-from lostflops.capture import trace_of
-from lostflops.errors import BrokenSource, RunError, SourceError
-from lostflops.ingest.agreed_steps import drop_disagreed_steps
-from lostflops.ingest.alignment import align_ranks
-from lostflops.ingest.byte_stream import file_hash
-from lostflops.ingest.capture_join import attempts_of_traces, drop_known_groups, number_attempts
-from lostflops.ingest.captures import belong_together, forms, left_by_older_attempt, of_older_attempts, superseded
-from lostflops.ingest.flight_join import complete_ranks
-from lostflops.ingest.found import Found
-from lostflops.ingest.jobs import refuse_several_jobs
-from lostflops.ingest.rank_names import process_in_name
-from lostflops.ingest.readers import capture, kineto
-from lostflops.ingest.reading import RankClaim
-from lostflops.ingest.ring_join import number_by_ring
-from lostflops.ingest.rounds import Meter, Progress, Rounds
-from lostflops.ingest.snapshot_join import keep_one_history
-from lostflops.ingest.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
-from lostflops.ingest.tasks import Outcome
-from lostflops.ingest.window_join import Batch, join_windows
-from lostflops.spread.engines import Spread
-from lostflops.spread.names import EngineName
+from lostflops.collect.capture import trace_of
+from lostflops.core.errors import BrokenSource, RunError, SourceError
+from lostflops.ingest.common.byte_stream import file_hash
+from lostflops.ingest.common.rank_names import process_in_name
+from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.find.captures import (
+    belong_together,
+    find_superseded,
+    forms,
+    left_by_older_attempt,
+    of_older_attempts,
+)
+from lostflops.ingest.find.found import Found
+from lostflops.ingest.find.jobs import refuse_several_jobs
+from lostflops.ingest.find.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.formats.capture import reader as capture
+from lostflops.ingest.formats.kineto import reader as kineto
+from lostflops.ingest.join.agreed_steps import drop_disagreed_steps
+from lostflops.ingest.join.alignment import align_ranks
+from lostflops.ingest.join.captures import attempts_of_traces, drop_known_groups, number_attempts
+from lostflops.ingest.join.flight import complete_ranks
+from lostflops.ingest.join.rings import number_by_ring
+from lostflops.ingest.join.snapshots import keep_one_history
+from lostflops.ingest.join.windows import WindowBatch, join_windows
+from lostflops.ingest.rounds import IngestProgress, Meter, Rounds
+from lostflops.ingest.tasks import TaskOutcome
 from lostflops.store.commit import DATA, RunWriter
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place, place_of
 from lostflops.store.remote_commit import writer_of
+from lostflops.store.spread.engines import ChosenEngine
+from lostflops.store.spread.names import EngineName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSummary:
     """What an ingest did."""
 
@@ -61,7 +68,7 @@ def ingest(
     workers: int | None = None,
     replace: bool = False,
     engine: EngineName = EngineName.LOCAL,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[IngestProgress], None] | None = None,
     is_early: bool = False,
 ) -> IngestSummary:
     """Add traces to the run at `out`, or make it; files that are in it already, unchanged, are not read again.
@@ -71,7 +78,7 @@ def ingest(
     trains says so with `is_early`: others wait for it.
     """
     try:
-        spread = Spread(engine, workers)
+        spread = ChosenEngine(engine, workers)
         return _ingest(sources, writer_of(out, is_early=is_early), spread, replace, progress)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
@@ -83,9 +90,9 @@ def ingest(
 def _ingest(
     sources: Sequence[str | Path],
     writer: RunWriter,
-    spread: Spread,
+    spread: ChosenEngine,
     replace: bool,
-    progress: Callable[[Progress], None] | None,
+    progress: Callable[[IngestProgress], None] | None,
 ) -> IngestSummary:
     began = time.monotonic()
     with writer as run:
@@ -139,7 +146,7 @@ def _place(source: Source) -> tuple[str, int]:
 
 def _without_superseded(manifest: Manifest, found: Sequence[Found], older: set[str]) -> Manifest:
     """The run as if it had never had the traces in whose place a folder gives those of other windows."""
-    gone = superseded([source.path for source in found], manifest.sources) | older
+    gone = find_superseded([source.path for source in found], manifest.sources) | older
     return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
 
 
@@ -147,7 +154,7 @@ def _split_unchanged(
     found: Sequence[Found], old: Manifest, before: Sequence[Source]
 ) -> tuple[list[Source], list[Found]]:
     """Files that the run holds already, and files to read."""
-    unchanged, fresh = _compared(found, old)
+    unchanged, fresh = _compare_with_run(found, old)
     gone = {source.path for source in before} - {source.path for source in old.sources}
     captures = [source.path for source in fresh if source.format == capture.NAME]
     again = belong_together(old.sources, captures, gone)
@@ -192,10 +199,10 @@ def _is_there(path: Place) -> bool:
 
 def _found_again(path: Place, source: Source) -> Found:
     listed = None if isinstance(path, Path) else objects_of(path).one(path)
-    return Found(path, source.format, RankClaim(source.rank, source.rank_source), listed=listed)
+    return Found(path=path, format=source.format, claim=RankClaim(source.rank, source.rank_source), listed=listed)
 
 
-def _compared(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
+def _compare_with_run(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
     """Files that did not change, and others; where path or time differ, the content decides."""
     by_path: dict[str, list[Source]] = {}
     for source in old.sources:
@@ -265,8 +272,8 @@ def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[
 
 
 def _files(
-    run: RunWriter, old: Manifest, kept: Sequence[Source], outcomes: Sequence[Outcome]
-) -> tuple[dict[str, list[DataFile]], list[Batch]]:
+    run: RunWriter, old: Manifest, kept: Sequence[Source], outcomes: Sequence[TaskOutcome]
+) -> tuple[dict[str, list[DataFile]], list[WindowBatch]]:
     """Data files of the new run by table, and those that are new by what was read together."""
     kept_keys = {(source.format, source.rank) for source in kept}
     files: dict[str, list[DataFile]] = {}
@@ -278,9 +285,9 @@ def _files(
             if rest is not None:
                 files.setdefault(table, []).append(rest)
     writer.close()
-    batches: list[Batch] = []
+    batches: list[WindowBatch] = []
     for outcome in outcomes:
-        batches.append(Batch(outcome.sources, {}))
+        batches.append(WindowBatch(outcome.sources, {}))
         for written in outcome.files:
             part = written.part
             path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from lostflops.ingest import reduced
-from lostflops.ingest.readers import kineto
-from lostflops.ingest.reading import Clean, Job
-from lostflops.ingest.vocabulary import Vocabulary
+from lostflops.ingest.common import reduced
+from lostflops.ingest.common.reader import Clean, ReadTask
+from lostflops.ingest.common.vocabulary import Vocabulary
+from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.parts import PartWriter
 
@@ -26,12 +26,19 @@ def reduce(trace: Path, folder: Path, clean: Clean | None = None) -> Path:
     writer = ParquetWriter()
     try:
         parts = PartWriter(writer, folder, "part")
-        job = Job(trace, kineto.rank_claim(trace), parts, Vocabulary(), str(folder), clean=clean)
+        job = ReadTask(
+            path=trace,
+            claim=kineto.rank_claim(trace),
+            parts=parts,
+            vocabulary=Vocabulary(),
+            spool_folder=str(folder),
+            clean=clean,
+        )
         (found,) = kineto.ingest(job)
         files = parts.finish()
     finally:
         writer.close()
-    told = reduced.Told(
+    told = reduced.ReducedTrace(
         format=kineto.NAME,
         trace_bytes=trace.stat().st_size,
         rank=found.rank,

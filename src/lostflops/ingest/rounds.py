@@ -11,20 +11,20 @@ from itertools import count, groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lostflops.ingest.found import Found
-from lostflops.ingest.rank_names import rank_in_name
-from lostflops.ingest.sources import place
-from lostflops.ingest.tasks import WORK, Outcome, Task, TaskFile, Unclaimed
-from lostflops.spread.engines import Spread
-from lostflops.spread.names import EngineName
-from lostflops.spread.work import Engine
+from lostflops.ingest.common.rank_names import rank_in_name
+from lostflops.ingest.find.found import Found
+from lostflops.ingest.find.sources import place
+from lostflops.ingest.tasks import WORK, Task, TaskFile, TaskOutcome, Unclaimed
 from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import Manifest
 from lostflops.store.places import Place
+from lostflops.store.spread.engines import ChosenEngine
+from lostflops.store.spread.names import EngineName
+from lostflops.store.spread.work import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IngestProgress:
     """How far an ingest is."""
 
     files_total: int
@@ -37,7 +37,7 @@ class Progress:
 class Rounds:
     """Files of one ingest, read by one engine: mostly in one round."""
 
-    def __init__(self, run: RunWriter, old: Manifest, spread: Spread, meter: Meter) -> None:
+    def __init__(self, run: RunWriter, old: Manifest, spread: ChosenEngine, meter: Meter) -> None:
         self._run, self._old, self._spread, self._meter = run, old, spread, meter
         # A folder of this machine is none of a cluster's.
         is_elsewhere = bool(run.upload) and spread.name is not EngineName.LOCAL
@@ -45,25 +45,25 @@ class Rounds:
         self._scratch = ""
         self._made = 0
 
-    def carried_out(self, found: Sequence[Found]) -> list[Outcome]:
+    def carried_out(self, found: Sequence[Found]) -> list[TaskOutcome]:
         if self._spread.name is not EngineName.LOCAL or all(one.listed is None for one in found):
             return self._outcomes(found)
         with TemporaryDirectory(prefix="lostflops-") as self._scratch:
             return self._outcomes(found)
 
-    def _outcomes(self, found: Sequence[Found]) -> list[Outcome]:
+    def _outcomes(self, found: Sequence[Found]) -> list[TaskOutcome]:
         tasks = self._tasks(found)
         if not tasks:
             return []
         with self._spread.engine() as engine:
             outcomes = self._done(engine, tasks)
-            if late := self._claimed(tasks, outcomes):
+            if late := self._assign_free_ranks(tasks, outcomes):
                 self._meter.again(len(late))
                 tasks += late
                 outcomes += self._done(engine, late)
-            return self._reassigned(tasks, outcomes, engine)
+            return self._reassign_ranks(tasks, outcomes, engine)
 
-    def _done(self, engine: Engine, tasks: list[Task]) -> list[Outcome]:
+    def _done(self, engine: Engine, tasks: list[Task]) -> list[TaskOutcome]:
         return engine.map(WORK, tasks, self._meter.read, self._meter.done)
 
     def _tasks(self, found: Sequence[Found]) -> list[Task]:
@@ -81,7 +81,7 @@ class Rounds:
         return [
             self._task(source_format, [_task_file(member) for member in batch])
             for (source_format, _), members in groupby(ordered, key=lambda one: (one.format, turns[one.path]))
-            for batch in _batched(members, size)
+            for batch in _split_into_batches(members, size)
         ]
 
     def _task(self, source_format: str, files: list[TaskFile]) -> Task:
@@ -96,7 +96,7 @@ class Rounds:
             scratch=self._scratch,
         )
 
-    def _claimed(self, tasks: Sequence[Task], outcomes: Sequence[Outcome]) -> list[Task]:
+    def _assign_free_ranks(self, tasks: Sequence[Task], outcomes: Sequence[TaskOutcome]) -> list[Task]:
         """Objects that tell no rank, with the lowest free ones: that they tell none is seen where they are fetched."""
         unclaimed = sorted((one for outcome in outcomes for one in outcome.unclaimed), key=lambda one: one.path)
         taken = {source.rank for outcome in outcomes for source in outcome.sources}
@@ -113,7 +113,7 @@ class Rounds:
             task.files = [file for file in task.files if file.path not in again]
         return late
 
-    def _reassigned(self, tasks: Sequence[Task], outcomes: list[Outcome], engine: Engine) -> list[Outcome]:
+    def _reassign_ranks(self, tasks: Sequence[Task], outcomes: list[TaskOutcome], engine: Engine) -> list[TaskOutcome]:
         """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
         read = [source for outcome in outcomes for source in outcome.sources]
         recorded = {place(source.format, source.rank) for source in read if source.rank_source != "assigned"}
@@ -168,7 +168,7 @@ def _free(one: Unclaimed, taken: set[int]) -> int:
     return next(first for first in count() if taken.isdisjoint(range(first, first + one.ranks)))
 
 
-def _batched(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
+def _split_into_batches(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
     """itertools.batched, which Python 3.11 does not have."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
@@ -178,7 +178,7 @@ def _batched(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
 class Meter:
     """Adds up what the workers report; they report from several threads."""
 
-    def __init__(self, found: Sequence[Found], report: Callable[[Progress], None] | None, began: float) -> None:
+    def __init__(self, found: Sequence[Found], report: Callable[[IngestProgress], None] | None, began: float) -> None:
         self._report = report
         self._began = began
         self._files_total, self._files_done = len(found), 0
@@ -202,5 +202,5 @@ class Meter:
             if self._report is not None:
                 seconds = time.monotonic() - self._began
                 self._report(
-                    Progress(self._files_total, self._files_done, self._bytes_total, self._bytes_done, seconds)
+                    IngestProgress(self._files_total, self._files_done, self._bytes_total, self._bytes_done, seconds)
                 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lostflops.results import Field, Pair, Pairs, Result, Table
-from lostflops.units import counted, format_bytes, format_ns
+from lostflops.core.results import Field, Pair, Pairs, Result, Table
+from lostflops.core.units import format_bytes, format_ns, pluralise
 
 if TYPE_CHECKING:
     from lostflops.ingest.ingest import IngestSummary
@@ -35,11 +35,11 @@ def summarise(summary: IngestSummary, quality: Result | None) -> Result:
 
 def _verdict(summary: IngestSummary) -> str:
     if not summary.bytes_read:
-        return f"Nothing to do: {counted(len(summary.ranks_unchanged), 'rank')} already in the run, unchanged."
+        return f"Nothing to do: {pluralise(len(summary.ranks_unchanged), 'rank')} already in the run, unchanged."
     ranks = len(summary.ranks_added) + len(summary.ranks_replaced)
     rate = f" ({format_bytes(round(summary.bytes_read / summary.seconds))}/s)" if summary.seconds > 0 else ""
     duration = format_ns(round(summary.seconds * 1e9))
-    return f"{counted(ranks, 'rank')} and {counted(summary.events, 'event')} in {duration}{rate}."
+    return f"{pluralise(ranks, 'rank')} and {pluralise(summary.events, 'event')} in {duration}{rate}."
 
 
 def _counts(summary: IngestSummary) -> Pairs:

@@ -12,16 +12,16 @@ from typing import Final
 
 import msgspec
 
-from lostflops.errors import BrokenSource
-from lostflops.ingest.captures import read_instead
-from lostflops.ingest.fetched import fetched, seen, told_as, uploaded
-from lostflops.ingest.readers import READERS
-from lostflops.ingest.reading import Ingested, Job, RankClaim
-from lostflops.ingest.vocabulary import Vocabulary
-from lostflops.spread.work import OnRead, Work
+from lostflops.core.errors import BrokenSource
+from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.vocabulary import Vocabulary
+from lostflops.ingest.find.captures import read_instead
+from lostflops.ingest.find.fetched import fetch_object, inspect_file, told_as, upload_parts
+from lostflops.ingest.formats import READERS
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.parts import PartFile, PartWriter
+from lostflops.store.spread.work import OnRead, Work
 
 
 class TaskFile(msgspec.Struct):
@@ -53,7 +53,7 @@ class Task(msgspec.Struct, kw_only=True):
     """Whose asker removes what a killed worker had fetched; empty where the worker may be on another machine."""
 
 
-class Written(msgspec.Struct):
+class WrittenPart(msgspec.Struct):
     """A part of a table, of files in one format."""
 
     format: str
@@ -68,16 +68,16 @@ class Unclaimed(msgspec.Struct):
     ranks: int
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class TaskOutcome(msgspec.Struct, kw_only=True):
     """What a task read and wrote."""
 
     sources: list[Source] = msgspec.field(default_factory=list)
-    files: list[Written] = msgspec.field(default_factory=list)
+    files: list[WrittenPart] = msgspec.field(default_factory=list)
     skipped: list[tuple[str, str]] = msgspec.field(default_factory=list)
     unclaimed: list[Unclaimed] = msgspec.field(default_factory=list)
 
 
-def carry_out(task: Task, on_read: OnRead) -> Outcome:
+def carry_out(task: Task, on_read: OnRead) -> TaskOutcome:
     writer = ParquetWriter()
     try:
         with _own_folder(task) as own, _garbage_collection_paused():
@@ -104,31 +104,31 @@ class _Reading:
         # A worker that was given up may still send its parts: under other names than the one that took over.
         self._stem = f"{task.stem}-{secrets.token_hex(4)}" if task.upload else task.stem
         self._parts: dict[str, tuple[PartWriter, Vocabulary]] = {}
-        self._done = Outcome()
+        self._done = TaskOutcome()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TaskOutcome:
         for file in self._task.files:
             self._take(file)
         for source_format, (parts, _) in self._parts.items():
             written = parts.finish()
             if self._task.upload:
-                written = uploaded(written, self._staging, f"{source_format}-{self._stem}", self._task.upload)
-            self._done.files += [Written(source_format, part) for part in written]
+                written = upload_parts(written, self._staging, f"{source_format}-{self._stem}", self._task.upload)
+            self._done.files += [WrittenPart(source_format, part) for part in written]
         return self._done
 
     def _take(self, file: TaskFile) -> None:
-        reason = self._broken(file)
+        reason = self._try_to_read(file)
         if reason is None:
             return
         left = self._done.skipped
         if file.twin is None:
             left.append((file.path, reason))
-        elif (as_well := self._broken(file.twin)) is None:
+        elif (as_well := self._try_to_read(file.twin)) is None:
             left.append((file.path, read_instead(reason)))
         else:
             left += [(file.path, reason), (file.twin.path, as_well)]
 
-    def _broken(self, file: TaskFile) -> str | None:
+    def _try_to_read(self, file: TaskFile) -> str | None:
         """Read it, or say why it cannot be."""
         try:
             if file.size >= 0:
@@ -142,8 +142,8 @@ class _Reading:
 
     def _read_object(self, file: TaskFile) -> str | None:
         """Why it is skipped, where it is."""
-        with fetched(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
-            found = seen(path, file.path, is_named=file.is_named and file.twin is None)
+        with fetch_object(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
+            found = inspect_file(path, file.path, is_named=file.is_named and file.twin is None)
             if isinstance(found, str):
                 return found
             source_format, claim = found
@@ -161,7 +161,14 @@ class _Reading:
             stem = f"{source_format}-{self._stem}"
             self._parts[source_format] = PartWriter(self._writer, self._staging, stem), Vocabulary()
         parts, vocabulary = self._parts[source_format]
-        job = Job(path, claim, parts, vocabulary, str(self._staging), self._on_read)
+        job = ReadTask(
+            path=path,
+            claim=claim,
+            parts=parts,
+            vocabulary=vocabulary,
+            spool_folder=str(self._staging),
+            on_read=self._on_read,
+        )
         modified = file.modified_ns if file.size >= 0 else before.st_mtime_ns
         found = READERS[source_format].ingest(job)
         self._done.sources += [_source(source_format, file, before.st_size, modified, rank) for rank in found]
@@ -199,4 +206,4 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-WORK: Final = Work("ingest", Task, Outcome, carry_out, about=lambda task: task.files[0].path)
+WORK: Final = Work("ingest", Task, TaskOutcome, carry_out, about=lambda task: task.files[0].path)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from lostflops.capture import Frame
-from lostflops.live.lateness import Latecomer, Lateness
+from lostflops.collect.capture import Frame
+from lostflops.live.lateness import Latecomer, LiveLateness
 from lostflops.live.notices import (
     Notice,
     all_ended,
@@ -20,9 +20,9 @@ from lostflops.live.notices import (
     less_is_recorded,
     ranks_are_back,
     ranks_are_silent,
-    stalled,
+    report_stall,
 )
-from lostflops.live.sessions import UNREADABLE, Attempt, Session, Step, join
+from lostflops.live.sessions import UNREADABLE, Attempt, LiveSession, LiveStep, join
 from lostflops.live.tally import Totals
 
 WAIT: Final = 10.0
@@ -34,7 +34,7 @@ _STALL_FACTOR: Final = 5
 """No step for this many usual ones, and for longer than `WAIT`, is a stall."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepLine:
     """One step of all ranks. Sums over ranks are None unless every rank told its part."""
 
@@ -59,7 +59,7 @@ class StepLine:
         return count * 1e9 / self.time if count is not None and self.time > 0 else None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Board:
     wait: float = WAIT
     attempts: list[Attempt] = field(default_factory=list)
@@ -69,11 +69,11 @@ class Board:
     unreadable: int = 0
     """Records that lack what their kind must hold."""
     newest: StepLine | None = None
-    latest: dict[int, tuple[int, Step]] = field(default_factory=dict)
+    latest: dict[int, tuple[int, LiveStep]] = field(default_factory=dict)
     """By rank of the current attempt: its last step."""
-    _sessions: dict[str, Session] = field(default_factory=dict)
-    _new: list[Session] = field(default_factory=list)
-    _lateness: Lateness = field(default_factory=Lateness)
+    _sessions: dict[str, LiveSession] = field(default_factory=dict)
+    _new: list[LiveSession] = field(default_factory=list)
+    _lateness: LiveLateness = field(default_factory=LiveLateness)
     _blamed: tuple[int, ...] | None = None
     """Ranks that were said to hold up a stalled job; None while it moves."""
     _levels: dict[int, int] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Board:
         return self.attempts[-1] if self.attempts else None
 
     @property
-    def lateness(self) -> Lateness:
+    def lateness(self) -> LiveLateness:
         """Of the current attempt."""
         return self._lateness
 
     @property
-    def sessions(self) -> Iterable[Session]:
+    def sessions(self) -> Iterable[LiveSession]:
         return self._sessions.values()
 
     @property
@@ -115,7 +115,7 @@ class Board:
         if session is not None:
             session.take(record, now)
         elif record.get("kind") == "session":
-            self._sessions[name] = Session.of(record)
+            self._sessions[name] = LiveSession.of(record)
             self._new.append(self._sessions[name])
         else:
             self.homeless += 1
@@ -127,7 +127,7 @@ class Board:
         self._new.clear()
         for attempt in self.attempts[max(known - 1, 0) :]:
             if attempt.number >= known:
-                self._lateness = Lateness()
+                self._lateness = LiveLateness()
                 self.latest.clear()
                 self._levels.clear()
                 attempt.begun = now
@@ -166,7 +166,7 @@ class Board:
 
     def _lines(self, attempt: Attempt, now: float, is_over: bool) -> Iterator[StepLine | Notice]:
         for number in sorted(attempt.pending):
-            late = [] if is_over else _awaited(attempt, number)
+            late = [] if is_over else _list_awaited_ranks(attempt, number)
             if late and now - attempt.first_heard[number] < self.wait:
                 return
             if late:
@@ -180,7 +180,7 @@ class Board:
             self.totals.add(self.newest)
             yield self.newest
 
-    def _line(self, attempt: Attempt, number: int, steps: dict[int, Step]) -> StepLine:
+    def _line(self, attempt: Attempt, number: int, steps: dict[int, LiveStep]) -> StepLine:
         times = {rank: step.time for rank, step in steps.items()}
         slowest = max(times, key=times.__getitem__)
         is_all = len(steps) == attempt.world_size
@@ -212,20 +212,20 @@ class Board:
             self._blamed = None
             return
         settled = attempt.progress + max(_SETTLED, _SETTLED_FACTOR * usual)
-        notice = stalled(attempt, quiet, self._lateness.heads if _are_read_since(attempt, settled) else {})
+        notice = report_stall(attempt, quiet, self._lateness.heads if _are_read_since(attempt, settled) else {})
         if self._blamed is None or (notice.ranks and not self._blamed):
             self._blamed = notice.ranks
             yield notice
 
-    def unfinished(self) -> tuple[int, tuple[int, ...]] | None:
+    def find_unfinished_step(self) -> tuple[int, tuple[int, ...]] | None:
         """The first step that some ranks have reported and others not yet, and these others."""
         if self.current is None or not self.current.pending:
             return None
         number = min(self.current.pending)
-        return number, tuple(_awaited(self.current, number))
+        return number, tuple(_list_awaited_ranks(self.current, number))
 
 
-def _awaited(attempt: Attempt, step: int) -> list[int]:
+def _list_awaited_ranks(attempt: Attempt, step: int) -> list[int]:
     """Ranks that may still report the step: one that reported a later one, or that ended, will not."""
     awaited = []
     for rank in range(attempt.world_size):
@@ -242,7 +242,7 @@ def _are_read_since(attempt: Attempt, settled: float) -> bool:
     return attempt.is_whole and all(session.ring_heard >= settled for session in attempt.sessions.values())
 
 
-def _data_share(steps: list[Step]) -> float | None:
+def _data_share(steps: list[LiveStep]) -> float | None:
     waited = _sum([step.data for step in steps])
     return None if waited is None else waited / (sum(step.time for step in steps) or 1)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from lostflops.capture import SUFFIX, Frame, FrameReader
+from lostflops.collect.capture import SUFFIX, Frame, FrameReader
 from lostflops.live.openings import openings
 
 RANK_TAIL: Final = 128 << 10
@@ -30,7 +30,7 @@ class _Followed:
     """Where reading began; what stands before was skipped."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Follower:
     """Reads on where it stopped."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from lostflops.live.sessions import Attempt, Session
+from lostflops.live.sessions import Attempt, LiveSession
 
 WINDOW: Final = 20
 """Steps that a judgement looks back on."""
@@ -41,7 +41,7 @@ class Latecomer:
         return self.last / self.collectives
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Tally:
     """What some collectives showed, by rank."""
 
@@ -78,7 +78,7 @@ class _Tally:
 
 
 @dataclass(slots=True)
-class _Meetings:
+class _LiveMeetings:
     """Collectives of one group on one host that not all of its ranks there came to so far."""
 
     needed: int = 0
@@ -91,15 +91,15 @@ class _Meetings:
             del self.open[next(iter(self.open))]
 
 
-@dataclass(slots=True)
-class Lateness:
+@dataclass(slots=True, kw_only=True)
+class LiveLateness:
     """Matches the collectives of one attempt as they are reported."""
 
     heads: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, str]]] = field(default_factory=dict)
     """By group: the number and name of the last collective that each rank enqueued."""
     whole: _Tally = field(default_factory=_Tally)
     """All steps so far; holds no single latenesses."""
-    _meetings: dict[tuple[str, int], _Meetings] = field(default_factory=dict)
+    _meetings: dict[tuple[str, int], _LiveMeetings] = field(default_factory=dict)
     """By host and identity of the group's heads."""
     _met: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     """Collectives that all ranks of a host came to, by the time of the last; those of shown steps are gone."""
@@ -112,15 +112,17 @@ class Lateness:
 
     def take(self, attempt: Attempt) -> None:
         """What the attempt's sessions enqueued since the last look; it is theirs no more."""
-        meetings: dict[tuple[str, int], _Meetings] = {}
+        meetings: dict[tuple[str, int], _LiveMeetings] = {}
         for session in attempt.sessions.values():
             if session.enqueues:
                 self._take_session(session, attempt, meetings)
                 session.enqueues.clear()
         self._met.sort(key=lambda pair: pair[0])
 
-    def _take_session(self, session: Session, attempt: Attempt, meetings: dict[tuple[str, int], _Meetings]) -> None:
-        groups: dict[str, tuple[_Meetings, dict[int, tuple[int, str]]]] = {}
+    def _take_session(
+        self, session: LiveSession, attempt: Attempt, meetings: dict[tuple[str, int], _LiveMeetings]
+    ) -> None:
+        groups: dict[str, tuple[_LiveMeetings, dict[int, tuple[int, str]]]] = {}
         rank = session.rank
         for group, seq, op, created in session.enqueues:
             if group not in groups:
@@ -135,15 +137,15 @@ class Lateness:
                 self._met.append((max(met.values()), here.open.pop(seq)))
 
     def _group(
-        self, session: Session, group: str, attempt: Attempt, meetings: dict[tuple[str, int], _Meetings]
-    ) -> tuple[_Meetings, dict[int, tuple[int, str]]]:
+        self, session: LiveSession, group: str, attempt: Attempt, meetings: dict[tuple[str, int], _LiveMeetings]
+    ) -> tuple[_LiveMeetings, dict[int, tuple[int, str]]]:
         """The meetings of a group on the session's host, and the heads of the group. Members are looked at once per
         look, not once per rank: there are as many as ranks."""
         members = session.groups.get(group, ())
         heads = self.heads.setdefault((group, members), {})
         key = (session.host, id(heads))
         if key not in meetings:
-            here = meetings[key] = self._meetings.setdefault(key, _Meetings())
+            here = meetings[key] = self._meetings.setdefault(key, _LiveMeetings())
             here.needed = len(attempt.on_host(session.host).intersection(members))
             here.forget()
         return meetings[key], heads
@@ -158,7 +160,7 @@ class Lateness:
         count = bisect_right(self._met, stop, key=lambda pair: pair[0])
         if not count:
             return
-        tally = _Tally(self._shown, self._shown - self._told)
+        tally = _Tally(shown=self._shown, steps=self._shown - self._told)
         self._told = self._shown
         for _, met in self._met[:count]:
             tally.judge(met)

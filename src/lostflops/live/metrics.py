@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lostflops.live.board import Board
-from lostflops.live.sessions import Step
+from lostflops.live.sessions import LiveStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _of_ranks(board: Board) -> Iterator[tuple[Metric, Labels, float | None]]:
                 yield metric, labels, value
 
 
-def _of_step(number: int, step: Step) -> Iterator[tuple[Metric, float | None]]:
+def _of_step(number: int, step: LiveStep) -> Iterator[tuple[Metric, float | None]]:
     yield _STEP, number
     yield _SECONDS, step.time / 1e9
     yield _DATA, None if step.data is None else step.data / 1e9

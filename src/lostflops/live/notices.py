@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from lostflops.core.units import format_ns, pluralise
 from lostflops.live.sessions import Attempt
 from lostflops.live.stall import Heads, behind
-from lostflops.units import counted, format_ns
 
 NoticeKind = Literal["attempt", "ended", "silent", "back", "stall", "overhead"]
 LEVELS: Final = ("everything", "no collectives and no stacks", "only step boundaries", "nothing")
@@ -24,15 +24,15 @@ class Notice:
 
 
 def attempt_begins(attempt: Attempt) -> Notice:
-    hosts = counted(attempt.hosts, "host")
+    hosts = pluralise(attempt.hosts, "host")
     so_far = "" if attempt.is_whole else f" ({len(attempt.sessions):,} so far)"
     restarted = "The job restarted, attempt" if attempt.number else "Attempt"
-    text = f"{restarted} {attempt.number}: {counted(attempt.world_size, 'rank')}{so_far}, {hosts}."
+    text = f"{restarted} {attempt.number}: {pluralise(attempt.world_size, 'rank')}{so_far}, {hosts}."
     return Notice("attempt", attempt.number, (), text)
 
 
 def all_ended(attempt: Attempt) -> Notice:
-    text = f"All {counted(attempt.world_size, 'rank')} ended; still watching for another attempt."
+    text = f"All {pluralise(attempt.world_size, 'rank')} ended; still watching for another attempt."
     return Notice("ended", attempt.number, (), text.replace("All 1 rank ", "The rank "))
 
 
@@ -62,7 +62,7 @@ def ranks_are_back(attempt: Attempt, ranks: set[int]) -> Notice:
     return Notice("back", attempt.number, named, f"{_capital(name_ranks(named))} {verb} steps again.")
 
 
-def stalled(attempt: Attempt, quiet: float, heads: Heads) -> Notice:
+def report_stall(attempt: Attempt, quiet: float, heads: Heads) -> Notice:
     text = f"No rank has finished a step for {format_ns(round(quiet * 1e9))}"
     found = behind(heads)
     if found is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from lostflops.capture import Frame, FrameReader
+from lostflops.collect.capture import Frame, FrameReader
 
 _CHUNK: Final = 64 << 10
 _MOST_READ: Final = 64 << 20

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.live.metrics import METRICS, Metric, Sample
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ MOST_ENQUEUES: Final = 1000
 """Collectives of a rank that are kept between two looks."""
 
 
-class Step(NamedTuple):
+class LiveStep(NamedTuple):
     """A step of one rank as its collector saw it."""
 
     stop: int
@@ -32,7 +32,7 @@ class Step(NamedTuple):
     marks: tuple[str, ...]
 
     @classmethod
-    def of(cls, record: dict[str, Any], has_phases: bool) -> Step:
+    def of(cls, record: dict[str, Any], has_phases: bool) -> LiveStep:
         marks = tuple(mark for mark in ("compiled", "profiled", "skipped") if record.get(mark))
         return cls(
             stop=record["stop"],
@@ -49,8 +49,8 @@ Enqueue = tuple[str, int, str, int]
 """Group, number, operation and time of a collective; a plain tuple, for there are very many."""
 
 
-@dataclass(slots=True)
-class Session:
+@dataclass(slots=True, kw_only=True)
+class LiveSession:
     """One process of the job, and what it reported since the last look."""
 
     rank: int
@@ -71,12 +71,12 @@ class Session:
     level: int = 0
     level_reason: str = ""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    steps: dict[int, Step] = field(default_factory=dict)
+    steps: dict[int, LiveStep] = field(default_factory=dict)
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> Session:
+    def of(cls, record: dict[str, Any]) -> LiveSession:
         return cls(
             rank=int(record["rank"]),
             world_size=int(record["world_size"]),
@@ -90,7 +90,7 @@ class Session:
         self.heard = now
         kind = record.get("kind")
         if kind == "step":
-            self.steps[record["step"]] = Step.of(record, self.level < EDGES_ONLY)
+            self.steps[record["step"]] = LiveStep.of(record, self.level < EDGES_ONLY)
             self.last_step = max(self.last_step, record["step"])
         elif kind == "collectives":
             self.ring_heard = now
@@ -116,14 +116,14 @@ class Session:
         self.enqueues.extend([(entry[1], entry[2], entry[3], entry[7]) for entry in record["entries"] if not entry[4]])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Attempt:
     """One session of each rank, and the steps that are not shown yet."""
 
     number: int
     world_size: int
-    sessions: dict[int, Session] = field(default_factory=dict)
-    pending: dict[int, dict[int, Step]] = field(default_factory=dict)
+    sessions: dict[int, LiveSession] = field(default_factory=dict)
+    pending: dict[int, dict[int, LiveStep]] = field(default_factory=dict)
     first_heard: dict[int, float] = field(default_factory=dict)
     """By pending step: when its first rank reported it."""
     begun: float = 0.0
@@ -137,7 +137,7 @@ class Attempt:
     progress: float | None = None
     """When a step was last reported."""
 
-    def accepts(self, session: Session) -> bool:
+    def accepts(self, session: LiveSession) -> bool:
         return (
             session.world_size == self.world_size
             and session.rank not in self.sessions
@@ -160,7 +160,7 @@ class Attempt:
         return len({session.host for session in self.sessions.values()})
 
 
-def join(attempts: list[Attempt], new: Iterable[Session]) -> None:
+def join(attempts: list[Attempt], new: Iterable[LiveSession]) -> None:
     """Put sessions into attempts, in the order in which they began."""
     for session in sorted(new, key=lambda session: session.start):
         for attempt in reversed(attempts):
@@ -174,5 +174,5 @@ def join(attempts: list[Attempt], new: Iterable[Session]) -> None:
             _begin(attempts, session)
 
 
-def _begin(attempts: list[Attempt], session: Session) -> None:
-    attempts.append(Attempt(len(attempts), session.world_size, {session.rank: session}))
+def _begin(attempts: list[Attempt], session: LiveSession) -> None:
+    attempts.append(Attempt(number=len(attempts), world_size=session.world_size, sessions={session.rank: session}))

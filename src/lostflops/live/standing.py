@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.capture import Frame
+from lostflops.collect.capture import Frame
 from lostflops.live.follow import Follower
 
 _TAIL: Final = 4 << 20
@@ -17,7 +17,7 @@ _LEAST_NS: Final = 3_000_000_000
 _RECENT: Final = 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Standing:
     """A rank by the last records of its last session."""
 
@@ -63,16 +63,16 @@ class Standing:
 def standings(folder: Path) -> dict[int, Standing]:
     """Where each rank of a capture is."""
     found: dict[int, Standing] = {}
-    for frame in Follower(folder, rank_tail=_TAIL).poll():
-        found.setdefault(frame.rank, Standing(frame.rank)).take(frame)
+    for frame in Follower(folder=folder, rank_tail=_TAIL).poll():
+        found.setdefault(frame.rank, Standing(rank=frame.rank)).take(frame)
     return found
 
 
 def first_step(ranks: list[Standing], now: int) -> int:
     """A step that no rank reaches within the next steps and seconds, so that all learn of it in time.
 
-    >>> slow = Standing(0, step=10, stop=0, durations=[2_000_000_000])
-    >>> fast = Standing(1, step=12, stop=0, durations=[500_000_000])
+    >>> slow = Standing(rank=0, step=10, stop=0, durations=[2_000_000_000])
+    >>> fast = Standing(rank=1, step=12, stop=0, durations=[500_000_000])
     >>> first_step([slow, fast], now=0)
     20
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from lostflops.core.results import Block, Field, Pair, Pairs, Result, Table
+from lostflops.core.units import format_ns, pluralise
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
 from lostflops.live.lateness import overall
 from lostflops.live.notices import name_ranks
-from lostflops.results import Block, Field, Pair, Pairs, Result, Table
-from lostflops.units import counted, format_ns
 
 
 def summary(board: Board, follower: Follower) -> Result:
@@ -47,7 +47,7 @@ def _verdict(board: Board) -> str:
     if attempt is None:
         return "Nothing is recorded yet."
     if not times:
-        return f"No step seen yet on {counted(attempt.world_size, 'rank')}."
+        return f"No step seen yet on {pluralise(attempt.world_size, 'rank')}."
     late = overall(board.lateness.whole)
     who = (
         f"{name_ranks([late.rank])} enqueues last in {100 * late.share:.0f}% of its collectives, on average "
@@ -58,7 +58,7 @@ def _verdict(board: Board) -> str:
         else "which rank is late is unknown: no two ranks of one host were seen in the same collective"
     )
     ended = "The job ended" if board.is_ended else "The job was still running"
-    return f"{ended}: {counted(len(times), 'step')} on {counted(attempt.world_size, 'rank')}; {who}."
+    return f"{ended}: {pluralise(len(times), 'step')} on {pluralise(attempt.world_size, 'rank')}; {who}."
 
 
 def _notes(board: Board) -> tuple[Table, ...]:
@@ -76,7 +76,7 @@ def _notes(board: Board) -> tuple[Table, ...]:
 
 def _remarks(board: Board, follower: Follower) -> tuple[str, ...]:
     found = []
-    if unfinished := board.unfinished():
+    if unfinished := board.find_unfinished_step():
         step, ranks = unfinished
         found.append(f"Step {step} was not finished: {name_ranks(ranks)} had not reported it.")
     if board.current and board.current.silent:

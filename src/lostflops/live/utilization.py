@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.facts.devices import find_device
+from lostflops.account.facts.devices import find_device
 from lostflops.live.sessions import Attempt
 
 _FLOPS_PER_NS: Final = 1e3

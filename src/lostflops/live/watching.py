@@ -16,7 +16,7 @@ AFTER_END: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WatchInterval:
     """Seconds between two looks, and without news until watching ends."""
 
     interval: float = 1.0
@@ -27,7 +27,7 @@ class Pace:
 def watch(
     follower: Follower,
     board: Board,
-    pace: Pace,
+    pace: WatchInterval,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[list[StepLine | Notice]]:

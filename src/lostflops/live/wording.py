@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from lostflops.core.units import format_bytes, format_ns, format_share
 from lostflops.live.board import StepLine
 from lostflops.live.notices import Notice, name_ranks
-from lostflops.units import format_bytes, format_ns, format_share
 
 SCHEMA: Final = "lostflops.watch/1"
 _COLUMNS: Final = (

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lostflops._version import __version__
-from lostflops.capture import FOLDER
-from lostflops.errors import RunError
+from lostflops.collect.capture import FOLDER
+from lostflops.core.errors import RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.holder import busy, sign
 from lostflops.store.manifest import DataFile, Manifest, Source
@@ -126,7 +126,7 @@ class RunWriter:
         """Make `sources` and `files` (without `ranks`, which follows from the sources) the run."""
         writer = ParquetWriter()
         try:
-            merged = {name: self._merged(writer, name, kept) for name, kept in files.items() if kept}
+            merged = {name: self._merge_files(writer, name, kept) for name, kept in files.items() if kept}
             merged[RANKS.name] = [self._write_ranks(writer, sources)] if sources else []
         finally:
             writer.close()
@@ -174,7 +174,7 @@ class RunWriter:
     def _is_many(self, files: list[DataFile]) -> bool:
         return len({rank for file in files for rank in file.ranks}) > MOST_SINGLE_RANKS
 
-    def _merged(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
+    def _merge_files(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
         """Files of single ranks as they are, or ranges of ranks where there are very many."""
         ordered = sorted(files, key=lambda file: (file.ranks, file.format, file.path))
         if not self._is_many(ordered):

@@ -10,12 +10,12 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.int64]
 
 
-def grouped(keys: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
+def group_rows(keys: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
     """Each number that occurs, in order, with the rows that have it, in order.
 
-    >>> [(key, rows.tolist()) for key, rows in grouped(np.array([7, 3, 7]))]
+    >>> [(key, rows.tolist()) for key, rows in group_rows(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]
-    >>> list(grouped(np.empty(0, np.int64)))
+    >>> list(group_rows(np.empty(0, np.int64)))
     []
     """
     order = np.argsort(keys, kind="stable")

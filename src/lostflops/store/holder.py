@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lostflops.errors import RunBusy
+from lostflops.core.errors import RunBusy
 
 _EARLY, _INGEST = "early", "ingest"
 _SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from lostflops.capture import FOLDER
-from lostflops.errors import BrokenRun, NotARun, RunError, RunTooNew
+from lostflops.collect.capture import FOLDER
+from lostflops.core.errors import BrokenRun, NotARun, RunError, RunTooNew
 from lostflops.store.places import Address, unsafe
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
@@ -92,10 +92,10 @@ def load(folder: Path) -> Manifest:
         ) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
-    return decoded(data, folder, path)
+    return decode_manifest(data, folder, path)
 
 
-def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
+def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
     """A manifest from its bytes, checked."""
     try:
         document = msgspec.json.decode(data)
@@ -120,7 +120,7 @@ def decoded(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
     return found
 
 
-def encoded(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     assert msgspec.json.decode(text, type=Manifest) == manifest, "a manifest that cannot be read would cost the run"
     return text
@@ -137,7 +137,7 @@ def is_run(folder: Path) -> bool:
 
 def save(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step; the data it names must be on disk already."""
-    text = encoded(manifest)
+    text = encode_manifest(manifest)
     temporary = folder / f".{FILE_NAME}.new"
     with temporary.open("wb") as file:
         file.write(text)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from lostflops.errors import BrokenRun, NotARun, RunError
+from lostflops.core.errors import BrokenRun, NotARun, RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.manifest import DataFile, Manifest
 from lostflops.store.objects import Listed, Objects, in_parallel, objects_of
@@ -39,13 +39,13 @@ _KEPT_NS: Final = 7 * 24 * 3600 * 10**9
 """Files that no manifest names any more: somebody may still read them."""
 
 
-def mirrored(run: Address) -> Path:
+def mirror_run(run: Address) -> Path:
     """The folder that holds the run as it is now."""
     objects = objects_of(run)
     try:
         folder = folder_of(run, objects)
         with _alone(folder):
-            manifest = _fetched(run, folder, objects)
+            manifest = _fetch_newest(run, folder, objects)
             _keep(folder, manifest)
     except OSError as error:
         raise RunError(f"{error.filename or run} cannot be read: {error.strerror or error}.") from None
@@ -62,7 +62,7 @@ def folder_of(run: Address, objects: Objects) -> Path:
     return folder
 
 
-def committed(run: Address, objects: Objects) -> dict[int, Listed]:
+def list_commits(run: Address, objects: Objects) -> dict[int, Listed]:
     """Commits by their number."""
     return {
         int(number[1]): listed
@@ -72,24 +72,24 @@ def committed(run: Address, objects: Objects) -> dict[int, Listed]:
 
 
 def is_run_at(run: Address) -> bool:
-    return bool(committed(run, objects_of(run)))
+    return bool(list_commits(run, objects_of(run)))
 
 
 def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
     """The number of the last commit and its manifest; raises NotARun where there is none."""
     number = -1
-    while (commits := committed(run, objects)) and max(commits) != number:
+    while (commits := list_commits(run, objects)) and max(commits) != number:
         number = max(commits)
         with suppress(FileNotFoundError):
             data = objects.read(commits[number].address)
             if data != GONE:  # two were made since it was listed
-                return number, checked(manifests.decoded(data, run, commits[number].address), run)
+                return number, check_paths(manifests.decode_manifest(data, run, commits[number].address), run)
     if number >= 0:
         raise BrokenRun(f"the last commit of {run}, {number}, is gone. Ingest the traces again to a new address.")
     raise NotARun(f"{run} is not a run (no {COMMITS}/). To make one: lostflops ingest TRACES -o {run}")
 
 
-def checked(manifest: Manifest, run: Address) -> Manifest:
+def check_paths(manifest: Manifest, run: Address) -> Manifest:
     """Raise where a path of a manifest that others may have written is none of a run's."""
     for file in _files(manifest):
         if not _FILE.fullmatch(file.path):
@@ -109,7 +109,7 @@ def fetch(run: Address, folder: Path, file: DataFile, objects: Objects) -> Path:
     return path
 
 
-def _fetched(run: Address, folder: Path, objects: Objects) -> Manifest:
+def _fetch_newest(run: Address, folder: Path, objects: Objects) -> Manifest:
     """What is gone meanwhile was of a run that two newer ones have replaced."""
     before = -1
     while True:
@@ -128,7 +128,7 @@ def _fetched(run: Address, folder: Path, objects: Objects) -> Manifest:
 def _keep(folder: Path, manifest: Manifest) -> None:
     named = {str(folder / file.path) for file in _files(manifest)}
     path = folder / manifests.FILE_NAME
-    if not path.exists() or path.read_bytes() != manifests.encoded(manifest):
+    if not path.exists() or path.read_bytes() != manifests.encode_manifest(manifest):
         with suppress(OSError, RunError):  # their week begins now, whenever they were fetched
             for replaced in {folder / file.path for file in _files(manifests.load(folder))}:
                 if str(replaced) not in named:

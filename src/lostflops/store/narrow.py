@@ -10,7 +10,7 @@ from typing import Final
 
 import duckdb
 
-from lostflops.store.tables import ARRIVALS, TABLES, TIMINGS, Table
+from lostflops.store.tables import ARRIVALS, TABLES, TIMINGS, TableSchema
 
 _WHOLE: Final = "memory.main"
 _SPAN: Final = "shown_span"
@@ -31,12 +31,12 @@ def narrow(connection: duckdb.DuckDBPyConnection, steps: Sequence[int]) -> None:
             connection.execute(f"CREATE TEMP VIEW {declared.name} AS {rows} {_without_step(declared)}")
 
 
-def _is_by_step(declared: Table) -> bool:
+def _is_by_step(declared: TableSchema) -> bool:
     """Timings count steps as the collector does, which are not those of the profiler."""
     return declared is not TIMINGS and "step" in declared.column_names()
 
 
-def _without_step(declared: Table) -> str:
+def _without_step(declared: TableSchema) -> str:
     """Of a meeting that belongs to none, what a rank did in it tells when it was."""
     rows = f"UNION ALL SELECT one.* FROM {_WHOLE}.{declared.name} one"
     if declared is ARRIVALS:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.store.places import Address
 
 T = TypeVar("T")
@@ -52,57 +52,59 @@ class Objects:
     @property
     def endpoint(self) -> str:
         """Which store it is: two may have buckets of one name."""
-        self._tried(self._filesystem.connect, Address("s3://"))
+        self._call_with_retries(self._filesystem.connect, Address("s3://"))
         return str(self._filesystem.s3.meta.endpoint_url)
 
     def below(self, folder: Address) -> list[Listed]:
         """All objects whose name begins with the address and a slash."""
-        found = self._tried(lambda: self._filesystem.find(f"{_key(folder)}/", detail=True), folder)
-        return list(_listed(found, f"{_key(folder)}/"))
+        found = self._call_with_retries(lambda: self._filesystem.find(f"{_key(folder)}/", detail=True), folder)
+        return list(_list_objects(found, f"{_key(folder)}/"))
 
     def names(self, folder: Address) -> list[str]:
         """Names of objects and folders right below."""
         with suppress(FileNotFoundError):
-            found = self._tried(lambda: self._filesystem.ls(_key(folder), detail=False, refresh=True), folder)
+            found = self._call_with_retries(
+                lambda: self._filesystem.ls(_key(folder), detail=False, refresh=True), folder
+            )
             return [str(name).removeprefix(f"{_key(folder)}/") for name in found if name != _key(folder)]
         return []
 
     def matching(self, pattern: Address) -> tuple[list[Listed], list[Address]]:
         """Objects, and folders."""
-        found = self._tried(lambda: self._filesystem.glob(_key(pattern), detail=True), pattern)
+        found = self._call_with_retries(lambda: self._filesystem.glob(_key(pattern), detail=True), pattern)
         folders = [name.rstrip("/") for name, told in found.items() if told["type"] == "directory"]
-        return list(_listed(found, "")), [Address(f"s3://{name}") for name in folders]
+        return list(_list_objects(found, "")), [Address(f"s3://{name}") for name in folders]
 
     def one(self, address: Address) -> Listed | None:
         """The object of this very name."""
         with suppress(FileNotFoundError):
-            found = self._tried(lambda: self._filesystem.info(_key(address), refresh=True), address)
-            return next(_listed({_key(address): found}, ""), None)
+            found = self._call_with_retries(lambda: self._filesystem.info(_key(address), refresh=True), address)
+            return next(_list_objects({_key(address): found}, ""), None)
         return None
 
     def read(self, address: Address) -> bytes:
-        return bytes(self._tried(lambda: self._filesystem.cat_file(_key(address)), address))
+        return bytes(self._call_with_retries(lambda: self._filesystem.cat_file(_key(address)), address))
 
     def fetch(self, address: Address, path: Path) -> None:
         """Into a file that is there once it is whole."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            self._tried(lambda: self._filesystem.get_file(_key(address), str(partial)), address)
+            self._call_with_retries(lambda: self._filesystem.get_file(_key(address), str(partial)), address)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
 
     def send(self, path: Path, address: Address) -> None:
-        self._tried(lambda: self._filesystem.put_file(str(path), _key(address)), address)
+        self._call_with_retries(lambda: self._filesystem.put_file(str(path), _key(address)), address)
 
     def write(self, data: bytes, address: Address) -> None:
-        self._tried(lambda: self._filesystem.pipe_file(_key(address), data), address)
+        self._call_with_retries(lambda: self._filesystem.pipe_file(_key(address), data), address)
 
     def create(self, data: bytes, address: Address) -> bool:
         """Whether the object is ours now: there was none, or a try whose answer was lost had made it."""
         try:
-            self._tried(lambda: self._filesystem.pipe_file(_key(address), data, mode="create"), address)
+            self._call_with_retries(lambda: self._filesystem.pipe_file(_key(address), data, mode="create"), address)
         except FileExistsError:
             return self.read(address) == data
         return True
@@ -111,9 +113,9 @@ class Objects:
         for first in range(0, len(addresses), _PER_REMOVAL):
             some = [_key(address) for address in addresses[first : first + _PER_REMOVAL]]
             with suppress(FileNotFoundError):
-                self._tried(lambda some=some: self._filesystem.rm(some), addresses[first])  # type: ignore[misc]
+                self._call_with_retries(lambda some=some: self._filesystem.rm(some), addresses[first])  # type: ignore[misc]
 
-    def _tried(self, do: Callable[[], T], about: Address) -> T:
+    def _call_with_retries(self, do: Callable[[], T], about: Address) -> T:
         for wait in (*WAITS, None):
             try:
                 return do()
@@ -170,7 +172,7 @@ def _key(address: Address) -> str:
     return address.url.partition("://")[2]
 
 
-def _listed(found: Mapping[str, Mapping[str, Any]], prefix: str) -> Iterator[Listed]:
+def _list_objects(found: Mapping[str, Mapping[str, Any]], prefix: str) -> Iterator[Listed]:
     for name, told in found.items():
         # A name that ends with a slash marks a folder for tools that show some.
         if told["type"] != "file" or name.endswith("/") or not name.startswith(prefix):

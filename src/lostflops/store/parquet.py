@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.store.tables import EVENTS, Column, Table
+from lostflops.store.tables import EVENTS, Column, TableSchema
 
 _GLOB = re.compile(r"([*?\[])")
 # Version 2 encodings (delta, byte-stream split) with light zstd: smaller and faster to write than snappy.
@@ -40,7 +40,7 @@ class TextColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantColumn:
     """The same value in every row; None is null."""
 
     value: int | str | None
@@ -55,7 +55,7 @@ class Foreign:
     """It has all columns of its table, in their order."""
 
 
-ColumnData = npt.NDArray[Any] | TextColumn | Constant | Sequence[Any]
+ColumnData = npt.NDArray[Any] | TextColumn | ConstantColumn | Sequence[Any]
 
 
 _idle: list[duckdb.DuckDBPyConnection] = []
@@ -70,10 +70,10 @@ class ParquetWriter:
         try:
             self._connection = _idle.pop()
         except IndexError:
-            self._connection = _connected()
+            self._connection = _connect_duckdb()
         self._values: dict[int, str] = {}
 
-    def write(self, table: Table, columns: Mapping[str, ColumnData], path: Path) -> None:
+    def write(self, table: TableSchema, columns: Mapping[str, ColumnData], path: Path) -> None:
         """Write a file and make it durable; columns that are not given are null."""
         unknown = set(columns) - set(table.column_names())
         assert not unknown, f"{table.name} has no columns {sorted(unknown)}"
@@ -85,7 +85,9 @@ class ParquetWriter:
                 for column in table.columns
             )
             with self._known_as("arrays", arrays):
-                self._connection.execute(f"COPY (SELECT {selected} FROM arrays) TO '{_quoted(path)}' ({_OPTIONS})")
+                self._connection.execute(
+                    f"COPY (SELECT {selected} FROM arrays) TO '{_escape_quotes(path)}' ({_OPTIONS})"
+                )
         finally:
             self._drop_texts()
         _make_durable(path)
@@ -94,10 +96,10 @@ class ParquetWriter:
         """Rows of several files of one table, in their order, as one file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = f"SELECT {columns} FROM {scan(parts, union_by_name=True)} WHERE {where}"
-        self._connection.execute(f"COPY ({rows}) TO '{_quoted(path)}' ({_OPTIONS})")
+        self._connection.execute(f"COPY ({rows}) TO '{_escape_quotes(path)}' ({_OPTIONS})")
         _make_durable(path)
 
-    def merge_as(self, table: Table, parts: Sequence[Path], path: Path) -> None:
+    def merge_as(self, table: TableSchema, parts: Sequence[Path], path: Path) -> None:
         """Rows of several files as one with all columns of the table; null where no file has one."""
         present = {name for types in self._types(parts).values() for name, _ in types}
         chosen = (
@@ -106,7 +108,7 @@ class ParquetWriter:
         )
         self.merge(parts, path, columns=", ".join(chosen))
 
-    def inspect(self, files: Sequence[tuple[Table, Path]], rank: int) -> list[Foreign]:
+    def inspect(self, files: Sequence[tuple[TableSchema, Path]], rank: int) -> list[Foreign]:
         """Files that somebody else wrote; ValueError unless all they hold is rows of their table and this rank."""
         types = self._types([path for _, path in files])
         for table, path in files:
@@ -130,7 +132,7 @@ class ParquetWriter:
 
     def _types(self, paths: Sequence[Path]) -> dict[str, list[tuple[str, str]]]:
         """Names and types of columns by file; what is nested has a type that no table has."""
-        names = _listed(paths)
+        names = _join_paths(paths)
         query = f"SELECT file_name, name, duckdb_type FROM parquet_schema([{names}])"
         found: dict[str, list[tuple[str, str]]] = {str(path): [] for path in paths}
         for file, name, kind in self._connection.execute(query).fetchall() if paths else ():
@@ -168,11 +170,11 @@ class ParquetWriter:
             self._connection.unregister(name)
 
     def _expression(self, column: Column, data: ColumnData | None, arrays: dict[str, npt.NDArray[Any]]) -> str:
-        if isinstance(data, Constant):
+        if isinstance(data, ConstantColumn):
             data = None if data.value is None else data
         if data is None:
             return f"CAST(NULL AS {column.type})"
-        if isinstance(data, Constant):
+        if isinstance(data, ConstantColumn):
             return f"CAST({_literal(data.value)} AS {column.type})"
         if isinstance(data, TextColumn):
             if not data.codes.any():
@@ -216,7 +218,7 @@ class ParquetWriter:
         self._values.clear()
 
 
-def _connected() -> duckdb.DuckDBPyConnection:
+def _connect_duckdb() -> duckdb.DuckDBPyConnection:
     # Files come and go under the same names, so that nothing of them may be kept.
     return duckdb.connect(
         config={
@@ -244,14 +246,14 @@ def literal_glob(path: str) -> str:
 
 def scan(paths: Sequence[Path], union_by_name: bool = False) -> str:
     """SQL that reads exactly these files, whatever characters their names hold."""
-    return f"read_parquet([{_listed(paths)}], union_by_name={'true' if union_by_name else 'false'})"
+    return f"read_parquet([{_join_paths(paths)}], union_by_name={'true' if union_by_name else 'false'})"
 
 
-def _listed(paths: Sequence[Path]) -> str:
-    return ", ".join("'" + literal_glob(_quoted(path)) + "'" for path in paths)
+def _join_paths(paths: Sequence[Path]) -> str:
+    return ", ".join("'" + literal_glob(_escape_quotes(path)) + "'" for path in paths)
 
 
-def _check_columns(table: Table, found: Sequence[tuple[str, str]]) -> None:
+def _check_columns(table: TableSchema, found: Sequence[tuple[str, str]]) -> None:
     declared = {column.name: column.type for column in table.columns}
     for name, kind in found:
         if declared.get(name) != kind:
@@ -261,7 +263,7 @@ def _check_columns(table: Table, found: Sequence[tuple[str, str]]) -> None:
         raise ValueError(f"{table.name} has no column of ranks, or a column twice")
 
 
-def _strange(table: Table, found: Sequence[tuple[str, str]]) -> str:
+def _strange(table: TableSchema, found: Sequence[tuple[str, str]]) -> str:
     """Rows that no reader writes: times so far away that their sums overflow, and events that have none."""
     names = {name for name, _ in found}
     doubts = ["false"]
@@ -280,7 +282,7 @@ def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _quoted(path: Path) -> str:
+def _escape_quotes(path: Path) -> str:
     return str(path).replace("'", "''")
 
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from lostflops.store.parquet import ColumnData, Constant, ParquetWriter, TextColumn
-from lostflops.store.tables import Table
+from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, TextColumn
+from lostflops.store.tables import TableSchema
 
 PIECE_ROWS: Final = 100_000
 """Rows that a file holds at most, but for the last batch that was put into it."""
@@ -26,7 +26,7 @@ class PartFile(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class _Batch(NamedTuple):
+class _TableBatch(NamedTuple):
     rank: int
     rows: int
     columns: Mapping[str, ColumnData]
@@ -48,29 +48,29 @@ class PartWriter:
         self._writer = writer
         self._folder = folder
         self._stem = stem
-        self._pending: defaultdict[tuple[str, ...], list[_Batch]] = defaultdict(list)
-        self._tables: dict[str, Table] = {}
+        self._pending: defaultdict[tuple[str, ...], list[_TableBatch]] = defaultdict(list)
+        self._tables: dict[str, TableSchema] = {}
         self._files: list[PartFile] = []
         self._new = 0
         self._adopted: defaultdict[str, list[_Adopted]] = defaultdict(list)
 
-    def put(self, table: Table, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
+    def put(self, table: TableSchema, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
         if rows == 0:
             return
         self._tables[table.name] = table
         key = (table.name, *sorted(columns))
-        self._pending[key].append(_Batch(rank, rows, columns))
+        self._pending[key].append(_TableBatch(rank, rows, columns))
         if sum(batch.rows for batch in self._pending[key]) >= PIECE_ROWS:
             self._write(key)
 
-    def new_file(self, table: Table) -> Path:
+    def new_file(self, table: TableSchema) -> Path:
         """A place for rows that come as a file; they are nobody's until they are adopted."""
         self._new += 1
         path = self._folder / table.name / f"{self._stem}-new-{self._new}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def adopt(self, files: Sequence[tuple[Table, Path]], rank: int, rows: Mapping[str, int]) -> None:
+    def adopt(self, files: Sequence[tuple[TableSchema, Path]], rank: int, rows: Mapping[str, int]) -> None:
         """Take rows that somebody else wrote to a `new_file`, so many of each table.
 
         ValueError or duckdb.Error where they are anything else than rows of their tables and this rank.
@@ -93,7 +93,7 @@ class PartWriter:
         self._adopted.clear()
         return self._files
 
-    def _take(self, table: Table, members: list[_Adopted]) -> None:
+    def _take(self, table: TableSchema, members: list[_Adopted]) -> None:
         """A rank's files stay as they are; those of several ranks, or without newer columns, become one."""
         files = [member.file for member in members]
         ranks = sorted({member.rank for member in members})
@@ -108,8 +108,8 @@ class PartWriter:
     def _write(self, key: tuple[str, ...]) -> None:
         batches = self._pending.pop(key)
         table = self._tables[key[0]]
-        columns = {name: _joined([batch.columns[name] for batch in batches], batches) for name in key[1:]}
-        columns["rank"] = _joined([Constant(batch.rank) for batch in batches], batches)
+        columns = {name: _concat_columns([batch.columns[name] for batch in batches], batches) for name in key[1:]}
+        columns["rank"] = _concat_columns([ConstantColumn(batch.rank) for batch in batches], batches)
         name = f"{self._stem}-{len(self._files)}.parquet"
         path = self._folder / table.name / name
         self._writer.write(table, columns, path)
@@ -117,9 +117,9 @@ class PartWriter:
         self._files.append(PartFile(table.name, name, ranks, path.stat().st_size))
 
 
-def _joined(columns: list[ColumnData], batches: list[_Batch]) -> ColumnData:
+def _concat_columns(columns: list[ColumnData], batches: list[_TableBatch]) -> ColumnData:
     first = columns[0]
-    if len(columns) == 1 or (isinstance(first, Constant) and all(column == first for column in columns)):
+    if len(columns) == 1 or (isinstance(first, ConstantColumn) and all(column == first for column in columns)):
         return first
     if isinstance(first, TextColumn):
         texts = [column for column in columns if isinstance(column, TextColumn)]
@@ -129,5 +129,5 @@ def _joined(columns: list[ColumnData], batches: list[_Batch]) -> ColumnData:
         return np.concatenate(columns)  # type: ignore[arg-type]
     joined: list[object] = []
     for column, batch in zip(columns, batches, strict=True):
-        joined.extend([column.value] * batch.rows if isinstance(column, Constant) else column)  # type: ignore[arg-type]
+        joined.extend([column.value] * batch.rows if isinstance(column, ConstantColumn) else column)  # type: ignore[arg-type]
     return joined

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 SCHEMES: Final = ("s3",)
 _TYPED: Final = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)

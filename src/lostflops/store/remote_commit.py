@@ -14,15 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lostflops.capture import FOLDER
-from lostflops.errors import BrokenRun, NotARun, RunBusy, RunError
+from lostflops.collect.capture import FOLDER
+from lostflops.core.errors import BrokenRun, NotARun, RunBusy, RunError
+from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
 from lostflops.store.commit import DATA, MOST_SINGLE_RANKS, PREDICTIONS, RunWriter
 from lostflops.store.manifest import DataFile, Manifest
-from lostflops.store.mirror import COMMITS, GONE, committed, fetch, folder_of, newest
+from lostflops.store.mirror import COMMITS, GONE, fetch, folder_of, list_commits, newest
 from lostflops.store.objects import in_parallel, objects_of
 from lostflops.store.places import Address, Place, remote
-from lostflops.utf8 import utf8
 
 _OURS: Final = frozenset({COMMITS, DATA, FOLDER, PREDICTIONS})
 _PROBE: Final = "probe"
@@ -74,7 +74,7 @@ class RemoteRunWriter(RunWriter):
         try:
             return fetch(self.run, self.folder, file, self._objects)
         except FileNotFoundError:
-            if self.generation in committed(self.run, self._objects):
+            if self.generation in list_commits(self.run, self._objects):
                 raise self._busy() from None
             raise BrokenRun(f"{self.run / file.path} is missing. Ingest the traces to a new address.") from None
 
@@ -109,7 +109,7 @@ class RemoteRunWriter(RunWriter):
         super()._measure(files)
 
     def _publish(self, manifest: Manifest) -> None:
-        data = manifests.encoded(manifest)
+        data = manifests.encode_manifest(manifest)
         self._may_be_committed = True
         commit = self.run / COMMITS / f"{self.generation:06d}.json"
         if not self._objects.create(data, commit):
@@ -130,7 +130,7 @@ class RemoteRunWriter(RunWriter):
 
     def _sweep(self, kept: tuple[Manifest, ...]) -> None:
         named = {str(self.run / file.path) for one in kept for files in one.files.values() for file in files}
-        for number, commit in committed(self.run, self._objects).items():
+        for number, commit in list_commits(self.run, self._objects).items():
             if number <= self.generation - _KEPT and commit.size != len(GONE):
                 self._objects.write(GONE, commit.address)
         data = f"{self.run / DATA}/"

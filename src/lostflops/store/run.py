@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import duckdb
 
-from lostflops.errors import BrokenRun, QueryError, UsageError
+from lostflops.core.errors import BrokenRun, QueryError, UsageError
+from lostflops.core.notebook import as_html
+from lostflops.core.results import Pair, Pairs, Result
+from lostflops.core.units import pluralise
+from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
-from lostflops.store.mirror import mirrored
+from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
-from lostflops.store.tables import TABLES, Table, table
-from lostflops.utf8 import utf8
+from lostflops.store.tables import TABLES, TableSchema, table
 
 
 class Run:
@@ -44,7 +48,7 @@ class Run:
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
         """`limits` are settings of DuckDB, such as its memory."""
         address = remote(path)
-        folder = mirrored(address) if address is not None else utf8(Path(path).resolve())
+        folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         _check_files(folder, manifest)
         connection = duckdb.connect(config=dict(limits or {}))
@@ -53,7 +57,7 @@ class Run:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
             _draw_no_progress(connection)
             # Views may read the run's data; queries may read or write nothing else.
-            connection.execute("SET allowed_paths = $paths", {"paths": _allowed(folder, manifest)})
+            connection.execute("SET allowed_paths = $paths", {"paths": _list_allowed_paths(folder, manifest)})
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
         except duckdb.Error as error:
@@ -130,11 +134,9 @@ class Run:
     def close(self) -> None:
         self._connection.close()
 
-    def _repr_html_(self) -> str:
-        """How a notebook shows it."""
-        from lostflops.store.glance import glance  # noqa: PLC0415 - only a notebook asks
-
-        return glance(self)._repr_html_()
+    def _repr_html_(self) -> str | None:
+        """Show what the run holds, in a notebook."""
+        return as_html(_glance(self))
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +147,7 @@ class Run:
         self.close()
 
 
-def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
+def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:
     """A SELECT with every declared column, null where a file is older than the column."""
     nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
     nothing = f"SELECT {nulls} WHERE false"
@@ -159,7 +161,7 @@ def _rows(folder: Path, manifest: manifests.Manifest, declared: Table) -> str:
     return f"SELECT {', '.join(names)} FROM ({known})"
 
 
-def _allowed(folder: Path, manifest: manifests.Manifest) -> list[str]:
+def _list_allowed_paths(folder: Path, manifest: manifests.Manifest) -> list[str]:
     """Paths as they are, and as views name them."""
     paths = {str(folder / file.path) for files in manifest.files.values() for file in files}
     return sorted(paths | {literal_glob(path) for path in paths})
@@ -187,3 +189,47 @@ def _draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
+
+
+_HOW_TO_ASK: Final = "To analyse it here: import lostflops as lf, then lf.open(PATH).report()."
+_CLOSED: Final = "It is closed: open it again to query it."
+_STEPS: Final = """
+    select count(*), min(step), max(step) from (select step from steps union select step from timings)"""
+_CLUSTER: Final = (
+    "select max(world_size), nullif(count(distinct host), 0), string_agg(distinct device, ', ') from ranks"
+)
+
+
+def _glance(run: Run) -> Result:
+    """Return what is in a run; analyses nothing."""
+    sources = run.manifest.sources
+    formats = ", ".join(sorted({source.format for source in sources}))
+    events = sum(source.events for source in sources)
+    ranks = pluralise(len(run.ranks), "rank")
+    try:
+        [(steps, first, last)] = run.sql(_STEPS).fetchall()
+        [(world, hosts, devices)] = run.sql(_CLUSTER).fetchall()
+    except (duckdb.Error, QueryError):
+        return Result("run", f"Run {run.path.name}", f"{ranks}, {pluralise(events, 'event')}. {_CLOSED}")
+    held = Pairs(
+        "held",
+        "",
+        (
+            Pair("world_size", world, "count", "Ranks in the job"),
+            Pair("hosts", hosts, "count", "Hosts"),
+            Pair("devices", devices, "", "Devices"),
+            Pair("formats", formats, "", "Formats"),
+            Pair("first_step", first, "", "First step"),
+            Pair("last_step", last, "", "Last step"),
+        ),
+    )
+    verdict = f"{ranks}, {pluralise(steps, 'step')}, {pluralise(events, 'event')}."
+    command = f"lostflops open {shlex.quote(_near(run))}"
+    return Result("run", f"Run {run.path.name}", verdict, (held,), (_HOW_TO_ASK,), command)
+
+
+def _near(run: Run) -> str:
+    """As seen from here, where that is shorter."""
+    here = Path.cwd()
+    is_below = run.path.is_relative_to(here) and run.address == str(run.path)
+    return str(run.path.relative_to(here)) if is_below else run.address

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import duckdb
 
-from lostflops.errors import QueryError
+from lostflops.core.errors import QueryError
 
 EXPLAIN: Final = re.compile(r"\s*explain\s+(?P<analyze>analyze\s+)?", re.IGNORECASE)
 READ_ONLY: Final = "a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)"

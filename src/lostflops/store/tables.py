@@ -18,7 +18,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     name: str
     doc: str
     columns: tuple[Column, ...]
@@ -29,7 +29,7 @@ class Table:
 
 _RANK = Column("rank", "INTEGER", "Global rank of the process.")
 
-RANKS = Table(
+RANKS = TableSchema(
     "ranks",
     "One row per ingested rank.",
     (
@@ -53,7 +53,7 @@ RANKS = Table(
     ),
 )
 
-LANES = Table(
+LANES = TableSchema(
     "lanes",
     "Lanes: host threads and device streams. A lane runs one thing at a time.",
     (
@@ -68,7 +68,7 @@ LANES = Table(
     ),
 )
 
-EVENTS = Table(
+EVENTS = TableSchema(
     "events",
     "Every timed event of every rank.",
     (
@@ -125,7 +125,7 @@ EVENTS = Table(
     ),
 )
 
-STEPS = Table(
+STEPS = TableSchema(
     "steps",
     "Training steps, one row per rank and step.",
     (
@@ -151,7 +151,7 @@ STEPS = Table(
     ),
 )
 
-GROUPS = Table(
+GROUPS = TableSchema(
     "groups",
     "Members of process groups: one row per group and ingested rank.",
     (
@@ -167,7 +167,7 @@ GROUPS = Table(
     ),
 )
 
-COLLECTIVES = Table(
+COLLECTIVES = TableSchema(
     "collectives",
     "Collectives and point-to-point transfers: one row per call and rank.",
     (
@@ -201,7 +201,7 @@ COLLECTIVES = Table(
     ),
 )
 
-MEMORY = Table(
+MEMORY = TableSchema(
     "memory",
     "Allocations and frees.",
     (
@@ -219,7 +219,7 @@ MEMORY = Table(
     ),
 )
 
-HOLDINGS = Table(
+HOLDINGS = TableSchema(
     "holdings",
     "Memory and its owners, as seen by the collector while a deep window with memory was open.",
     (
@@ -243,7 +243,7 @@ HOLDINGS = Table(
     ),
 )
 
-ALLOCATOR_BLOCKS = Table(
+ALLOCATOR_BLOCKS = TableSchema(
     "allocator_blocks",
     "Blocks of a device's caching allocator, from a snapshot (`torch.cuda.memory._dump_snapshot`).",
     (
@@ -266,7 +266,7 @@ ALLOCATOR_BLOCKS = Table(
     ),
 )
 
-LINKS = Table(
+LINKS = TableSchema(
     "links",
     "Links from forward op to backward op, from the trace's `fwdbwd` arrows.",
     (
@@ -278,7 +278,7 @@ LINKS = Table(
     ),
 )
 
-FLIGHT = Table(
+FLIGHT = TableSchema(
     "flight",
     "Entries of c10d Flight Recorder dumps: what each rank enqueued, and its state.",
     (
@@ -305,7 +305,7 @@ FLIGHT = Table(
     ),
 )
 
-PASSES = Table(
+PASSES = TableSchema(
     "passes",
     "Forward and backward passes of microbatches, for formats that record them.",
     (
@@ -320,7 +320,7 @@ PASSES = Table(
     ),
 )
 
-CLOCKS = Table(
+CLOCKS = TableSchema(
     "clocks",
     "Offset of each rank's clock from that of the reference rank, from collectives.",
     (
@@ -351,7 +351,7 @@ CLOCKS = Table(
     ),
 )
 
-ARRIVALS = Table(
+ARRIVALS = TableSchema(
     "arrivals",
     "Which ranks took part in each collective or transfer, when each arrived, how long it waited, and for which rank.",
     (
@@ -383,7 +383,7 @@ ARRIVALS = Table(
 
 _ATTEMPT = Column("attempt", "INTEGER", "Number of the attempt, from 0; see `attempts`.")
 
-ATTEMPTS = Table(
+ATTEMPTS = TableSchema(
     "attempts",
     "Attempts of a job that the collector recorded: each elastic restart, and each new start of the job, is one.",
     (
@@ -404,7 +404,7 @@ ATTEMPTS = Table(
     ),
 )
 
-TIMINGS = Table(
+TIMINGS = TableSchema(
     "timings",
     "Every training step, profiled or not, as timed by the collector's hooks on the training thread.",
     (
@@ -467,7 +467,7 @@ TIMINGS = Table(
     ),
 )
 
-ENQUEUES = Table(
+ENQUEUES = TableSchema(
     "enqueues",
     "When the host of each rank enqueued each collective, from the c10d Flight Recorder.",
     (
@@ -490,7 +490,7 @@ ENQUEUES = Table(
     ),
 )
 
-PARAMETERS = Table(
+PARAMETERS = TableSchema(
     "parameters",
     "Parameters of the trained model, in the model's order.",
     (
@@ -508,7 +508,7 @@ PARAMETERS = Table(
     ),
 )
 
-JOB = Table(
+JOB = TableSchema(
     "job",
     "Facts that the collector read once per attempt: versions, known settings, process groups, buckets, units, mesh.",
     (
@@ -519,7 +519,7 @@ JOB = Table(
     ),
 )
 
-CLOCK_SAMPLES = Table(
+CLOCK_SAMPLES = TableSchema(
     "clock_samples",
     "Clock readings: the two clocks of a rank, and wall clocks of other ranks, received through the job's store.",
     (
@@ -533,7 +533,7 @@ CLOCK_SAMPLES = Table(
     ),
 )
 
-SAMPLES = Table(
+SAMPLES = TableSchema(
     "samples",
     "Python stacks of the training thread, about 100 per second while a deep window was open.",
     (
@@ -543,7 +543,7 @@ SAMPLES = Table(
     ),
 )
 
-STATS = Table(
+STATS = TableSchema(
     "stats",
     "Counts of everything that was dropped, repaired, guessed or missing.",
     (
@@ -556,7 +556,7 @@ STATS = Table(
     ),
 )
 
-TABLES: tuple[Table, ...] = (
+TABLES: tuple[TableSchema, ...] = (
     RANKS,
     LANES,
     EVENTS,
@@ -582,7 +582,7 @@ TABLES: tuple[Table, ...] = (
 )
 
 
-def table(name: str) -> Table:
+def table(name: str) -> TableSchema:
     for candidate in TABLES:
         if candidate.name == name:
             return candidate

@@ -22,7 +22,7 @@ _FIRST_ADDRESS = 0x7F00_0000_0000
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBlock:
     """What is there before the first step, and stays."""
 
     address: int
@@ -32,7 +32,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MemoryChange:
     """An allocation, or with negative bytes a free, and what the allocator has given out and reserved after it."""
 
     time: int
@@ -47,8 +47,8 @@ class Change:
 class Allocator:
     """Gives freed blocks out again to those that ask for as much."""
 
-    held: list[Held] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    held: list[HeldBlock] = field(default_factory=list)
+    changes: list[MemoryChange] = field(default_factory=list)
     _allocated: int = 0
     _reserved: int = 0
     _last: int = -1
@@ -56,18 +56,18 @@ class Allocator:
     _free: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def hold(self, size: int, owner: str, name: str) -> None:
-        self.held.append(Held(self._place(size), size, owner, name))
+        self.held.append(HeldBlock(self._place(size), size, owner, name))
 
     def take(self, time: int, thread: int, size: int) -> Block:
         address = self._place(size)
-        self._changed(time, thread, address, size)
+        self._record_change(time, thread, address, size)
         return address, size
 
     def give(self, time: int, thread: int, block: Block) -> None:
         address, size = block
         self._free[size].append(address)
         self._allocated -= size
-        self._changed(time, thread, address, -size)
+        self._record_change(time, thread, address, -size)
 
     def _place(self, size: int) -> int:
         self._allocated += size
@@ -77,9 +77,9 @@ class Allocator:
         address, self._end = self._end, self._end + -(-size // 512) * 512
         return address
 
-    def _changed(self, time: int, thread: int, address: int, size: int) -> None:
+    def _record_change(self, time: int, thread: int, address: int, size: int) -> None:
         self._last = max(time, self._last + 1)
-        self.changes.append(Change(self._last, thread, address, size, self._allocated, self._reserved))
+        self.changes.append(MemoryChange(self._last, thread, address, size, self._allocated, self._reserved))
 
 
 def allocations(record: RankRecord, model: Model, layers: range) -> Allocator:
@@ -90,14 +90,14 @@ def allocations(record: RankRecord, model: Model, layers: range) -> Allocator:
         for place, (_, k, n) in enumerate(weights):
             for owner, share in (("parameters", 1), ("optimizer_state", 2)):
                 made.hold(share * 2 * k * n, owner, f"layers.{layer}.{place}.weight")
-    steps = _Steps(made, len(layers) * len(weights), model.optimizer_kernels)
+    steps = _StepBlocks(made, len(layers) * len(weights), model.optimizer_kernels)
     for event in record.host_events:
         if event.category == "cpu_op":
             steps.take(event)
     return made
 
 
-class _Steps:
+class _StepBlocks:
     """Ops in the order in which they begin."""
 
     def __init__(self, made: Allocator, weights: int, updates: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lostflops import capture
+from lostflops.collect import capture
 
 from .cluster import SyntheticCluster
 from .kineto import BASE_TIME, Trace

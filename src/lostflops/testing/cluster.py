@@ -8,7 +8,7 @@ import numpy as np
 
 from .allocations import Allocator, allocations
 from .declaration import LostRecords, Straggler
-from .job import Job
+from .job import SyntheticJob
 from .kineto import Trace, Traces
 from .records import RankRecord, Simulation
 from .simulate import simulate
@@ -28,7 +28,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class SyntheticCluster(Job):
+class SyntheticCluster(SyntheticJob):
     """A training job on simulated accelerators: the same declaration and seed give the same bytes.
 
     Ranks are tensor_parallel x data x pipeline_parallel, and what is left over for data is data parallel.

@@ -33,8 +33,8 @@ def device_window(record: RankRecord, clock: Clock) -> DeviceWindow:
     comm = [event for event in events if event.role == "comm"]
     copies = [event for event in events if event.role == "copy"]
     window = max(clock.read(e.stop) for e in events) - min(clock.read(e.start) for e in events) if events else 0
-    compute_ns, comm_ns = _covered(compute, clock), _covered(comm, clock)
-    kernel_ns, busy_ns = _covered([*compute, *comm], clock), _covered(events, clock)
+    compute_ns, comm_ns = _measure_union(compute, clock), _measure_union(comm, clock)
+    kernel_ns, busy_ns = _measure_union([*compute, *comm], clock), _measure_union(events, clock)
     return DeviceWindow(
         kernels=len(compute) + len(comm),
         copies=len(copies),
@@ -50,7 +50,7 @@ def device_window(record: RankRecord, clock: Clock) -> DeviceWindow:
     )
 
 
-def _covered(events: Iterable[DeviceEvent], clock: Clock) -> int:
+def _measure_union(events: Iterable[DeviceEvent], clock: Clock) -> int:
     """Nanoseconds in the union of the events."""
     total, reached = 0, None
     for event in sorted(events, key=lambda event: event.start):

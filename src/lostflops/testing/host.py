@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .declaration import Dtype
-from .job import Job
-from .records import MAIN, Collective, DeviceEvent, HostEvent, RankRecord, Role
+from .job import SyntheticJob
+from .records import MAIN, DeviceEvent, HostEvent, RankRecord, Role, SyntheticCollective
 
 
-class Host:
-    def __init__(self, rank: int, job: Job, runnable: list[DeviceEvent]) -> None:
+class SyntheticHost:
+    def __init__(self, rank: int, job: SyntheticJob, runnable: list[DeviceEvent]) -> None:
         self.record = RankRecord(rank)
         self.now = 0
         self.thread = MAIN
@@ -37,7 +37,7 @@ class Host:
         dtype: Dtype = "bfloat16",
         sequence: int = -1,
         backward: bool = False,
-        collective: Collective | None = None,
+        collective: SyntheticCollective | None = None,
     ) -> None:
         """Open an op; ops nest."""
         self._external_id += 1
@@ -116,7 +116,7 @@ class Host:
         stream: int,
         duration: int,
         size: int = 0,
-        collective: Collective | None = None,
+        collective: SyntheticCollective | None = None,
     ) -> DeviceEvent:
         """Queue device work launched by `call`: behind the stream's last event and after `needs`."""
         call.launches = True

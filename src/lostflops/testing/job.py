@@ -12,7 +12,7 @@ Schedule = Literal["1f1b", "gpipe"]
 
 
 @dataclass(frozen=True)
-class Job:
+class SyntheticJob:
     """Ranks, model, costs and faults; `SyntheticCluster` runs it. With `recompute` forward ops of each layer run once
     more before its backward ones. Stages have `stage_layers`, or all as many as the model. Gradients are reduced in the
     backward pass of the last microbatch, with `reduce_always` of each, without `overlap` by the main thread after it.

@@ -13,10 +13,10 @@ from math import prod
 from pathlib import Path
 from typing import overload
 
-from .allocations import Change
+from .allocations import MemoryChange
 from .declaration import Clock, Dtype
-from .records import AUTOGRAD, MAIN, Collective, DeviceEvent, HostEvent, RankRecord
-from .topology import Group
+from .records import AUTOGRAD, MAIN, DeviceEvent, HostEvent, RankRecord, SyntheticCollective
+from .topology import ProcessGroup
 
 BASE_TIME = 1_759_300_074_000_000_000
 """Unix time that the stamps of the file count from."""
@@ -54,13 +54,13 @@ class Trace:
 
     record: RankRecord
     clock: Clock
-    groups: tuple[Group, ...]
+    groups: tuple[ProcessGroup, ...]
     world_size: int
     host: int
     device: int
     devices: int
     record_seq: bool
-    allocated: tuple[Change, ...] = ()
+    allocated: tuple[MemoryChange, ...] = ()
 
     def stamp(self, true_time: int) -> int:
         """`ts` of an instant, in nanoseconds after `BASE_TIME`."""
@@ -197,7 +197,7 @@ class _EventWriter:
             f'    "cat": "ac2g", "name": "ac2g", "bp": "e"\n  }}'
         )
 
-    def memory(self, change: Change) -> str:
+    def memory(self, change: MemoryChange) -> str:
         totals = f'"Total Reserved": {change.reserved}, "Total Allocated": {change.allocated}, "Bytes": {change.bytes}'
         return (
             f'  {{\n    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", '
@@ -243,13 +243,13 @@ def _rank_list(ranks: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, ranks[:29]))}, ..., {ranks[-1]}]"
 
 
-def _collective_name(collective: Collective, rank: int) -> str:
+def _collective_name(collective: SyntheticCollective, rank: int) -> str:
     if collective.is_p2p:
         return "send" if collective.members[0] == rank else "recv"
     return {"all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base"}.get(collective.op, "allreduce")
 
 
-def _collective_args(collective: Collective, trace: Trace) -> str:
+def _collective_args(collective: SyntheticCollective, trace: Trace) -> str:
     rank, group, elements = trace.record.rank, collective.group, collective.bytes // 2
     shard = elements // len(group.ranks)
     sent = shard if collective.op == "all_gather" else elements
@@ -267,7 +267,7 @@ def _collective_args(collective: Collective, trace: Trace) -> str:
     )
 
 
-def _record_param_comms_args(collective: Collective, trace: Trace) -> str:
+def _record_param_comms_args(collective: SyntheticCollective, trace: Trace) -> str:
     ranks = collective.group.ranks
     # For a send or receive torch records the peer's position in the group here, not the caller's.
     position = ranks.index(collective.peer(trace.record.rank) if collective.is_p2p else trace.record.rank)

@@ -4,29 +4,31 @@ from math import exp
 
 import numpy as np
 
-from .job import Job
-from .records import Collective, CollectiveOp
-from .topology import Group
+from .job import SyntheticJob
+from .records import CollectiveOp, SyntheticCollective
+from .topology import ProcessGroup
 
 
-class Meetings:
+class SyntheticMeetings:
     """Members meet by counting their calls, as NCCL does: nothing else tells them which collective is meant."""
 
-    def __init__(self, cluster: Job) -> None:
+    def __init__(self, cluster: SyntheticJob) -> None:
         self._cluster = cluster
-        self._open: dict[tuple[str, tuple[int, ...], int], Collective] = {}
+        self._open: dict[tuple[str, tuple[int, ...], int], SyntheticCollective] = {}
         self._ordinals: dict[tuple[int, str, tuple[int, ...]], int] = {}
         self._seqs: dict[tuple[int, str], int] = {}
-        self._last: dict[str, Collective] = {}
-        self.all: list[Collective] = []
+        self._last: dict[str, SyntheticCollective] = {}
+        self.all: list[SyntheticCollective] = []
 
-    def join(self, rank: int, group: Group, op: CollectiveOp, size: int, members: tuple[int, ...]) -> Collective:
+    def join(
+        self, rank: int, group: ProcessGroup, op: CollectiveOp, size: int, members: tuple[int, ...]
+    ) -> SyntheticCollective:
         ordinal = self._ordinals.get((rank, group.name, members), 0)
         self._ordinals[rank, group.name, members] = ordinal + 1
         collective = self._open.get((group.name, members, ordinal))
         if collective is None:
             sharers = members if op == "send_recv" else group.ranks
-            collective = Collective(group, op, size, members, ordinal, 0)
+            collective = SyntheticCollective(group, op, size, members, ordinal, 0)
             collective.duration = self._duration(collective, sharers)
             self._open[group.name, members, ordinal] = collective
             if self._cluster.comm_streams > 1:
@@ -40,8 +42,8 @@ class Meetings:
         self._seqs[rank, group.name] = collective.seqs[rank] = seq
         return collective
 
-    def _duration(self, collective: Collective, members: tuple[int, ...]) -> int:
-        duration, jitter = self._planned(collective.op, collective.bytes, members), self._cluster.network.jitter
+    def _duration(self, collective: SyntheticCollective, members: tuple[int, ...]) -> int:
+        duration, jitter = self._plan_duration(collective.op, collective.bytes, members), self._cluster.network.jitter
         if not jitter:
             return duration
         # Drawn for each collective by itself, whoever comes first.
@@ -49,7 +51,7 @@ class Meetings:
         draw = np.random.default_rng([self._cluster.seed, 3, *identity]).standard_normal()
         return max(1, round(duration * exp(jitter * draw)))
 
-    def _planned(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
+    def _plan_duration(self, op: CollectiveOp, size: int, members: tuple[int, ...]) -> int:
         across_hosts = self._across(members)
         if op in {"all_gather", "reduce_scatter"}:
             return self._cluster.network.gather(size, len(members), across_hosts)

@@ -9,9 +9,9 @@ from math import exp
 import numpy as np
 
 from .declaration import Kernel
-from .host import Host
-from .job import Job, Schedule
-from .meetings import Meetings
+from .host import SyntheticHost
+from .job import Schedule, SyntheticJob
+from .meetings import SyntheticMeetings
 from .recorded_names import (
     ALL_REDUCE_KERNEL,
     COLLECTIVES,
@@ -32,8 +32,8 @@ from .recorded_names import (
     TRAIN,
     TRAIN_STEP,
 )
-from .records import AUTOGRAD, MAIN, Collective, CollectiveOp, DeviceEvent, HostEvent
-from .topology import Group
+from .records import AUTOGRAD, MAIN, CollectiveOp, DeviceEvent, HostEvent, SyntheticCollective
+from .topology import ProcessGroup
 
 Program = Generator[DeviceEvent, int, None]
 
@@ -67,7 +67,7 @@ def _normals(*seed: int) -> Iterator[float]:
 
 
 class TrainingLoop:
-    def __init__(self, cluster: Job, host: Host, meetings: Meetings) -> None:
+    def __init__(self, cluster: SyntheticJob, host: SyntheticHost, meetings: SyntheticMeetings) -> None:
         self._cluster = cluster
         self._host = host
         self._rank = host.record.rank
@@ -109,9 +109,9 @@ class TrainingLoop:
         rank, step = self._rank, self._host.step
         total = planted if self._cluster.losses.hit(rank, step) else 0
         total += sum(s.delay for s in self._cluster.stragglers if s.cause == cause and s.hit(rank, step))
-        return self._jittered(total)
+        return self._add_jitter(total)
 
-    def _jittered(self, duration: int) -> int:
+    def _add_jitter(self, duration: int) -> int:
         jitter = self._cluster.host.jitter
         return round(duration * exp(jitter * next(self._host_normals))) if jitter and duration else duration
 
@@ -279,7 +279,7 @@ class TrainingLoop:
         else:
             name = kernel.name or (MATMUL_KERNEL if dims else ELEMENTWISE_KERNEL)
             host.begin(op, dims=dims, shape=kernel.shape, dtype=kernel.dtype, sequence=sequence)
-        host.now += self._jittered(costs.dispatch) * self._launch_factor
+        host.now += self._add_jitter(costs.dispatch) * self._launch_factor
         call = host.call("cudaLaunchKernel", costs.launch_call * self._launch_factor)
         host.enqueue(
             call,
@@ -315,7 +315,7 @@ class TrainingLoop:
             host.begin(op)
         host.now += costs.dispatch
         call = host.call("cudaMemcpyAsync", costs.launch_call)
-        duration = max(1, self._jittered(size // PAGEABLE_GBS))
+        duration = max(1, self._add_jitter(size // PAGEABLE_GBS))
         copy = self._enqueue_copy(call, "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", duration, size)
         yield from self._synchronize(copy)
         for _ in range(3):
@@ -340,7 +340,7 @@ class TrainingLoop:
         host, start = self._host, self._host.now
         for name in COMPILING:
             host.begin(name)
-        host.now += self._jittered(duration)
+        host.now += self._add_jitter(duration)
         host.record.compile_spans.append((start, host.now))
         for _ in COMPILING:
             host.end()
@@ -419,7 +419,7 @@ class TrainingLoop:
         self._host.call("cudaStreamWaitEvent", self._cluster.host.launch_call)
         self._awaited.append(self._units[unit])
 
-    def _gather(self, group: Group, size: int) -> DeviceEvent:
+    def _gather(self, group: ProcessGroup, size: int) -> DeviceEvent:
         needs = [self._host.last_on[COMPUTE]] if COMPUTE in self._host.last_on else []
         return self._communicate(group, "all_gather", size, group.ranks, stream=DATA, needs=needs)
 
@@ -459,7 +459,7 @@ class TrainingLoop:
 
     def _communicate(
         self,
-        group: Group,
+        group: ProcessGroup,
         op: CollectiveOp,
         size: int,
         members: tuple[int, ...],
@@ -468,13 +468,13 @@ class TrainingLoop:
         needs: list[DeviceEvent],
     ) -> DeviceEvent:
         host, costs = self._host, self._cluster.host
-        collective: Collective = self._meetings.join(self._rank, group, op, size, members)
+        collective: SyntheticCollective = self._meetings.join(self._rank, group, op, size, members)
         name, kernel = COLLECTIVES.get(op, ("c10d::allreduce_", ALL_REDUCE_KERNEL))
         if op == "send_recv":
             name, kernel = ("c10d::send" if members[0] == self._rank else "c10d::recv_"), SEND_RECV_KERNEL
         host.begin(name)
         host.begin("record_param_comms", collective=collective)
-        host.now += self._jittered(costs.dispatch)
+        host.now += self._add_jitter(costs.dispatch)
         call = host.call("cudaLaunchKernelExC", costs.launch_call)
         event = host.enqueue(
             call,

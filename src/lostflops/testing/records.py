@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .declaration import Dtype
-from .topology import Group
+from .topology import ProcessGroup
 
 MAIN = 0
 AUTOGRAD = 1
@@ -14,10 +14,10 @@ CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "send_recv"
 
 
 @dataclass(slots=True, eq=False)
-class Collective:
+class SyntheticCollective:
     """One operation of a group, shared by its members. Of a send/recv the first member sends."""
 
-    group: Group
+    group: ProcessGroup
     op: CollectiveOp
     bytes: int
     members: tuple[int, ...]
@@ -28,11 +28,11 @@ class Collective:
     started: int = 0
     last_arrival: int = -1
     last_rank: int = -1
-    before: "Collective | None" = None
+    before: "SyntheticCollective | None" = None
     """The one that has the link before, where collectives share it; it is busy with a part of the duration."""
     busy: int = 0
     begun: int = -1
-    waiting: "Collective | None" = None
+    waiting: "SyntheticCollective | None" = None
 
     @property
     def is_p2p(self) -> bool:
@@ -58,7 +58,7 @@ class HostEvent:
     sequence: int = -1
     backward: bool = False
     launches: bool = False
-    collective: Collective | None = None
+    collective: SyntheticCollective | None = None
     lost: bool = False
     parent: int = 0
     """The function that called this one; both are known by their `external_id`."""
@@ -76,7 +76,7 @@ class DeviceEvent:
     step: int
     ready: int
     bytes: int = 0
-    collective: Collective | None = None
+    collective: SyntheticCollective | None = None
     pending: int = 0
     followers: list["DeviceEvent"] = field(default_factory=list)
     start: int = -1
@@ -104,4 +104,4 @@ class RankRecord:
 @dataclass(frozen=True, slots=True)
 class Simulation:
     records: tuple[RankRecord, ...]
-    collectives: tuple[Collective, ...]
+    collectives: tuple[SyntheticCollective, ...]

@@ -10,11 +10,11 @@ Not modelled: limits on queued launches, kernels slowing each other down, links 
 graphs, memory, anything at random but the declared noise of kernel durations.
 """
 
-from .host import Host
-from .job import Job
-from .meetings import Meetings
+from .host import SyntheticHost
+from .job import SyntheticJob
+from .meetings import SyntheticMeetings
 from .program import Program, TrainingLoop
-from .records import Collective, DeviceEvent, Simulation
+from .records import DeviceEvent, Simulation, SyntheticCollective
 
 
 class _Engine:
@@ -40,7 +40,7 @@ class _Engine:
             else:
                 self._arrive(event.collective, event)
 
-    def _arrive(self, collective: Collective, event: DeviceEvent) -> None:
+    def _arrive(self, collective: SyntheticCollective, event: DeviceEvent) -> None:
         collective.events[event.rank] = event
         # Ties go to the lowest rank, whatever the order in which arrivals are worked off.
         if (event.start, -event.rank) > (collective.last_arrival, -collective.last_rank):
@@ -49,7 +49,7 @@ class _Engine:
         if collective.started == len(collective.members):
             self._transfer(collective)
 
-    def _transfer(self, collective: Collective) -> None:
+    def _transfer(self, collective: SyntheticCollective) -> None:
         """Begin when all have arrived and the link is free."""
         before = collective.before
         if before is not None and before.begun < 0:
@@ -86,10 +86,10 @@ class _Engine:
             self._blocked.setdefault(id(awaited), []).append(program)
 
 
-def simulate(cluster: Job) -> Simulation:
+def simulate(cluster: SyntheticJob) -> Simulation:
     runnable: list[DeviceEvent] = []
-    meetings = Meetings(cluster)
-    hosts = [Host(rank, cluster, runnable) for rank in range(cluster.ranks)]
+    meetings = SyntheticMeetings(cluster)
+    hosts = [SyntheticHost(rank, cluster, runnable) for rank in range(cluster.ranks)]
     programs = [TrainingLoop(cluster, host, meetings).run() for host in hosts]
     _Engine(cluster.kernel_gap, runnable).run(programs)
     return Simulation(tuple(host.record for host in hosts), tuple(meetings.all))

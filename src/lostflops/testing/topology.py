@@ -4,28 +4,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProcessGroup:
     name: str
     description: str
     ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MeshPlace:
     """Where a rank stands, and the groups it communicates in; None where the group would be the rank alone."""
 
     stage: int
-    tensor: Group | None
-    data: Group | None
-    pipeline: Group | None
+    tensor: ProcessGroup | None
+    data: ProcessGroup | None
+    pipeline: ProcessGroup | None
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    world: Group
-    places: tuple[Place, ...]
+    world: ProcessGroup
+    places: tuple[MeshPlace, ...]
 
-    def groups_of(self, rank: int) -> tuple[Group, ...]:
+    def groups_of(self, rank: int) -> tuple[ProcessGroup, ...]:
         place = self.places[rank]
         own = (group for group in (place.tensor, place.data, place.pipeline) if group is not None)
         return (self.world, *(group for group in own if group != self.world))
@@ -34,14 +34,14 @@ class Topology:
 def layout(ranks: int, tensor: int, pipeline: int) -> Topology:
     """Number the groups as `new_group` does when every rank creates all of them: names are unique in the job."""
     data = ranks // (tensor * pipeline)
-    world = Group("0", "default_pg", tuple(range(ranks)))
+    world = ProcessGroup("0", "default_pg", tuple(range(ranks)))
     grid = [[[t + tensor * (d + data * p) for t in range(tensor)] for d in range(data)] for p in range(pipeline)]
     members = {
         "tp": [tuple(row) for plane in grid for row in plane],
         "dp": [tuple(grid[p][d][t] for d in range(data)) for p in range(pipeline) for t in range(tensor)],
         "pp": [tuple(grid[p][d][t] for p in range(pipeline)) for d in range(data) for t in range(tensor)],
     }
-    group_of: dict[tuple[str, int], Group] = {}
+    group_of: dict[tuple[str, int], ProcessGroup] = {}
     created = 0
     for dimension, sets in members.items():
         for ranks_of_group in sets:
@@ -50,10 +50,10 @@ def layout(ranks: int, tensor: int, pipeline: int) -> Topology:
             group = world
             if dimension != "dp" or len(ranks_of_group) != ranks:
                 created += 1
-                group = Group(str(created), f"mesh_{dimension}", ranks_of_group)
+                group = ProcessGroup(str(created), f"mesh_{dimension}", ranks_of_group)
             group_of.update({(dimension, rank): group for rank in ranks_of_group})
     places = tuple(
-        Place(
+        MeshPlace(
             stage=rank // (tensor * data),
             tensor=group_of.get(("tp", rank)),
             data=group_of.get(("dp", rank)),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from .declaration import Cause, Clock
 from .device_window import DeviceWindow, device_window
-from .job import Job
+from .job import SyntheticJob
 from .ledger import LINES, Segment, segments, step_edges
-from .records import Collective, RankRecord, Simulation
+from .records import RankRecord, Simulation, SyntheticCollective
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def total_wall(simulation: Simulation) -> int:
     return sum(spans[-1][1] - spans[0][0] for spans in edges)
 
 
-def rank_truth(record: RankRecord, cluster: Job) -> RankTruth:
+def rank_truth(record: RankRecord, cluster: SyntheticJob) -> RankTruth:
     host = cluster.host_of(record.rank)
     clock = cluster.clock_of(host)
     pieces = segments(record)
@@ -176,7 +176,7 @@ def _steps(record: RankRecord, pieces: list[Segment]) -> tuple[StepTruth, ...]:
     return tuple(result)
 
 
-def collective_truth(collective: Collective) -> CollectiveTruth:
+def collective_truth(collective: SyntheticCollective) -> CollectiveTruth:
     members = sorted(collective.members)
     return CollectiveTruth(
         collective.group.name,

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.predict.costs.algorithms import BACKENDS, FORMS, carried, hierarchical
-from lostflops.predict.costs.times import OPS, Group
+from lostflops.predict.costs.algorithms import BACKENDS, FORMS, derive_scale_factors, hierarchical
+from lostflops.predict.costs.times import OPS, CommGroup
 
 RANKS = st.integers(2, 10_000)
 SIZES = st.integers(0, 1 << 34)
@@ -27,18 +27,18 @@ def test_a_ring_reduces_scatters_and_gathers(ranks: int) -> None:
 @given(st.sampled_from(sorted(FORMS)), RANKS, RANKS, st.tuples(st.floats(0, 1e9), st.floats(0, 10), SIZES))
 def test_a_line_is_carried_as_alpha_by_steps_and_beta_by_share(which, n: int, m: int, numbers) -> None:
     form, (alpha, beta, size) = FORMS[which], numbers
-    factor, scale = carried(form, n, form, m)
+    factor, scale = derive_scale_factors(form, n, form, m)
     expected = alpha * form.steps(m) + beta * form.share(m) * size
     assert factor * (alpha * form.steps(n) + beta * form.share(n) * size * scale) == pytest.approx(expected)
 
 
 @given(st.sampled_from(OPS), st.integers(1, 1 << 40), st.integers(1, 64), st.integers(1, 64))
 def test_parts_stay_in_hosts_or_go_across_them(op, size: int, each: int, hosts: int) -> None:
-    for part in hierarchical(op, size, Group(each * hosts, hosts)):
+    for part in hierarchical(op, size, CommGroup(each * hosts, hosts)):
         assert part.group.level in {"host", "across"}
         assert 1 <= part.size <= size
     if hosts > 1 and op in {"all_reduce", "all_gather", "reduce_scatter"}:
-        across = [part for part in hierarchical(op, size, Group(each * hosts, hosts)) if part.group.hosts > 1]
+        across = [part for part in hierarchical(op, size, CommGroup(each * hosts, hosts)) if part.group.hosts > 1]
         assert [part.size for part in across] == [-(-size // each)], "a rail carries its shard"
 
 

@@ -7,21 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.errors import BrokenSource, SourceError, UnknownFormat
+from lostflops.core.errors import BrokenSource, SourceError, UnknownFormat
 from lostflops.predict.costs.calibration import (
     SCHEMA,
+    CalibratedCollective,
+    CalibratedHost,
     Calibration,
-    Collective,
-    Host,
     Matmul,
     read_calibration,
     write_calibration,
 )
 
 
-def measured(level: str, hosts: int, beta: float) -> tuple[Collective, ...]:
+def measured(level: str, hosts: int, beta: float) -> tuple[CalibratedCollective, ...]:
     return tuple(
-        Collective(op="all_reduce", level=level, ranks=4, hosts=hosts, bytes=size, ns=(int(9e3 + beta * size),) * 3)
+        CalibratedCollective(
+            op="all_reduce", level=level, ranks=4, hosts=hosts, bytes=size, ns=(int(9e3 + beta * size),) * 3
+        )
         for size in (1024, 4096, 16384, 65536, 262144)
     )
 
@@ -29,7 +31,7 @@ def measured(level: str, hosts: int, beta: float) -> tuple[Collective, ...]:
 MADE = Calibration(
     date="2026-01-31T12:00:00Z",
     world_size=4,
-    hosts=(Host(host="a", ranks=(0, 1)), Host(host="b", ranks=(2, 3))),
+    hosts=(CalibratedHost(host="a", ranks=(0, 1)), CalibratedHost(host="b", ranks=(2, 3))),
     collectives=measured("host", 1, 1) + measured("world", 2, 8),
     matmuls=(Matmul(dtype="float32", m=8, n=8, k=8, ns=(5,)),),
 )
@@ -85,7 +87,7 @@ def test_a_missing_file_is_no_bug(tmp_path: Path) -> None:
 
 
 def test_curves_by_operation_and_group() -> None:
-    alone = Collective(op="broadcast", level="host", ranks=4, hosts=1, bytes=1024, ns=(5,))
+    alone = CalibratedCollective(op="broadcast", level="host", ranks=4, hosts=1, bytes=1024, ns=(5,))
     curves = Calibration(collectives=(*MADE.collectives, alone)).curves
     assert set(curves) == {("all_reduce", "host", 4, 1), ("all_reduce", "world", 4, 2)}
     assert curves["all_reduce", "world", 4, 2].pieces[0].beta.value == pytest.approx(8, rel=0.01)
@@ -109,5 +111,7 @@ def test_what_nobody_can_have_measured_is_damage(tmp_path: Path, wrong: dict[str
 
 def test_of_groups_alone_and_at_once_those_at_once_count() -> None:
     one = {"op": "all_reduce", "level": "across", "ranks": 2, "hosts": 2, "bytes": 1024}
-    both = Calibration(collectives=(Collective(**one, ns=(100,)), Collective(**one, ns=(400, 410), at_once=8)))
+    both = Calibration(
+        collectives=(CalibratedCollective(**one, ns=(100,)), CalibratedCollective(**one, ns=(400, 410), at_once=8))
+    )
     assert both.samples == {("all_reduce", "across", 2, 2): {1024: [400, 410]}}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.predict.costs.made_times import Made, doubling, line
 
-from lostflops.predict.costs.fit import fit
-from predict.costs.made_times import Made, doubling, line
+from lostflops.predict.costs.fit import fit_curve
 
 SIZES = doubling(1024, 2**26)
 
@@ -14,7 +14,7 @@ def test_intervals_hold_new_measurements() -> None:
     made, held, count = Made(4), 0, 0
     for _ in range(60):
         alpha, beta = made.constants()
-        curve = fit(SIZES, made.samples(SIZES, line(alpha, beta), 1))
+        curve = fit_curve(SIZES, made.samples(SIZES, line(alpha, beta), 1))
         for size, (ns,) in zip(SIZES, made.samples(SIZES, line(alpha, beta), 1), strict=True):
             held += curve.interval(size).low <= ns <= curve.interval(size).high
             count += 1
@@ -22,7 +22,7 @@ def test_intervals_hold_new_measurements() -> None:
 
 
 def test_beyond_the_measured_sizes_it_is_said_and_widens() -> None:
-    curve = fit(SIZES, Made(6).samples(SIZES, line(9e3, 1), 5))
+    curve = fit_curve(SIZES, Made(6).samples(SIZES, line(9e3, 1), 5))
     inside, near, far = (curve.interval(2**power) for power in (26, 27, 31))
     assert (inside.reach, near.reach) == ("", "2x the largest size measured")
     assert far.reach == "32x the largest size measured"
@@ -36,7 +36,7 @@ def test_beyond_the_measured_sizes_it_is_said_and_widens() -> None:
 
 def test_between_two_pieces_both_may_hold() -> None:
     times = [[20e3 + 0.1 * size if size < 2**20 else 300e3 + 0.1 * size] for size in SIZES]
-    curve = fit(SIZES, times)
+    curve = fit_curve(SIZES, times)
     assert [piece.first for piece in curve.pieces] == [1024, 2**20]
     between, size = curve.interval(700_000), 700_000
     assert between.ns == pytest.approx(20e3 + 0.1 * size, rel=0.01)

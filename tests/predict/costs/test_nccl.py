@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from lostflops.errors import UnknownCost
+from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.nccl import crossovers, nccl_times, ways
-from lostflops.predict.costs.times import OPS, Group
-from lostflops.predict.costs.topology import described, read_topology
+from lostflops.predict.costs.times import OPS, CommGroup
+from lostflops.predict.costs.topology import parse_topology, read_topology
 from shared_data import TRACES, needs_traces
 
 A100, H100 = read_topology("dgx-a100"), read_topology("dgx-h100")
@@ -17,54 +17,54 @@ def found(op, group, topology):
 
 
 def test_latencies_by_hand() -> None:
-    one = found("all_reduce", Group(8), A100)
+    one = found("all_reduce", CommGroup(8), A100)
     assert one["ring", "LL"].latency == pytest.approx(6.6 + 14 * 0.6)
     assert one["tree", "Simple"].latency == pytest.approx(8.4 + 2 * 7 * 4.0)
-    four = found("all_reduce", Group(32, 4), A100)
+    four = found("all_reduce", CommGroup(32, 4), A100)
     assert four["ring", "LL"].latency == pytest.approx(6.6 + 56 * 2.0 + 6 * 2.7), "an AMD host posts in 2 us"
     assert four["ring", "Simple"].latency == pytest.approx(1.4 * (8.4 + 56 * 6.0 + 6 * 14.0))
     assert four["tree", "LL128"].latency == pytest.approx(14.0 + 2 * (7 * 1.25 + 2 * 8.5))
-    assert found("all_reduce", Group(16, 2), H100)["nvls_tree", "Simple"].latency == pytest.approx(25 + 2 * 20.9)
-    alone = found("all_gather", Group(4, 4), A100)
+    assert found("all_reduce", CommGroup(16, 2), H100)["nvls_tree", "Simple"].latency == pytest.approx(25 + 2 * 20.9)
+    alone = found("all_gather", CommGroup(4, 4), A100)
     assert alone["ring", "LL"].latency == pytest.approx(6.6 + 3 * 5.0), "one device to a host: the tree's latency"
 
 
 def test_bandwidths_by_hand() -> None:
-    one = found("all_reduce", Group(8), A100)
+    one = found("all_reduce", CommGroup(8), A100)
     assert one["ring", "Simple"].gbs == pytest.approx(240 * 8 / 14)
     assert one["ring", "LL"].gbs == pytest.approx(87.7 * 8 / 14)
     assert one["tree", "LL128"].gbs == pytest.approx(240 * 0.92 * 7 / 9 / 2)
-    four = found("all_reduce", Group(32, 4), A100)
+    four = found("all_reduce", CommGroup(32, 4), A100)
     assert four["ring", "Simple"].gbs == pytest.approx(192 * 32 / 62), "adapters carry less than NVLink"
-    part = found("all_gather", Group(4, 4), A100)
+    part = found("all_gather", CommGroup(4, 4), A100)
     assert part["ring", "Simple"].gbs == pytest.approx(24 * 4 / 3), "one device of eight has one adapter of eight"
-    sends = found("all_to_all", Group(16, 2), A100)["sends", "Simple"]
+    sends = found("all_to_all", CommGroup(16, 2), A100)["sends", "Simple"]
     assert sends.gbs == pytest.approx(24 * 16 / 8), "half of it crosses, at 24 GB/s for each device"
 
 
 def test_nvls_where_the_switch_reduces() -> None:
-    assert ("nvls", "Simple") not in found("all_reduce", Group(8), A100)
-    assert nccl_times("all_reduce", 1 << 30, Group(8), H100)[0].algorithm == "nvls"
-    assert ("nvls_tree", "Simple") not in found("all_gather", Group(16, 2), H100)
+    assert ("nvls", "Simple") not in found("all_reduce", CommGroup(8), A100)
+    assert nccl_times("all_reduce", 1 << 30, CommGroup(8), H100)[0].algorithm == "nvls"
+    assert ("nvls_tree", "Simple") not in found("all_gather", CommGroup(16, 2), H100)
 
 
 @pytest.mark.parametrize(("device", "reduces"), [("NVIDIA H800", True), ("a new one", True), ("A100-SXM4-80GB", False)])
 def test_a_switch_that_is_said_to_reduce_does_so_from_hopper_on(device: str, reduces: bool) -> None:
     topology = replace(H100, device=device, nvls=True)
-    assert (("nvls", "Simple") in found("all_reduce", Group(8), topology)) == reduces
-    assert nccl_times("all_reduce", 1 << 20, Group(16, 2), topology)[0].ns > 0
+    assert (("nvls", "Simple") in found("all_reduce", CommGroup(8), topology)) == reduces
+    assert nccl_times("all_reduce", 1 << 20, CommGroup(16, 2), topology)[0].ns > 0
 
 
 def test_small_ones_go_by_latency_and_large_ones_by_bandwidth() -> None:
     sizes = tuple(1 << power for power in range(10, 34))
-    won = [(way.algorithm, way.protocol) for _, way in crossovers("all_reduce", Group(64, 8), A100, sizes)]
+    won = [(way.algorithm, way.protocol) for _, way in crossovers("all_reduce", CommGroup(64, 8), A100, sizes)]
     assert won[0] == ("tree", "LL")
     assert won[-1] == ("ring", "Simple")
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("group", [Group(2), Group(8), Group(16, 2), Group(8, 8), Group(4096, 512)])
-def test_every_op_has_a_time_with_its_interval_and_source(op, group: Group) -> None:
+@pytest.mark.parametrize("group", [CommGroup(2), CommGroup(8), CommGroup(16, 2), CommGroup(8, 8), CommGroup(4096, 512)])
+def test_every_op_has_a_time_with_its_interval_and_source(op, group: CommGroup) -> None:
     last = 0.0
     for size in (0, 1, 1 << 10, 1 << 20, 1 << 30):
         time = nccl_times(op, size, group, H100)[0]
@@ -72,18 +72,18 @@ def test_every_op_has_a_time_with_its_interval_and_source(op, group: Group) -> N
         assert "NCCL's model for dgx-h100" in time.source
         assert time.ns >= last or op == "all_reduce", "a tree's correction may dip"
         last = time.ns
-    assert nccl_times(op, 1 << 30, Group(1), H100)[0].ns == 0
+    assert nccl_times(op, 1 << 30, CommGroup(1), H100)[0].ns == 0
 
 
 def test_what_the_model_does_not_know() -> None:
-    single = described({"gpus_per_host": 8, "scaleup_gbs": 300}, "single", "single.toml")
+    single = parse_topology({"gpus_per_host": 8, "scaleup_gbs": 300}, "single", "single.toml")
     with pytest.raises(UnknownCost, match="nics_per_host"):
-        ways("all_reduce", Group(16, 2), single)
+        ways("all_reduce", CommGroup(16, 2), single)
     with pytest.raises(UnknownCost, match="8 devices"):
-        ways("all_reduce", Group(16), single)
-    amd = described({"device": "MI300X", "gpus_per_host": 8}, "mi300x", "mi300x.toml")
+        ways("all_reduce", CommGroup(16), single)
+    amd = parse_topology({"device": "MI300X", "gpus_per_host": 8}, "mi300x", "mi300x.toml")
     with pytest.raises(UnknownCost, match="calibrate"):
-        ways("all_reduce", Group(8), amd)
+        ways("all_reduce", CommGroup(8), amd)
 
 
 LOGS = {
@@ -106,7 +106,7 @@ def test_recorded_times_of_8_a100_lie_in_the_interval(op) -> None:
     assert len(rows) > 25
     for row in rows:
         size, us = int(row[0]), float(row[3 if op == "all_gather" else 4 if op != "all_to_all" else 3])
-        time = nccl_times(op, size, Group(8), A100)[0]
+        time = nccl_times(op, size, CommGroup(8), A100)[0]
         assert time.low / 1000 <= us <= time.high / 1000, (size, us, time)
         if size >= 1 << 30:
             assert time.ns / 1000 == pytest.approx(us, rel=0.15)

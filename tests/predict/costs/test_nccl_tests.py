@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from lostflops.errors import UnknownFormat, UsageError
+from lostflops.core.errors import UnknownFormat, UsageError
 from lostflops.predict.costs.calibration import Calibration
 from lostflops.predict.costs.nccl_tests import read_nccl_tests
 from shared_data import TRACES, needs_traces

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.calibration import Calibration, Copy, Launch, Matmul, Memory
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.calibration import CalibratedMemory, Calibration, Copy, Launch, Matmul
 from lostflops.predict.costs.roofline import roofline
 
 MADE = Calibration(
@@ -13,7 +13,7 @@ MADE = Calibration(
         Matmul(dtype="bfloat16", m=1000, n=1000, k=1000, ns=(20_000, 20_000, 90_000)),
         Matmul(dtype="bfloat16", m=2000, n=1000, k=1000, ns=(30_000, 20_000, 5)),
     ),
-    memory=(Memory(kind="copy", bytes=3000, ns=(1,)), Memory(kind="add", bytes=2000, ns=(1, 1, 9))),
+    memory=(CalibratedMemory(kind="copy", bytes=3000, ns=(1,)), CalibratedMemory(kind="add", bytes=2000, ns=(1, 1, 9))),
     launches=(Launch(kind="small op", ns=(4000, 5000, 60000)),),
     copies=(
         Copy(direction="h2d", pinned=True, bytes=50, ns=(2,)),

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.predict.costs.topology import TOPOLOGIES, read_topology
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lostflops.errors import UsageError
-from lostflops.predict.estimate.demand import described
-from lostflops.predict.estimate.description import Job, Model
+from lostflops.core.errors import UsageError
+from lostflops.predict.estimate.demand import estimate_demand
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
 from lostflops.predict.estimate.estimate import estimate
 from lostflops.predict.estimate.machine import machine
 from lostflops.predict.estimate.rates import MeasuredRates, PublishedRates, device_named
@@ -54,8 +54,8 @@ def test_a_calibration_tells_rates_by_shape(tmp_path: Path) -> None:
 
 def test_a_calibrated_device_without_a_known_peak_has_a_step_and_no_mfu(tmp_path: Path) -> None:
     known = machine("bf16", device=None, topology=None, calibration=calibration(tmp_path / "c.json"), memory=None)
-    model = Model(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
-    found = estimate(described(model, Job(sequence=128, dp=4), known.per_host), known)
+    model = ModelDescription(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+    found = estimate(estimate_demand(model, PlannedJob(sequence=128, dp=4), known.per_host), known)
     assert found.step is not None
     assert found.mfu is None
     assert found.step.transfers[0][1].source.startswith("calibration")
@@ -79,8 +79,8 @@ def test_a_dtype_that_was_not_measured_leaves_memory_and_launches_measured(
     assert known.rates.flops(4096, 4096, 4096) == published.flops(4096, 4096, 4096)
     assert (known.rates.memory.high, known.rates.launch_ns) == (pytest.approx(1e9), 4000)
     assert known.rates.peak == published.peak
-    model = Model(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
-    (note, *_) = result(estimate(described(model, Job(sequence=128, dtype="fp16"), 8), known)).notes
+    model = ModelDescription(layers=2, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+    (note, *_) = result(estimate(estimate_demand(model, PlannedJob(sequence=128, dtype="fp16"), 8), known)).notes
     assert note.startswith("Rates: matmuls as published, not measured (H100-SXM5")
     assert note.endswith("memory and launches: calibration of an unknown date.")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lostflops.errors import BrokenSource, UsageError
-from lostflops.predict.estimate.description import Job, Model
-from lostflops.predict.estimate.estimate import Machine, estimate
+from lostflops.core.errors import BrokenSource, UsageError
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
+from lostflops.predict.estimate.estimate import PlannedMachine, estimate
 from lostflops.predict.estimate.huggingface import model_of
 from lostflops.predict.estimate.request import Request, demand_of, request
 from lostflops.predict.estimate.result import result
@@ -60,10 +60,10 @@ def test_a_hugging_face_config(tmp_path: Path) -> None:
 
 def test_only_experts_that_a_token_visits_are_work() -> None:
     few, many = (
-        Model(layers=2, hidden=64, heads=4, ffn=128, vocabulary=100, experts=count, experts_per_token=2)
+        ModelDescription(layers=2, hidden=64, heads=4, ffn=128, vocabulary=100, experts=count, experts_per_token=2)
         for count in (4, 64)
     )
-    job = Job(sequence=16)
+    job = PlannedJob(sequence=16)
     small, large = demand_of(Request(few, job), 8), demand_of(Request(many, job), 8)
     router = 6 * 2 * 60 * 64 * 16
     assert small.flops is not None
@@ -135,7 +135,7 @@ def test_a_window_that_is_not_followed_is_said(
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(QWEN3_14B | change))
     asked = request(str(tmp_path / "config.json"), {"sequence": sequence})
-    notes = result(estimate(demand_of(asked, 8), Machine("nothing")), asked.remarks).notes
+    notes = result(estimate(demand_of(asked, 8), PlannedMachine("nothing")), asked.remarks).notes
     said = [note for note in notes if "sliding_window" in note]
     assert len(said) == (window is not None)
     assert all(f"attend to at most {window} tokens" in note for note in said)

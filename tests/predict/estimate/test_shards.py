@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.predict.estimate.demand import described
-from lostflops.predict.estimate.description import Job, Model
+from lostflops.predict.estimate.demand import estimate_demand
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
 from lostflops.predict.estimate.memory import activations, memory
-from lostflops.predict.estimate.tensors import held, stage_layers, tensors
+from lostflops.predict.estimate.tensors import list_stage_shards, stage_layers, tensors
 from lostflops.predict.estimate.work import model_flops, product_flops, work
 
 DEGREES = (1, 2, 4)
 
 
 @st.composite
-def models(draw: st.DrawFn) -> Model:
+def models(draw: st.DrawFn) -> ModelDescription:
     keys = draw(st.sampled_from([4, 8]))
-    return Model(
+    return ModelDescription(
         layers=draw(st.integers(4, 9)),
         hidden=draw(st.integers(1, 40)) * 8,
         heads=keys * draw(st.sampled_from([1, 2])),
@@ -41,9 +41,9 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Job:
+def jobs(draw: st.DrawFn) -> PlannedJob:
     dp, microbatch = draw(st.sampled_from([1, 2, 3, 8])), draw(st.integers(1, 3))
-    return Job(
+    return PlannedJob(
         sequence=draw(st.integers(1, 50)) * 4,
         microbatch=microbatch,
         batch=dp * microbatch * draw(st.integers(1, 3)),
@@ -59,18 +59,18 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
-def elements(model: Model) -> int:
+def elements(model: ModelDescription) -> int:
     return sum(one.elements * (model.layers if one.place == "layer" else 1) for one in tensors(model))
 
 
 @given(models(), jobs())
 @settings(max_examples=60, deadline=None)
-def test_shards_are_the_whole(model: Model, job: Job) -> None:
+def test_shards_are_the_whole(model: ModelDescription, job: PlannedJob) -> None:
     """What every rank of tensor parallelism has of what is sharded, once of what is not, is the model."""
     total = 0
     for stage in range(job.pp):
         for tp_rank in range(job.tp):
-            for part in held(model, job, stage, tp_rank):
+            for part in list_stage_shards(model, job, stage, tp_rank):
                 is_copy = part.tensor.name == "embedding" and stage > 0
                 if not is_copy and (part.tensor.split is not None or tp_rank == 0):
                     total += part.elements
@@ -80,7 +80,7 @@ def test_shards_are_the_whole(model: Model, job: Job) -> None:
 
 @given(models(), jobs())
 @settings(max_examples=60, deadline=None)
-def test_ranks_of_zero_3_hold_the_model_together(model: Model, job: Job) -> None:
+def test_ranks_of_zero_3_hold_the_model_together(model: ModelDescription, job: PlannedJob) -> None:
     sharded, whole = msgspec.structs.replace(job, zero=3), msgspec.structs.replace(job, zero=0)
     for stage in range(job.pp):
         ranks = [memory(model, sharded, stage, dp_rank=rank) for rank in range(job.shards)]
@@ -93,7 +93,7 @@ def test_ranks_of_zero_3_hold_the_model_together(model: Model, job: Job) -> None
 
 @given(models(), jobs())
 @settings(max_examples=60, deadline=None)
-def test_a_higher_stage_of_zero_never_holds_more(model: Model, job: Job) -> None:
+def test_a_higher_stage_of_zero_never_holds_more(model: ModelDescription, job: PlannedJob) -> None:
     by_stage = [memory(model, msgspec.structs.replace(job, zero=zero), 0) for zero in range(4)]
     exact = [(one.parameters, one.gradients, one.optimizer) for one in by_stage]
     for lower, higher in pairwise(exact):
@@ -104,7 +104,7 @@ def test_a_higher_stage_of_zero_never_holds_more(model: Model, job: Job) -> None
 
 @given(models(), jobs())
 @settings(max_examples=60, deadline=None)
-def test_model_flops_do_not_know_degrees(model: Model, job: Job) -> None:
+def test_model_flops_do_not_know_degrees(model: ModelDescription, job: PlannedJob) -> None:
     alone = msgspec.structs.replace(job, dp=1, cp=1, tp=1, pp=1, zero=0, recompute="none")
     assert model_flops(model, job) == model_flops(model, alone)
     forward = sum(one.flops for stage in range(job.pp) for one in work(model, job, stage).products)
@@ -117,9 +117,9 @@ def test_model_flops_do_not_know_degrees(model: Model, job: Job) -> None:
 
 @given(models(), jobs())
 @settings(max_examples=60, deadline=None)
-def test_recomputation_only_takes_activations_away(model: Model, job: Job) -> None:
+def test_recomputation_only_takes_activations_away(model: ModelDescription, job: PlannedJob) -> None:
     kept = {
-        again: described(model, msgspec.structs.replace(job, recompute=again), 8).stages[0].memory.activations
+        again: estimate_demand(model, msgspec.structs.replace(job, recompute=again), 8).stages[0].memory.activations
         for again in ("none", "selective", "full")
     }
     none, selective, full = kept["none"], kept["selective"], kept["full"]
@@ -134,30 +134,30 @@ def test_recomputation_only_takes_activations_away(model: Model, job: Job) -> No
 
 def test_more_ranks_than_experts_share_rows() -> None:
     """No rank is left without, so that memory falls on."""
-    model = Model(layers=2, hidden=64, heads=4, ffn=128, vocabulary=128, experts=4, experts_per_token=2)
-    held_by = [memory(model, Job(sequence=8, dp=ranks, zero=3), 0).parameters for ranks in (1, 4, 16, 64)]
+    model = ModelDescription(layers=2, hidden=64, heads=4, ffn=128, vocabulary=128, experts=4, experts_per_token=2)
+    held_by = [memory(model, PlannedJob(sequence=8, dp=ranks, zero=3), 0).parameters for ranks in (1, 4, 16, 64)]
     assert [held_by[0] / each for each in held_by] == pytest.approx([1, 4, 16, 64], rel=0.1)
 
 
 def test_full_recomputation_has_one_layer_whole_however_many_microbatches_are_ahead() -> None:
-    model = Model(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
-    job = Job(sequence=128, pp=4, batch=8, recompute="full")
+    model = ModelDescription(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
+    job = PlannedJob(sequence=128, pp=4, batch=8, recompute="full")
     ahead, alone = (activations(model, msgspec.structs.replace(job, batch=batch), 0) for batch in (8, 1))
     entries = 2 * 128 * 64 * 2
     assert ahead.high - alone.high == 3 * entries
 
 
 def test_sequence_parallelism_is_the_low_end() -> None:
-    model = Model(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
-    whole, sharded = (activations(model, Job(sequence=128, tp=tp, compiled=True), 0) for tp in (1, 4))
+    model = ModelDescription(layers=8, hidden=64, heads=4, ffn=256, vocabulary=100)
+    whole, sharded = (activations(model, PlannedJob(sequence=128, tp=tp, compiled=True), 0) for tp in (1, 4))
     assert sharded.low == pytest.approx(whole.low / 4, rel=0.02)
     assert sharded.high > whole.high / 4 * 1.2
 
 
 def test_copies_of_tokens_for_experts_are_kept() -> None:
     """As much work in one wide layer keeps no copies."""
-    one = Model(layers=1, hidden=64, heads=4, ffn=256, vocabulary=100)
-    many = Model(layers=1, hidden=64, heads=4, ffn=64, vocabulary=100, experts=8, experts_per_token=4)
-    dense, routed = (activations(model, Job(sequence=128), 0) for model in (one, many))
+    one = ModelDescription(layers=1, hidden=64, heads=4, ffn=256, vocabulary=100)
+    many = ModelDescription(layers=1, hidden=64, heads=4, ffn=64, vocabulary=100, experts=8, experts_per_token=4)
+    dense, routed = (activations(model, PlannedJob(sequence=128), 0) for model in (one, many))
     assert routed.low == dense.low
     assert routed.high - dense.high == 128 * 3 * 4 * 64 * 2

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.times import CollectiveTime, Group, Op
-from lostflops.predict.estimate.demand import described
-from lostflops.predict.estimate.description import Job, Model
-from lostflops.predict.estimate.estimate import Estimate, Machine, estimate
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
+from lostflops.predict.estimate.demand import estimate_demand
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
+from lostflops.predict.estimate.estimate import Estimate, PlannedMachine, estimate
 from lostflops.predict.estimate.ranges import Range, exactly
 from lostflops.predict.estimate.result import result
 from lostflops.predict.estimate.work import attention_flops, model_flops, product_flops
 
-MODEL = Model(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+MODEL = ModelDescription(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000)
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class WideRates(MadeRates):
 class MadeTimes:
     each: float = 0
 
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         if group.hosts > 2:
             raise UnknownCost("no network is known")
-        return CollectiveTime(self.each, self.each, self.each, "ring", "made up")
+        return CollectiveTime(ns=self.each, low=self.each, high=self.each, algorithm="ring", source="made up")
 
 
-def step(job: Job, rates: MadeRates, times: MadeTimes | None = None, **known: int) -> Estimate:
-    return estimate(described(MODEL, job, 8), Machine("nothing", rates, times, **known))
+def step(job: PlannedJob, rates: MadeRates, times: MadeTimes | None = None, **known: int) -> Estimate:
+    return estimate(estimate_demand(MODEL, job, 8), PlannedMachine("nothing", rates, times, **known))
 
 
 def test_a_device_that_only_computes_takes_its_flops() -> None:
-    job = Job(sequence=1024, microbatch=2)
+    job = PlannedJob(sequence=1024, microbatch=2)
     found = step(job, MadeRates())
     assert found.step is not None
     assert found.step.limiter == "compute"
@@ -74,7 +74,7 @@ def test_a_device_that_only_computes_takes_its_flops() -> None:
 
 
 def test_a_device_that_only_moves_bytes_is_limited_by_memory() -> None:
-    found = step(Job(sequence=64), MadeRates(1e30, 1e9))
+    found = step(PlannedJob(sequence=64), MadeRates(1e30, 1e9))
     assert found.step is not None
     assert found.step.limiter == "memory bandwidth"
     assert found.step.compute.high == pytest.approx(0, abs=1)
@@ -82,7 +82,9 @@ def test_a_device_that_only_moves_bytes_is_limited_by_memory() -> None:
 
 def test_a_slow_host_is_limited_by_launches_unless_the_model_is_compiled() -> None:
     slow = MadeRates(1e30, 1e30, 1e6)
-    either, eager, compiled = (step(Job(sequence=64, compiled=known), slow).step for known in (None, False, True))
+    either, eager, compiled = (
+        step(PlannedJob(sequence=64, compiled=known), slow).step for known in (None, False, True)
+    )
     assert either is not None
     assert eager is not None
     assert compiled is not None
@@ -96,7 +98,7 @@ def test_a_slow_host_is_limited_by_launches_unless_the_model_is_compiled() -> No
 @pytest.mark.parametrize("compiled", [False, True])
 def test_what_is_known_of_compilation_narrows_the_step(launch_ns: float, compiled: bool) -> None:
     known, either = (
-        step(Job(sequence=1024, compiled=one), WideRates(1e12, 1e11, launch_ns)).step for one in (compiled, None)
+        step(PlannedJob(sequence=1024, compiled=one), WideRates(1e12, 1e11, launch_ns)).step for one in (compiled, None)
     )
     assert known is not None
     assert either is not None
@@ -104,23 +106,23 @@ def test_what_is_known_of_compilation_narrows_the_step(launch_ns: float, compile
 
 
 def test_an_eager_host_is_as_slow_as_its_launches_at_best() -> None:
-    found = step(Job(sequence=1024, compiled=False), WideRates(1e15, 1e30, 10_000)).step
+    found = step(PlannedJob(sequence=1024, compiled=False), WideRates(1e15, 1e30, 10_000)).step
     assert found is not None
     assert found.total.low >= 3 * 16 * 4 * 10_000
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (4, 8), (4, 64)])
 def test_the_bubble_is_that_of_1f1b(stages: int, microbatches: int) -> None:
-    even = Model(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, head="none", final_norm=False)
-    job = Job(sequence=64, pp=stages, batch=microbatches, optimizer="sgd")
-    found = estimate(described(even, job, 8), Machine("nothing", MadeRates(), MadeTimes())).step
+    even = ModelDescription(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, head="none", final_norm=False)
+    job = PlannedJob(sequence=64, pp=stages, batch=microbatches, optimizer="sgd")
+    found = estimate(estimate_demand(even, job, 8), PlannedMachine("nothing", MadeRates(), MadeTimes())).step
     assert found is not None
     share = found.bubble.low / found.total.low
     assert share == pytest.approx((stages - 1) / (microbatches + stages - 1), rel=0.001)
 
 
 def test_communication_hides_at_best_and_is_exposed_at_worst() -> None:
-    job = Job(sequence=1024, dp=4)
+    job = PlannedJob(sequence=1024, dp=4)
     backward = model_flops(MODEL, job) / 4 / 1e12 * 1e9 * 2 / 3
     hidden = step(job, MadeRates(), MadeTimes(0.1 * backward)).step
     assert hidden is not None
@@ -133,14 +135,14 @@ def test_communication_hides_at_best_and_is_exposed_at_worst() -> None:
 
 
 def test_sums_of_tensor_parallelism_are_waited_for() -> None:
-    found = step(Job(sequence=64, tp=2), MadeRates(), MadeTimes(1000)).step
+    found = step(PlannedJob(sequence=64, tp=2), MadeRates(), MadeTimes(1000)).step
     assert found is not None
     assert found.communication == exactly((4 * 4 + 2) * 1000)
 
 
 def test_recomputation_runs_forward_again() -> None:
-    none, full = (step(Job(sequence=1024, recompute=again), MadeRates()).step for again in ("none", "full"))
-    selective = step(Job(sequence=1024, recompute="selective"), MadeRates()).step
+    none, full = (step(PlannedJob(sequence=1024, recompute=again), MadeRates()).step for again in ("none", "full"))
+    selective = step(PlannedJob(sequence=1024, recompute="selective"), MadeRates()).step
     assert none is not None
     assert full is not None
     assert selective is not None
@@ -149,36 +151,36 @@ def test_recomputation_runs_forward_again() -> None:
 
 
 def test_what_cannot_be_told_is_said() -> None:
-    unnamed = estimate(described(MODEL, Job(sequence=64), 8), Machine("an unnamed device"))
+    unnamed = estimate(estimate_demand(MODEL, PlannedJob(sequence=64), 8), PlannedMachine("an unnamed device"))
     assert (unnamed.step, unnamed.fits) == (None, "unknown")
     assert "give --device" in result(unnamed).verdict
-    unconnected = step(Job(sequence=64, dp=2), MadeRates())
+    unconnected = step(PlannedJob(sequence=64, dp=2), MadeRates())
     assert "give --topology" in unconnected.unknown
-    unmeasured = step(Job(sequence=64, dp=64), MadeRates(), MadeTimes())
+    unmeasured = step(PlannedJob(sequence=64, dp=64), MadeRates(), MadeTimes())
     assert unmeasured.unknown == "no network is known"
 
 
 @pytest.mark.parametrize(("capacity", "fits"), [(10, "no"), (10**12, "yes")])
 def test_whether_it_fits(capacity: int, fits: str) -> None:
-    assert step(Job(sequence=64), MadeRates(), capacity=capacity).fits == fits
+    assert step(PlannedJob(sequence=64), MadeRates(), capacity=capacity).fits == fits
 
 
 def test_between_the_ends_it_may_fit() -> None:
-    held = step(Job(sequence=64), MadeRates()).fullest.memory.total
-    assert step(Job(sequence=64), MadeRates(), capacity=round((held.low + held.high) / 2)).fits == "maybe"
+    held = step(PlannedJob(sequence=64), MadeRates()).fullest.memory.total
+    assert step(PlannedJob(sequence=64), MadeRates(), capacity=round((held.low + held.high) / 2)).fits == "maybe"
 
 
 @pytest.mark.parametrize(("spare", "fits"), [(0, "maybe"), (3 * 2**30 - 2, "maybe"), (3 * 2**30, "yes")])
 def test_a_job_that_fills_the_device_may_not_fit(spare: int, fits: str) -> None:
-    held = step(Job(sequence=64), MadeRates()).fullest.memory.total
-    found = step(Job(sequence=64), MadeRates(), capacity=round(held.high) + 1 + spare)
+    held = step(PlannedJob(sequence=64), MadeRates()).fullest.memory.total
+    found = step(PlannedJob(sequence=64), MadeRates(), capacity=round(held.high) + 1 + spare)
     assert found.fits == fits
     assert any("for the driver context" in note for note in result(found).notes) == (fits == "maybe")
 
 
 @pytest.mark.parametrize(("sequence", "is_above"), [(64, False), (1024, True)])
 def test_mfu_above_the_peak_is_explained(sequence: int, is_above: bool) -> None:
-    found = step(Job(sequence=sequence), MadeRates())
+    found = step(PlannedJob(sequence=sequence), MadeRates())
     assert found.mfu is not None
     assert (found.mfu.high > 1) == is_above
     assert (
@@ -187,14 +189,16 @@ def test_mfu_above_the_peak_is_explained(sequence: int, is_above: bool) -> None:
 
 
 def test_products_faster_than_the_peak_are_said_to_be() -> None:
-    found = step(Job(sequence=64), MadeRates(said_peak=1e11))
+    found = step(PlannedJob(sequence=64), MadeRates(said_peak=1e11))
     assert found.mfu is not None
     assert found.mfu.low > 1
     assert any("measured faster than the known peak" in note for note in result(found).notes)
 
 
 def test_the_result_adds_up() -> None:
-    answer = result(step(Job(sequence=64, dp=2, pp=2, zero=1), MadeRates(), MadeTimes(1000), capacity=10**9)).to_json()
+    answer = result(
+        step(PlannedJob(sequence=64, dp=2, pp=2, zero=1), MadeRates(), MadeTimes(1000), capacity=10**9)
+    ).to_json()
     owners = {row["owner"]: row for row in answer["memory"]["owners"]}
     total = owners.pop("total")
     assert sum(row["low"] for row in owners.values()) == pytest.approx(total["low"], abs=5)
@@ -205,10 +209,11 @@ def test_the_result_adds_up() -> None:
 
 
 def test_a_tied_embedding_is_summed_once() -> None:
-    model = Model(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, tied=True)
-    job = Job(sequence=1024, pp=4, batch=1)
+    model = ModelDescription(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, tied=True)
+    job = PlannedJob(sequence=1024, pp=4, batch=1)
     quick, slow = (
-        estimate(described(model, job, 8), Machine("nothing", MadeRates(), MadeTimes(each))).step for each in (0, 1e9)
+        estimate(estimate_demand(model, job, 8), PlannedMachine("nothing", MadeRates(), MadeTimes(each))).step
+        for each in (0, 1e9)
     )
     assert quick
     assert slow

@@ -1,9 +1,9 @@
 """Memory of a small job at any batch size, whose peak is known in closed form."""
 
-from tests.memory.made import Block, memory
+from tests.account.memory.made import Block, memory
 
-from lostflops.memory.blocks import Memory
-from lostflops.memory.owners import Owner
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.account.memory.owners import Owner
 
 WEIGHT, SAVED, UPDATE, FEW = 1000, 7, 900, 3
 
@@ -15,7 +15,7 @@ def peak(batch: int) -> int:
 
 def job(
     batch: int, *, extra: int = 0, device: str = "cpu", reserved: float = 0, rank: int = 0, steps: int = 2
-) -> Memory:
+) -> RankMemory:
     """Two layers save activations, backward needs as much as one of them, the update has temporaries. Bytes of `extra`
     are added to what backward needs."""
     blocks = [

@@ -1,6 +1,6 @@
 import pytest
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 from lostflops.predict.fit.batch_argument import batch_argument
 
 
@@ -27,7 +27,7 @@ def test_the_batch_size_is_found_and_replaced(words: list[str], name: str, other
     found = batch_argument(words)
     assert (found.name, found.size) == (name, 32)
     expected = other or [word.replace("32", "7") for word in words]
-    assert found.changed(words, 7) == expected
+    assert found.replace_batch_size(words, 7) == expected
 
 
 def test_several_are_listed() -> None:
@@ -38,7 +38,7 @@ def test_several_are_listed() -> None:
 def test_a_name_decides() -> None:
     words = ["t", "--global-batch-size", "64", "--micro-batch-size", "4", "--width", "3"]
     assert batch_argument(words, "micro_batch_size").size == 4
-    assert batch_argument(words, "--width").changed(words, 5)[-1] == "5"
+    assert batch_argument(words, "--width").replace_batch_size(words, 5)[-1] == "5"
     with pytest.raises(UsageError, match=r"--depth appears nowhere .*--global-batch-size, --micro-batch-size, --width"):
         batch_argument(words, "--depth")
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.memory.made import Block, memory
+from tests.account.memory.made import Block, memory
 from tests.predict.fit import jobs
 from tests.predict.fit.jobs import job
 
-from lostflops.memory.owners import Owner
+from lostflops.account.memory.owners import Owner
 from lostflops.predict.fit.peaks import LEAST, peaks
 from lostflops.predict.fit.room import HEADROOM, room
 

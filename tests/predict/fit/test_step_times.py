@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
 
-from lostflops.predict.fit.step_times import StepTime, times
+from lostflops.predict.fit.step_times import FittedStepTime, times
 
 FIXED, EACH = 4e6, 1e5
 
 
-def _measured(chance: np.random.Generator, noise: float, sizes: tuple[int, ...] = (16, 32, 64)) -> list[StepTime]:
-    return [StepTime(size, (FIXED + EACH * size) * (1 + noise * chance.standard_normal()), noise, 20) for size in sizes]
+def _measured(chance: np.random.Generator, noise: float, sizes: tuple[int, ...] = (16, 32, 64)) -> list[FittedStepTime]:
+    return [
+        FittedStepTime(size, (FIXED + EACH * size) * (1 + noise * chance.standard_normal()), noise, 20)
+        for size in sizes
+    ]
 
 
 def test_exact_times_give_the_line_and_the_batch_of_nine_tenths() -> None:
@@ -39,7 +42,7 @@ def test_intervals_hold_the_truth_about_nine_times_of_ten() -> None:
 
 def test_a_flat_start_is_no_line() -> None:
     """A device that a small batch does not fill: steps take the same until it does."""
-    found = times([StepTime(size, max(10e6, 2e5 * size), 0.005, 20) for size in (16, 50, 200)])
+    found = times([FittedStepTime(size, max(10e6, 2e5 * size), 0.005, 20) for size in (16, 50, 200)])
     assert found is not None
     assert found.is_linear is False
 
@@ -51,11 +54,13 @@ def test_noise_is_not_called_a_bend() -> None:
 
 
 def test_times_that_do_not_grow_tell_no_asymptote() -> None:
-    found = times([StepTime(size, 10e6 * (1 + off), 0.01, 20) for size, off in ((8, 0.01), (16, 0.0), (32, 0.005))])
+    found = times(
+        [FittedStepTime(size, 10e6 * (1 + off), 0.01, 20) for size, off in ((8, 0.01), (16, 0.0), (32, 0.005))]
+    )
     assert found is not None
     assert found.near is None
     assert found.asymptote is None
 
 
 def test_one_step_tells_nothing() -> None:
-    assert times([StepTime(8, 1e6, float("inf"), 0), StepTime(16, 2e6, 0.01, 9)]) is None
+    assert times([FittedStepTime(8, 1e6, float("inf"), 0), FittedStepTime(16, 2e6, 0.01, 9)]) is None

@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lostflops.ledger.lines import LINES
-from lostflops.ledger.partition import Partition
-from lostflops.ledger.windows import Window, WindowKind
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.partition import Partition
+from lostflops.account.ledger.windows import LedgerWindow, WindowKind
 from lostflops.predict.scaling.replay import replay
-from lostflops.predict.scaling.timeline import Call, Timeline, timeline
+from lostflops.predict.scaling.timeline import StepCall, StepTimeline, timeline
 from lostflops.store.intervals import Intervals
 
 Spans = Sequence[tuple[int, int]]
 
 
-def reduced(start: int, stop: int, *, ready: int | None = None, lane: int = 1, op: str = "all_reduce") -> Call:
-    return Call(start, start if ready is None else ready, stop, lane, "0@0-7", op, 1000)
+def reduced(start: int, stop: int, *, ready: int | None = None, lane: int = 1, op: str = "all_reduce") -> StepCall:
+    return StepCall(start, start if ready is None else ready, stop, lane, "0@0-7", op, 1000)
 
 
-def made(compute: Spans, calls: Sequence[Call], steps: Spans = ((0, 1000),), link: str | None = "network") -> Timeline:
-    window = Window(
+def made(
+    compute: Spans, calls: Sequence[StepCall], steps: Spans = ((0, 1000),), link: str | None = "network"
+) -> StepTimeline:
+    window = LedgerWindow(
         WindowKind.STEPS,
         tuple(range(len(steps))),
         np.array([start for start, _ in steps]),
@@ -36,7 +38,7 @@ def made(compute: Spans, calls: Sequence[Call], steps: Spans = ((0, 1000),), lin
     return timeline(Partition(window, lines, busy, comm), calls, lambda _: link)
 
 
-def scaled(steps: Timeline, factor: float, compute: float = 1.0) -> list[float]:
+def scaled(steps: StepTimeline, factor: float, compute: float = 1.0) -> list[float]:
     return [round(ns, 3) for ns in replay(steps, [factor * call.alone for call in steps.queued], compute).tolist()]
 
 
@@ -113,7 +115,7 @@ def test_compute_can_be_divided() -> None:
 
 
 @st.composite
-def timelines(draw: st.DrawFn, lanes: int) -> Timeline:
+def timelines(draw: st.DrawFn, lanes: int) -> StepTimeline:
     """Anything that can be recorded: lanes that run one call at a time, and compute wherever."""
     calls = []
     for lane in range(lanes):
@@ -127,17 +129,17 @@ def timelines(draw: st.DrawFn, lanes: int) -> Timeline:
 
 
 @given(timelines(lanes=3))
-def test_unchanged_it_takes_what_it_took(steps: Timeline) -> None:
+def test_unchanged_it_takes_what_it_took(steps: StepTimeline) -> None:
     assert replay(steps) == pytest.approx(steps.measured, abs=0.1)
 
 
 @given(timelines(lanes=1), st.floats(0, 1))
-def test_a_faster_network_never_makes_steps_longer(steps: Timeline, factor: float) -> None:
+def test_a_faster_network_never_makes_steps_longer(steps: StepTimeline, factor: float) -> None:
     assert sum(scaled(steps, factor)) <= sum(scaled(steps, 1)) + 0.1
 
 
 @given(timelines(lanes=2), st.floats(0, 1))
-def test_no_step_is_shorter_than_its_progress(steps: Timeline, factor: float) -> None:
+def test_no_step_is_shorter_than_its_progress(steps: StepTimeline, factor: float) -> None:
     assert (replay(steps, [factor * call.alone for call in steps.queued]) >= 0).all()
     whole = (steps.compute + steps.other).sum()
     assert sum(scaled(steps, factor)) >= whole - 0.1

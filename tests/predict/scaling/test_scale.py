@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lostflops import Run
-from lostflops.analyze.steps import steps as analyse_steps
-from lostflops.errors import UnknownCost, UsageError
+from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.explain.analyze.steps import steps as analyse_steps
 from lostflops.predict.costs.collective_times import CollectiveTimes
-from lostflops.predict.costs.times import CollectiveTime, Group, Op, Times
+from lostflops.predict.costs.times import CollectiveTime, CommGroup, CommTimes, Op
 from lostflops.predict.scaling.own_times import OwnTimes
 from lostflops.predict.scaling.scale import scale
 from lostflops.testing import LostRecords, Model, Network, Straggler, SyntheticCluster, store
@@ -26,18 +26,18 @@ class Truth:
     def __init__(self, network: Network = SLOW, faster: float = 1.0) -> None:
         self._network, self._faster = network, faster
 
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         assert op == "all_reduce"
         assert algorithm is None
         ns = self._network.all_reduce(size, group.ranks, group.hosts > 1) / self._faster
-        return CollectiveTime(ns, 0.9 * ns, 1.2 * ns, "ring", "the truth")
+        return CollectiveTime(ns=ns, low=0.9 * ns, high=1.2 * ns, algorithm="ring", source="the truth")
 
 
-def truth(_: OwnTimes) -> Times:
+def truth(_: OwnTimes) -> CommTimes:
     return Truth()
 
 
-def learned(own: OwnTimes) -> Times:
+def learned(own: OwnTimes) -> CommTimes:
     return CollectiveTimes.of(learned=own)
 
 
@@ -49,7 +49,7 @@ def run_of(folder: Path, made: SyntheticCluster) -> Path:
     return store(made.generate(), folder / f"run{made.ranks}", host_names=True)
 
 
-def predict(run: Path, *ranks: int, times: Callable[[OwnTimes], Times] = truth, **options: Any) -> dict[int, Any]:
+def predict(run: Path, *ranks: int, times: Callable[[OwnTimes], CommTimes] = truth, **options: Any) -> dict[int, Any]:
     with Run.open(run) as opened:
         told = scale(opened, ranks, times, **options).to_json()
     return {row["ranks"]: row for row in told["ranks"]}
@@ -71,7 +71,7 @@ def thirty_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("times", [truth, learned])
-def test_more_ranks_take_what_they_take(eight: Path, thirty_two: Path, times: Callable[[OwnTimes], Times]) -> None:
+def test_more_ranks_take_what_they_take(eight: Path, thirty_two: Path, times: Callable[[OwnTimes], CommTimes]) -> None:
     told = predict(eight, 32, times=times)
     now, then = measured(eight), measured(thirty_two)
     assert told[8]["step_ns"] == pytest.approx(now, abs=1)
@@ -116,7 +116,7 @@ class _Slower(Truth):
         super().__init__()
         self._rest = Truth(faster=faster)
 
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         return self._rest.time(op, size, group, algorithm) if group.ranks > 8 else super().time(op, size, group)
 
 

@@ -1,4 +1,4 @@
-// Columns of whole numbers as report/columns.py packs them.
+// Columns of whole numbers as show/report/columns.py packs them.
 
 export function varints(bytes: Uint8Array): Float64Array {
   let count = 0;

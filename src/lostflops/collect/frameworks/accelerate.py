@@ -7,7 +7,7 @@ from typing import Any
 
 from accelerate.tracking import GeneralTracker
 
-from lostflops.collect.api import Recording, record
+from lostflops.collect.api import JobRecording, record
 
 
 class LostflopsTracker(GeneralTracker):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class LostflopsTracker(GeneralTracker):  # type: ignore[misc]
         self._recording = record(run, **settings)
 
     @property
-    def tracker(self) -> Recording:
+    def tracker(self) -> JobRecording:
         return self._recording
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.collect import current
-from lostflops.collect.api import Recording, record, step
+from lostflops.collect.api import JobRecording, record, step
 from lostflops.collect.steps import FORWARD
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
@@ -35,7 +35,7 @@ class LostflopsCallback(_Callback):
     """
 
     def __init__(self, run: str | os.PathLike[str] | None = None, **settings: Any) -> None:
-        self._recording: Recording | None = None if run is None else record(run, **settings)
+        self._recording: JobRecording | None = None if run is None else record(run, **settings)
         self._updates = 0
         self._is_first = True
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.predict.costs.times import Group, Op
+from lostflops.predict.costs.times import CommGroup, Op
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CostForm:
     steps: Callable[[int], float]
     share: Callable[[int], float]
 
@@ -32,14 +32,14 @@ def doublings(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-_RING_TWICE: Final = Form(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n)
-_RING: Final = Form(lambda n: n - 1, lambda n: (n - 1) / n)
-_CHAIN: Final = Form(lambda n: n - 1, lambda n: min(n - 1, 1))
-_TREE_TWICE: Final = Form(lambda n: 2 * doublings(n), lambda n: min(n - 1, 2))
-_BINOMIAL: Final = Form(doublings, lambda n: doublings(n) * (doublings(n) + 1) / 2)
-_ONCE: Final = Form(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
+_RING_TWICE: Final = CostForm(lambda n: 2 * (n - 1), lambda n: 2 * (n - 1) / n)
+_RING: Final = CostForm(lambda n: n - 1, lambda n: (n - 1) / n)
+_CHAIN: Final = CostForm(lambda n: n - 1, lambda n: min(n - 1, 1))
+_TREE_TWICE: Final = CostForm(lambda n: 2 * doublings(n), lambda n: min(n - 1, 2))
+_BINOMIAL: Final = CostForm(doublings, lambda n: doublings(n) * (doublings(n) + 1) / 2)
+_ONCE: Final = CostForm(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
 
-FORMS: Final[dict[tuple[str, str], Form]] = {
+FORMS: Final[dict[tuple[str, str], CostForm]] = {
     ("all_reduce", "ring"): _RING_TWICE,
     ("all_reduce", "tree"): _TREE_TWICE,
     ("all_gather", "ring"): _RING,
@@ -78,19 +78,19 @@ def algorithms_of(backend: str, op: str) -> tuple[str, ...]:
     return BACKENDS.get(backend, BACKENDS["nccl"])[op]
 
 
-def measured_form(backend: str, op: str, algorithm: str) -> Form:
+def measured_form(backend: str, op: str, algorithm: str) -> CostForm:
     """How to read a curve that was measured: where a backend chooses, small sizes were done with the steps of one
     algorithm and large ones with the bytes of its first, which sends the fewest."""
     native = algorithms_of(backend, op)
     by = algorithm if algorithm in native else native[0]
-    return Form(FORMS[op, by].steps, FORMS[op, native[0]].share)
+    return CostForm(FORMS[op, by].steps, FORMS[op, native[0]].share)
 
 
-def carried(measured: Form, ranks_measured: int, wanted: Form, ranks: int) -> tuple[float, float]:
+def derive_scale_factors(measured: CostForm, ranks_measured: int, wanted: CostForm, ranks: int) -> tuple[float, float]:
     """What to multiply a time with that was measured, and what the size at which to read it.
 
     >>> ring = FORMS["all_reduce", "ring"]
-    >>> carried(ring, 2, ring, 8)
+    >>> derive_scale_factors(ring, 2, ring, 8)
     (7.0, 0.25)
     """
     assert ranks_measured > 1, "one rank says nothing about links"
@@ -100,33 +100,36 @@ def carried(measured: Form, ranks_measured: int, wanted: Form, ranks: int) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AlgorithmPart:
     """One collective of several that make up another."""
 
     op: Op
     size: int
-    group: Group
+    group: CommGroup
 
 
-def hierarchical(op: Op, size: int, group: Group) -> tuple[Part, ...]:
+def hierarchical(op: Op, size: int, group: CommGroup) -> tuple[AlgorithmPart, ...]:
     """An op on hosts with several ranks each, as collectives inside hosts and across them; each part has its turn.
 
-    >>> [(part.op, part.size, part.group.ranks) for part in hierarchical("all_reduce", 8000, Group(16, 2))]
+    >>> [(part.op, part.size, part.group.ranks) for part in hierarchical("all_reduce", 8000, CommGroup(16, 2))]
     [('reduce_scatter', 8000, 8), ('all_reduce', 1000, 2), ('all_gather', 8000, 8)]
     """
     each = group.per_host
-    inside, across = Group(each), Group(group.hosts, group.hosts)
+    inside, across = CommGroup(each), CommGroup(group.hosts, group.hosts)
     shard = -(-size // each)
-    parts: dict[Op, tuple[Part, ...]] = {
+    parts: dict[Op, tuple[AlgorithmPart, ...]] = {
         "all_reduce": (
-            Part("reduce_scatter", size, inside),
-            Part("all_reduce", shard, across),
-            Part("all_gather", size, inside),
+            AlgorithmPart("reduce_scatter", size, inside),
+            AlgorithmPart("all_reduce", shard, across),
+            AlgorithmPart("all_gather", size, inside),
         ),
-        "all_gather": (Part("all_gather", shard, across), Part("all_gather", size, inside)),
-        "reduce_scatter": (Part("reduce_scatter", size, inside), Part("reduce_scatter", shard, across)),
-        "all_to_all": (Part("all_to_all", size, inside), Part("all_to_all", size, across)),
-        "broadcast": (Part("broadcast", size, across), Part("broadcast", size, inside)),
-        "send_recv": (Part("send_recv", size, Group(2, min(group.hosts, 2))),),
+        "all_gather": (AlgorithmPart("all_gather", shard, across), AlgorithmPart("all_gather", size, inside)),
+        "reduce_scatter": (
+            AlgorithmPart("reduce_scatter", size, inside),
+            AlgorithmPart("reduce_scatter", shard, across),
+        ),
+        "all_to_all": (AlgorithmPart("all_to_all", size, inside), AlgorithmPart("all_to_all", size, across)),
+        "broadcast": (AlgorithmPart("broadcast", size, across), AlgorithmPart("broadcast", size, inside)),
+        "send_recv": (AlgorithmPart("send_recv", size, CommGroup(2, min(group.hosts, 2))),),
     }
     return tuple(part for part in parts[op] if part.group.ranks > 1)

@@ -1,6 +1,6 @@
 """A calibration: every sample that was measured on a cluster, as its file holds them, and the curves through them.
 
->>> sample = Collective(op="all_reduce", level="host", ranks=8, hosts=1, bytes=1024, ns=(9000, 9100))
+>>> sample = CalibratedCollective(op="all_reduce", level="host", ranks=8, hosts=1, bytes=1024, ns=(9000, 9100))
 >>> Calibration(collectives=(sample,)).samples["all_reduce", "host", 8, 1]
 {1024: [9000, 9100]}
 """
@@ -13,9 +13,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from lostflops.errors import BrokenSource, UnknownCost, UnknownFormat
+from lostflops.core.errors import BrokenSource, UnknownCost, UnknownFormat
 from lostflops.predict.costs.curve import Curve
-from lostflops.predict.costs.fit import fit
+from lostflops.predict.costs.fit import fit_curve
 
 SCHEMA: Final = "lostflops.calibration/1"
 _FAMILY: Final = SCHEMA.rpartition("/")[0]
@@ -28,7 +28,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Ns = tuple[Positive, ...]
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class CalibratedHost(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     ranks: tuple[int, ...] = ()
     cpu: str | None = None
@@ -36,7 +36,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
 
 
-class Collective(msgspec.Struct, frozen=True, kw_only=True):
+class CalibratedCollective(msgspec.Struct, frozen=True, kw_only=True):
     """All samples of one size; sizes as in times.py. `at_once` groups of this level ran at the same time."""
 
     op: str
@@ -65,7 +65,7 @@ class Matmul(msgspec.Struct, frozen=True, kw_only=True):
     ns: Ns
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class CalibratedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """`bytes` were read and written together."""
 
     kind: str
@@ -97,10 +97,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     device: str | None = None
     device_name: str | None = None
     world_size: int | None = None
-    hosts: tuple[Host, ...] = ()
-    collectives: tuple[Collective, ...] = ()
+    hosts: tuple[CalibratedHost, ...] = ()
+    collectives: tuple[CalibratedCollective, ...] = ()
     matmuls: tuple[Matmul, ...] = ()
-    memory: tuple[Memory, ...] = ()
+    memory: tuple[CalibratedMemory, ...] = ()
     launches: tuple[Launch, ...] = ()
     copies: tuple[Copy, ...] = ()
     notes: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found: dict[Key, Curve] = {}
         for key, samples in self.samples.items():
             try:
-                found[key] = fit(list(samples), list(samples.values()))
+                found[key] = fit_curve(list(samples), list(samples.values()))
             except UnknownCost:
                 continue
         return found

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Final, Protocol
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.algorithms import FORMS, algorithms_of, carried, hierarchical, measured_form
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.algorithms import FORMS, algorithms_of, derive_scale_factors, hierarchical, measured_form
 from lostflops.predict.costs.calibration import Key
 from lostflops.predict.costs.curve import Curve
 from lostflops.predict.costs.nccl import nccl_times
-from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op
-from lostflops.predict.costs.topology import Topology
+from lostflops.predict.costs.times import OPS, CollectiveTime, CommGroup, Op
+from lostflops.predict.costs.topology import NetworkTopology
 
 ERROR_PER_DOUBLING: Final = 0.15
 """Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured. Groups that are
@@ -36,7 +36,7 @@ _ALGORITHMS: Final = ("ring", "tree", "hierarchical", "sends")
 _PAIRS: Final = {"host": ("pair.host", "host"), "across": ("pair.across", "across"), "world": ("pair.across", "across")}
 
 
-class Measured(Protocol):
+class CalibrationCurves(Protocol):
     """A calibration, or what stands for one."""
 
     @property
@@ -48,15 +48,15 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _TableMatch:
     ns: float
     low: float
     high: float
     reach: str
 
-    def widened(self, factor: float, *reaches: str) -> _Found:
+    def widen_interval(self, factor: float, *reaches: str) -> _TableMatch:
         reach = "; ".join(filter(None, (self.reach, *reaches)))
-        return _Found(self.ns, self.low / factor, self.high * factor, reach)
+        return _TableMatch(self.ns, self.low / factor, self.high * factor, reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +69,31 @@ class _Source:
     errors: Mapping[tuple[str, str], float]
 
     @classmethod
-    def of(cls, name: str, measured: Measured) -> _Source:
+    def of(cls, name: str, measured: CalibrationCurves) -> _Source:
         backend = measured.backend or ""
         curves = {key: curve for key, curve in measured.curves.items() if key[0] in OPS}
         return cls(name, backend, curves, _errors(backend, curves))
 
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None) -> CollectiveTime | None:
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None) -> CollectiveTime | None:
         if algorithm == "hierarchical" and group.level != "world":
             algorithm = None
         names, found = self._fastest(op, size, group, algorithm)
         if found is None and algorithm in {None, "hierarchical"} and group.level == "world":
-            names, found = "hierarchical", self._composed(op, size, group)
+            names, found = "hierarchical", self._compose_hierarchical(op, size, group)
             if found is not None:
                 factor = ANOTHER_WAY if algorithm is None else 1 + ERROR_PER_DOUBLING
-                found = found.widened(factor, f"{_said(group)} composed of times inside and across hosts")
+                found = found.widen_interval(
+                    factor, f"{_describe_group(group)} composed of times inside and across hosts"
+                )
         if found is None:
             return None
-        return CollectiveTime(found.ns, found.low, found.high, names, self.name, found.reach)
+        return CollectiveTime(
+            ns=found.ns, low=found.low, high=found.high, algorithm=names, source=self.name, reach=found.reach
+        )
 
-    def _fastest(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> tuple[str, _Found | None]:
+    def _fastest(
+        self, op: Op, size: int, group: CommGroup, algorithm: str | None = None
+    ) -> tuple[str, _TableMatch | None]:
         """By the algorithm asked for, or the best of those that the backend uses; all that are as fast are named."""
         native = algorithms_of(self.backend, op)
         names = (algorithm,) if algorithm else native
@@ -95,13 +101,13 @@ class _Source:
         found = [(name, time) for name, time in asked if time is not None]
         if algorithm in native and len(native) > 1:
             either = f"measured with {' or '.join(native)}, whichever was used"
-            found = [(name, time.widened(1 + ANOTHER_ALGORITHM, either)) for name, time in found]
+            found = [(name, time.widen_interval(1 + ANOTHER_ALGORITHM, either)) for name, time in found]
         if not found:
             return "", None
         best = min((time for _, time in found), key=lambda time: time.ns)
         return "/".join(name for name, time in found if time.ns == best.ns), best
 
-    def _at_level(self, op: Op, size: int, group: Group, algorithm: str) -> _Found | None:
+    def _at_level(self, op: Op, size: int, group: CommGroup, algorithm: str) -> _TableMatch | None:
         """From the nearest group that was measured at the same level."""
         near = min(self._keys(op, group), key=lambda key: _distance(key, op, group), default=None)
         if near is None:
@@ -110,19 +116,23 @@ class _Source:
         native = algorithms_of(self.backend, op)
         same = op == "send_recv" or (ranks, hosts) == (group.ranks, group.hosts)
         if same and algorithm in native:
-            return _read(self.curves[near], size)
+            return _read_curve(self.curves[near], size)
         form = measured_form(self.backend, op, algorithm)
-        found = _carried(self.curves[near], size, *carried(form, ranks, FORMS[op, algorithm], group.ranks))
+        found = _extrapolate_curve(
+            self.curves[near], size, *derive_scale_factors(form, ranks, FORMS[op, algorithm], group.ranks)
+        )
         if algorithm not in native:
-            found = found.widened(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native[0]}")
+            found = found.widen_interval(1 + ANOTHER_ALGORITHM, f"{algorithm} from a measured {native[0]}")
         if same:
             return found
-        other = Group(ranks, hosts)
+        other = CommGroup(ranks, hosts)
         doublings = abs(math.log2(group.ranks / ranks)) or abs(math.log2(group.hosts / hosts))
         error = (1 + self.errors.get((op, level), ERROR_PER_DOUBLING)) ** max(doublings, 1)
-        return found.widened(error * _adapters(group, other), f"{_said(group)} from {_said(other)}")
+        return found.widen_interval(
+            error * _adapters(group, other), f"{_describe_group(group)} from {_describe_group(other)}"
+        )
 
-    def _keys(self, op: Op, group: Group) -> Iterator[Key]:
+    def _keys(self, op: Op, group: CommGroup) -> Iterator[Key]:
         if op == "send_recv":
             for level in _PAIRS[group.level]:
                 if found := [key for key in self.curves if key[:2] == (op, level)]:
@@ -132,7 +142,7 @@ class _Source:
             return
         yield from (key for key in self.curves if key[:2] == (op, group.level) and key[2] > 1)
 
-    def _composed(self, op: Op, size: int, group: Group) -> _Found | None:
+    def _compose_hierarchical(self, op: Op, size: int, group: CommGroup) -> _TableMatch | None:
         parts = []
         for part in hierarchical(op, size, group):
             _, found = self._fastest(part.op, part.size, part.group)
@@ -140,7 +150,7 @@ class _Source:
                 return None
             parts.append(found)
         reaches = dict.fromkeys(part.reach for part in parts if part.reach)
-        return _Found(
+        return _TableMatch(
             sum(part.ns for part in parts),
             sum(part.low for part in parts),
             sum(part.high for part in parts),
@@ -150,14 +160,18 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTimes:
-    """Answers for a group from what was measured, learned or described; satisfies `Times`."""
+    """Answers for a group from what was measured, learned or described; satisfies `CommTimes`."""
 
     sources: tuple[_Source, ...]
-    topology: Topology | None
+    topology: NetworkTopology | None
 
     @classmethod
     def of(
-        cls, *, calibration: Measured | None = None, learned: Measured | None = None, topology: Topology | None = None
+        cls,
+        *,
+        calibration: CalibrationCurves | None = None,
+        learned: CalibrationCurves | None = None,
+        topology: NetworkTopology | None = None,
     ) -> CollectiveTimes:
         sources = []
         if calibration is not None:
@@ -167,17 +181,17 @@ class CollectiveTimes:
             sources.append(_Source.of("learned from the run's own collectives", learned))
         return cls(tuple(sources), topology)
 
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         if group.ranks == 1:
-            return CollectiveTime(0.0, 0.0, 0.0, "none", "one rank sends nothing")
+            return CollectiveTime(ns=0.0, low=0.0, high=0.0, algorithm="none", source="one rank sends nothing")
         for source in self.sources:
             if found := source.time(op, size, group, algorithm):
                 return found
-        if self.topology is not None and (modelled := _modelled(op, size, group, algorithm, self.topology)):
+        if self.topology is not None and (modelled := _model_nccl_time(op, size, group, algorithm, self.topology)):
             return modelled
         raise UnknownCost(self._unknown(op, group, algorithm))
 
-    def choices(self, op: Op, size: int, group: Group) -> tuple[CollectiveTime, ...]:
+    def choices(self, op: Op, size: int, group: CommGroup) -> tuple[CollectiveTime, ...]:
         """All algorithms that the surest source tells of, the fastest first."""
         names = [name for name in _ALGORITHMS if name != "hierarchical" or group.level == "world"]
         for source in self.sources:
@@ -185,10 +199,10 @@ class CollectiveTimes:
                 return found
         if self.topology is not None:
             known = nccl_times(op, size, group, self.topology)
-            return _fastest_first((*known, _modelled(op, size, group, "hierarchical", self.topology)))
+            return _fastest_first((*known, _model_nccl_time(op, size, group, "hierarchical", self.topology)))
         raise UnknownCost(self._unknown(op, group, None))
 
-    def crossover(self, op: Op, group: Group) -> tuple[tuple[int, str], ...]:
+    def crossover(self, op: Op, group: CommGroup) -> tuple[tuple[int, str], ...]:
         """Which algorithm wins from which size on."""
         found: list[tuple[int, str]] = []
         for size in SIZES:
@@ -197,12 +211,12 @@ class CollectiveTimes:
                 found.append((size, best))
         return tuple(found)
 
-    def _unknown(self, op: Op, group: Group, algorithm: str | None) -> str:
+    def _unknown(self, op: Op, group: CommGroup, algorithm: str | None) -> str:
         what = f"{op} with {algorithm}" if algorithm else op
         known = sorted({f"{level} of {ranks}" for source in self.sources for _, level, ranks, _ in source.curves})
         held = f"measured: {', '.join(known)}" if known else "nothing was measured"
         return (
-            f"the time of {what} on {_said(group)} is unknown ({held}): run lostflops calibrate on "
+            f"the time of {what} on {_describe_group(group)} is unknown ({held}): run lostflops calibrate on "
             f"{'one host' if group.hosts == 1 else 'two hosts or more'}, or describe the machine with --topology"
         )
 
@@ -212,51 +226,53 @@ def _fastest_first(times: Iterable[CollectiveTime | None]) -> tuple[CollectiveTi
     return tuple(sorted(known.values(), key=lambda time: time.ns))
 
 
-def _modelled(op: Op, size: int, group: Group, algorithm: str | None, topology: Topology) -> CollectiveTime | None:
+def _model_nccl_time(
+    op: Op, size: int, group: CommGroup, algorithm: str | None, topology: NetworkTopology
+) -> CollectiveTime | None:
     if algorithm == "hierarchical" and group.level == "world":
         parts = [nccl_times(part.op, part.size, part.group, topology)[0] for part in hierarchical(op, size, group)]
         return CollectiveTime(
-            sum(part.ns for part in parts),
-            sum(part.low for part in parts),
-            sum(part.high for part in parts),
-            "hierarchical",
-            f"NCCL's model for {topology.name} (inside hosts, then across hosts), not measured",
+            ns=sum(part.ns for part in parts),
+            low=sum(part.low for part in parts),
+            high=sum(part.high for part in parts),
+            algorithm="hierarchical",
+            source=f"NCCL's model for {topology.name} (inside hosts, then across hosts), not measured",
         )
     times = nccl_times(op, size, group, topology)
     wanted = None if algorithm == "hierarchical" else algorithm
     return next((time for time in times if wanted in {None, time.algorithm}), None)
 
 
-def _said(group: Group) -> str:
+def _describe_group(group: CommGroup) -> str:
     return f"{group.ranks} ranks on {group.hosts} host{'s' if group.hosts > 1 else ''}"
 
 
-def _distance(key: Key, op: Op, group: Group) -> tuple[bool, float, float]:
+def _distance(key: Key, op: Op, group: CommGroup) -> tuple[bool, float, float]:
     """Groups with as many ranks in a host first, then the nearest in ranks, then in hosts."""
     _, _, ranks, hosts = key
     if op == "send_recv":
         return (False, ranks, hosts)
-    other = Group(ranks, hosts)
+    other = CommGroup(ranks, hosts)
     same = group.level != "world" or other.per_host == group.per_host
     return (not same, abs(math.log2(group.ranks / ranks)), abs(math.log2(group.hosts / hosts)))
 
 
-def _adapters(group: Group, other: Group) -> float:
+def _adapters(group: CommGroup, other: CommGroup) -> float:
     """How many times as many network adapters a group may have as another: as many as ranks in a host, or one."""
     ratio = group.per_host / other.per_host
     return max(ratio, 1 / ratio) if group.level == "world" else 1.0
 
 
-def _read(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _Found:
+def _read_curve(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _TableMatch:
     """`factor` times the curve at `scale` times the size."""
     ns, low, high, reach = curve.interval(max(round(size * scale), 1))
-    return _Found(factor * ns, factor * low, factor * high, reach)
+    return _TableMatch(factor * ns, factor * low, factor * high, reach)
 
 
-def _carried(curve: Curve, size: int, factor: float, scale: float) -> _Found:
+def _extrapolate_curve(curve: Curve, size: int, factor: float, scale: float) -> _TableMatch:
     """Launching is done once, whatever the steps; the interval holds that all latency is of that kind as well."""
-    found, once = _read(curve, size, factor, scale), _read(curve, size, 1.0, factor * scale)
-    return _Found(found.ns, min(found.low, once.low), max(found.high, once.high), found.reach)
+    found, once = _read_curve(curve, size, factor, scale), _read_curve(curve, size, 1.0, factor * scale)
+    return _TableMatch(found.ns, min(found.low, once.low), max(found.high, once.high), found.reach)
 
 
 def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], float]:
@@ -268,11 +284,11 @@ def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], 
             continue
         curve = curves[other]
         ways = [
-            carried(measured_form(backend, op, name), ranks, FORMS[op, name], other[2])
+            derive_scale_factors(measured_form(backend, op, name), ranks, FORMS[op, name], other[2])
             for name in algorithms_of(backend, op)
         ]
         for size in (*curve.sizes, round(math.sqrt(math.prod(curve.sizes)))):
-            ns, truth = min(_read(curves[one], size, *way).ns for way in ways), curve.at(size)
+            ns, truth = min(_read_curve(curves[one], size, *way).ns for way in ways), curve.at(size)
             if ns > 0 and truth > 0:
                 doublings = max(abs(math.log2(other[2] / ranks)), 1)
                 error = math.exp(abs(math.log(ns / truth)) / doublings) - 1

@@ -32,7 +32,7 @@ class Predicted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CurvePiece:
     """A line between two measured sizes, in bytes. alpha is in ns and, in a piece that does not begin at the smallest
     size, an intercept that may be negative; beta is in ns per byte. `spread` is the relative deviation of what was
     measured from the line, one sigma, and `margin` the same at the confidence of the intervals. `shape` holds the
@@ -72,10 +72,10 @@ class Apart(NamedTuple):
 class Curve:
     """Pieces in the order of sizes; each holds from its `first` up to the next one's."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[CurvePiece, ...]
     apart: tuple[Apart, ...] = ()
 
-    def piece(self, size: int) -> Piece:
+    def piece(self, size: int) -> CurvePiece:
         found = self.pieces[0]
         for piece in self.pieces:
             if piece.first <= size:
@@ -107,7 +107,7 @@ class Curve:
     def reach(self, size: int) -> str:
         """How far a size lies beyond those that were measured.
 
-        >>> line = Piece(1000, 8000, Constant(1, 0, 2), Constant(1, 0, 2), 0.01)
+        >>> line = CurvePiece(1000, 8000, Constant(1, 0, 2), Constant(1, 0, 2), 0.01)
         >>> Curve((line,)).reach(32000), Curve((line,)).reach(250), Curve((line,)).reach(4000)
         ('4x the largest size measured', '1/4 of the smallest size measured', '')
         """
@@ -116,7 +116,7 @@ class Curve:
             return f"{size / largest:.3g}x the largest size measured"
         return f"1/{smallest / max(size, 1):.3g} of the smallest size measured" if size < smallest else ""
 
-    def _near(self, size: int) -> tuple[Piece, ...]:
+    def _near(self, size: int) -> tuple[CurvePiece, ...]:
         """The piece that holds there, with the next one where the size lies between both."""
         for piece, following in zip(self.pieces, self.pieces[1:], strict=False):
             if piece.last < size < following.first:

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.curve import Apart, Constant, Curve, Piece
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.curve import Apart, Constant, Curve, CurvePiece
 from lostflops.predict.costs.quantiles import f_tail, t_quantile
 
 CONFIDENCE: Final = 0.99
@@ -49,11 +49,11 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-def fit(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
+def fit_curve(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
     """The curve through all samples of each size, in ns. Two sizes give a line of unknown accuracy, three a wide
     interval; one tells nothing about another size, so that `UnknownCost` is raised.
 
-    >>> curve = fit([1000, 2000, 4000, 8000, 16000], [[6000.0], [7010.0], [8990.0], [13000.0], [21010.0]])
+    >>> curve = fit_curve([1000, 2000, 4000, 8000, 16000], [[6000.0], [7010.0], [8990.0], [13000.0], [21010.0]])
     >>> round(curve.pieces[0].alpha.value), round(curve.pieces[0].beta.value, 2)
     (5002, 1.0)
     """
@@ -63,12 +63,12 @@ def fit(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
         raise UnknownCost(f"no curve can be fitted: {found} measured; measure at least three sizes")
     sigma = np.maximum(points.scatter, max(_QUIET, _noise(points)))
     edges = _edges(points, sigma)
-    pieces = _Lines.through(points, sigma, edges[:-1], edges[1:])
+    pieces = _CostLines.through(points, sigma, edges[:-1], edges[1:])
     return Curve(tuple(_pieces(points, sigma, pieces)), tuple(_apart(points, pieces)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
+class _CostPoints:
     """Sizes in order, with the median of each and its standard error as its samples tell it, relative."""
 
     size: Floats
@@ -76,7 +76,7 @@ class _Points:
     scatter: Floats
 
 
-def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _Points:
+def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _CostPoints:
     samples: dict[int, list[float]] = {}
     for size, measured in zip(sizes, times, strict=True):
         if kept := [ns for ns in measured if ns > 0]:
@@ -86,7 +86,7 @@ def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _Points:
     own = np.array([_median_error(kept) for _, kept in ordered])
     many = np.array([len(kept) >= _MANY for _, kept in ordered], dtype=np.bool_)
     scatter = np.maximum(_around(own), np.where(many, own, 0.0)) if ordered else own
-    return _Points(np.array([size for size, _ in ordered], dtype=np.float64), medians, scatter)
+    return _CostPoints(np.array([size for size, _ in ordered], dtype=np.float64), medians, scatter)
 
 
 def _median_error(samples: Floats) -> float:
@@ -99,7 +99,7 @@ def _median_error(samples: Floats) -> float:
     return float(1.2533 * deviation / middle / sqrt(count))
 
 
-def _noise(points: _Points) -> float:
+def _noise(points: _CostPoints) -> float:
     """One sigma of a size, relative, from how far each lies from the line between its neighbours; a few bends or
     outliers do not change the median of that."""
     x, y = points.size, points.time
@@ -119,8 +119,8 @@ def _around(values: Floats) -> Floats:
     return np.asarray(np.median(values[first[:, None] + np.arange(wide)], axis=1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CostLines:
     """Robust lines through many stretches of sizes at once, a row each."""
 
     start: Ints
@@ -132,7 +132,7 @@ class _Lines:
     """Squared residuals in units of sigma, by size; one that was not kept counts as if it lay at the limit."""
 
     @classmethod
-    def through(cls, points: _Points, sigma: Floats, start: Ints, stop: Ints) -> _Lines:
+    def through(cls, points: _CostPoints, sigma: Floats, start: Ints, stop: Ints) -> _CostLines:
         x, y = points.size, points.time
         place = np.arange(len(x))
         inside = (place >= start[:, None]) & (place < stop[:, None])
@@ -149,7 +149,7 @@ class _Lines:
         line = alpha[:, None] + beta[:, None] * x
         away = np.abs(y - line) / (np.maximum(line, y / 4) * sigma)
         costs = np.where(inside, np.minimum(away, limit) ** 2, 0.0)
-        return cls(start, stop, alpha, beta, inside & (away <= limit), costs)
+        return cls(start=start, stop=stop, alpha=alpha, beta=beta, kept=inside & (away <= limit), costs=costs)
 
     def predicted(self, x: Floats) -> Floats:
         """Of lines that follow each other: each size by its own."""
@@ -172,7 +172,7 @@ def _solve(x: Floats, y: Floats, weight: Floats, first: Bools) -> tuple[Floats, 
     return np.where(clipped, 0.0, alpha), np.where(clipped, through_zero, beta)
 
 
-def _edges(points: _Points, sigma: Floats) -> Ints:
+def _edges(points: _CostPoints, sigma: Floats) -> Ints:
     """Where pieces begin, and the end: the fewest that explain the times."""
     count = len(points.size)
     if count < 2 * FEWEST_SIZES:
@@ -180,7 +180,7 @@ def _edges(points: _Points, sigma: Floats) -> Ints:
     places = np.unique(np.linspace(0, count, min(count, _MOST_EDGES) + 1).round().astype(np.int64))
     first, second = np.triu_indices(len(places), 1)
     long = places[second] - places[first] >= FEWEST_SIZES
-    lines = _Lines.through(points, sigma, places[first[long]], places[second[long]])
+    lines = _CostLines.through(points, sigma, places[first[long]], places[second[long]])
     costs = np.full((len(places), len(places)), inf)
     costs[first[long], second[long]] = lines.costs.sum(axis=1)
     found = [_Split.of(points, sigma, places[list(edges)]) for edges in _partitions(costs)]
@@ -193,7 +193,7 @@ def _edges(points: _Points, sigma: Floats) -> Ints:
     return taken.edges
 
 
-def _strays(points: _Points, predicted: Floats) -> int:
+def _strays(points: _CostPoints, predicted: Floats) -> int:
     """The longest row of neighbours that a curve misses on the same side, by far more than their own samples scatter.
     One or two were disturbed; three are a bend, however noisy other sizes are."""
     away = points.time / np.maximum(predicted, 1e-9) - 1
@@ -229,8 +229,8 @@ class _Split:
     kept: Bools
 
     @classmethod
-    def of(cls, points: _Points, sigma: Floats, edges: Ints) -> _Split:
-        lines = _Lines.through(points, sigma, edges[:-1], edges[1:])
+    def of(cls, points: _CostPoints, sigma: Floats, edges: Ints) -> _Split:
+        lines = _CostLines.through(points, sigma, edges[:-1], edges[1:])
         return cls(edges, lines.predicted(points.size), lines.costs.sum(axis=0), np.any(lines.kept, axis=0))
 
     @property
@@ -253,7 +253,7 @@ class _Split:
         return f_tail(gain / (3 * more), 3 * more, freedom) * searched < CHANCE
 
 
-def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
+def _pieces(points: _CostPoints, sigma: Floats, lines: _CostLines) -> Iterator[CurvePiece]:
     """Each line with its intervals. How much larger than sigma the residuals are is told by all pieces together, or by
     this one where its own residuals or samples say more: few sizes rarely show how far they can be off."""
     excess = (points.time / np.maximum(lines.predicted(points.size), 1.0) - 1) / sigma
@@ -271,7 +271,7 @@ def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
         alpha, beta = float(lines.alpha[row]), float(lines.beta[row])
         shape = _shape(points.size[inside], alpha, beta, quantile * np.maximum(error, _FINEST))
         wide, steep = sqrt(shape[0]), sqrt(shape[1])
-        yield Piece(
+        yield CurvePiece(
             first=int(points.size[start]),
             last=int(points.size[stop - 1]),
             alpha=Constant(alpha, max(0.0, alpha - wide) if start == 0 else alpha - wide, alpha + wide),
@@ -282,7 +282,7 @@ def _pieces(points: _Points, sigma: Floats, lines: _Lines) -> Iterator[Piece]:
         )
 
 
-def _apart(points: _Points, lines: _Lines) -> Iterator[Apart]:
+def _apart(points: _CostPoints, lines: _CostLines) -> Iterator[Apart]:
     """The sizes that no line was fitted to."""
     sizes = [0.0, *points.size.tolist(), inf]
     ratios = points.time / np.maximum(lines.predicted(points.size), 1e-9)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.ledger.call_sizes import SIZE
-from lostflops.predict.costs.calibration import Calibration, Collective, Host
-from lostflops.predict.costs.times import OPS, Group
-from lostflops.units import counted
+from lostflops.account.ledger.call_sizes import SIZE
+from lostflops.core.units import pluralise
+from lostflops.predict.costs.calibration import CalibratedCollective, CalibratedHost, Calibration
+from lostflops.predict.costs.times import OPS, CommGroup
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -67,7 +67,7 @@ def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Learned:
     """Samples by operation, level, ranks, hosts, size and type; and what gave none."""
 
@@ -101,15 +101,17 @@ class _Learned:
         elif ns <= 0 or (one_way and uncertainty > ns):
             self.uncertain += 1
         else:
-            level = Group(ranks, int(hosts)).level
+            level = CommGroup(ranks, int(hosts)).level
             if is_transfer:
                 level = "pair.host" if hosts == 1 else "pair.across"
             self.guessed += is_guessed
             self.samples.setdefault((name, level, ranks, int(hosts), size, dtype), []).append(ns)
 
-    def collectives(self) -> Iterator[Collective]:
+    def collectives(self) -> Iterator[CalibratedCollective]:
         for (op, level, ranks, hosts, size, dtype), ns in self.samples.items():
-            yield Collective(op=op, level=level, ranks=ranks, hosts=hosts, bytes=size, dtype=dtype, ns=tuple(ns))
+            yield CalibratedCollective(
+                op=op, level=level, ranks=ranks, hosts=hosts, bytes=size, dtype=dtype, ns=tuple(ns)
+            )
 
 
 def _facts(run: Run) -> dict[str, Any]:
@@ -124,14 +126,14 @@ def _facts(run: Run) -> dict[str, Any]:
         "backend": next((backend for *_, backend in rows if backend), None),
         "device": "cpu" if devices <= {None} else "cuda",
         "device_name": next(iter(devices)) if len(devices) == 1 else None,
-        "hosts": tuple(Host(host=host, ranks=tuple(ranks)) for host, ranks in hosts.items()),
+        "hosts": tuple(CalibratedHost(host=host, ranks=tuple(ranks)) for host, ranks in hosts.items()),
     }
 
 
 def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]:
     used = sum(map(len, learned.samples.values()))
     yield (
-        f"Learned from {counted(used, 'call')} of a run, as the job ran them: alongside its compute and other groups."
+        f"Learned from {pluralise(used, 'call')} of a run, as the job ran them: alongside its compute and other groups."
     )
     reasons = (
         (learned.beside, "on the host of a job that uses accelerators"),
@@ -142,9 +144,9 @@ def _notes(learned: _Learned, unmatched: int, *, is_told: bool) -> Iterator[str]
         (learned.early, "that one rank left before another arrived"),
         (learned.uncertain, "shorter than the clock error"),
     )
-    if left := [f"{counted(count, 'call')} {why}" for count, why in reasons if count]:
+    if left := [f"{pluralise(count, 'call')} {why}" for count, why in reasons if count]:
         yield f"Left out: {'; '.join(left)}."
     if unmatched:
-        yield f"{counted(unmatched, 'collective record')} could not be matched with other ranks."
+        yield f"{pluralise(unmatched, 'collective record')} could not be matched with other ranks."
     if learned.guessed and not is_told:
         yield "The run does not name its hosts: a group is assumed to be on as few hosts as its device numbers allow."

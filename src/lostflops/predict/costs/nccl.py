@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.times import CollectiveTime, Group, Op
-from lostflops.predict.costs.topology import Topology
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
+from lostflops.predict.costs.topology import NetworkTopology
 
 Algorithm = Literal["ring", "tree", "nvls", "nvls_tree", "sends"]
 Protocol = Literal["LL", "LL128", "Simple"]
@@ -113,8 +113,8 @@ class Way:
 class _Fabric:
     """What the links of a topology give a group."""
 
-    group: Group
-    topology: Topology
+    group: CommGroup
+    topology: NetworkTopology
     generation: int
 
     @property
@@ -153,11 +153,11 @@ class _Fabric:
         return _LATENCIES["tree" if self.group.per_host == 1 else algorithm, protocol].net
 
 
-def ways(op: Op, group: Group, topology: Topology) -> tuple[Way, ...]:
+def ways(op: Op, group: CommGroup, topology: NetworkTopology) -> tuple[Way, ...]:
     """All that NCCL weighs for a group.
 
     >>> from lostflops.predict.costs.topology import read_topology
-    >>> [(way.protocol, round(way.latency, 1)) for way in ways("all_gather", Group(8), read_topology("dgx-a100"))]
+    >>> [(way.protocol, round(way.latency, 1)) for way in ways("all_gather", CommGroup(8), read_topology("dgx-a100"))]
     [('LL', 10.8), ('LL128', 27.3), ('Simple', 32.2)]
     """
     fabric = _fabric(group, topology)
@@ -169,10 +169,10 @@ def ways(op: Op, group: Group, topology: Topology) -> tuple[Way, ...]:
     return (*found, *_multicast(op, fabric))
 
 
-def nccl_times(op: Op, size: int, group: Group, topology: Topology) -> tuple[CollectiveTime, ...]:
+def nccl_times(op: Op, size: int, group: CommGroup, topology: NetworkTopology) -> tuple[CollectiveTime, ...]:
     """The time of each algorithm with its best protocol, the fastest first."""
     if group.ranks == 1:
-        return (CollectiveTime(0.0, 0.0, 0.0, "none", "one rank sends nothing"),)
+        return (CollectiveTime(ns=0.0, low=0.0, high=0.0, algorithm="none", source="one rank sends nothing"),)
     best: dict[str, Way] = {}
     for way in ways(op, group, topology):
         known = best.get(way.algorithm)
@@ -182,7 +182,9 @@ def nccl_times(op: Op, size: int, group: Group, topology: Topology) -> tuple[Col
     return tuple(sorted(found, key=lambda time: time.ns))
 
 
-def crossovers(op: Op, group: Group, topology: Topology, sizes: tuple[int, ...]) -> tuple[tuple[int, Way], ...]:
+def crossovers(
+    op: Op, group: CommGroup, topology: NetworkTopology, sizes: tuple[int, ...]
+) -> tuple[tuple[int, Way], ...]:
     """From which size on which way wins, among the sizes asked for."""
     found: list[tuple[int, Way]] = []
     candidates = ways(op, group, topology)
@@ -193,7 +195,7 @@ def crossovers(op: Op, group: Group, topology: Topology, sizes: tuple[int, ...])
     return tuple(found)
 
 
-def _fabric(group: Group, topology: Topology) -> _Fabric:
+def _fabric(group: CommGroup, topology: NetworkTopology) -> _Fabric:
     if group.per_host > topology.gpus_per_host:
         raise UnknownCost(
             f"{group.per_host} ranks of a group do not fit a host of {topology.gpus_per_host} devices "
@@ -286,15 +288,17 @@ def _sends(op: Op, fabric: _Fabric) -> Way:
     return Way("sends", "Simple", latency.base + hops, 1 / seconds)
 
 
-def _time(op: Op, size: int, way: Way, group: Group, topology: Topology) -> CollectiveTime:
+def _time(op: Op, size: int, way: Way, group: CommGroup, topology: NetworkTopology) -> CollectiveTime:
     """With the interval that the model's error on recorded benchmarks calls for: docs/explanation/calibration.md."""
     us = way.us(size)
     least = us
     if op == "all_to_all":
-        one = _sends("send_recv", _fabric(Group(2, min(group.hosts, 2)), topology))
+        one = _sends("send_recv", _fabric(CommGroup(2, min(group.hosts, 2)), topology))
         least = min(us, one.latency + size / (1000 * way.gbs))
     compared = group.hosts == 1 and way.algorithm in {"ring", "sends"}
     high = us * (SLOWEST if compared else SLOWEST_UNCOMPARED) + LAUNCH_US
     said = "sends, which NCCL does not model" if way.algorithm == "sends" else f"protocol {way.protocol}"
     source = f"NCCL's model for {topology.name} ({said}), not measured"
-    return CollectiveTime(1000 * us, 1000 * FASTEST * least, 1000 * high, way.algorithm, source)
+    return CollectiveTime(
+        ns=1000 * us, low=1000 * FASTEST * least, high=1000 * high, algorithm=way.algorithm, source=source
+    )

@@ -16,10 +16,10 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from lostflops.errors import BrokenSource, UnknownFormat, UsageError
-from lostflops.predict.costs.calibration import Calibration, Collective, Host
-from lostflops.predict.costs.times import Group
-from lostflops.units import counted
+from lostflops.core.errors import BrokenSource, UnknownFormat, UsageError
+from lostflops.core.units import pluralise
+from lostflops.predict.costs.calibration import CalibratedCollective, CalibratedHost, Calibration
+from lostflops.predict.costs.times import CommGroup
 
 _PREFIX: Final = re.compile(r"^\s*\d+:\s")
 """Of a launcher that labels each line with its task."""
@@ -75,14 +75,14 @@ def read_nccl_tests(paths: Sequence[Path | str], op: str | None = None) -> Calib
         device="cuda",
         device_name=next(iter(names), None),
         world_size=max(len(test.places) for test in tests),
-        hosts=tuple(Host(host=host, ranks=tuple(sorted(ranks))) for host, ranks in hosts.items()),
+        hosts=tuple(CalibratedHost(host=host, ranks=tuple(sorted(ranks))) for host, ranks in hosts.items()),
         collectives=tuple(one for test in tests for one in test.collectives(op)),
         notes=("The samples are means over many calls, as nccl-tests prints them.", *_notes(tests)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TestRow:
     size: int
     count: int
     dtype: str
@@ -94,7 +94,7 @@ class _Row:
     wrong: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Test:
     """One program's output."""
 
@@ -104,7 +104,7 @@ class _Test:
     device: str = ""
     places: dict[int, tuple[str, str]] = field(default_factory=dict)
     """By rank: its host, and its group where the test is split into several that run at once."""
-    rows: list[_Row] = field(default_factory=list)
+    rows: list[_TestRow] = field(default_factory=list)
 
     def take(self, line: str) -> None:
         if rank := _RANK.match(line):
@@ -121,13 +121,13 @@ class _Test:
         first = next(iter(self.places.values()))[1]
         return [host for host, group in self.places.values() if group == first]
 
-    def collectives(self, asked: str | None) -> Iterator[Collective]:
+    def collectives(self, asked: str | None) -> Iterator[CalibratedCollective]:
         op, ranks, hosts = self._op(asked), len(self.members), len(set(self.members))
         for row in self.rows:
             if row.size:
-                yield Collective(
+                yield CalibratedCollective(
                     op=op,
-                    level="ring" if op == "send_recv" else Group(ranks, hosts).level,
+                    level="ring" if op == "send_recv" else CommGroup(ranks, hosts).level,
                     ranks=ranks,
                     hosts=hosts,
                     at_once=len({group for _, group in self.places.values()}),
@@ -171,7 +171,7 @@ def _tests(path: Path) -> list[_Test]:
         line = _PREFIX.sub("", raw, count=1)
         named += [name for word in _PROGRAM.findall(line) for name in _names(word)]
         if _HEADER.search(line):
-            found.append(_Test(path, named, nccl=found[-1].nccl if found else None))
+            found.append(_Test(path=path, named=named, nccl=found[-1].nccl if found else None))
             named = []
         if found:
             found[-1].take(line)
@@ -193,7 +193,7 @@ def _text(path: Path) -> str:
         raise BrokenSource(f"{path} cannot be read: {error}") from error
 
 
-def _row(line: str) -> _Row | None:
+def _row(line: str) -> _TestRow | None:
     """Some tests have no in-place form and print N/A for it; what is no time is none."""
     words = line.split()
     if len(words) < 3 + 2 * _COLUMNS or not (words[0].isdigit() and words[1].isdigit()):
@@ -205,7 +205,9 @@ def _row(line: str) -> _Row | None:
         return None
     factor = busbw / algbw if algbw and busbw else None
     wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
-    return _Row(int(words[0]), int(words[1]), words[2], between, us, factor, wrong)
+    return _TestRow(
+        size=int(words[0]), count=int(words[1]), dtype=words[2], between=between, us=us, factor=factor, wrong=wrong
+    )
 
 
 def _number(word: str) -> float | None:
@@ -242,6 +244,6 @@ def _version(number: int) -> str:
 def _notes(tests: Sequence[_Test]) -> Iterator[str]:
     rows = [row for test in tests for row in test.rows]
     if empty := sum(not row.size for row in rows):
-        yield f"Left out: {counted(empty, 'row')} of size 0."
+        yield f"Left out: {pluralise(empty, 'row')} of size 0."
     if wrong := sum(row.wrong > 0 for row in rows):
-        yield f"{counted(wrong, 'row')} with wrong results: the times come from a network that does not work."
+        yield f"{pluralise(wrong, 'row')} with wrong results: the times come from a network that does not work."

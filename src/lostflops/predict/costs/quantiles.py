@@ -52,19 +52,19 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 def _fraction(x: float, a: float, b: float) -> float:
     """Lentz's evaluation of the continued fraction."""
-    upper, lower = 1.0, 1 / _kept(1 - (a + b) * x / (a + 1))
+    upper, lower = 1.0, 1 / _avoid_zero(1 - (a + b) * x / (a + 1))
     value = lower
     for m in range(1, _TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for term in (even, odd):
-            lower = 1 / _kept(1 + term * lower)
-            upper = _kept(1 + term / upper)
+            lower = 1 / _avoid_zero(1 + term * lower)
+            upper = _avoid_zero(1 + term / upper)
             value *= upper * lower
         if abs(upper * lower - 1) < 1e-14:
             break
     return value
 
 
-def _kept(value: float) -> float:
+def _avoid_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY

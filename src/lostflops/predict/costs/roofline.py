@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from lostflops.errors import UnknownCost
+from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.calibration import Calibration
 
 
@@ -19,7 +19,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Roofline:
+class DeviceRoofline:
     matmuls: dict[str, Reached]
     """By dtype, in FLOP per ns."""
     memory: dict[str, Reached]
@@ -31,7 +31,8 @@ class Roofline:
     def achievable_tflops(self, dtype: str) -> float:
         """The best that matmuls of this type reached.
 
-        >>> Roofline({"float32": Reached(19_500.0, "4096 x 4096 x 4096")}, {}, {}, None).achievable_tflops("float32")
+        >>> reached = {"float32": Reached(19_500.0, "4096 x 4096 x 4096")}
+        >>> DeviceRoofline(reached, {}, {}, None).achievable_tflops("float32")
         19.5
         """
         if dtype not in self.matmuls:
@@ -40,9 +41,9 @@ class Roofline:
         return self.matmuls[dtype].rate / 1000
 
 
-def roofline(calibration: Calibration) -> Roofline:
+def roofline(calibration: Calibration) -> DeviceRoofline:
     launches = [median(one.ns) for one in calibration.launches if one.ns]
-    return Roofline(
+    return DeviceRoofline(
         _best(
             (one.dtype, 2 * one.m * one.n * one.k, one.ns, f"{one.m} x {one.n} x {one.k}")
             for one in calibration.matmuls

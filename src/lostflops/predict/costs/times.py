@@ -14,10 +14,10 @@ OPS: Final[tuple[Op, ...]] = ("all_reduce", "all_gather", "reduce_scatter", "all
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Group:
+class CommGroup:
     """So many ranks, evenly on so many hosts.
 
-    >>> Group(16, 2).per_host, Group(8, 8).level, Group(8, 1).level, Group(16, 2).level
+    >>> CommGroup(16, 2).per_host, CommGroup(8, 8).level, CommGroup(8, 1).level, CommGroup(16, 2).level
     (8, 'across', 'host', 'world')
     """
 
@@ -39,7 +39,7 @@ class Group:
         return "across" if self.hosts == self.ranks else "world"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveTime:
     """A time in ns with its interval, and what it rests on. `reach` says what was extrapolated, and is empty inside
     what was measured."""
@@ -55,7 +55,7 @@ class CollectiveTime:
         assert 0 <= self.low <= self.ns <= self.high, f"{self.source}: {self.low}, {self.ns}, {self.high}"
 
 
-class Times(Protocol):
-    def time(self, op: Op, size: int, group: Group, algorithm: str | None = None) -> CollectiveTime:
+class CommTimes(Protocol):
+    def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         """The time of one collective of `size` bytes; raises `UnknownCost` where there is nothing to tell it from."""
         ...

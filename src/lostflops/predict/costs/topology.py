@@ -12,15 +12,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lostflops.errors import UsageError
-from lostflops.facts.devices import find_device
+from lostflops.account.facts.devices import find_device
+from lostflops.core.errors import UsageError
 
 Link = Literal["nvlink", "pci"]
 Cpu = Literal["intel", "amd"]
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class NetworkTopology:
     """Hosts that are all alike. `scaleup_gbs` is what one device sends to its peers in the host, `nic_gbs` what one
     network adapter sends; without adapters there is one host. `nvls` says that the switch between the devices reduces
     (NVLink SHARP)."""
@@ -41,13 +41,13 @@ SLOWEST_NVLINK_GBS: Final = 100
 """A device with less than this to its peers is taken to reach them over PCIe, unless its file says otherwise."""
 
 
-def _machine(name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu) -> Topology:
+def _machine(name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu) -> NetworkTopology:
     """Eight devices behind NVSwitch, as all of the below are."""
     known = find_device(device)
     assert known is not None, device
     assert known.scaleup_gbs is not None, device
     reduces = not known.name.startswith("A100")
-    return Topology(name, device, 8, known.scaleup_gbs, *nics, "nvlink", source, cpu, reduces)
+    return NetworkTopology(name, device, 8, known.scaleup_gbs, *nics, "nvlink", source, cpu, reduces)
 
 
 TOPOLOGIES: Final = {
@@ -78,7 +78,7 @@ _TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 _CHOICES: Final = {"link": ("nvlink", "pci"), "cpu": ("intel", "amd")}
 
 
-def read_topology(path_or_name: str | Path) -> Topology:
+def read_topology(path_or_name: str | Path) -> NetworkTopology:
     """A named topology, or one from a TOML or JSON file.
 
     >>> dgx = read_topology("dgx-h100")
@@ -94,7 +94,7 @@ def read_topology(path_or_name: str | Path) -> Topology:
             f"{path} is neither a file nor a known topology: give one of {', '.join(TOPOLOGIES)}, "
             f"or a TOML or JSON file as in {_EXAMPLE}"
         )
-    return described(_load(path), path.stem, str(path))
+    return parse_topology(_load(path), path.stem, str(path))
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -110,10 +110,10 @@ def _load(path: Path) -> dict[str, Any]:
     return found
 
 
-def described(facts: dict[str, Any], name: str, where: str) -> Topology:
+def parse_topology(facts: dict[str, Any], name: str, where: str) -> NetworkTopology:
     """A topology from its keys; what a device tells need not be written.
 
-    >>> described({"device": "NVIDIA A100-SXM4-80GB", "gpus_per_host": 4}, "mine", "mine.toml").scaleup_gbs
+    >>> parse_topology({"device": "NVIDIA A100-SXM4-80GB", "gpus_per_host": 4}, "mine", "mine.toml").scaleup_gbs
     300
     """
     for key, value in facts.items():
@@ -124,7 +124,7 @@ def described(facts: dict[str, Any], name: str, where: str) -> Topology:
     network = ("nics_per_host" in facts, "nic_gbs" in facts)
     if any(network) and not all(network):
         raise UsageError(f"{where} has only one of nics_per_host and nic_gbs: give both, or neither for a single host")
-    topology = Topology(
+    topology = NetworkTopology(
         name=facts.get("name", name),
         device=facts.get("device"),
         gpus_per_host=facts["gpus_per_host"],
@@ -143,7 +143,7 @@ def described(facts: dict[str, Any], name: str, where: str) -> Topology:
 
 def _check(key: str, value: object, where: str) -> None:
     if key not in _TYPES:
-        known = ", ".join(field.name for field in fields(Topology))
+        known = ", ".join(field.name for field in fields(NetworkTopology))
         raise UsageError(f"{where} has an unknown key {key!r}: known keys are {known}")
     if not isinstance(value, _TYPES[key]) or (isinstance(value, bool) and key != "nvls"):
         raise UsageError(f"{where} has {key} = {value!r}: wrong type; write it as in {_EXAMPLE}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lostflops.errors import UsageError
-from lostflops.predict.estimate.description import Job, Model
+from lostflops.core.errors import UsageError
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
 from lostflops.predict.estimate.factory import Counted
-from lostflops.predict.estimate.memory import STATES, Memory, memory, optimizer_bytes
+from lostflops.predict.estimate.memory import STATES, MemoryEstimate, memory, optimizer_bytes
 from lostflops.predict.estimate.ranges import NOTHING, Range
 from lostflops.predict.estimate.step_time import update_size, updated_bytes
-from lostflops.predict.estimate.tensors import Held, Tensor, check_layout, share, stage_layers, tensors
+from lostflops.predict.estimate.tensors import Tensor, TensorShard, check_layout, share, stage_layers, tensors
 from lostflops.predict.estimate.traffic import Transfer, data_parallel, traffic
-from lostflops.predict.estimate.work import LAUNCHED, Product, Work, model_flops, recomputed_flops, work
+from lostflops.predict.estimate.work import LAUNCHED, ModelWork, Product, model_flops, recomputed_flops, work
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,16 @@ class Stage:
     """`updated` are bytes that the optimizer moves."""
 
     layers: int | None
-    memory: Memory
-    work: Work | None
+    memory: MemoryEstimate
+    work: ModelWork | None
     updated: float
     transfers: list[Transfer]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     name: str
-    job: Job
+    job: PlannedJob
     parameters: int
     embedding: int
     per_layer: int | None
@@ -41,7 +41,7 @@ class Demand:
     has_tokens: bool = True
 
 
-def described(model: Model, job: Job, per_host: int) -> Demand:
+def estimate_demand(model: ModelDescription, job: PlannedJob, per_host: int) -> Demand:
     check_layout(model, job)
     found = tensors(model)
     by_place = {place: sum(one.elements for one in found if one.place == place) for place in ("layer", "head")}
@@ -67,25 +67,39 @@ def described(model: Model, job: Job, per_host: int) -> Demand:
     )
 
 
-def counted(model: Counted, job: Job, per_host: int) -> Demand:
+def estimate_counted_demand(model: Counted, job: PlannedJob, per_host: int) -> Demand:
     """Of a module that was counted: it is one stage, and how its layers could be sharded is not known."""
     if job.tp > 1 or job.pp > 1 or job.cp > 1:
         raise UsageError("how to split a Python model over tp, pp or cp is unknown: give a description of it instead")
     if job.recompute != "none":
         raise UsageError("a Python model is counted as it runs: recompute inside the model, and leave out --recompute")
-    mine = tuple(Held(Tensor(one.name, one.shape, "layer"), one.shape, 1) for one in model.parameters if one.trained)
+    mine = tuple(
+        TensorShard(Tensor(name=one.name, shape=one.shape, place="layer"), one.shape, 1)
+        for one in model.parameters
+        if one.trained
+    )
     flops = None if model.flops is None else model.flops * job.dp * job.microbatches
     stage = Stage(
         layers=None,
         memory=_memory(model, job),
         work=_work(model, job),
-        updated=sum(one.sharded(job.shards if job.zero else 1) for one in mine) * update_size(job),
+        updated=sum(one.count_shard_elements(job.shards if job.zero else 1) for one in mine) * update_size(job),
         transfers=data_parallel(job, mine, per_host),
     )
-    return Demand(model.name, job, model.elements, model.embedding, None, flops, NOTHING, (stage,), has_tokens=False)
+    return Demand(
+        name=model.name,
+        job=job,
+        parameters=model.elements,
+        embedding=model.embedding,
+        per_layer=None,
+        flops=flops,
+        recomputed=NOTHING,
+        stages=(stage,),
+        has_tokens=False,
+    )
 
 
-def _memory(model: Counted, job: Job) -> Memory:
+def _memory(model: Counted, job: PlannedJob) -> MemoryEstimate:
     """Parameters and gradients in the dtypes that the module has, states in those or as `master` says."""
     parts = job.shards
 
@@ -103,7 +117,7 @@ def _memory(model: Counted, job: Job) -> Memory:
         trained = tuple(one for one in model.parameters if one.trained)
         rows = sum(share(one.shape[0], parts if job.zero >= 1 else 1, 0) * prod(one.shape[1:]) for one in trained)
         states = optimizer_bytes(job, rows)
-    return Memory(
+    return MemoryEstimate(
         parameters=size(is_sharded=job.zero >= 3, only_trained=False),
         gradients=size(is_sharded=job.zero >= 2, only_trained=True),
         optimizer=states,
@@ -114,9 +128,9 @@ def _memory(model: Counted, job: Job) -> Memory:
     )
 
 
-def _work(model: Counted, job: Job) -> Work | None:
+def _work(model: Counted, job: PlannedJob) -> ModelWork | None:
     """A third of what was counted is forward. What autograd keeps is written and read at least once."""
     if model.flops is None or model.kept is None:
         return None
     launched = LAUNCHED[job.compiled] * model.kernels
-    return Work((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, launched)
+    return ModelWork((Product(unshaped=model.flops / 3),), 0, Range(1, 3) * model.kept, NOTHING, launched)

@@ -1,6 +1,6 @@
 """What is to be trained, and how: the model, the job, and the file that describes both.
 
-A description is a TOML or JSON file with the fields of `Model` and `Job`, all on one level:
+A description is a TOML or JSON file with the fields of `ModelDescription` and `PlannedJob`, all on one level:
 
     layers = 40
     hidden = 5120
@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from lostflops.errors import BrokenSource, UsageError
+from lostflops.core.errors import BrokenSource, UsageError
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 40)]
 Count = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -35,7 +35,7 @@ Optimizer = Literal["adamw", "adam", "sgd", "sgd-momentum"]
 SIZES: Final = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A transformer: layers of attention and feed-forward that are all alike, between embeddings and a head."""
 
     name: str = "model"
@@ -87,7 +87,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.head_dim or self.hidden // self.heads
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a model is trained: on so many ranks, with so many sequences a step."""
 
     sequence: Positive
@@ -174,25 +174,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return max(2, SIZES[self.dtype])
 
 
-_MODEL_FIELDS: Final = frozenset(Model.__struct_fields__)
-Kind = TypeVar("Kind", Model, Job)
+_MODEL_FIELDS: Final = frozenset(ModelDescription.__struct_fields__)
+Kind = TypeVar("Kind", ModelDescription, PlannedJob)
 
 
-def read_description(path: Path) -> tuple[Model, dict[str, Any]]:
+def read_description(path: Path) -> tuple[ModelDescription, dict[str, Any]]:
     """The model in a file, and what the file says about the job."""
     fields = read_table(path)
     model = {name: value for name, value in fields.items() if name in _MODEL_FIELDS}
     rest = {name: value for name, value in fields.items() if name not in _MODEL_FIELDS}
-    if unknown := sorted(set(rest) - set(Job.__struct_fields__)):
-        known = ", ".join((*Model.__struct_fields__, *Job.__struct_fields__))
+    if unknown := sorted(set(rest) - set(PlannedJob.__struct_fields__)):
+        known = ", ".join((*ModelDescription.__struct_fields__, *PlannedJob.__struct_fields__))
         raise UsageError(f"{path} has unknown fields: {', '.join(unknown)}; known fields: {known}")
-    return convert(model, Model, str(path)), rest
+    return convert(model, ModelDescription, str(path)), rest
 
 
-def make_job(fields: dict[str, Any], where: str) -> Job:
+def make_job(fields: dict[str, Any], where: str) -> PlannedJob:
     if "sequence" not in fields:
         raise UsageError("the sequence length is unknown: give --seq, or `sequence` in the description")
-    return convert(fields, Job, where)
+    return convert(fields, PlannedJob, where)
 
 
 def read_table(path: Path) -> dict[str, Any]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.times import Times
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.times import CommTimes
 from lostflops.predict.estimate.demand import Demand, Stage
-from lostflops.predict.estimate.description import Job
+from lostflops.predict.estimate.description import PlannedJob
 from lostflops.predict.estimate.ranges import Range
 from lostflops.predict.estimate.rates import Rates
-from lostflops.predict.estimate.step_time import StepTime, step_time
+from lostflops.predict.estimate.step_time import EstimatedStep, step_time
 
 HEADROOM: Final = 3 << 30
 """Bytes of a device that are not counted: the driver's context, NCCL's buffers, what the allocator cannot use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class PlannedMachine:
     """On what a job will run; what is not known is None."""
 
     name: str
     rates: Rates | None = None
-    times: Times | None = None
+    times: CommTimes | None = None
     per_host: int = 8
     capacity: int | None = None
 
@@ -33,14 +33,14 @@ class Estimate:
     """The figures behind the result, of the stage that takes the longest and of the one that holds the most."""
 
     demand: Demand
-    machine: Machine
+    machine: PlannedMachine
     fullest: Stage
-    step: StepTime | None
+    step: EstimatedStep | None
     unknown: str
     """Why there is no step time."""
 
     @property
-    def job(self) -> Job:
+    def job(self) -> PlannedJob:
         return self.demand.job
 
     @property
@@ -78,13 +78,13 @@ class Estimate:
         return self.fits == "maybe" and self.fullest.memory.total.high <= (self.machine.capacity or 0)
 
 
-def estimate(demand: Demand, machine: Machine) -> Estimate:
+def estimate(demand: Demand, machine: PlannedMachine) -> Estimate:
     fullest = max(demand.stages, key=lambda stage: stage.memory.total.high)
     step, unknown = _slowest(demand, machine)
     return Estimate(demand, machine, fullest, step, unknown)
 
 
-def _slowest(demand: Demand, machine: Machine) -> tuple[StepTime | None, str]:
+def _slowest(demand: Demand, machine: PlannedMachine) -> tuple[EstimatedStep | None, str]:
     if machine.rates is None:
         return None, "no device is named: give --device or --calibration"
     steps = []

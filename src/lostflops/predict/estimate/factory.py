@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -26,20 +26,20 @@ _NAMES: Final = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ModelParameter:
     name: str
     shape: tuple[int, ...]
     element_size: int
     trained: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
     """`flops` are those of a forward and a backward pass over the inputs, attention over all pairs as plain products;
     `kept` are bytes that autograd holds for the backward pass, parameters apart, `kernels` the ops of a forward one."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ModelParameter, ...]
     embedding: int
     dtype: str
     flops: int | None = None
@@ -81,11 +81,19 @@ def count(text: str) -> Counted:
         raise UsageError(f"{text} returned {type(module).__name__}: return a torch.nn.Module, or (module, inputs)")
     module = module.to("meta")
     parameters = tuple(
-        Parameter(name, tuple(one.shape) or (1,), one.element_size(), one.requires_grad)
+        ModelParameter(name, tuple(one.shape) or (1,), one.element_size(), one.requires_grad)
         for name, one in module.named_parameters()
     )
     flops, kept, kernels = (None, None, 0) if inputs is None else _passes(module, inputs, text)
-    return Counted(text, parameters, _embedding(module), _dtype(module, text), flops, kept, kernels)
+    return Counted(
+        name=text,
+        parameters=parameters,
+        embedding=_embedding(module),
+        dtype=_dtype(module, text),
+        flops=flops,
+        kept=kept,
+        kernels=kernels,
+    )
 
 
 def _load(text: str) -> Callable[[], Any]:

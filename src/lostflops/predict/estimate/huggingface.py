@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from lostflops.errors import UsageError
-from lostflops.predict.estimate.description import Model, convert
+from lostflops.core.errors import UsageError
+from lostflops.predict.estimate.description import ModelDescription, convert
 
 Config = dict[str, Any]
 _DESCRIBE: Final = "describe the model in a TOML file (layers, hidden, heads, ...) or give a Python factory"
@@ -24,7 +24,7 @@ def is_config(fields: dict[str, Any]) -> bool:
     return "model_type" in fields
 
 
-def model_of(config: Config, where: str) -> Model:
+def model_of(config: Config, where: str) -> ModelDescription:
     kind = config["model_type"]
     if config.get("quantization_config"):
         raise UsageError(f"{where} has quantization_config, and quantised parameters are not supported: {_UNQUANTISED}")
@@ -36,7 +36,7 @@ def model_of(config: Config, where: str) -> Model:
         raise UsageError(f"{where} has no {error}, which a {kind} model needs: {_DESCRIBE}") from None
     except TypeError as error:
         raise UsageError(f"{where} has a field that a {kind} model does not have ({error}): {_DESCRIBE}") from None
-    return convert({"name": kind, **fields, **_head(config, fields)}, Model, where)
+    return convert({"name": kind, **fields, **_head(config, fields)}, ModelDescription, where)
 
 
 def remarks(config: Config, sequence: int) -> tuple[str, ...]:

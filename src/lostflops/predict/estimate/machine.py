@@ -6,13 +6,13 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from lostflops.errors import UsageError
-from lostflops.facts.devices import Device, find_device
+from lostflops.account.facts.devices import Device, find_device
+from lostflops.core.errors import UsageError
 from lostflops.predict.costs.calibration import Calibration, read_calibration
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.roofline import roofline
-from lostflops.predict.costs.topology import TOPOLOGIES, Topology, read_topology
-from lostflops.predict.estimate.estimate import Machine
+from lostflops.predict.costs.topology import TOPOLOGIES, NetworkTopology, read_topology
+from lostflops.predict.estimate.estimate import PlannedMachine
 from lostflops.predict.estimate.rates import (
     LAUNCH_NS,
     MeasuredRates,
@@ -28,7 +28,7 @@ _DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8
 
 def machine(
     dtype: str, *, device: str | None, topology: str | None, calibration: Path | None, memory: int | None
-) -> Machine:
+) -> PlannedMachine:
     """A calibration tells rates and times where it has them; a device and a topology, named or the usual one of that
     device, tell the rest. `memory` in bytes replaces what is known of the device."""
     measured = None if calibration is None else read_calibration(calibration)
@@ -37,8 +37,8 @@ def machine(
     joined = read_topology(topology) if topology else _usual(named)
     rates = _rates(dtype, named, measured)
     has_times = joined is not None or (measured is not None and measured.collectives)
-    return Machine(
-        name=named.name if named else _called(measured),
+    return PlannedMachine(
+        name=named.name if named else _name_device(measured),
         rates=rates,
         times=CollectiveTimes.of(calibration=measured, topology=joined) if has_times else None,
         per_host=_per_host(joined, measured),
@@ -61,18 +61,19 @@ def _check_same(named: Device | None, measured: Calibration | None) -> None:
     known = find_device(measured.device_name) if measured.device_name else None
     if measured.device == "cpu" or (known is not None and known != named):
         raise UsageError(
-            f"the calibration was measured on {known.name if known else _called(measured)}, not on {named.name}: leave "
+            f"the calibration was measured on "
+            f"{known.name if known else _name_device(measured)}, not on {named.name}: leave "
             "out --calibration, or leave out --device and --topology"
         )
 
 
-def _called(measured: Calibration | None) -> str:
+def _name_device(measured: Calibration | None) -> str:
     if measured is None:
         return "an unnamed device"
     return measured.device_name or measured.device or "the calibrated device"
 
 
-def _usual(device: Device | None) -> Topology | None:
+def _usual(device: Device | None) -> NetworkTopology | None:
     """The first machine that is built of that device."""
     for topology in TOPOLOGIES.values():
         if device and topology.device and find_device(topology.device) == device:
@@ -80,7 +81,7 @@ def _usual(device: Device | None) -> Topology | None:
     return None
 
 
-def _per_host(joined: Topology | None, measured: Calibration | None) -> int:
+def _per_host(joined: NetworkTopology | None, measured: Calibration | None) -> int:
     if joined:
         return joined.gpus_per_host
     if measured and measured.hosts:

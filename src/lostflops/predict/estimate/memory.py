@@ -27,16 +27,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.description import SIZES, ModelDescription, PlannedJob
 from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
-from lostflops.predict.estimate.tensors import Held, held, stage_layers
+from lostflops.predict.estimate.tensors import TensorShard, list_stage_shards, stage_layers
 
 STATES: Final = {"adamw": 2, "adam": 2, "sgd-momentum": 1, "sgd": 0}
 """Elements beside each parameter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
     """Bytes of one rank."""
 
     parameters: int
@@ -54,13 +54,15 @@ class Memory:
         return exact + (self.activations or NOTHING) + self.copies + self.communication
 
 
-def memory(model: Model, job: Job, stage: int, *, dp_rank: int = 0, tp_rank: int = 0) -> Memory:
+def memory(
+    model: ModelDescription, job: PlannedJob, stage: int, *, dp_rank: int = 0, tp_rank: int = 0
+) -> MemoryEstimate:
     """Of one rank; the first of each dimension has the most."""
-    mine = held(model, job, stage, tp_rank)
+    mine = list_stage_shards(model, job, stage, tp_rank)
     whole = sum(part.elements for part in mine)
-    shard = sum(part.sharded(job.shards, dp_rank) for part in mine)
+    shard = sum(part.count_shard_elements(job.shards, dp_rank) for part in mine)
     size = SIZES[job.held_dtype]
-    return Memory(
+    return MemoryEstimate(
         parameters=size * (shard if job.zero >= 3 else whole),
         gradients=size * (shard if job.zero >= 2 else whole),
         optimizer=optimizer_bytes(job, shard if job.zero >= 1 else whole),
@@ -70,14 +72,14 @@ def memory(model: Model, job: Job, stage: int, *, dp_rank: int = 0, tp_rank: int
     )
 
 
-def optimizer_bytes(job: Job, elements: int) -> int:
+def optimizer_bytes(job: PlannedJob, elements: int) -> int:
     """States of so many elements, with the fp32 copy of parameters that `master` means."""
     has_copy = job.precision == "master" and job.dtype != "fp32"
     size = SIZES["fp32" if has_copy else job.held_dtype]
     return size * elements * (STATES[job.optimizer] + has_copy)
 
 
-def activations(model: Model, job: Job, stage: int) -> Range:
+def activations(model: ModelDescription, job: PlannedJob, stage: int) -> Range:
     tokens = job.tokens
     layers = stage_layers(model, job)[stage]
     layer = layer_activations(model, job) * tokens
@@ -93,7 +95,7 @@ def activations(model: Model, job: Job, stage: int) -> Range:
     return kept[job.recompute] + ends
 
 
-def layer_activations(model: Model, job: Job) -> Range:
+def layer_activations(model: ModelDescription, job: PlannedJob) -> Range:
     """Bytes for a token in a layer; what tensor parallelism does not shard (h) is whole on every rank, unless the
     sequence is sharded there (sequence parallelism), which is the low end."""
     h, f = model.hidden, model.ffn * max(1, model.experts_per_token) / job.tp
@@ -111,7 +113,7 @@ def layer_activations(model: Model, job: Job) -> Range:
     return Range(low * job.product_size + statistics, high * job.product_size + statistics)
 
 
-def _copies(job: Job, whole: int, mine: tuple[Held, ...]) -> Range:
+def _copies(job: PlannedJob, whole: int, mine: tuple[TensorShard, ...]) -> Range:
     """Casts of autocast live until the end of a pass, unless they are made where they are used; ZeRO-3 has one to two
     layers, or the largest end, gathered at a time."""
     if job.zero >= 3:
@@ -121,7 +123,7 @@ def _copies(job: Job, whole: int, mine: tuple[Held, ...]) -> Range:
     return Range(0, whole * job.product_size) if is_cast else NOTHING
 
 
-def _communication(job: Job, gradients: int, mine: tuple[Held, ...]) -> Range:
+def _communication(job: PlannedJob, gradients: int, mine: tuple[TensorShard, ...]) -> Range:
     """DDP's buckets are a second copy of gradients unless they are views; sharded ones pass through a unit's buffer."""
     if job.alike == 1:
         return NOTHING
@@ -131,7 +133,7 @@ def _communication(job: Job, gradients: int, mine: tuple[Held, ...]) -> Range:
     return Range(0, gradients)
 
 
-def _largest_unit(mine: tuple[Held, ...]) -> int:
+def _largest_unit(mine: tuple[TensorShard, ...]) -> int:
     """Elements of what is gathered at once: a layer, or the embedding, or the head."""
     units = {"embedding": 0, "layer": 0, "head": 0}
     for part in mine:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import log
 from typing import Final, Protocol
 
-from lostflops.errors import UsageError
-from lostflops.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.core.errors import UsageError
 from lostflops.predict.estimate.ranges import Range
 
 ACHIEVABLE: Final[Mapping[str, float]] = {

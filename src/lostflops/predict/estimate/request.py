@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lostflops.errors import UsageError
-from lostflops.predict.estimate.demand import Demand, counted, described
-from lostflops.predict.estimate.description import Job, Model, make_job, read_description, read_table
+from lostflops.core.errors import UsageError
+from lostflops.predict.estimate.demand import Demand, estimate_counted_demand, estimate_demand
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob, make_job, read_description, read_table
 from lostflops.predict.estimate.factory import Counted, count, is_factory
 from lostflops.predict.estimate.huggingface import is_config, model_of, remarks
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    model: Model | Counted
-    job: Job
+    model: ModelDescription | Counted
+    job: PlannedJob
     remarks: tuple[str, ...] = ()
     """What the model has and the estimate does not follow."""
 
@@ -50,5 +50,5 @@ def request(model: str, chosen: dict[str, Any]) -> Request:
 
 def demand_of(asked: Request, per_host: int) -> Demand:
     if isinstance(asked.model, Counted):
-        return counted(asked.model, asked.job, per_host)
-    return described(asked.model, asked.job, per_host)
+        return estimate_counted_demand(asked.model, asked.job, per_host)
+    return estimate_demand(asked.model, asked.job, per_host)

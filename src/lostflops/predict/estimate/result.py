@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from lostflops.core.results import Block, Field, Pair, Pairs, Result, Section, Table, Value
+from lostflops.core.units import format_bytes, format_count, format_flop, format_ns, format_share, pluralise
 from lostflops.predict.estimate.estimate import HEADROOM, Estimate
 from lostflops.predict.estimate.ranges import NOTHING
-from lostflops.predict.estimate.step_time import StepTime
-from lostflops.results import Block, Field, Pair, Pairs, Result, Section, Table, Value
-from lostflops.units import counted, format_bytes, format_count, format_flop, format_ns, format_share
+from lostflops.predict.estimate.step_time import EstimatedStep
 
 CONVENTION: Final = (
     "matmuls with weights (6 per weight and token) and attention over all pairs (12 x layers x heads x head width x "
@@ -35,7 +35,7 @@ def result(found: Estimate, remarks: tuple[str, ...] = ()) -> Result:
 def _verdict(found: Estimate) -> str:
     job, held = found.job, found.fullest.memory.total
     parameters = format_count(found.demand.parameters)
-    said = [f"{parameters} parameters on {counted(job.ranks, 'rank')} of {found.machine.name}"]
+    said = [f"{parameters} parameters on {pluralise(job.ranks, 'rank')} of {found.machine.name}"]
     if found.step is None:
         said.append(f"the step time is unknown because {found.unknown}")
     else:
@@ -102,7 +102,7 @@ def _communication(found: Estimate) -> Table:
         time = times.get(id(one))
         span = (round(time.low * one.count), round(time.high * one.count)) if time else (None, None)
         told = (time.algorithm, time.source, time.reach) if time else (None, None, None)
-        members = f"{one.group.ranks} on {counted(one.group.hosts, 'host')}"
+        members = f"{one.group.ranks} on {pluralise(one.group.hosts, 'host')}"
         rows.append((one.dimension, one.what, one.op, members, one.group.ranks, one.group.hosts, one.size, one.count))
         rows[-1] += (one.total, *span, *told)
     fields = (
@@ -124,7 +124,7 @@ def _communication(found: Estimate) -> Table:
     return Table("communication", "Communication per rank and step", fields, tuple(rows))
 
 
-def _step(found: Estimate, step: StepTime) -> Section:
+def _step(found: Estimate, step: EstimatedStep) -> Section:
     job, total = found.job, step.total
     shares = [(name, part) for name, part in step.parts.items() if part.high > 0]
     table = Table(
@@ -181,7 +181,7 @@ def _notes(found: Estimate) -> tuple[str, ...]:
         reaches = sorted({time.reach for _, time in found.step.transfers if time.reach})
         notes += [f"Extrapolated: {reach}." for reach in reaches]
     if found.machine.times is None and found.job.ranks > 1:
-        each = counted(found.machine.per_host, "device")
+        each = pluralise(found.machine.per_host, "device")
         notes.append(f"Assumes {each} per host: to change that, give --topology or --calibration.")
     if found.mfu is not None and found.mfu.high > 1:
         notes.append(_above_peak(found))

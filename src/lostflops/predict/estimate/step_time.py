@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.predict.costs.times import CollectiveTime, Times
-from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.costs.times import CollectiveTime, CommTimes
+from lostflops.predict.estimate.description import SIZES, ModelDescription, PlannedJob
 from lostflops.predict.estimate.memory import STATES
 from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
 from lostflops.predict.estimate.rates import Rates
-from lostflops.predict.estimate.tensors import held
+from lostflops.predict.estimate.tensors import list_stage_shards
 from lostflops.predict.estimate.traffic import Transfer
-from lostflops.predict.estimate.work import FLASH_BACKWARD, LAUNCHED, Product, Work
+from lostflops.predict.estimate.work import FLASH_BACKWARD, LAUNCHED, ModelWork, Product
 
 PASSES: Final = Range(1, 2.5)
 """How often the optimizer touches its bytes: fused once; otherwise temporaries and the norm of gradients besides."""
@@ -30,26 +30,26 @@ ATTENTION: Final = {"fused": (1, 1), "flex": (0.9, 0.85)}
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassTime:
     """Forward or backward of one microbatch, in ns: what computes, what moves bytes, and waits for launches besides."""
 
     compute: Range = NOTHING
     memory: Range = NOTHING
     launches: Range = NOTHING
 
-    def __add__(self, other: Pass) -> Pass:
-        return Pass(self.compute + other.compute, self.memory + other.memory, self.launches + other.launches)
+    def __add__(self, other: PassTime) -> PassTime:
+        return PassTime(self.compute + other.compute, self.memory + other.memory, self.launches + other.launches)
 
-    def __mul__(self, factor: float) -> Pass:
-        return Pass(self.compute * factor, self.memory * factor, self.launches * factor)
+    def __mul__(self, factor: float) -> PassTime:
+        return PassTime(self.compute * factor, self.memory * factor, self.launches * factor)
 
     @property
     def total(self) -> Range:
         return self.compute + self.memory + self.launches
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedStep:
     """Parts of a step in ns; together they are the step."""
 
     compute: Range
@@ -80,23 +80,29 @@ class StepTime:
 
 
 def step_time(
-    job: Job, work: Work, *, updated: float, transfers: list[Transfer], rates: Rates, times: Times | None
-) -> StepTime:
+    job: PlannedJob,
+    work: ModelWork,
+    *,
+    updated: float,
+    transfers: list[Transfer],
+    rates: Rates,
+    times: CommTimes | None,
+) -> EstimatedStep:
     """Of one stage, the slowest; `updated` are the bytes that its optimizer moves."""
     forward = forward_pass(job, work, rates)
     backward = backward_pass(job, work, rates)
     again = {"none": NOTHING, "selective": Range(0, 1), "full": exactly(1)}[job.recompute]
-    recomputed = Pass(*(Range(part.low * again.low, part.high * again.high) for part in _fields(forward)))
+    recomputed = PassTime(*(Range(part.low * again.low, part.high * again.high) for part in _fields(forward)))
     microbatch = forward + backward + recomputed
     timed = tuple((one, times.time(one.op, one.size, one.group)) for one in transfers) if times else ()
     blocked = _sum(timed, blocking=True)
-    exposed = _exposed(job, forward, backward, timed)
+    exposed = _estimate_exposed_comm(job, forward, backward, timed)
     whole = microbatch * job.microbatches
     updating = moving(updated, rates)
     # What is summed once a step (a tied embedding) is no part of a microbatch.
     repeated = _sum(tuple(pair for pair in timed if pair[0].dimension != "pp"), blocking=True)
     bubble = (microbatch.total + repeated * (1 / job.microbatches)) * (job.pp - 1)
-    return StepTime(
+    return EstimatedStep(
         compute=whole.compute,
         memory=whole.memory + Range(updating.low * PASSES.low, updating.high * PASSES.high),
         launches=whole.launches,
@@ -106,23 +112,25 @@ def step_time(
     )
 
 
-def _fields(one: Pass) -> tuple[Range, Range, Range]:
+def _fields(one: PassTime) -> tuple[Range, Range, Range]:
     return one.compute, one.memory, one.launches
 
 
-def forward_pass(job: Job, work: Work, rates: Rates) -> Pass:
+def forward_pass(job: PlannedJob, work: ModelWork, rates: Rates) -> PassTime:
     computing, moved = _products(work.products, job.product_size, rates)
     attention = _at(work.attention / ATTENTION[job.attention][0], rates.attention(job.sequence))
-    return _launched(Pass(computing + attention, moved + _moved(work.moved, rates)), work.launched, rates)
+    return _add_launch_waits(
+        PassTime(computing + attention, moved + _estimate_memory_time(work.moved, rates)), work.launched, rates
+    )
 
 
-def backward_pass(job: Job, work: Work, rates: Rates) -> Pass:
+def backward_pass(job: PlannedJob, work: ModelWork, rates: Rates) -> PassTime:
     """Two products for each of the forward pass: with the weight, and with what entered."""
     turned = [side for one in work.products for side in (_by_weight(one), _by_input(one))]
     computing, moved = _products(tuple(turned), job.product_size, rates)
     attention = _at(work.attention * FLASH_BACKWARD / ATTENTION[job.attention][1], rates.attention(job.sequence))
-    moved += _moved(work.moved * 2 + work.accumulated, rates)
-    return _launched(Pass(computing + attention, moved), work.launched * 2, rates)
+    moved += _estimate_memory_time(work.moved * 2 + work.accumulated, rates)
+    return _add_launch_waits(PassTime(computing + attention, moved), work.launched * 2, rates)
 
 
 def _by_weight(one: Product) -> Product:
@@ -150,7 +158,7 @@ def moving(size: float, rates: Rates) -> Range:
     return _at(size, rates.memory)
 
 
-def _moved(sizes: Range, rates: Rates) -> Range:
+def _estimate_memory_time(sizes: Range, rates: Rates) -> Range:
     return Range(moving(sizes.low, rates).low, moving(sizes.high, rates).high)
 
 
@@ -158,12 +166,12 @@ def _at(amount: float, rate: Range) -> Range:
     return Range(amount / rate.high * 1e9, amount / rate.low * 1e9)
 
 
-def _launched(one: Pass, kernels: Range, rates: Rates) -> Pass:
+def _add_launch_waits(one: PassTime, kernels: Range, rates: Rates) -> PassTime:
     """Where launches take longer than what is launched, the device waits for them. What an eager host waits for at
     best it waits for at worst as well, when kernels are slow and do not hide it."""
     least, most = kernels.low * rates.launch_ns, kernels.high * rates.launch_ns
     worst = max(most - one.total.high, most * LAUNCHED[False].low - one.total.low)
-    return Pass(one.compute, one.memory, Range(max(0.0, least - one.total.low), max(0.0, worst)))
+    return PassTime(one.compute, one.memory, Range(max(0.0, least - one.total.low), max(0.0, worst)))
 
 
 def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, what: str = "") -> Range:
@@ -174,7 +182,9 @@ def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, 
     return total
 
 
-def _exposed(job: Job, forward: Pass, backward: Pass, timed: tuple[tuple[Transfer, CollectiveTime], ...]) -> Range:
+def _estimate_exposed_comm(
+    job: PlannedJob, forward: PassTime, backward: PassTime, timed: tuple[tuple[Transfer, CollectiveTime], ...]
+) -> Range:
     """What does not fit behind passes at best, and all of it at worst. Gradients hide behind the backward pass that
     makes them, parameters that ZeRO-3 gathers behind all passes."""
     data = _sum(timed, blocking=False, what="dp")
@@ -184,14 +194,14 @@ def _exposed(job: Job, forward: Pass, backward: Pass, timed: tuple[tuple[Transfe
     return Range(max(0.0, data.low - hidden), data.high) + Range(0, pipeline.high)
 
 
-def updated_bytes(model: Model, job: Job, stage: int) -> float:
+def updated_bytes(model: ModelDescription, job: PlannedJob, stage: int) -> float:
     """What the optimizer reads and writes: gradients once, parameters and states twice."""
-    mine = held(model, job, stage)
-    elements = sum(part.sharded(job.shards) if job.zero else part.elements for part in mine)
+    mine = list_stage_shards(model, job, stage)
+    elements = sum(part.count_shard_elements(job.shards) if job.zero else part.elements for part in mine)
     return elements * update_size(job)
 
 
-def update_size(job: Job) -> int:
+def update_size(job: PlannedJob) -> int:
     size = SIZES[job.held_dtype]
     copied = 8 if job.precision == "master" and job.dtype != "fp32" else 0
     state = 4 if copied else size

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from lostflops.errors import UsageError
-from lostflops.predict.estimate.description import Job, Model
+from lostflops.core.errors import UsageError
+from lostflops.predict.estimate.description import ModelDescription, PlannedJob
 
 Place = Literal["embedding", "layer", "head"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
     """`split` is the dimension that tensor parallelism shards; activations are multiplied with a `product`.
     Where there are experts, `shape` is that of one."""
@@ -35,26 +35,27 @@ class Tensor:
         return self.experts * prod(self.shape)
 
 
-def tensors(model: Model) -> tuple[Tensor, ...]:
+def tensors(model: ModelDescription) -> tuple[Tensor, ...]:
     """All of a model, those of one layer standing for every layer.
 
-    >>> gpt = Model(layers=2, hidden=8, heads=2, ffn=32, gated=False, vocabulary=100, tied=True, norm="layer")
+    >>> sizes = {"layers": 2, "hidden": 8, "heads": 2, "ffn": 32, "vocabulary": 100}
+    >>> gpt = ModelDescription(**sizes, gated=False, tied=True, norm="layer")
     >>> sum(tensor.elements * (gpt.layers if tensor.place == "layer" else 1) for tensor in tensors(gpt))
     2416
     """
     return (*_embedding(model), *_attention(model), *_feed_forward(model), *_head(model))
 
 
-def _embedding(model: Model) -> list[Tensor]:
-    found = [Tensor("embedding", (model.vocabulary, model.hidden), "embedding", 0)]
+def _embedding(model: ModelDescription) -> list[Tensor]:
+    found = [Tensor(name="embedding", shape=(model.vocabulary, model.hidden), place="embedding", split=0)]
     if model.positions:
-        found.append(Tensor("positions", (model.positions, model.hidden), "embedding"))
+        found.append(Tensor(name="positions", shape=(model.positions, model.hidden), place="embedding"))
     if model.token_types:
-        found.append(Tensor("token types", (model.token_types, model.hidden), "embedding"))
+        found.append(Tensor(name="token types", shape=(model.token_types, model.hidden), place="embedding"))
     return found + (_norm(model, "embedding norm", model.hidden, "embedding") if model.embedding_norm else [])
 
 
-def _attention(model: Model) -> list[Tensor]:
+def _attention(model: ModelDescription) -> list[Tensor]:
     queries, keys = model.heads * model.width, model.keys * model.width
     found = _norm(model, "attention norm", model.hidden, "layer")
     for name, rows in (("query", queries), ("key", keys), ("value", keys)):
@@ -64,7 +65,7 @@ def _attention(model: Model) -> list[Tensor]:
     return found + _linear("output", model.hidden, queries, model.output_bias, split=1)
 
 
-def _feed_forward(model: Model) -> list[Tensor]:
+def _feed_forward(model: ModelDescription) -> list[Tensor]:
     experts = max(1, model.experts)
     found = _norm(model, "feed-forward norm", model.hidden, "layer")
     if model.experts:
@@ -74,13 +75,16 @@ def _feed_forward(model: Model) -> list[Tensor]:
     return found + _linear("down", model.hidden, model.ffn, model.ffn_bias, split=1, experts=experts)
 
 
-def _head(model: Model) -> list[Tensor]:
+def _head(model: ModelDescription) -> list[Tensor]:
     found = _norm(model, "final norm", model.hidden, "head") if model.final_norm else []
     if model.pooler:
         found += _linear("pooler", model.hidden, model.hidden, True, split=None, place="head")
     if model.head == "mlm":
         found += _linear("transform", model.hidden, model.hidden, True, split=None, place="head")
-        found += [*_norm(model, "transform norm", model.hidden, "head"), Tensor("bias", (model.vocabulary,), "head", 0)]
+        found += [
+            *_norm(model, "transform norm", model.hidden, "head"),
+            Tensor(name="bias", shape=(model.vocabulary,), place="head", split=0),
+        ]
     if model.head != "none" and not model.tied:
         found += _linear("head", model.vocabulary, model.hidden, False, split=0, place="head")
     return found
@@ -89,19 +93,21 @@ def _head(model: Model) -> list[Tensor]:
 def _linear(
     name: str, rows: int, columns: int, bias: bool, *, split: int | None, experts: int = 1, place: Place = "layer"
 ) -> list[Tensor]:
-    found = [Tensor(name, (rows, columns), place, split, product=True, experts=experts)]
+    found = [Tensor(name=name, shape=(rows, columns), place=place, split=split, product=True, experts=experts)]
     # What comes out of a product split by columns is summed over ranks first: its bias is whole everywhere.
     return found + (
-        [Tensor(f"{name} bias", (rows,), place, 0 if split == 0 else None, experts=experts)] if bias else []
+        [Tensor(name=f"{name} bias", shape=(rows,), place=place, split=0 if split == 0 else None, experts=experts)]
+        if bias
+        else []
     )
 
 
-def _norm(model: Model, name: str, size: int, place: Place) -> list[Tensor]:
-    found = [Tensor(name, (size,), place)]
-    return found + ([Tensor(f"{name} bias", (size,), place)] if model.norm == "layer" else [])
+def _norm(model: ModelDescription, name: str, size: int, place: Place) -> list[Tensor]:
+    found = [Tensor(name=name, shape=(size,), place=place)]
+    return found + ([Tensor(name=f"{name} bias", shape=(size,), place=place)] if model.norm == "layer" else [])
 
 
-def check_layout(model: Model, job: Job) -> None:
+def check_layout(model: ModelDescription, job: PlannedJob) -> None:
     """What cannot be sharded evenly is refused, as Megatron and torch refuse it."""
     for name, size in (("heads", model.heads), ("kv_heads", model.keys), ("ffn", model.ffn)):
         if size % job.tp:
@@ -114,11 +120,11 @@ def check_layout(model: Model, job: Job) -> None:
         raise UsageError(f"pp {job.pp} is more than the number of layers ({model.layers})")
 
 
-def stage_layers(model: Model, job: Job) -> tuple[int, ...]:
+def stage_layers(model: ModelDescription, job: PlannedJob) -> tuple[int, ...]:
     """Layers of each pipeline stage; the first ones have one more where they do not divide.
 
-    >>> job = Job(sequence=1, pp=4)
-    >>> stage_layers(Model(layers=10, hidden=8, heads=2, ffn=32, vocabulary=100), job)
+    >>> job = PlannedJob(sequence=1, pp=4)
+    >>> stage_layers(ModelDescription(layers=10, hidden=8, heads=2, ffn=32, vocabulary=100), job)
     (3, 3, 2, 2)
     """
     each, more = divmod(model.layers, job.pp)
@@ -136,7 +142,7 @@ def share(size: int, parts: int, part: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TensorShard:
     """A tensor as one rank of a stage has it before ZeRO: its shape there, and how often."""
 
     tensor: Tensor
@@ -145,9 +151,9 @@ class Held:
 
     @property
     def elements(self) -> int:
-        return self.sharded(1)
+        return self.count_shard_elements(1)
 
-    def sharded(self, parts: int, part: int = 0) -> int:
+    def count_shard_elements(self, parts: int, part: int = 0) -> int:
         """Elements of one part of so many, by rows; by experts where there are enough of them, else by the rows of
         each, as torchtitan does so that no rank is left without."""
         experts = self.tensor.experts
@@ -155,7 +161,9 @@ class Held:
         return self.times * share(first, parts, part) * prod(rest)
 
 
-def held(model: Model, job: Job, stage: int, tp_rank: int = 0) -> tuple[Held, ...]:
+def list_stage_shards(
+    model: ModelDescription, job: PlannedJob, stage: int, tp_rank: int = 0
+) -> tuple[TensorShard, ...]:
     """What one rank of a stage has. A tied head on another stage than the embedding is a copy of it."""
     layers = stage_layers(model, job)[stage]
     found = []
@@ -165,7 +173,7 @@ def held(model: Model, job: Job, stage: int, tp_rank: int = 0) -> tuple[Held, ..
         here = {"embedding": stage == 0 or copied, "layer": True, "head": is_last}[tensor.place]
         if here:
             times = layers if tensor.place == "layer" else 1
-            found.append(Held(tensor, _shard(tensor, job.tp, tp_rank), times))
+            found.append(TensorShard(tensor, _shard(tensor, job.tp, tp_rank), times))
     return tuple(found)
 
 

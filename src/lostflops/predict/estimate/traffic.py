@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from lostflops.predict.costs.times import Group, Op
-from lostflops.predict.estimate.description import SIZES, Job, Model
-from lostflops.predict.estimate.tensors import Held, held, stage_layers
+from lostflops.predict.costs.times import CommGroup, Op
+from lostflops.predict.estimate.description import SIZES, ModelDescription, PlannedJob
+from lostflops.predict.estimate.tensors import TensorShard, list_stage_shards, stage_layers
 
 BUCKET: Final = 25 * 1024 * 1024
 """What DDP reduces at once."""
 PLACES: Final = ("embedding", "layer", "head")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """`count` collectives of `size` bytes a step, in the sizes of times.py. Those that a pass waits for are `blocking`;
     others can run beside it."""
@@ -28,7 +28,7 @@ class Transfer:
     op: Op
     size: int
     count: int
-    group: Group
+    group: CommGroup
     blocking: bool = False
 
     @property
@@ -36,9 +36,9 @@ class Transfer:
         return self.size * self.count
 
 
-def traffic(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]:
+def traffic(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
     """Of one rank of a stage, with so many ranks on each host."""
-    mine = held(model, job, stage)
+    mine = list_stage_shards(model, job, stage)
     return [
         *data_parallel(job, mine, per_host),
         *_tensor_parallel(model, job, stage, per_host),
@@ -47,11 +47,11 @@ def traffic(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]
     ]
 
 
-def _group(ranks: int, stride: int, per_host: int) -> Group:
-    return Group(ranks, min(ranks, -(-ranks * stride // per_host)))
+def _group(ranks: int, stride: int, per_host: int) -> CommGroup:
+    return CommGroup(ranks, min(ranks, -(-ranks * stride // per_host)))
 
 
-def data_parallel(job: Job, mine: tuple[Held, ...], per_host: int) -> list[Transfer]:
+def data_parallel(job: PlannedJob, mine: tuple[TensorShard, ...], per_host: int) -> list[Transfer]:
     elements = sum(part.elements for part in mine)
     if job.alike == 1 or not elements:
         return []
@@ -59,24 +59,64 @@ def data_parallel(job: Job, mine: tuple[Held, ...], per_host: int) -> list[Trans
     group = _group(job.shards, job.tp, per_host)
     if job.zero == 0:
         count = -(-reduced // BUCKET)
-        return [Transfer("dp", "gradients", "all_reduce", reduced // count, count, _group(job.alike, job.tp, per_host))]
+        return [
+            Transfer(
+                dimension="dp",
+                what="gradients",
+                op="all_reduce",
+                size=reduced // count,
+                count=count,
+                group=_group(job.alike, job.tp, per_host),
+            )
+        ]
     units = sum(max((part.times for part in mine if part.tensor.place == place), default=0) for place in PLACES)
     times = job.microbatches if job.zero >= 2 else 1
-    found = [Transfer("dp", "gradients", "reduce_scatter", reduced // units, units * times, group)]
+    found = [
+        Transfer(
+            dimension="dp",
+            what="gradients",
+            op="reduce_scatter",
+            size=reduced // units,
+            count=units * times,
+            group=group,
+        )
+    ]
     if job.zero == 3:
         gathered = elements * (job.product_size if job.dtype != "fp32" else 4)
         passes = 2 * job.microbatches
-        found.append(Transfer("dp", "parameters", "all_gather", gathered // units, units * passes, group))
+        found.append(
+            Transfer(
+                dimension="dp",
+                what="parameters",
+                op="all_gather",
+                size=gathered // units,
+                count=units * passes,
+                group=group,
+            )
+        )
     else:
         gathered = elements * SIZES[job.held_dtype]
-        found.append(Transfer("dp", "parameters", "all_gather", gathered // units, units, group))
+        found.append(
+            Transfer(
+                dimension="dp", what="parameters", op="all_gather", size=gathered // units, count=units, group=group
+            )
+        )
     if job.replicas > 1:
         across = _group(job.replicas, job.tp * job.shards, per_host)
-        found.append(Transfer("dp", "replicas", "all_reduce", reduced // units // job.shards, units * times, across))
+        found.append(
+            Transfer(
+                dimension="dp",
+                what="replicas",
+                op="all_reduce",
+                size=reduced // units // job.shards,
+                count=units * times,
+                group=across,
+            )
+        )
     return [transfer for transfer in found if transfer.group.ranks > 1]
 
 
-def _tensor_parallel(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]:
+def _tensor_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
     """Two sums of activations a layer forward and two backward, the forward ones again where layers are recomputed;
     one where the vocabulary is sharded, on either end. Sequence parallelism moves as many bytes in two halves."""
     if job.tp == 1:
@@ -86,10 +126,20 @@ def _tensor_parallel(model: Model, job: Job, stage: int, per_host: int) -> list[
     passes = 3 if job.recompute == "full" else 2
     count = 2 * passes * stage_layers(model, job)[stage]
     ends = (stage == 0) + (stage == job.pp - 1 and model.head != "none")
-    return [Transfer("tp", "activations", "all_reduce", size, (count + ends) * job.microbatches, group, blocking=True)]
+    return [
+        Transfer(
+            dimension="tp",
+            what="activations",
+            op="all_reduce",
+            size=size,
+            count=(count + ends) * job.microbatches,
+            group=group,
+            blocking=True,
+        )
+    ]
 
 
-def _context_parallel(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]:
+def _context_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
     """Keys and values of a layer go to all ranks forward and backward, and their gradients come back; a ring moves as
     many bytes, a part at a time."""
     if job.cp == 1:
@@ -99,22 +149,51 @@ def _context_parallel(model: Model, job: Job, stage: int, per_host: int) -> list
     passes = stage_layers(model, job)[stage] * job.microbatches
     gathers = passes * (3 if job.recompute == "full" else 2)
     return [
-        Transfer("cp", "keys and values", "all_gather", size, gathers, group, blocking=True),
-        Transfer("cp", "gradients of keys and values", "reduce_scatter", size, passes, group, blocking=True),
+        Transfer(
+            dimension="cp",
+            what="keys and values",
+            op="all_gather",
+            size=size,
+            count=gathers,
+            group=group,
+            blocking=True,
+        ),
+        Transfer(
+            dimension="cp",
+            what="gradients of keys and values",
+            op="reduce_scatter",
+            size=size,
+            count=passes,
+            group=group,
+            blocking=True,
+        ),
     ]
 
 
-def _pipeline(model: Model, job: Job, stage: int, per_host: int) -> list[Transfer]:
+def _pipeline(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
     if job.pp == 1:
         return []
     stride = job.tp * job.alike
     # Neighbouring stages share a host only where both fit on it.
-    pair = Group(2, 1 if 2 * stride <= per_host else 2)
+    pair = CommGroup(2, 1 if 2 * stride <= per_host else 2)
     size = job.tokens * model.hidden * job.product_size
     neighbours = (stage > 0) + (stage < job.pp - 1)
-    found = [Transfer("pp", "activations", "send_recv", size, 2 * neighbours * job.microbatches, pair)]
+    found = [
+        Transfer(
+            dimension="pp",
+            what="activations",
+            op="send_recv",
+            size=size,
+            count=2 * neighbours * job.microbatches,
+            group=pair,
+        )
+    ]
     if model.tied and model.head != "none" and stage in {0, job.pp - 1}:
         weight = model.vocabulary * model.hidden // job.tp * SIZES[job.reduce_dtype or job.held_dtype]
-        ends = Group(2, 1 if job.ranks <= per_host else 2)
-        found.append(Transfer("pp", "tied embedding", "all_reduce", weight, 1, ends, blocking=True))
+        ends = CommGroup(2, 1 if job.ranks <= per_host else 2)
+        found.append(
+            Transfer(
+                dimension="pp", what="tied embedding", op="all_reduce", size=weight, count=1, group=ends, blocking=True
+            )
+        )
     return found

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.predict.estimate.description import SIZES, Job, Model
+from lostflops.predict.estimate.description import SIZES, ModelDescription, PlannedJob
 from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
-from lostflops.predict.estimate.tensors import Held, Tensor, held, stage_layers, tensors
+from lostflops.predict.estimate.tensors import Tensor, TensorShard, list_stage_shards, stage_layers, tensors
 
 FUSED: Final = {True: Range(1, 1.5), False: Range(1.5, 2.5), None: Range(1, 2.5)}
 """Of the bytes that ops would move if they were fused as far as they go, by whether the model is compiled."""
@@ -55,7 +55,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ModelWork:
     """One microbatch forward on one rank of one stage."""
 
     products: tuple[Product, ...]
@@ -69,12 +69,12 @@ class Work:
     """Kernels that a host launches one by one."""
 
 
-def model_flops(model: Model, job: Job) -> int:
+def model_flops(model: ModelDescription, job: PlannedJob) -> int:
     """Of one step on all ranks, whatever the degrees."""
     return 3 * (product_flops(model, job) + attention_flops(model, job))
 
 
-def product_flops(model: Model, job: Job) -> int:
+def product_flops(model: ModelDescription, job: PlannedJob) -> int:
     """Of products with weights, one step forward."""
     per_token = sum(
         tensor.elements // tensor.experts * _times(model, tensor) * _layers(model, tensor)
@@ -87,12 +87,12 @@ def product_flops(model: Model, job: Job) -> int:
     return 2 * per_token * job.step_tokens + pooled
 
 
-def attention_flops(model: Model, job: Job) -> int:
+def attention_flops(model: ModelDescription, job: PlannedJob) -> int:
     """Of scores and their product with values, all pairs, one step forward."""
     return 4 * model.layers * model.heads * model.width * job.sequence * job.step_tokens
 
 
-def recomputed_flops(model: Model, job: Job) -> Range:
+def recomputed_flops(model: ModelDescription, job: PlannedJob) -> Range:
     """What recomputation adds to a step: nothing, a forward pass of all layers, or anything between."""
     layers = sum(
         2 * tensor.elements // tensor.experts * _times(model, tensor) * model.layers * job.step_tokens
@@ -103,43 +103,43 @@ def recomputed_flops(model: Model, job: Job) -> Range:
     return {"none": NOTHING, "selective": Range(0, whole), "full": exactly(whole)}[job.recompute]
 
 
-def _times(model: Model, tensor: Tensor) -> int:
+def _times(model: ModelDescription, tensor: Tensor) -> int:
     """How many of the experts see a token."""
     return model.experts_per_token if tensor.experts > 1 else 1
 
 
-def _layers(model: Model, tensor: Tensor) -> int:
+def _layers(model: ModelDescription, tensor: Tensor) -> int:
     return model.layers if tensor.place == "layer" else 1
 
 
-def work(model: Model, job: Job, stage: int) -> Work:
-    mine = held(model, job, stage)
+def work(model: ModelDescription, job: PlannedJob, stage: int) -> ModelWork:
+    mine = list_stage_shards(model, job, stage)
     layers = stage_layers(model, job)[stage]
     tokens = job.tokens
-    pairs = job.microbatch * attended(job.sequence, model.causal) / job.cp
+    pairs = job.microbatch * count_attended_pairs(job.sequence, model.causal) / job.cp
     moved = FUSED[job.compiled] * (layers * tokens * _layer_elements(model, job) * job.product_size)
     if stage == job.pp - 1 and model.head != "none":
         moved += LOGIT_PASSES * (tokens * (model.vocabulary / job.tp) * job.product_size)
-    return Work(
+    return ModelWork(
         products=tuple(product for part in mine for product in _products(model, job, stage, part)),
         attention=4.0 * layers * (model.heads // job.tp) * model.width * pairs,
         moved=moved,
-        accumulated=exactly(_accumulated(model, job, stage, mine)),
+        accumulated=exactly(_count_accumulated_bytes(model, job, stage, mine)),
         launched=LAUNCHED[job.compiled] * (KERNELS * layers),
     )
 
 
-def attended(sequence: int, causal: bool) -> int:
+def count_attended_pairs(sequence: int, causal: bool) -> int:
     """Pairs of tokens that a fused kernel computes: whole tiles, and where it is causal none above the diagonal.
 
-    >>> attended(128, causal=True), attended(100, causal=True), attended(1024, causal=True)
+    >>> tuple(count_attended_pairs(tokens, causal=True) for tokens in (128, 100, 1024))
     (16384, 16384, 589824)
     """
     tiles = -(-sequence // TILE)
     return TILE**2 * (tiles * (tiles + 1) // 2 if causal else tiles**2)
 
 
-def _products(model: Model, job: Job, stage: int, part: Held) -> list[Product]:
+def _products(model: ModelDescription, job: PlannedJob, stage: int, part: TensorShard) -> list[Product]:
     tensor, tokens = part.tensor, job.tokens
     is_tied_head = tensor.name == "embedding" and model.tied and model.head != "none" and stage == job.pp - 1
     if not tensor.product and not is_tied_head:
@@ -156,7 +156,7 @@ def _products(model: Model, job: Job, stage: int, part: Held) -> list[Product]:
     return [Product(tokens, rows, columns, part.times)]
 
 
-def _layer_elements(model: Model, job: Job) -> float:
+def _layer_elements(model: ModelDescription, job: PlannedJob) -> float:
     """Elements that the ops between products read and write for a token, each fused as far as it goes: norm (2 h),
     rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h)."""
     rotated = 2 * (model.heads + model.keys) * model.width
@@ -164,7 +164,9 @@ def _layer_elements(model: Model, job: Job) -> float:
     return 9 * model.hidden + (rotated + activated) / job.tp
 
 
-def _accumulated(model: Model, job: Job, stage: int, mine: tuple[Held, ...]) -> float:
+def _count_accumulated_bytes(
+    model: ModelDescription, job: PlannedJob, stage: int, mine: tuple[TensorShard, ...]
+) -> float:
     """Gradients of a microbatch are added to those before it, and those of the head to those of the chunk before:
     two reads and a write."""
     size = SIZES[job.held_dtype]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from lostflops.predict.fit.measured import Fitted
+from lostflops.core.results import Block, Field, Figure, Pair, Pairs, Result, Table, Value
+from lostflops.core.units import format_bytes, format_count, format_share
+from lostflops.predict.fit.measured import FitResult
 from lostflops.predict.fit.peaks import LINEAR, Peaks
 from lostflops.predict.fit.room import Room
-from lostflops.predict.fit.step_times import NEAR, Span
-from lostflops.results import Block, Field, Figure, Pair, Pairs, Result, Table, Value
-from lostflops.units import format_bytes, format_count, format_share
+from lostflops.predict.fit.step_times import NEAR, ValueRange
 
 _REACH: Final = 64
 """Times the largest measured size, beyond which nothing is told."""
@@ -17,7 +17,7 @@ _FAR: Final = 4
 """Times the largest measured size, beyond which an answer is said to be far from what was measured."""
 
 
-def result(found: Fitted, name: str, room: Room | None, notes: tuple[str, ...] = ()) -> Result:
+def result(found: FitResult, name: str, room: Room | None, notes: tuple[str, ...] = ()) -> Result:
     """`name` is the argument or variable that is the batch size."""
     blocks: list[Block] = [_curve(found, room)]
     if found.peaks is not None:
@@ -35,7 +35,7 @@ def result(found: Fitted, name: str, room: Room | None, notes: tuple[str, ...] =
     )
 
 
-def _of_memory(found: Fitted) -> str:
+def _of_memory(found: FitResult) -> str:
     if found.peaks is None:
         return found.unknown[0]
     lines = found.peaks
@@ -54,7 +54,7 @@ def _of_memory(found: Fitted) -> str:
     return f"Peak memory is {format_bytes(fixed)} plus {format_bytes(round(each))} per sample; {sure}."
 
 
-def _of_room(found: Fitted, room: Room | None) -> str:
+def _of_room(found: FitResult, room: Room | None) -> str:
     lines = found.peaks
     if lines is None or room is None:
         return ""
@@ -79,7 +79,7 @@ def _of_room(found: Fitted, room: Room | None) -> str:
     return f"{told}."
 
 
-def _of_throughput(found: Fitted) -> str:
+def _of_throughput(found: FitResult) -> str:
     if found.times is None:
         return found.unknown[-1] if found.unknown else ""
     if found.times.is_linear is False:
@@ -98,7 +98,7 @@ def _of_throughput(found: Fitted) -> str:
     )
 
 
-def _curve(found: Fitted, room: Room | None) -> Table:
+def _curve(found: FitResult, room: Room | None) -> Table:
     fields = (
         Field("batch", "count"),
         Field("measured", shown=False),
@@ -116,7 +116,7 @@ def _curve(found: Fitted, room: Room | None) -> Table:
     return Table("curve", "By batch size", fields, tuple(_row(found, batch, room) for batch in _batches(found, room)))
 
 
-def _row(found: Fitted, batch: int, room: Room | None) -> tuple[Value, ...]:
+def _row(found: FitResult, batch: int, room: Room | None) -> tuple[Value, ...]:
     run = next((run for run in found.runs if run.batch == batch), None)
     height = held = step = rate = None
     if found.peaks is not None:
@@ -150,7 +150,7 @@ def _row(found: Fitted, batch: int, room: Room | None) -> tuple[Value, ...]:
     )
 
 
-def _batches(found: Fitted, room: Room | None) -> list[int]:
+def _batches(found: FitResult, room: Room | None) -> list[int]:
     """Measured ones, powers of two around them, and the answers."""
     sizes = {run.batch for run in found.runs}
     lines, is_known = found.peaks, False
@@ -171,7 +171,7 @@ def _within_reach(lines: Peaks, room: Room, *, is_sure: bool) -> int | None:
     return found if found is not None and found <= _REACH * lines.sizes[-1] else None
 
 
-def _owners(found: Fitted, lines: Peaks) -> Table:
+def _owners(found: FitResult, lines: Peaks) -> Table:
     batch = found.runs[-1].batch
     height = lines.at(batch)
     rows = tuple(
@@ -205,7 +205,7 @@ def _largest(lines: Peaks, room: Room) -> Pairs:
     return Pairs("largest", "Largest batch that fits", items)
 
 
-def _throughput(found: Fitted) -> Pairs:
+def _throughput(found: FitResult) -> Pairs:
     paced = found.times
     assert paced is not None
     fixed, each = paced.step_ns(0), paced.step_ns(1)
@@ -225,7 +225,7 @@ def _throughput(found: Fitted) -> Pairs:
     return Pairs("throughput", "Step time", items)
 
 
-def _spans(name: str, span: Span | None, is_known: bool, factor: float) -> tuple[Pair, ...]:
+def _spans(name: str, span: ValueRange | None, is_known: bool, factor: float) -> tuple[Pair, ...]:
     values = (span.value, span.low, span.high) if span is not None and is_known else (None, None, None)
     keys = (name, f"{name}_low", f"{name}_high")
     return tuple(
@@ -234,7 +234,7 @@ def _spans(name: str, span: Span | None, is_known: bool, factor: float) -> tuple
     )
 
 
-def _notes(found: Fitted, room: Room | None) -> tuple[str, ...]:
+def _notes(found: FitResult, room: Room | None) -> tuple[str, ...]:
     said = list(found.unknown)
     lines, largest = found.peaks, found.runs[-1].batch
     if room is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lostflops.errors import UsageError
+from lostflops.core.errors import UsageError
 
 _NAMES: Final = frozenset({"b", "batch", "bs", "bsz", "mbs", "microbatch", "train_micro_batch_size_per_gpu"})
 _ENDINGS: Final = ("batch_size", "batchsize")
@@ -24,9 +24,9 @@ class BatchArgument:
     before: str
     size: int
 
-    def changed(self, words: Sequence[str], size: int) -> list[str]:
+    def replace_batch_size(self, words: Sequence[str], size: int) -> list[str]:
         """
-        >>> BatchArgument("--bs", 1, "--bs=", 32).changed(["train", "--bs=32"], 64)
+        >>> BatchArgument("--bs", 1, "--bs=", 32).replace_batch_size(["train", "--bs=32"], 64)
         ['train', '--bs=64']
         """
         return [*words[: self.place], f"{self.before}{size}", *words[self.place + 1 :]]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.ledger.phases import PHASES
-from lostflops.memory.blocks import BEFORE, Codes, Memory
-from lostflops.memory.owners import OWNERS
+from lostflops.account.ledger.phases import PHASES
+from lostflops.account.memory.blocks import BEFORE, Codes, RankMemory
+from lostflops.account.memory.owners import OWNERS
 
 Site = tuple[int, str, str]
 """Phase, module and op."""
@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class MomentHeights:
     """`owners` are bytes by moment, run and owner. A moment of no module and op is the highest of its phase."""
 
     moments: tuple[Moment, ...]
@@ -45,7 +45,7 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _RunAllocations:
     """Allocations of one run: a number for each, by site."""
 
     total: Codes
@@ -56,7 +56,7 @@ class _Steps:
     """Allocations in a step; 0 where steps differ."""
 
 
-def laid(memories: Sequence[Memory]) -> Laid:
+def align_heights(memories: Sequence[RankMemory]) -> MomentHeights:
     """Memories of the same rank and device, one per batch size."""
     runs = [_steps(memory) for memory in memories]
     moments: list[Moment] = []
@@ -68,10 +68,10 @@ def laid(memories: Sequence[Memory]) -> Laid:
     if not rows:
         rows = [np.stack([memory.by_owner()[memory.peak + 1] for memory in memories]).astype(np.float64)]
         moments = [Moment((-1, "", ""), 0)]
-    return Laid(tuple(moments), np.stack(rows))
+    return MomentHeights(tuple(moments), np.stack(rows))
 
 
-def _of_phase(runs: Sequence[_Steps], phase: int) -> list[tuple[Moment, Heights]]:
+def _of_phase(runs: Sequence[_RunAllocations], phase: int) -> list[tuple[Moment, Heights]]:
     """Moments that every run has, if the highest of each run is among them; else the highest of each run as one."""
     own = [[site for site in run.sites if site[0] == phase] for run in runs]
     if not all(own):
@@ -89,18 +89,18 @@ def _of_phase(runs: Sequence[_Steps], phase: int) -> list[tuple[Moment, Heights]
     return [(Moment((phase, "", ""), 0), highest.astype(np.float64))]
 
 
-def _row(runs: Sequence[_Steps], site: Site, which: int, each: int) -> Heights:
+def _row(runs: Sequence[_RunAllocations], site: Site, which: int, each: int) -> Heights:
     rows = [run.sites[site][which::each] if each else run.sites[site] for run in runs]
     return np.stack([_highest(run, own) for run, own in zip(runs, rows, strict=True)]).astype(np.float64)
 
 
-def _highest(run: _Steps, rows: Codes) -> Codes:
+def _highest(run: _RunAllocations, rows: Codes) -> Codes:
     """By owner, at the highest of these allocations."""
     found: Codes = run.owners[rows[run.total[rows].argmax()]]
     return found
 
 
-def _steps(memory: Memory) -> _Steps:
+def _steps(memory: RankMemory) -> _RunAllocations:
     blocks = memory.blocks
     inside = np.flatnonzero(blocks.born > BEFORE)
     inside = inside[np.lexsort((blocks.born[inside], blocks.step[inside]))]
@@ -117,4 +117,4 @@ def _steps(memory: Memory) -> _Steps:
         counts = np.unique(np.unique(step[own], return_counts=True)[1])
         sites[site] = own
         most[site] = int(counts[0]) if counts.size == 1 else 0
-    return _Steps(memory.total[born], memory.by_owner()[born + 1][:, : len(OWNERS)], sites, most)
+    return _RunAllocations(memory.total[born], memory.by_owner()[born + 1][:, : len(OWNERS)], sites, most)

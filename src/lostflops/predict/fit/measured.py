@@ -5,41 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lostflops.memory.blocks import Memory
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.core.units import pluralise
 from lostflops.predict.fit.peaks import Peaks, peaks
-from lostflops.predict.fit.step_times import StepTime, Times, times
-from lostflops.units import counted
+from lostflops.predict.fit.step_times import BatchTimes, FittedStepTime, times
 
 _SAME: float = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredBatch:
     """A run at one batch size. `samples` and `microbatches` are those of a step; None where nothing counted them.
     `process` is the most memory that a process held, 0 where that is not known."""
 
     batch: int
-    memories: tuple[Memory, ...]
-    time: StepTime | None
+    memories: tuple[RankMemory, ...]
+    time: FittedStepTime | None
     steps: int = 0
     samples: float | None = None
     microbatches: int | None = None
     process: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult:
     """`each` is how many samples of a step one of the batch stands for. What is None has its reason in `unknown`."""
 
-    runs: tuple[Measured, ...]
-    memories: tuple[Memory, ...]
+    runs: tuple[MeasuredBatch, ...]
+    memories: tuple[RankMemory, ...]
     peaks: Peaks | None
-    times: Times | None
+    times: BatchTimes | None
     each: float
     unknown: tuple[str, ...]
 
 
-def fitted(runs: Sequence[Measured]) -> Fitted:
+def fit_batches(runs: Sequence[MeasuredBatch]) -> FitResult:
     """Two sizes or more."""
     ordered = tuple(sorted(runs, key=lambda run: run.batch))
     unknown: list[str] = []
@@ -54,13 +54,13 @@ def fitted(runs: Sequence[Measured]) -> Fitted:
             if lacking
             else "Memory cannot be predicted: no rank and device was recorded at every size."
         )
-    paced, each, reason = _paced(ordered)
+    paced, each, reason = _fit_step_times(ordered)
     if reason:
         unknown.append(reason)
-    return Fitted(ordered, memories, lines, paced, each, tuple(unknown))
+    return FitResult(runs=ordered, memories=memories, peaks=lines, times=paced, each=each, unknown=tuple(unknown))
 
 
-def _same_place(runs: Sequence[Measured]) -> tuple[Memory, ...]:
+def _same_place(runs: Sequence[MeasuredBatch]) -> tuple[RankMemory, ...]:
     """Memories of the rank and device with the highest peak at the largest size, accelerators first; none where a run
     lacks it."""
     by_place = [{(memory.rank, memory.device): memory for memory in run.memories} for run in runs]
@@ -71,7 +71,7 @@ def _same_place(runs: Sequence[Measured]) -> tuple[Memory, ...]:
     return tuple(found[place] for found in by_place)
 
 
-def _paced(runs: Sequence[Measured]) -> tuple[Times | None, float, str]:
+def _fit_step_times(runs: Sequence[MeasuredBatch]) -> tuple[BatchTimes | None, float, str]:
     """Times of steps, samples for each of the batch, and why there are none."""
     ratios = [run.samples / run.batch for run in runs if run.samples]
     is_counted = len(ratios) == len(runs)
@@ -91,6 +91,6 @@ def _paced(runs: Sequence[Measured]) -> tuple[Times | None, float, str]:
         return (
             None,
             1.0,
-            f"Throughput cannot be predicted: a run has only {counted(few, 'settled step')}; run 30 or more.",
+            f"Throughput cannot be predicted: a run has only {pluralise(few, 'settled step')}; run 30 or more.",
         )
     return found, (sum(ratios) / len(ratios) if is_counted else 1.0), ""

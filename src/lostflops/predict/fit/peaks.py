@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.memory.blocks import Memory
-from lostflops.memory.owners import OWNERS, Owner
-from lostflops.predict.fit.heights import Heights, Moment, laid
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.account.memory.owners import OWNERS, Owner
+from lostflops.predict.fit.heights import Heights, Moment, align_heights
 
 LINEAR: Final = 0.05
 """By what part of itself a measured peak may be missed by the lines of the other sizes."""
@@ -24,7 +24,7 @@ LEAST: Final = 0.002
 _MOST: Final = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Height:
     """The peak at a batch size; the interval is None where nothing was left to test the lines with."""
 
@@ -37,7 +37,7 @@ class Height:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _PeakLines:
     """`fixed` and `each` are bytes by moment and owner."""
 
     fixed: Heights
@@ -58,7 +58,7 @@ class _Lines:
         return float(self.totals(batch).max())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
     """`error` is by what part of itself the worst measured peak is missed by the lines through the other sizes; None
     with two sizes, which any line goes through."""
@@ -66,8 +66,8 @@ class Peaks:
     sizes: tuple[int, ...]
     measured: tuple[int, ...]
     moments: tuple[Moment, ...]
-    lines: _Lines
-    without: tuple[_Lines, ...]
+    lines: _PeakLines
+    without: tuple[_PeakLines, ...]
     """Those of all sizes but one."""
     error: float | None
 
@@ -84,7 +84,9 @@ class Peaks:
             others = [lines.peak(batch) for lines in (self.lines, *self.without)]
             wider = max(self.error, LEAST)
             low, high = round(min(others) * (1 - wider)), round(max(others) * (1 + wider))
-        return Height(batch, sum(owners.values()), low, high, self.moments[highest], owners)
+        return Height(
+            batch=batch, bytes=sum(owners.values()), low=low, high=high, moment=self.moments[highest], owners=owners
+        )
 
     def line(self, batch: int) -> list[tuple[Owner, int, float]]:
         """Bytes that are there at any size and bytes for each sample, by owner, of the moment of the peak there."""
@@ -115,9 +117,9 @@ class Peaks:
         return good
 
 
-def peaks(sizes: Sequence[int], memories: Sequence[Memory]) -> Peaks:
+def peaks(sizes: Sequence[int], memories: Sequence[RankMemory]) -> Peaks:
     """Sizes ascend, each with the memory of the same rank and device."""
-    found = laid(memories)
+    found = align_heights(memories)
     batches = np.array(sizes, np.float64)
     measured = np.array([memory.peak_bytes for memory in memories])
     everything = np.arange(len(sizes))
@@ -130,11 +132,18 @@ def peaks(sizes: Sequence[int], memories: Sequence[Memory]) -> Peaks:
             missed.append(abs(without[-1].peak(batches[left]) / measured[left] - 1))
         error = float(max(missed))
     lines = _lines(batches, found.owners)
-    return Peaks(tuple(sizes), tuple(measured.tolist()), found.moments, lines, tuple(without), error)
+    return Peaks(
+        sizes=tuple(sizes),
+        measured=tuple(measured.tolist()),
+        moments=found.moments,
+        lines=lines,
+        without=tuple(without),
+        error=error,
+    )
 
 
-def _lines(batches: Heights, heights: Heights) -> _Lines:
+def _lines(batches: Heights, heights: Heights) -> _PeakLines:
     """Least squares; through both where there are two."""
     off = batches - batches.mean()
     each = np.einsum("s,mso->mo", off, heights) / (off @ off)
-    return _Lines(heights.mean(axis=1) - each * batches.mean(), each)
+    return _PeakLines(heights.mean(axis=1) - each * batches.mean(), each)

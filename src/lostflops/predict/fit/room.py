@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.memory.blocks import Memory
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.core.units import format_bytes, format_share
 from lostflops.predict.estimate.estimate import HEADROOM
-from lostflops.units import format_bytes, format_share
 
 _TELLING: Final = 0.02
 """Part of a process's memory that peaks must differ by, to be seen in it: it varies by about as much by itself."""
@@ -30,7 +30,7 @@ class Room:
         return max(0, int((self.capacity - self.overhead) / (1 + self.slack)))
 
 
-def room(capacity: int, memories: Sequence[Memory], process: Sequence[int], *, is_accelerator: bool) -> Room:
+def room(capacity: int, memories: Sequence[RankMemory], process: Sequence[int], *, is_accelerator: bool) -> Room:
     """For the device that was measured, or for an accelerator. `process` is what the processes held at most, which
     counts where the device is a CPU."""
     is_cpu = memories[0].device == "cpu"
@@ -65,7 +65,7 @@ def beside(peaks: Sequence[int], process: Sequence[int]) -> tuple[int, float | N
     return max(0, int(np.ceil((held - (1 + (slack or 0.0)) * peak).max()))), slack
 
 
-def _slack(memory: Memory) -> float:
+def _slack(memory: RankMemory) -> float:
     """What was reserved at the peak and not given out, as a part of that."""
     if not memory.reserved.size or not memory.peak_bytes:
         return 0.0

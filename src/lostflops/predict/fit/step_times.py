@@ -29,7 +29,7 @@ _TAILS: Final = (0.05, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
-class StepTime:
+class FittedStepTime:
     """Of the typical step at a batch size, in ns; `error` is the standard error as a part of it."""
 
     batch: int
@@ -39,27 +39,27 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueRange:
     value: float
     low: float
     high: float
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class BatchTimes:
     """`fixed` and `each` are drawn values in ns, the fitted first. `off` is by what part of itself the worst size is
     off the line of the others, `is_linear` whether that is more than errors explain; None with two sizes."""
 
-    measured: tuple[StepTime, ...]
+    measured: tuple[FittedStepTime, ...]
     fixed: Values
     each: Values
     off: float | None
     is_linear: bool | None
 
-    def step_ns(self, batch: float) -> Span:
+    def step_ns(self, batch: float) -> ValueRange:
         return _span(self.fixed + self.each * batch)
 
-    def rate(self, batch: float) -> Span:
+    def rate(self, batch: float) -> ValueRange:
         """Samples a second."""
         return _span(1e9 * batch / (self.fixed + self.each * batch))
 
@@ -70,12 +70,12 @@ class Times:
         return self._grows or self.measured[0].batch <= batch <= self.measured[-1].batch
 
     @property
-    def asymptote(self) -> Span | None:
+    def asymptote(self) -> ValueRange | None:
         """Samples a second of batches without end; None where times do not clearly grow with the batch."""
         return _span(1e9 / np.where(self.each > 0, self.each, np.nan)) if self._grows else None
 
     @property
-    def near(self) -> Span | None:
+    def near(self) -> ValueRange | None:
         """The batch with `NEAR` of the asymptote; None as there."""
         if not self._grows:
             return None
@@ -86,7 +86,7 @@ class Times:
         return bool((self.each > 0).mean() > _TAILS[1]) and float(self.each[0]) > 0
 
 
-def times(measured: Sequence[StepTime]) -> Times | None:
+def times(measured: Sequence[FittedStepTime]) -> BatchTimes | None:
     """Two sizes or more; None where a step tells nothing of others."""
     if len(measured) < 2 or not all(isfinite(one.error) for one in measured):
         return None
@@ -94,15 +94,15 @@ def times(measured: Sequence[StepTime]) -> Times | None:
     ns = np.array([one.ns for one in measured])
     error = np.array([max(one.error, BETWEEN_RUNS) for one in measured]) * ns
     off, is_linear = _off(batch, ns, error)
-    fixed, each = _fit(batch, ns[np.newaxis], error)
+    fixed, each = _fit_lines(batch, ns[np.newaxis], error)
     freedom = len(measured) - 2
     misfit = float((((ns - fixed[0] - each[0] * batch) / error) ** 2).sum())
     error = error * max(1.0, sqrt(misfit / freedom)) if freedom else error
     chance = np.random.default_rng(len(measured))
     degrees = np.array([max(one.freedom, 2.0) for one in measured])
     drawn = ns + error * chance.standard_t(degrees, (_DRAWS, len(measured)))
-    all_fixed, all_each = _fit(batch, np.concatenate([ns[np.newaxis], drawn]), error)
-    return Times(tuple(measured), all_fixed, all_each, off, is_linear)
+    all_fixed, all_each = _fit_lines(batch, np.concatenate([ns[np.newaxis], drawn]), error)
+    return BatchTimes(tuple(measured), all_fixed, all_each, off, is_linear)
 
 
 def _off(batch: Values, ns: Values, error: Values) -> tuple[float | None, bool | None]:
@@ -124,7 +124,7 @@ def _off(batch: Values, ns: Values, error: Values) -> tuple[float | None, bool |
     return worst, is_linear
 
 
-def _fit(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
+def _fit_lines(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
     """Lines of rows. No step takes less than nothing at no batch, so such a line goes through zero; none takes less for
     more, so such a line is level."""
     fixed, each = _line(batch, ns, error)
@@ -142,9 +142,9 @@ def _line(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
     return (weight * ns).sum(axis=1) / weight.sum() - each * middle, each
 
 
-def _span(values: Values) -> Span:
+def _span(values: Values) -> ValueRange:
     found = values[np.isfinite(values)]
     if not found.size:
-        return Span(inf, inf, inf)
+        return ValueRange(inf, inf, inf)
     low, high = np.quantile(found, _TAILS)
-    return Span(float(values[0]), min(float(low), float(values[0])), max(float(high), float(values[0])))
+    return ValueRange(float(values[0]), min(float(low), float(values[0])), max(float(high), float(values[0])))

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.predict.scaling.replay import replay
-from lostflops.predict.scaling.retime import Factor, Kind, Retiming
-from lostflops.predict.scaling.timeline import Call, Queued, Timeline
+from lostflops.predict.scaling.retime import CallKind, Factor, Retiming
+from lostflops.predict.scaling.timeline import Queued, StepCall, StepTimeline
 
 _TWO_SIDED: Final = 1.96
 _MEDIAN_ERROR: Final = 1.2533
@@ -22,7 +22,7 @@ _NORMAL: Final = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ReplayCheck:
     """What was measured beside its replay with nothing changed; `spread` is how uncertain the median over steps is."""
 
     measured: float
@@ -36,8 +36,8 @@ class Check:
         return abs(self.replayed - self.measured)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleAnswer:
     """One number of ranks, in ns. `efficiency` is against the measured run, `alone` against a rank that exchanges
     nothing; `factors` are those of the collectives that grow."""
 
@@ -50,22 +50,22 @@ class Answer:
     speedup: float
     efficiency: float
     alone: float
-    factors: Mapping[Kind, Factor]
+    factors: Mapping[CallKind, Factor]
 
 
-def kind_of(call: Call) -> Kind:
-    return Kind(call.op, call.size, call.group)
+def kind_of(call: StepCall) -> CallKind:
+    return CallKind(call.op, call.size, call.group)
 
 
-class Model:
+class ScalingModel:
     """The timelines of a run, ready to be replayed at other numbers of ranks."""
 
-    def __init__(self, timelines: Sequence[Timeline], retiming: Retiming, *, world: int, strong: bool) -> None:
+    def __init__(self, timelines: Sequence[StepTimeline], retiming: Retiming, *, world: int, strong: bool) -> None:
         self._timelines, self._retiming, self._world, self._strong = timelines, retiming, world, strong
         measured = _by_step(timelines, [one.measured for one in timelines])
         middle = median(measured)
         distance = median(abs(value - middle) for value in measured)
-        self.check = Check(
+        self.check = ReplayCheck(
             middle,
             self._median([replay(one) for one in timelines]),
             _TWO_SIDED * _MEDIAN_ERROR * _NORMAL * distance / len(measured) ** 0.5,
@@ -73,25 +73,27 @@ class Model:
             len(measured),
         )
 
-    def answer(self, ranks: int, hosts: int) -> Answer:
+    def answer(self, ranks: int, hosts: int) -> ScaleAnswer:
         check, more = self.check, ranks / self._world
         compute = 1 / more if self._strong else 1.0
-        factors = _widened({kind: self._retiming.factor(kind, ranks) for kind in self._kinds()}, self._retiming.grows)
+        factors = _widen_intervals(
+            {kind: self._retiming.factor(kind, ranks) for kind in self._kinds()}, self._retiming.grows
+        )
         low, step, high = sorted(self._step(factors, which, compute) for which in ("low", "value", "high"))
         progress = self._median([compute * one.compute + one.other for one in self._timelines])
         wider = check.spread + check.error
         speedup = check.measured / step * (1 if self._strong else more)
-        return Answer(
-            ranks,
-            hosts,
-            step,
-            max(low - wider, 0.0),
-            high + wider,
-            max(step - progress, 0.0),
-            speedup,
-            speedup / more,
-            min(self._alone(ranks) / step, 1.0),
-            {kind: factor for kind, factor in factors.items() if self._retiming.grows(kind.group)},
+        return ScaleAnswer(
+            ranks=ranks,
+            hosts=hosts,
+            step=step,
+            low=max(low - wider, 0.0),
+            high=high + wider,
+            exposed=max(step - progress, 0.0),
+            speedup=speedup,
+            efficiency=speedup / more,
+            alone=min(self._alone(ranks) / step, 1.0),
+            factors={kind: factor for kind, factor in factors.items() if self._retiming.grows(kind.group)},
         )
 
     def _alone(self, ranks: int) -> float:
@@ -100,10 +102,10 @@ class Model:
             return self.check.progress
         return self._median([self._world * one.compute + one.other for one in self._timelines]) / ranks
 
-    def _kinds(self) -> list[Kind]:
+    def _kinds(self) -> list[CallKind]:
         return list(dict.fromkeys(kind_of(call) for one in self._timelines for call in one.calls))
 
-    def _step(self, factors: Mapping[Kind, Factor], which: str, compute: float) -> float:
+    def _step(self, factors: Mapping[CallKind, Factor], which: str, compute: float) -> float:
         steps = []
         for one in self._timelines:
             pairs = list(zip(one.calls, one.queued, strict=True))
@@ -116,7 +118,7 @@ class Model:
         return median(_by_step(self._timelines, values))
 
 
-def _widened(factors: Mapping[Kind, Factor], grows: Callable[[str], bool]) -> dict[Kind, Factor]:
+def _widen_intervals(factors: Mapping[CallKind, Factor], grows: Callable[[str], bool]) -> dict[CallKind, Factor]:
     """Calls that grow and do not tell by how much, as they lack a size, are kept; the interval has them grow as any
     other does."""
     told = [one for one in factors.values() if one.group is not None and not one.is_absolute]
@@ -129,7 +131,7 @@ def _widened(factors: Mapping[Kind, Factor], grows: Callable[[str], bool]) -> di
     }
 
 
-def _transfer(factor: Factor, call: Call, queued: Queued, which: str) -> float:
+def _transfer(factor: Factor, call: StepCall, queued: Queued, which: str) -> float:
     """What a call takes alone; where its wait is a guess, one end of the interval has it moving data meanwhile."""
     found = factor.apply(queued.alone, which)
     outer = "high" if factor.value >= 1 else "low"
@@ -147,7 +149,7 @@ def _wait(factor: Factor, queued: Queued, which: str, compute: float) -> float:
     return queued.wait * ends.get(which, 1.0)
 
 
-def _by_step(timelines: Sequence[Timeline], values: Sequence[npt.NDArray[np.float64]]) -> list[float]:
+def _by_step(timelines: Sequence[StepTimeline], values: Sequence[npt.NDArray[np.float64]]) -> list[float]:
     """Means over ranks, in the order of steps."""
     found: dict[int, list[float]] = {}
     for one, own in zip(timelines, values, strict=True):

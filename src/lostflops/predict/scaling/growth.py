@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.align.mesh import Mesh, recognise
-from lostflops.errors import UnknownCost, UsageError
-from lostflops.facts.groups import members
-from lostflops.predict.costs.times import Group
+from lostflops.account.align.mesh import Mesh, recognise
+from lostflops.account.facts.groups import members
+from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.predict.costs.times import CommGroup
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -28,7 +28,7 @@ GROWING: Final = ("dp_replicate", "dp")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MeshLayout:
     """How ranks are arranged: their mesh, the host of each, the ranks that make up one replica, and those that a host
     has in a job of another size."""
 
@@ -50,11 +50,11 @@ class Layout:
         """The dimensions of a group; none where it is no slice of the mesh."""
         return tuple((self.mesh.dimension_of(members(group)) or "").split("+"))
 
-    def measured(self, group: str) -> Group:
+    def measured(self, group: str) -> CommGroup:
         own = members(group)
-        return Group(len(own), len({self.hosts[rank] for rank in own}))
+        return CommGroup(len(own), len({self.hosts[rank] for rank in own}))
 
-    def at(self, group: str, ranks: int) -> Group:
+    def at(self, group: str, ranks: int) -> CommGroup:
         """What the group is in a job of so many ranks."""
         if ranks == self.world:
             return self.measured(group)
@@ -64,7 +64,7 @@ class Layout:
             if kind in spanned:
                 place = (place[:, None] + step * np.arange(own)).ravel()
             step *= own
-        return Group(place.size, np.unique(place // self.per_host).size)
+        return CommGroup(place.size, np.unique(place // self.per_host).size)
 
     def check(self, ranks: int) -> None:
         if ranks < self.replica or ranks % self.replica:
@@ -79,14 +79,14 @@ class Growing:
     """The groups of a layout that grow, and the link that their calls share with each other's: the network, or what
     joins the ranks of a host."""
 
-    def __init__(self, arranged: Layout) -> None:
+    def __init__(self, arranged: MeshLayout) -> None:
         self.layout = arranged
-        self._known: dict[str, Group | None] = {}
+        self._known: dict[str, CommGroup | None] = {}
 
     def __call__(self, group: str) -> bool:
         return self.measured(group) is not None
 
-    def measured(self, group: str) -> Group | None:
+    def measured(self, group: str) -> CommGroup | None:
         """The group as it was recorded; None for one that does not grow."""
         if group not in self._known:
             spans = self.layout.kind in self.layout.spans(group)
@@ -98,7 +98,7 @@ class Growing:
         return None if own is None else "host" if own.hosts == 1 else "network"
 
 
-def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> Layout:
+def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> MeshLayout:
     """The arrangement of a run; `given` is its mesh, where the user states it. `per_host` is how many ranks a host has
     in jobs of another size, and in the run too where that does not name its hosts."""
     mesh = recognise(run, given)
@@ -117,7 +117,7 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
     hosts = _hosts(run, mesh.ranks, per_host)
     replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
     assert replica * (world // replica) == world, f"{mesh.dimensions} do not tile {world} ranks"
-    return Layout(mesh, hosts, per_host or max(Counter(hosts.values()).values()), replica)
+    return MeshLayout(mesh, hosts, per_host or max(Counter(hosts.values()).values()), replica)
 
 
 def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, int]:

@@ -15,10 +15,10 @@ from statistics import fmean, median
 from typing import Final
 
 from lostflops.predict.costs.algorithms import FORMS, algorithms_of
-from lostflops.predict.costs.curve import Constant, Curve, Piece
-from lostflops.predict.costs.fit import fit
-from lostflops.predict.costs.times import OPS, Group
-from lostflops.predict.scaling.timeline import Timeline
+from lostflops.predict.costs.curve import Constant, Curve, CurvePiece
+from lostflops.predict.costs.fit import fit_curve
+from lostflops.predict.costs.times import OPS, CommGroup
+from lostflops.predict.scaling.timeline import StepTimeline
 
 NARROW: Final = 4
 """Sizes that lie closer together than this, the largest over the smallest, are as good as one."""
@@ -43,7 +43,9 @@ class OwnTimes:
     date: str | None = None
 
     @classmethod
-    def of(cls, timelines: Sequence[Timeline], group: Callable[[str], Group | None], backend: str | None) -> OwnTimes:
+    def of(
+        cls, timelines: Sequence[StepTimeline], group: Callable[[str], CommGroup | None], backend: str | None
+    ) -> OwnTimes:
         """`group` gives the ranks and hosts of a group that grows, and None for any other."""
         samples: dict[Key, Samples] = {}
         for one in timelines:
@@ -64,13 +66,13 @@ class OwnTimes:
         latency = steps * MOST_LATENCY.get(self.backend or "", _OTHER_LATENCY)
         if max(samples) < NARROW * min(samples):
             return mostly_latency(samples) if max(samples) <= SMALL else proportional(samples, latency)
-        pieces = fit(list(samples), list(samples.values())).pieces
+        pieces = fit_curve(list(samples), list(samples.values())).pieces
         if len(pieces) == 1 and min(samples) > SMALL:
             pieces = (_plausible(pieces[0], latency, sqrt(min(samples) * max(samples))),)
-        return Curve(tuple(_bounded(piece, latency, sqrt(min(samples) * max(samples))) for piece in pieces))
+        return Curve(tuple(_bound_interval(piece, latency, sqrt(min(samples) * max(samples))) for piece in pieces))
 
 
-def _plausible(piece: Piece, latency: float, centre: float) -> Piece:
+def _plausible(piece: CurvePiece, latency: float, centre: float) -> CurvePiece:
     """Large messages do not show latency: what a line has beyond what networks have is another thing, such as compute
     beside the smaller ones. Its time at the middle stays."""
     if piece.alpha.value <= latency:
@@ -79,13 +81,13 @@ def _plausible(piece: Piece, latency: float, centre: float) -> Piece:
     return replace(piece, alpha=Constant(latency, 0.0, latency), beta=Constant(rate, piece.beta.low, rate))
 
 
-def _bounded(piece: Piece, latency: float, centre: float) -> Piece:
+def _bound_interval(piece: CurvePiece, latency: float, centre: float) -> CurvePiece:
     """Few sizes leave wide intervals; but no network has more latency, and bandwidth makes up for what it has."""
     own = sqrt(piece.shape[0]) if isfinite(piece.shape[0]) else latency
-    return replace(piece, margin=2 * piece.spread, shape=_traded(min(own, latency), centre))
+    return replace(piece, margin=2 * piece.spread, shape=_trade_latency(min(own, latency), centre))
 
 
-def _traded(latency: float, size: float) -> tuple[float, float, float]:
+def _trade_latency(latency: float, size: float) -> tuple[float, float, float]:
     """The shape of an interval in which latency is traded for bandwidth, so that the time at one size stays."""
     return latency**2, (latency / size) ** 2, -(latency**2) / size
 
@@ -105,8 +107,8 @@ def mostly_latency(samples: Samples) -> Curve:
     rate = _OF_BYTES * most
     alpha = Constant(usual - rate * size, usual - quick, usual)
     spread = 1.4826 * median(abs(ns - usual) for ns in times) / usual / sqrt(len(times))
-    shape = _traded((1 - _OF_BYTES) * quick, size)
-    return Curve((Piece(min(samples), max(samples), alpha, Constant(rate, 0.0, most), spread, 2 * spread, shape),))
+    shape = _trade_latency((1 - _OF_BYTES) * quick, size)
+    return Curve((CurvePiece(min(samples), max(samples), alpha, Constant(rate, 0.0, most), spread, 2 * spread, shape),))
 
 
 def proportional(samples: Samples, most: float) -> Curve:
@@ -123,14 +125,14 @@ def proportional(samples: Samples, most: float) -> Curve:
     beta = Constant(rate, rate - latency / max(samples), rate)
     return Curve(
         (
-            Piece(
+            CurvePiece(
                 min(samples),
                 max(samples),
                 Constant(0.0, 0.0, latency),
                 beta,
                 spread,
                 2 * spread,
-                _traded(latency, max(samples)),
+                _trade_latency(latency, max(samples)),
             ),
         )
     )

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lostflops.errors import UnknownCost
-from lostflops.ledger.by_rank import Progress
-from lostflops.ledger.call_sizes import SIZE
-from lostflops.ledger.partition import partition
-from lostflops.ledger.record import UNKNOWN_GROUP, Record, records
-from lostflops.ledger.scope import scope
-from lostflops.ledger.windows import WindowKind, window
-from lostflops.predict.scaling.timeline import Call, Timeline, timeline
+from lostflops.account.ledger.by_rank import Progress
+from lostflops.account.ledger.call_sizes import SIZE
+from lostflops.account.ledger.partition import partition
+from lostflops.account.ledger.record import UNKNOWN_GROUP, Record, records
+from lostflops.account.ledger.scope import scope
+from lostflops.account.ledger.windows import WindowKind, window
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.scaling.timeline import StepCall, StepTimeline, timeline
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -30,7 +30,9 @@ _CALLS: Final = """
     where rank = {rank} and event is not null group by event"""
 
 
-def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress | None = None) -> Iterator[Timeline]:
+def timelines(
+    run: Run, link: Callable[[StepCall], str | None], progress: Progress | None = None
+) -> Iterator[StepTimeline]:
     """Those of up to MOST_RANKS ranks that recorded whole steps."""
     asked = scope(run, WindowKind.STEPS)
     held = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
@@ -46,7 +48,7 @@ def timelines(run: Run, link: Callable[[Call], str | None], progress: Progress |
             yield timeline(partition(record, edges), calls, link)
 
 
-def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
+def _calls(run: Run, record: Record, alone: str) -> Iterator[StepCall]:
     told: dict[int, tuple[Any, ...]] = {
         row[0]: row[1:] for row in run.sql(_CALLS.format(rank=record.rank, size=SIZE)).fetchall()
     }
@@ -54,10 +56,10 @@ def _calls(run: Run, record: Record, alone: str) -> Iterator[Call]:
     columns = (own.event, own.start, own.ready, own.stop)
     for event, start, ready, stop in zip(*(column.tolist() for column in columns), strict=True):
         lane, group, op, size, met = told.get(event, (-1 - event, "", "", None, False))
-        yield Call(start, ready, stop, lane, group or alone, op, size, met)
+        yield StepCall(start, ready, stop, lane, group or alone, op, size, met)
 
 
-def _without_waits(calls: Sequence[Call]) -> list[Call]:
+def _without_waits(calls: Sequence[StepCall]) -> list[StepCall]:
     """Where not all members were recorded, nobody knows how long a call waited for them: the shortest of its kind is
     taken to have waited least, and to move data as long as the others do."""
     shortest: dict[tuple[str, str, int | None], int] = {}

@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.predict.scaling.timeline import Queued, Timeline
+from lostflops.predict.scaling.timeline import Queued, StepTimeline
 
 _NOTHING: Final = 1e-3
 """Of a nanosecond: what rounding leaves of a transfer."""
 
 
 def replay(
-    steps: Timeline,
+    steps: StepTimeline,
     transfers: Sequence[float] | None = None,
     compute: float = 1.0,
     waits: Sequence[float] | None = None,

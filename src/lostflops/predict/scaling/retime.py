@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
-from lostflops.errors import UnknownCost
-from lostflops.predict.costs.times import OPS, CollectiveTime, Group, Op, Times
+from lostflops.core.errors import UnknownCost
+from lostflops.predict.costs.times import OPS, CollectiveTime, CommGroup, CommTimes, Op
 from lostflops.predict.scaling.growth import Growing
 
 KEPT: Final = "as measured"
 
 
-class Kind(NamedTuple):
+class CallKind(NamedTuple):
     """Calls that are alike."""
 
     op: str
@@ -34,7 +34,7 @@ class Factor:
     value: float
     low: float
     high: float
-    group: Group | None = None
+    group: CommGroup | None = None
     algorithm: str = KEPT
     source: str = ""
     reach: str = ""
@@ -51,11 +51,11 @@ _SAME: Final = Factor(1.0, 1.0, 1.0)
 class Retiming:
     """Factors of the groups that grow, each asked for once."""
 
-    def __init__(self, grows: Growing, times: Times) -> None:
+    def __init__(self, grows: Growing, times: CommTimes) -> None:
         self.grows, self._times = grows, times
-        self.factor: Callable[[Kind, int], Factor] = cache(self._factor)
+        self.factor: Callable[[CallKind, int], Factor] = cache(self._factor)
 
-    def _factor(self, kind: Kind, ranks: int) -> Factor:
+    def _factor(self, kind: CallKind, ranks: int) -> Factor:
         measured = self.grows.measured(kind.group)
         if measured is None or kind.op not in OPS or kind.size is None:
             return _SAME
@@ -76,7 +76,7 @@ class Retiming:
             high = min(high, max(value, 1.0))
         return Factor(value, low, high, *told)
 
-    def _known(self, op: Op, size: int, measured: Group) -> CollectiveTime | None:
+    def _known(self, op: Op, size: int, measured: CommGroup) -> CollectiveTime | None:
         try:
             found = self._times.time(op, size, measured)
         except UnknownCost:

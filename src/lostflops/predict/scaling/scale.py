@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lostflops.errors import UnknownCost, UsageError
-from lostflops.predict.costs.times import OPS, Times
-from lostflops.predict.scaling.answers import Answer, Check, Model, kind_of
-from lostflops.predict.scaling.growth import Growing, Layout, layout
+from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.core.results import Field, Pair, Pairs, Plot, Result, Series, Table, Value
+from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.predict.costs.times import OPS, CommTimes
+from lostflops.predict.scaling.answers import ReplayCheck, ScaleAnswer, ScalingModel, kind_of
+from lostflops.predict.scaling.growth import Growing, MeshLayout, layout
 from lostflops.predict.scaling.own_times import OwnTimes
 from lostflops.predict.scaling.recorded import MOST_RANKS, check_communicates, timelines
-from lostflops.predict.scaling.retime import KEPT, Factor, Kind, Retiming
-from lostflops.results import Field, Pair, Pairs, Plot, Result, Series, Table, Value
-from lostflops.units import counted, format_ns, format_share
+from lostflops.predict.scaling.retime import KEPT, CallKind, Factor, Retiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lostflops.ledger.by_rank import Progress
-    from lostflops.predict.scaling.timeline import Timeline
+    from lostflops.account.ledger.by_rank import Progress
+    from lostflops.predict.scaling.timeline import StepTimeline
     from lostflops.store.run import Run
 
 MOST_KINDS: Final = 12
@@ -38,17 +38,17 @@ _LARGE_ERROR: Final = 0.05
 class _Replayed:
     """All that blocks and notes are made of."""
 
-    layout: Layout
-    check: Check
-    answers: tuple[Answer, ...]
-    timelines: tuple[Timeline, ...]
+    layout: MeshLayout
+    check: ReplayCheck
+    answers: tuple[ScaleAnswer, ...]
+    timelines: tuple[StepTimeline, ...]
     strong: bool
 
 
 def scale(
     run: Run,
     ranks: Sequence[int],
-    times: Callable[[OwnTimes], Times],
+    times: Callable[[OwnTimes], CommTimes],
     *,
     strong: bool = False,
     mesh: Mapping[str, int] | None = None,
@@ -71,7 +71,7 @@ def scale(
         raise UnknownCost("no collective of a data-parallel group was recorded in whole steps: nothing can be scaled")
     backend = run.sql("select max(backend) from ranks").fetchall()[0][0]
     own = OwnTimes.of(steps, grows.measured, backend)
-    model = Model(steps, Retiming(grows, times(own)), world=arranged.world, strong=strong)
+    model = ScalingModel(steps, Retiming(grows, times(own)), world=arranged.world, strong=strong)
     answers = tuple(_answer(model, arranged, count) for count in wanted)
     found = _Replayed(arranged, model.check, answers, steps, strong)
     if (kept := _kept_share(found)) > _MOST_KEPT:
@@ -82,7 +82,7 @@ def scale(
     return _result(found)
 
 
-def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
+def _answer(model: ScalingModel, arranged: MeshLayout, ranks: int) -> ScaleAnswer:
     try:
         return model.answer(ranks, -(-ranks // arranged.per_host))
     except UnknownCost as error:
@@ -92,7 +92,7 @@ def _answer(model: Model, arranged: Layout, ranks: int) -> Answer:
         ) from None
 
 
-def _kinds(steps: Sequence[Timeline]) -> set[Kind]:
+def _kinds(steps: Sequence[StepTimeline]) -> set[CallKind]:
     return {kind_of(call) for one in steps for call in one.calls}
 
 
@@ -138,7 +138,7 @@ def _table(found: _Replayed) -> Table:
     return Table("ranks", "By number of ranks", fields, rows)
 
 
-def _row(answer: Answer, *, measured: bool) -> tuple[Value, ...]:
+def _row(answer: ScaleAnswer, *, measured: bool) -> tuple[Value, ...]:
     factors = [factor for factor in answer.factors.values() if factor.group is not None]
     return (
         answer.ranks,
@@ -148,19 +148,19 @@ def _row(answer: Answer, *, measured: bool) -> tuple[Value, ...]:
         answer.efficiency,
         answer.alone,
         answer.speedup,
-        "measured" if measured else _joined(factor.algorithm for factor in factors),
-        "the run" if measured else _joined(factor.source for factor in factors),
-        _joined(factor.reach for factor in factors),
+        "measured" if measured else _join_distinct(factor.algorithm for factor in factors),
+        "the run" if measured else _join_distinct(factor.source for factor in factors),
+        _join_distinct(factor.reach for factor in factors),
     )
 
 
-def _joined(words: Iterator[str]) -> str:
+def _join_distinct(words: Iterator[str]) -> str:
     return ", ".join(dict.fromkeys(word for word in words if word))
 
 
 def _collectives(found: _Replayed) -> Table:
     """What grows, the most time first."""
-    calls: dict[Kind, list[float]] = {}
+    calls: dict[CallKind, list[float]] = {}
     for one in found.timelines:
         for call, queued in zip(one.calls, one.queued, strict=True):
             calls.setdefault(kind_of(call), []).append(queued.alone)
@@ -193,7 +193,7 @@ def _after(factor: Factor, mean: float) -> int:
 
 
 def _plot(found: _Replayed) -> Plot:
-    def line(name: str, value: Callable[[Answer], float]) -> Series:
+    def line(name: str, value: Callable[[ScaleAnswer], float]) -> Series:
         return Series(name, "line", tuple((answer.ranks, value(answer)) for answer in found.answers))
 
     series = (
@@ -227,14 +227,14 @@ def _notes(found: _Replayed) -> Iterator[str]:
             f"The replay is {format_share(check.error / check.measured)} off the measured step: the model does not fit "
             "this run, and its answers are guesses."
         )
-    sources = _joined(factor.source for answer in found.answers for factor in answer.factors.values())
+    sources = _join_distinct(factor.source for answer in found.answers for factor in answer.factors.values())
     if sources:
         yield f"Transfer times at other numbers of ranks: {sources}; scaled to the run's own times."
     fixed = ", ".join(f"{kind}={size}" for kind, size in arranged.mesh.dimensions if kind != arranged.kind)
     yield (
         f"Replicas are added ({arranged.kind}); "
         + (f"unchanged: {fixed}, with transfers and waits; " if fixed else "")
-        + f"{counted(arranged.per_host, 'rank')} per host."
+        + f"{pluralise(arranged.per_host, 'rank')} per host."
     )
     yield "Waits for late ranks stay as measured; in reality, the last of more ranks arrives later."
     yield from _unmet(found.timelines)
@@ -249,11 +249,11 @@ def _notes(found: _Replayed) -> Iterator[str]:
     yield from _left_out(found)
 
 
-def _unmet(timelines: Sequence[Timeline]) -> Iterator[str]:
+def _unmet(timelines: Sequence[StepTimeline]) -> Iterator[str]:
     calls = [call for one in timelines for call in one.calls]
     if unmet := sum(not call.met for call in calls):
         yield (
-            f"In {counted(unmet, 'call')} of {len(calls):,}, a member was not recorded, so the wait is unknown: the "
+            f"In {pluralise(unmet, 'call')} of {len(calls):,}, a member was not recorded, so the wait is unknown: the "
             "shortest call of a kind is assumed not to have waited. Record all ranks to be sure."
         )
 

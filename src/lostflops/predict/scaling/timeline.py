@@ -18,13 +18,13 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.graph.links import shares, weigh
-from lostflops.graph.threads.waits import LATE_USE
-from lostflops.ledger.partition import Partition
+from lostflops.account.ledger.partition import Partition
+from lostflops.predict.graph.links import shares, weigh
+from lostflops.predict.graph.threads.waits import LATE_USE
 from lostflops.store.intervals import Intervals
 
 
-class Call(NamedTuple):
+class StepCall(NamedTuple):
     """A collective as it was recorded, cut to the window: ready when the last member has arrived. Where not all members
     were recorded (`met` is false), that is not known, and `ready` is a guess."""
 
@@ -65,15 +65,15 @@ class Point(NamedTuple):
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimeline:
     """`edges` of the replay are start and stop of each step, in order; `compute` and `other` the progress in each."""
 
     steps: tuple[int, ...]
     measured: npt.NDArray[np.float64]
     compute: npt.NDArray[np.float64]
     other: npt.NDArray[np.float64]
-    calls: tuple[Call, ...]
+    calls: tuple[StepCall, ...]
     queued: tuple[Queued, ...]
     points: tuple[Point, ...]
 
@@ -84,11 +84,11 @@ class _Wait(NamedTuple):
     calls: list[int]
 
 
-def timeline(made: Partition, calls: Sequence[Call], link: Callable[[Call], str | None]) -> Timeline:
+def timeline(made: Partition, calls: Sequence[StepCall], link: Callable[[StepCall], str | None]) -> StepTimeline:
     """The steps of a partition, with its communication."""
     window = made.window
     first, last = int(window.start[0]), int(window.stop[-1])
-    cut = [_clipped(call, first, last) for call in calls]
+    cut = [_clip_call(call, first, last) for call in calls]
     own = tuple(sorted(call for call in cut if call.stop > call.start))
     waits = list(_waits(made.comm - made.compute, own))
     waiting = Intervals.of([wait.start for wait in waits], [wait.stop for wait in waits])
@@ -103,23 +103,23 @@ def timeline(made: Partition, calls: Sequence[Call], link: Callable[[Call], str 
     inside = made.compute.within(window.start, window.stop)
     measured = window.stop - window.start
     rest = measured - inside - waiting.within(window.start, window.stop)
-    return Timeline(
-        window.number,
-        measured.astype(np.float64),
-        inside.astype(np.float64),
-        rest.astype(np.float64),
-        own,
-        _queued(own, [link(call) for call in own]),
-        points,
+    return StepTimeline(
+        steps=window.number,
+        measured=measured.astype(np.float64),
+        compute=inside.astype(np.float64),
+        other=rest.astype(np.float64),
+        calls=own,
+        queued=_queue_calls(own, [link(call) for call in own]),
+        points=points,
     )
 
 
-def _clipped(call: Call, first: int, last: int) -> Call:
+def _clip_call(call: StepCall, first: int, last: int) -> StepCall:
     start, ready, stop = (min(max(time, first), last) for time in (call.start, call.ready, call.stop))
     return call._replace(start=start, ready=ready, stop=stop)
 
 
-def _waits(exposed: Intervals, calls: Sequence[Call]) -> Iterator[_Wait]:
+def _waits(exposed: Intervals, calls: Sequence[StepCall]) -> Iterator[_Wait]:
     """When progress waits, and for which calls; a call that starts after others have ended was waited for apart."""
     starts = [call.start for call in calls]
     by_stop = sorted(range(len(calls)), key=lambda i: calls[i].stop)
@@ -142,7 +142,9 @@ def _waits(exposed: Intervals, calls: Sequence[Call]) -> Iterator[_Wait]:
 _Event = tuple[int, Kind, tuple[int, ...], float]
 
 
-def _events(calls: Sequence[Call], waits: Sequence[_Wait], starts: Sequence[int], stops: Sequence[int]) -> list[_Event]:
+def _events(
+    calls: Sequence[StepCall], waits: Sequence[_Wait], starts: Sequence[int], stops: Sequence[int]
+) -> list[_Event]:
     """Points in the order of time. What happens while the rank waits stands where the wait began, with its delay."""
     begins = [wait.start for wait in waits]
 
@@ -167,7 +169,7 @@ def _events(calls: Sequence[Call], waits: Sequence[_Wait], starts: Sequence[int]
     return sorted(found, key=lambda event: (event[0], _ORDER.index(event[1]), event[3], event[2]))
 
 
-def _deadlines(calls: Sequence[Call], waits: Sequence[_Wait], stops: Sequence[int]) -> Iterator[_Event]:
+def _deadlines(calls: Sequence[StepCall], waits: Sequence[_Wait], stops: Sequence[int]) -> Iterator[_Event]:
     """Where calls that compute hid are needed at the latest."""
     awaited = {i for wait in waits for i in wait.calls}
     by_group: dict[str, list[int]] = {}
@@ -176,10 +178,10 @@ def _deadlines(calls: Sequence[Call], waits: Sequence[_Wait], stops: Sequence[in
             by_group.setdefault(group, []).append(wait.start)
     for i, call in enumerate(calls):
         if i not in awaited:
-            yield _needed(call, by_group.get(call.group, []), stops), "due", (i,), 0
+            yield _find_deadline(call, by_group.get(call.group, []), stops), "due", (i,), 0
 
 
-def _needed(call: Call, waits: Sequence[int], stops: Sequence[int]) -> int:
+def _find_deadline(call: StepCall, waits: Sequence[int], stops: Sequence[int]) -> int:
     if call.op not in LATE_USE:
         return call.stop
     later = [times[at] for times in (waits, stops) if (at := bisect_left(times, call.stop)) < len(times)]
@@ -196,7 +198,7 @@ def _progress(
     return computed.astype(np.float64), other.astype(np.float64)
 
 
-def _queued(calls: Sequence[Call], links: Sequence[str | None]) -> tuple[Queued, ...]:
+def _queue_calls(calls: Sequence[StepCall], links: Sequence[str | None]) -> tuple[Queued, ...]:
     alone = np.array([call.stop - call.ready for call in calls], np.float64)
     for link in {link for link in links if link is not None}:
         rows = [i for i, own in enumerate(links) if own == link]

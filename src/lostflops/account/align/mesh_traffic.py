@@ -1,0 +1,157 @@
+"""Which parallelism process groups serve, told from what they communicate.
+
+- Point-to-point transfers: pipeline stages, as far apart as the nearest ranks that send to each other; of several
+  shapes those furthest apart, the others pass blocks of context.
+- All-to-all, beside other groups: experts.
+- Reduce-scatter within one shape, all-reduce of the same bytes across another: sharded and replicated data parallelism.
+- Of the other shapes the one of nearest ranks is tensor parallel if it meets most often, and the one that meets least
+  is data parallel.
+- A single shape that leaves part of the job unexplained is tensor parallel: replicas meet rarely. One that explains it
+  all is tensor parallel when many all-reduces run early in the step, as gradients come late, and else data parallel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.align.mesh_tiling import GroupShape
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MANY_CALLS: Final = 8
+"""All-reduces per step that make a single shape tensor parallel: two layers, forward and backward."""
+_EARLY: Final = 0.125
+"""Part of a step's kernels that certainly belongs to its first forward pass."""
+_FEW: Final = 0.05
+_POINT_TO_POINT: Final = ("send", "recv", "send_recv")
+
+SHAPES: Final = """
+    select group_id, "first", "last", stride, ("last" - "first") // stride + 1 as size from (
+        select group_id, try_cast(parts['a'] as bigint) as "first", try_cast(parts['b'] as bigint) as "last",
+               coalesce(try_cast(parts['c'] as bigint), 1) as stride
+        from (select group_id, regexp_extract(group_id, '@([0-9]+)-([0-9]+)(?:/([0-9]+))?$', ['a', 'b', 'c']) as parts
+              from ({ids}))
+    ) where "last" > "first" and stride > 0"""
+"""Regular groups by their ids: those of irregular members span several dimensions or none."""
+
+_TRAFFIC: Final = f"""
+    with calls as (
+        select group_id, op, rank, peer, bytes_in, bytes_out from collectives where group_id is not null
+        union all
+        select group_id, op, rank, null, bytes_in, bytes_out from flight
+        where group_id is not null and not exists (select 1 from collectives where group_id is not null)
+    ), sums as (
+        select group_id, op, count(*) as calls, count(distinct rank) as ranks, min(abs(peer - rank)) as nearest,
+               coalesce(sum(bytes_in), 0) as bytes_in, coalesce(sum(bytes_out), 0) as bytes_out
+        from calls group by group_id, op
+    ), shapes as ({SHAPES.format(ids="select distinct group_id from sums")})
+    select size, stride, op, sum(calls) / sum(ranks), sum(bytes_in)::double, sum(bytes_out)::double,
+           min(nearest), count(*) filter (where ("first" // stride) % size = 0), count(*)
+    from sums join shapes using (group_id) group by size, stride, op"""
+
+_EARLY_CALLS: Final = """
+    with sample as (
+        select rank, step from collectives where op = 'all_reduce' and group_id is not null order by all limit 1
+    ), calls as (
+        select start from collectives join sample using (rank)
+        where op = 'all_reduce' and group_id is not null and collectives.step is not distinct from sample.step
+    ), kernels as (
+        select start from events join sample using (rank)
+        where kind = 'kernel' and events.step is not distinct from sample.step
+    ), early as (select quantile_disc(start, {early}) as until from kernels)
+    select count(*), count(*) filter (where start < until) from calls, early"""
+"""All-reduces in a step of one rank, and those before the first kernels of it are done: in its forward pass."""
+
+
+@dataclass
+class _Traffic:
+    """Calls per rank, and bytes, by operation."""
+
+    groups: int = 0
+    rate: dict[str, float] = field(default_factory=dict)
+    bytes_in: dict[str, float] = field(default_factory=dict)
+    bytes_out: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, *ops: str) -> float:
+        return sum(self.rate.get(op, 0.0) for op in ops) if ops else sum(self.rate.values())
+
+    @property
+    def collectives(self) -> float:
+        return self() - self(*_POINT_TO_POINT)
+
+
+def evidence(run: Run, world: int) -> dict[str, dict[GroupShape, int]]:
+    """Shapes of each kind of parallelism; empty when nothing was communicated in regular groups."""
+    traffic: dict[GroupShape, _Traffic] = {}
+    for size, stride, op, rate, bytes_in, bytes_out, nearest, aligned, groups in run.sql(_TRAFFIC).fetchall():
+        if aligned < groups:
+            continue
+        apart = nearest or stride
+        own = GroupShape(size, stride) if size * stride % apart else GroupShape(size * stride // apart, apart)
+        entry = traffic.setdefault(own, _Traffic())
+        entry.groups = max(entry.groups, groups)
+        entry.rate[op], entry.bytes_in[op], entry.bytes_out[op] = rate, bytes_in, bytes_out
+    kinds = _point_to_point(traffic)
+    left = {shape: seen for shape, seen in traffic.items() if shape not in kinds.values() and seen.collectives}
+    unexplained = world // math.prod(shape.size for shape in kinds.values())
+    kinds |= _collectives(run, _without_combined(left, list(kinds.values())), unexplained)
+    return {kind: {shape: traffic[shape].groups} for kind, shape in kinds.items()}
+
+
+def _point_to_point(traffic: Mapping[GroupShape, _Traffic]) -> dict[str, GroupShape]:
+    shapes = sorted((s for s, seen in traffic.items() if seen(*_POINT_TO_POINT)), key=lambda shape: shape.stride)
+    return dict(zip(("pp", "cp"), reversed(shapes), strict=False))
+
+
+def _without_combined(traffic: dict[GroupShape, _Traffic], others: list[GroupShape]) -> dict[GroupShape, _Traffic]:
+    """Leave out shapes that two others make up, one inside the other: the world, or tensor and data together."""
+    parts = [*traffic, *others]
+
+    def made_up(whole: GroupShape, inner: GroupShape, outer: GroupShape) -> bool:
+        return inner.stride == whole.stride and outer.stride == inner.reach and outer.reach == whole.reach
+
+    def combined(whole: GroupShape) -> bool:
+        smaller = [shape for shape in parts if shape.size < whole.size]
+        return any(made_up(whole, inner, outer) for inner in smaller for outer in smaller) or any(
+            whole.stride <= other.stride and other.reach <= whole.reach for other in others
+        )
+
+    return {shape: seen for shape, seen in traffic.items() if not combined(shape)}
+
+
+def _collectives(run: Run, traffic: dict[GroupShape, _Traffic], unexplained: int) -> dict[str, GroupShape]:
+    kinds: dict[str, GroupShape] = {}
+    shapes = sorted(traffic, key=lambda shape: (shape.stride, shape.size))
+    experts = [shape for shape in shapes if traffic[shape]("all_to_all") > traffic[shape]() / 2]
+    if experts and len(shapes) > 1:
+        kinds["ep"] = experts[0]
+        shapes.remove(experts[0])
+    if len(shapes) >= 2 and _sharded_and_replicated(traffic[shapes[0]], traffic[shapes[-1]]):
+        return kinds | {"dp_shard": shapes[0], "dp_replicate": shapes[-1]}
+    if _tensor_parallel(run, shapes, traffic, unexplained):
+        kinds["tp"] = shapes.pop(0)
+    shapes.sort(key=lambda shape: traffic[shape]())
+    return kinds | dict(zip(("dp", "cp"), shapes, strict=False))
+
+
+def _sharded_and_replicated(inner: _Traffic, outer: _Traffic) -> bool:
+    scattered, reduced = inner.bytes_out.get("reduce_scatter", 0), outer.bytes_in.get("all_reduce", 0)
+    ratio = inner.groups and outer.groups and scattered and reduced / scattered
+    return bool(ratio) and abs(ratio - 1) < 0.01
+
+
+def _tensor_parallel(
+    run: Run, shapes: Sequence[GroupShape], traffic: Mapping[GroupShape, _Traffic], unexplained: int
+) -> bool:
+    if len(shapes) >= 2:
+        return traffic[shapes[0]]() >= max(traffic[shape]() for shape in shapes)
+    if not shapes or shapes[0].stride > 1:
+        return False
+    if shapes[0].size < unexplained:
+        return True
+    ((calls, early),) = run.sql(_EARLY_CALLS.format(early=_EARLY)).fetchall()
+    return bool(calls >= MANY_CALLS and early >= _FEW * calls)

@@ -1,0 +1,51 @@
+"""When something happened on the clock that all ranks share; ranks that nothing ties to it keep their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.align.calls import Ns
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_CLOCKS: Final = """
+    select rank, correction, coalesce(drift, 0) / 1e6, coalesce(instant, 0) from clocks where correction is not null"""
+
+
+class OneClock:
+    """Corrections of the ranks that are tied to the reference: offset, drift per ns, and when the offset holds."""
+
+    def __init__(self, corrections: dict[int, tuple[int, float, int]]) -> None:
+        self._corrections = corrections
+
+    @classmethod
+    def of(cls, run: Run) -> OneClock:
+        return cls({rank: (offset, drift, instant) for rank, offset, drift, instant in run.sql(_CLOCKS).fetchall()})
+
+    def ties(self, rank: int) -> bool:
+        return rank in self._corrections
+
+    def shared(self, rank: int, times: Ns) -> Ns:
+        """A rank's own times, on the common clock.
+
+        >>> OneClock({1: (50, 1e-3, 0)}).shared(1, np.array([0, 1950])).tolist()
+        [50, 2002]
+        """
+        offset, drift, instant = self._corrections.get(rank, (0, 0.0, 0))
+        moved = times + offset
+        grown: Ns = moved + np.rint((moved - instant) * drift).astype(np.int64)
+        return grown
+
+    def own(self, rank: int, times: Ns) -> Ns:
+        """Times on the common clock by the rank's own: the other way round, to a ns or so.
+
+        >>> OneClock({1: (50, 1e-3, 0)}).own(1, np.array([50, 2002])).tolist()
+        [0, 1950]
+        """
+        offset, drift, instant = self._corrections.get(rank, (0, 0.0, 0))
+        grown = np.rint((times - instant) * (drift / (1 + drift))).astype(np.int64)
+        own: Ns = times - offset - grown
+        return own

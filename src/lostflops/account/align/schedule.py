@@ -1,0 +1,196 @@
+"""Passes of whole pipelines in one array, the schedule they follow, and its replay with other durations.
+
+A replica is one pipeline in one step. A stage runs its passes in the recorded order, each as soon as the pass that it
+needs has ended: forward of the stage before, backward of the stage after; the first chunk's stages come before the
+second's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.align.mesh import Mesh
+from lostflops.account.align.passes import PipelinePasses, UnknownPasses
+
+Times = npt.NDArray[np.float64]
+Orders = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+_SLACK: Final = 0.5
+"""Part of a pass by which stamps of two ranks may contradict each other before their clocks are called unrelated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Times have the axes replica, stage, chunk, direction (forward, backward), microbatch; `pipeline` and `step` say
+    which replica it is, and `ranks` by pipeline and stage who ran it."""
+
+    start: Times
+    stop: Times
+    pipeline: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64]
+    left_out: int
+
+    @property
+    def stages(self) -> int:
+        return int(self.start.shape[1])
+
+    @property
+    def chunks(self) -> int:
+        return int(self.start.shape[2])
+
+    @property
+    def microbatches(self) -> int:
+        return int(self.start.shape[4])
+
+    @property
+    def durations(self) -> Times:
+        return self.stop - self.start
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> Grid:
+        left = self.left_out + int((~kept).sum())
+        return Grid(
+            start=self.start[kept],
+            stop=self.stop[kept],
+            pipeline=self.pipeline[kept],
+            step=self.step[kept],
+            ranks=self.ranks,
+            left_out=left,
+        )
+
+    def orders(self) -> Orders:
+        """Replicas that ran alike, and the order of each stage: its chunks, directions and microbatches, numbered. The
+        most usual order comes first."""
+        order = np.argsort(self.start.reshape(*self.start.shape[:2], -1), axis=2, kind="stable")
+        # Rows are told apart by a weighted sum: comparing them whole takes minutes for 10,000 ranks.
+        weights = np.random.default_rng(0).integers(1, 1 << 62, order[0].size)
+        _, first, which = np.unique(order.reshape(order.shape[0], -1) @ weights, return_index=True, return_inverse=True)
+        alike = [(np.flatnonzero(which == number), order[row]) for number, row in enumerate(first.tolist())]
+        return sorted(alike, key=lambda entry: -entry[0].size)
+
+
+def grid(found: PipelinePasses, mesh: Mesh) -> Grid:
+    """Whole replicas with the usual number of microbatches; raises `UnknownPasses`."""
+    stages = max(int(found.stage.max()) + 1, dict(mesh.dimensions).get("pp", 1))
+    chunks = int(found.chunk.max()) + 1
+    pipeline, ranks = _pipelines(found, mesh, stages)
+    steps, turn = np.unique(found.step, return_inverse=True)
+    keys, replica = np.unique(pipeline * steps.size + turn, return_inverse=True)
+    count = np.zeros(keys.size, np.int64)
+    np.maximum.at(count, replica, found.microbatch + 1)
+    microbatches = int(np.bincount(count).argmax())
+    shape = (count.size, stages, chunks, 2, microbatches)
+    held = found.microbatch < microbatches
+    axes = replica, found.stage, found.chunk, found.backward.astype(np.int64), found.microbatch
+    slot = tuple(axis[held] for axis in axes)
+    start, stop = np.full(shape, np.nan), np.full(shape, np.nan)
+    origin = found.start.min()
+    start[slot], stop[slot] = found.start[held] - origin, found.stop[held] - origin
+    seen = np.bincount(replica, minlength=count.size)
+    whole = (seen == np.prod(shape[1:])) & ~np.isnan(start).any(axis=(1, 2, 3, 4))
+    if stages < 2 or not whole.any():
+        raise UnknownPasses(
+            f"no step has forward and backward of every microbatch on all {stages:,} stages: ingest every stage's rank"
+        )
+    which, turn = np.divmod(keys[whole], steps.size)
+    return Grid(
+        start=start[whole],
+        stop=stop[whole],
+        pipeline=which,
+        step=steps[turn],
+        ranks=ranks,
+        left_out=int((~whole).sum()),
+    )
+
+
+def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Pipeline of each pass: ranks that differ in their stage alone; ranks by pipeline and stage, -1 for none.
+
+    Without a mesh the n-th ranks of all stages form the n-th pipeline.
+    """
+    rank, at = np.unique(found.rank, return_index=True)
+    stage = found.stage[at]
+    kinds = [kind for kind, _ in mesh.dimensions]
+    if "pp" in kinds:
+        places = mesh.places[np.searchsorted(np.asarray(mesh.ranks), rank)]
+        others = np.delete(places, kinds.index("pp"), axis=1)
+        _, number = np.unique(others, axis=0, return_inverse=True)
+        number = number.ravel()
+    else:
+        order = np.lexsort((rank, stage))
+        number = np.empty(rank.size, np.int64)
+        number[order] = np.arange(rank.size) - np.searchsorted(stage[order], stage[order])
+    ranks = np.full((int(number.max()) + 1, stages), -1, np.int64)
+    ranks[number, stage] = rank
+    return number[np.searchsorted(rank, found.rank)], ranks
+
+
+def schedule(made: Grid) -> str:
+    """`gpipe`, `1f1b`, `interleaved`, or `other` where the order of passes is none of them."""
+    alike, order = made.orders()[0]
+    if replay(made.durations[alike[:1]], order) is None:
+        return "other"
+    batches = made.microbatches
+    backward = order // batches % 2 == 1
+    if made.chunks > 1:
+        return "interleaved"
+    if batches > 1 and (backward == (np.arange(2 * batches) >= batches)).all():
+        return "gpipe"
+    alternate = np.arange(2 * batches) % 2 == 1
+    return "1f1b" if (backward[-1] == alternate).all() else "other"
+
+
+def replay(durations: Times, order: npt.NDArray[np.int64]) -> Times | None:
+    """When each pass would end; None when the order waits for itself.
+
+    >>> one_stage = np.array([[[[[2.0], [3.0]]]]])
+    >>> replay(one_stage, np.array([[0, 1]])).ravel().tolist()
+    [2.0, 5.0]
+    """
+    count, stages, chunks, _, batches = durations.shape
+    flat = durations.reshape(count, stages, -1)
+    stop = np.full(flat.shape, np.nan)
+    ready = np.zeros((count, stages))
+    position = [0] * stages
+    slots = order.shape[1]
+    progress = True
+    while progress:
+        progress = False
+        for stage in range(stages):
+            while position[stage] < slots:
+                slot = int(order[stage, position[stage]])
+                needed = _find_dependency(stage, slot, stages, chunks, batches)
+                after = ready[:, stage]
+                if needed is not None:
+                    ended = stop[:, needed[0], needed[1]]
+                    if np.isnan(ended).any():
+                        break
+                    after = np.maximum(after, ended)
+                stop[:, stage, slot] = ready[:, stage] = after + flat[:, stage, slot]
+                position[stage] += 1
+                progress = True
+    return None if np.isnan(stop).any() else stop.reshape(durations.shape)
+
+
+def _find_dependency(stage: int, slot: int, stages: int, chunks: int, batches: int) -> tuple[int, int] | None:
+    """Stage and slot of the pass that must have ended: the last backward needs its forward, the first forward none."""
+    chunk, rest = divmod(slot, 2 * batches)
+    backward, batch = divmod(rest, batches)
+    place = chunk * stages + stage + (1 if backward else -1)
+    if place < 0:
+        return None
+    if place == stages * chunks:
+        return stage, slot - batches
+    chunk, stage = divmod(place, stages)
+    return stage, (chunk * 2 + backward) * batches + batch
+
+
+def on_one_clock(made: Grid) -> bool:
+    """Whether stamps of stages can be compared: no pass begins well before the one that it needs has ended."""
+    allowed = _SLACK * float(np.median(made.durations))
+    forward = made.start[:, 1:, :, 0] - made.stop[:, :-1, :, 0]
+    backward = made.start[:, :-1, :, 1] - made.stop[:, 1:, :, 1]
+    return bool(min(forward.min(), backward.min()) >= -allowed)

@@ -1,0 +1,139 @@
+"""What transfers take by size: the calls of a run, one sample each, and the line through them.
+
+A transfer begins when the last one has arrived. Whoever came last waits for nobody, so that of a call whose members
+were all seen the shortest record is the transfer, and no clock is needed. A broadcast or a send is no barrier, and who
+sends may leave early: there the transfer is the longest record without its wait. A send over gloo is recorded until the
+program waits for it, so only its receive counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.account.facts.alpha_beta import AlphaBeta, NoLineFits, alpha_beta
+from lostflops.account.facts.bandwidth import bus_factor
+from lostflops.account.ledger.call_sizes import SIZE
+from lostflops.account.ledger.record import UNKNOWN_GROUP
+from lostflops.core.results import Field, Plot, Series, Table, Value
+from lostflops.core.units import format_ns
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_DRAWN: Final = 12
+"""Operations of a group that are drawn, those that take most time first."""
+MOST_POINTS: Final = 400
+"""Of one operation and group; of more calls evenly some."""
+_ENDS: Final = 24
+"""Points of a line, so that it is one on logarithmic axes too."""
+
+_CALLS: Final = """
+    with met as (select * from arrivals where event is not null {within}),
+    seen as (
+        select m.meeting, m.is_transfer, m.seen, m.expected, coalesce(m.wait, 0) as wait, m.rank, c.op as called,
+               c.group_id, c.group_size, {size} as bytes,
+               if(m.is_transfer and c.op = 'send' and c.metadata = 'gloo', null, c.stop - c.start) as dur,
+               coalesce(k.uncertainty, 0) as uncertainty
+        from met m join collectives c on m.rank = c.rank and m.event = c.event
+        left join clocks k on k.rank = c.rank
+    ), calls as (
+        select meeting, if(bool_or(is_transfer), 'send_recv', max(called)) as op,
+               coalesce(max(group_id), '{unknown}') as group_id, max(group_size) as members, max(bytes) as bytes,
+               op in ('broadcast', 'send_recv') as is_one_way, bool_or(dur <= wait) as is_early,
+               if(is_one_way, max(dur - wait), min(dur)) as ns, max(uncertainty) as uncertainty
+        from seen group by meeting
+        having count(distinct rank) = coalesce(max(expected), max(seen)) and count(distinct rank) > 1
+    )
+    select op, group_id, members, bytes, ns from calls
+    where op is not null and bytes > 0 and ns > 0 and not (is_one_way and (is_early or uncertainty > ns))
+    order by op, group_id, bytes, meeting"""
+
+
+class GroupTransfers:
+    """Calls of one operation in one group."""
+
+    def __init__(self, op: str, group: str, size: int | None) -> None:
+        self.op, self.group, self._members = op, group, size
+        self.points: list[tuple[int, int]] = []
+
+    @property
+    def total(self) -> int:
+        return sum(ns for _, ns in self.points)
+
+    @property
+    def line(self) -> AlphaBeta:
+        """Through the median time of each size; raises `NoLineFits`."""
+        sizes: dict[int, list[int]] = {}
+        for size, ns in self.points:
+            sizes.setdefault(size, []).append(ns)
+        return alpha_beta({size: median(times) for size, times in sizes.items()})
+
+    def row(self) -> tuple[Value, ...]:
+        sizes = {size for size, _ in self.points}
+        told = self.op, self.group, len(self.points), len(sizes), min(sizes), max(sizes)
+        try:
+            line = self.line
+        except NoLineFits as reason:
+            return (*told, None, None, None, None, str(reason))
+        factor = bus_factor(self.op, self._members)
+        bus = None if factor is None else factor / line.beta
+        return (*told, round(line.alpha), 1 / line.beta, bus, line.farthest, "")
+
+    def series(self) -> Iterator[Series]:
+        name = f"{self.op} {self.group}"
+        every = -(-len(self.points) // MOST_POINTS)
+        yield Series(f"{name}: measured", "marks", tuple(map(_point, self.points[::every])))
+        try:
+            line = self.line
+        except NoLineFits:
+            return
+        low, high = min(self.points)[0], max(self.points)[0]
+        sizes = [low * (high / low) ** (step / (_ENDS - 1)) for step in range(_ENDS)]
+        yield Series(f"{name}: {_formula(line)}", "line", tuple((size, line.time(size)) for size in sizes))
+
+
+def _point(told: tuple[int, int]) -> tuple[float, float]:
+    return float(told[0]), float(told[1])
+
+
+def _formula(line: AlphaBeta) -> str:
+    return f"{format_ns(round(line.alpha))} + size / {1 / line.beta:.3g} GB/s"
+
+
+def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[GroupTransfers]:
+    """Those that take most time first. `within` is a condition on `arrivals`; with `ranks`, calls of theirs."""
+    if ranks:
+        own = ", ".join(map(str, ranks))
+        within += f" and meeting in (select meeting from arrivals where rank in ({own}))"
+    query = _CALLS.format(size=SIZE, unknown=UNKNOWN_GROUP, within=within)
+    found: dict[tuple[Any, ...], GroupTransfers] = {}
+    for op, group, members, size, ns in run.sql(query).fetchall():
+        found.setdefault((op, group), GroupTransfers(op, group, members)).points.append((size, ns))
+    return sorted(found.values(), key=lambda one: (-one.total, one.op, one.group))
+
+
+def plot(found: Sequence[GroupTransfers]) -> Plot:
+    series = tuple(series for one in found[:MOST_DRAWN] for series in one.series())
+    axes = Field("bytes", "bytes", "size"), Field("ns", "ns", "transfer time, without waiting")
+    of = f" (the {MOST_DRAWN} of {len(found):,} that take the most time)" if len(found) > MOST_DRAWN else ""
+    return Plot("transfers", f"Transfers by size{of}", *axes, series)
+
+
+def table(found: Sequence[GroupTransfers]) -> Table:
+    fields = (
+        Field("op"),
+        Field("group"),
+        Field("calls", "count"),
+        Field("sizes", "count", shown=False),
+        Field("smallest_bytes", "bytes", shown=False),
+        Field("largest_bytes", "bytes", shown=False),
+        Field("alpha_ns", "ns", "latency"),
+        Field("algbw_gbs", "gbs", "algbw GB/s"),
+        Field("busbw_gbs", "gbs", "busbw GB/s"),
+        Field("farthest", "share", "off by"),
+        Field("why_not", label="no fit"),
+    )
+    title = "Latency and bandwidth of transfers (time = latency + size / algbw)"
+    return Table("alpha_beta", title, fields, tuple(one.row() for one in found), most_shown=MOST_DRAWN)

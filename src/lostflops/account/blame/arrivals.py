@@ -1,0 +1,53 @@
+"""How late each rank comes to its collectives: behind the median of those that meet, on the common clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.blame.judgement import within
+from lostflops.account.facts.clock_error import RESOLUTION
+from lostflops.account.ledger.scope import Scope
+from lostflops.core.results import Section
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_MIDDLE: Final = """
+    with middle as (
+        select meeting, quantile_disc(arrived, 0.5) as arrived from arrivals
+        where arrived is not null and not is_transfer {steps} group by meeting having count(*) > 1
+    )"""
+"""Of meetings that two ranks came to on the common clock: one alone is the median itself, and that tells nothing."""
+_BY_RANK: Final = f"""{_MIDDLE}
+    select rank, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
+    where a.arrived is not null group by rank"""
+_BY_STEP: Final = f"""{_MIDDLE}
+    select rank, a.step, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
+    where a.arrived is not null and a.step is not null group by rank, a.step"""
+
+
+def by_rank(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
+    """Mean lateness of each rank; 0 where it is within what the ends of its collectives lie apart."""
+    found: dict[int, float] = dict(run.sql(_BY_RANK.format(steps=within(asked))).fetchall())
+    told = _Told(clock)
+    return {rank: ns if told.tells(rank, ns) else 0.0 for rank, ns in found.items()}
+
+
+def by_step(run: Run, asked: Scope, clock: Section) -> dict[tuple[int, int], float]:
+    """The same by rank and step."""
+    told = _Told(clock)
+    found = run.sql(_BY_STEP.format(steps=within(asked))).fetchall()
+    return {(rank, step): ns if told.tells(rank, ns) else 0.0 for rank, step, ns in found}
+
+
+class _Told:
+    """What can be told by the ends of collectives, which lie apart by `spread` on each rank."""
+
+    def __init__(self, clock: Section) -> None:
+        self._spread = {row[0]: int(row[5] or 0) for row in clock.table.rows}
+        self._usual = float(np.median(list(self._spread.values()))) if self._spread else 0.0
+
+    def tells(self, rank: int, ns: float) -> bool:
+        return abs(ns) > RESOLUTION * (self._spread.get(rank, 0) + self._usual)

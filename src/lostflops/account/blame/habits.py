@@ -1,0 +1,48 @@
+"""Decide who is late: the one verdict that the report, the answer about ranks and the diagnosis share.
+
+A deep window holds a few steps, in which a rank of a shared machine may well be slow by chance. So where the timings of
+the whole job show in which order ranks enqueue their collectives, that habit decides, and the window only explains on
+which line the rank loses its time. Without timings the steps of the window must agree with each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SMALLEST: Final = 0.03
+"""Share of a step that the median lateness of a rank must reach."""
+PROVEN: Final = 0.01
+"""Chance of being the last so often, below which it is not chance."""
+FEWEST: Final = 8
+"""Timed steps from which on they show a habit."""
+OFTEN: Final = 0.4
+"""Share of the timed steps in which a rank must be the last, where the window shows it to be slow as well."""
+NEARLY_ALWAYS: Final = 0.8
+"""The same where the timed steps alone must prove it,"""
+IN_EACH_HALF: Final = 0.65
+"""and in each half of them: what disturbs a rank of a shared machine lasts for many steps, and then ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """How often a rank was the last to its collectives in the timed steps of the job, and how late."""
+
+    steps: int
+    last: int
+    last_in_halves: tuple[float, float]
+    """Share of the first and of the second half of the steps in which it was the last."""
+    lateness: float
+    """Median lateness after the first rank, as a part of the step."""
+    p_value: float
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is the last too often for chance, and late enough to matter."""
+        return self.p_value <= PROVEN and self.lateness >= SMALLEST and self.last >= OFTEN * self.steps
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it needs no window to be called late."""
+        always = self.last >= NEARLY_ALWAYS * self.steps and min(self.last_in_halves) >= IN_EACH_HALF
+        return self.is_late and always

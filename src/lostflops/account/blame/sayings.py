@@ -1,0 +1,97 @@
+"""What a judgement says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.blame.comparison import Comparison
+from lostflops.account.blame.habits import SMALLEST
+from lostflops.account.blame.stragglers import SlowRank, in_steps
+from lostflops.core.units import format_ns, format_share, pluralise
+
+CAUSE_WORDS: Final = {
+    "slow_kernels": "the same kernels take longer",
+    "more_work": "it has more work",
+    "late_data": "its data arrives late",
+    "host_stall": "its device waits for the host",
+    "allocation": "it allocates memory",
+    "device_queue": "queued kernels start late",
+    "copies": "it copies more",
+}
+_MOST_NAMED: Final = 3
+_LONG: Final = 1.1
+"""Times the mean above which a stage is named."""
+
+
+def latecomers(found: Sequence[SlowRank], others: str = "Other ranks") -> str:
+    """Say who is late and why. `others` are those whose waits are known."""
+    first = found[0]
+    often, each = "", ""
+    if first.in_steps:
+        often, each = f" in {first.slow_steps} of {pluralise(first.steps, 'step')}", " per step"
+    more = format_ns(round(first.line_excess / first.steps))
+    says = (
+        f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, {more}{' more' + each} than its "
+        "peers)."
+        if first.line_excess > 0
+        else f"Rank {first.rank} reached collectives last, but the profiled steps do not show why."
+    )
+    if first.charged:
+        says += f" {others} waited {format_ns(first.charged)} for it."
+    if len(found) > 1:
+        names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
+        says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
+    return says
+
+
+def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | None]:
+    """By which share of the step the slowest of each step exceeds its cohort, on average; which rank is the slowest
+    most often, and in which share of steps."""
+    known = ~np.isnan(comparison.by_step)
+    if not known.any():
+        return None, None, None
+    excess = np.where(known, comparison.by_step, -np.inf)
+    steps = np.flatnonzero(known.any(axis=0))
+    slowest = excess[:, steps].argmax(axis=0)
+    shares = excess[slowest, steps] / np.maximum(comparison.wall[slowest], 1)
+    counts = np.bincount(slowest)
+    return float(shares.mean()), float(counts.max() / steps.size), int(comparison.ranks[counts.argmax()])
+
+
+def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
+    """Which pipeline stage has much more time of its own than the others; empty when none has."""
+    stages = np.array([stage(rank) for rank in comparison.ranks.tolist()])
+    own = {one: float(np.median(comparison.own[stages == one])) for one in np.unique(stages).tolist()}
+    longest = max(own, key=lambda one: own[one], default=0)
+    times = own[longest] / max(float(np.mean(list(own.values()))), 1.0) if len(own) > 1 else 1.0
+    if times < _LONG:
+        return ""
+    return f"Stage {longest} takes {times:.2f}x the mean stage: lostflops pipeline shows the cost."
+
+
+def unevenness(comparison: Comparison) -> str:
+    """What is to say when no rank stands out."""
+    if np.bincount(comparison.cohort).max(initial=0) < 2:
+        return "Every rank does different work, so no rank has peers to compare with."
+    slowest, often, rank = cost_of(comparison)
+    assert slowest is not None
+    assert often is not None
+    if slowest >= SMALLEST and comparison.steps.size < 2:
+        return (
+            f"Inconclusive: the slowest of {pluralise(comparison.ranks.size, 'rank')} takes "
+            f"{format_share(slowest)} of the step longer than its peers, but one step may be chance."
+        )
+    if slowest < SMALLEST:
+        whole = "a step" if in_steps(comparison) else "the recorded time"
+        return (
+            f"No rank is late: the slowest of {pluralise(comparison.ranks.size, 'rank')} takes {format_share(slowest)} "
+            f"of {whole} longer than its peers."
+        )
+    return (
+        f"No single rank is late, but work is uneven: the slowest rank of each step takes {format_share(slowest)} of "
+        f"the step longer than its peers. Most often it is rank {rank} (in {format_share(often)} of "
+        f"{pluralise(comparison.steps.size, 'step')})."
+    )

@@ -1,0 +1,73 @@
+"""The line through times of collectives: T(S) = alpha + beta S, where their sizes tell one.
+
+What counts is the relative error, so that 1 KB weighs as much as 1 GB. Sizes that do not vary tell nothing, and times
+that lie on no line have none: both are said instead of drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+FEWEST_SIZES: Final = 3
+LEAST_RANGE: Final = 4.0
+"""Times the smallest size that the largest must be."""
+FARTHEST: Final = 0.35
+"""Relative: no size may lie farther from the line."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class NoLineFits(Exception):
+    """Why there is no line, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaBeta:
+    """`alpha` in ns, `beta` in ns per byte, and how far the farthest size lies from the line, relative."""
+
+    alpha: float
+    beta: float
+    farthest: float
+
+    def time(self, size: float) -> float:
+        return self.alpha + self.beta * size
+
+
+def alpha_beta(times: Mapping[int, float]) -> AlphaBeta:
+    """Of the time by size, in ns and bytes; raises `NoLineFits`.
+
+    >>> line = alpha_beta({1_000: 6_000, 10_000: 15_000, 100_000: 105_000})
+    >>> round(line.alpha), round(line.beta, 6)
+    (5000, 1.0)
+    """
+    known = {size: ns for size, ns in sorted(times.items()) if size > 0 and ns > 0}
+    if len(known) < FEWEST_SIZES:
+        count = "one size" if len(known) == 1 else f"{len(known)} sizes"
+        raise NoLineFits(f"{count}, {FEWEST_SIZES} needed" if known else "sizes are unknown")
+    x, y = np.array([*known], np.float64), np.array([*known.values()], np.float64)
+    if x[-1] < LEAST_RANGE * x[0]:
+        raise NoLineFits(f"sizes differ by a factor of {x[-1] / x[0]:.2g}, {LEAST_RANGE:g} needed")
+    alpha, beta = _line(x, y)
+    if beta <= 0:
+        raise NoLineFits("larger sizes are not slower")
+    farthest = float(np.max(np.abs(alpha + beta * x - y) / y))
+    if farthest > FARTHEST:
+        raise NoLineFits(f"no fit: {farthest:.0%} off")
+    return AlphaBeta(alpha, beta, farthest)
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """Least squares of relative errors; latency is not negative."""
+    columns = np.stack((1 / y, x / y), axis=1)
+    # Sizes span many decades: without a common scale the smaller column is lost.
+    scale = np.abs(columns).max(axis=0)
+    alpha, beta = np.linalg.lstsq(columns / scale, np.ones(y.size), rcond=None)[0] / scale
+    if alpha < 0:
+        ratio = x / y
+        return 0.0, float(ratio.sum() / (ratio**2).sum())
+    return float(alpha), float(beta)

@@ -1,0 +1,344 @@
+"""The ledger of one rank: small, plain, and all that any question about time asks of it.
+
+It is made where the rank's data is; the ledger of a run is the sum of its ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.ledger.by_rank import Progress, Question, by_rank
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
+from lostflops.account.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
+from lostflops.account.ledger.modules import by_module
+from lostflops.account.ledger.partition import Partition, partition
+from lostflops.account.ledger.parts import (
+    NO_ANNOTATION,
+    Parts,
+    communication_shares,
+    kernel_classes,
+    ops_around,
+    parts,
+    python_by_annotation,
+)
+from lostflops.account.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
+from lostflops.account.ledger.profile import PROFILE, StepProfile, profile
+from lostflops.account.ledger.record import COMM, KERNEL, Codes, Ns, Record
+from lostflops.account.ledger.samples import LineStacks, samples_by_line
+from lostflops.account.ledger.scope import Scope
+from lostflops.account.ledger.shares import by_event
+from lostflops.account.ledger.together import Together, together
+from lostflops.account.ledger.windows import LedgerWindow, WindowKind
+from lostflops.account.ledger.work import RankWork, rank_work
+from lostflops.store.intervals import Intervals
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_KEPT: Final = 2000
+"""Ranks whose ledgers are kept for the next question."""
+
+Lines = dict[str, int]
+Shares = list[tuple[str, Codes, Ns]]
+"""Line, device rows and the time that each accounts for; a row of -1 stands for none."""
+Stretches = Iterator[tuple[str, Codes, Ns]]
+"""Line, events and the time that each accounts for; an event of -1 stands for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """All compute, all communication, and what of the communication ran under compute."""
+
+    compute: int
+    comm: int
+    hidden: int
+
+    @property
+    def exposed(self) -> int:
+        return self.comm - self.hidden
+
+    def __add__(self, other: Overlap) -> Overlap:
+        return Overlap(self.compute + other.compute, self.comm + other.comm, self.hidden + other.hidden)
+
+    @property
+    def most(self) -> int:
+        """What could have been hidden at best."""
+        return min(self.compute, self.comm)
+
+
+@dataclass(frozen=True, slots=True)
+class LongestStretch:
+    """The longest single stretch of a line on a rank, and the event it belongs to."""
+
+    ns: int
+    event: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankLedger:
+    """`lines` sum to the window's wall; `steps` are the same by step, `phases`, `annotations` and `modules` by what was
+    done. `groups` hold each process group's own communication: groups may overlap, so these do not add up. `samples`
+    are stacks by the line that they were read on, and how often; `sampled_ns` the time that they stand for."""
+
+    rank: int
+    on_device: bool
+    window: LedgerWindow
+    lines: Lines
+    parts: Parts
+    steps: tuple[Lines, ...]
+    phases: dict[str, Lines]
+    annotations: dict[str, Lines]
+    modules: dict[str, Lines]
+    samples: LineStacks
+    sampled_ns: LineStacks
+    overlap: Overlap
+    groups: dict[str, Overlap]
+    together: Together
+    longest: dict[str, LongestStretch]
+    blocker: int
+    """Event of what had blocked before the longest stretch of `idle.sync`, -1 for none."""
+    work: RankWork
+    unlaunched: int
+    kernels: int
+    profile: StepProfile
+
+    def __post_init__(self) -> None:
+        assert sum(self.lines.values()) == self.window.wall
+        assert all(ns >= 0 for ns in self.lines.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is kept of some ranks and a window: their ledgers, and how often each kernel ran on all of them. The run is
+    kept too: the identity of one that is gone may be another's."""
+
+    run: Run
+    ledgers: list[RankLedger]
+    kernels: KernelSums
+
+
+_kept: ContextVar[dict[tuple[int, Scope], Made] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def made_once() -> Iterator[None]:
+    """Inside it ledgers are made once for all questions about the same ranks and window: a page asks many. Of very many
+    ranks they are made anew, since they would fill the memory."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
+    """The ledger of each rank that was asked for; `progress` hears how many of how many are done."""
+    if (held := _among(run, asked)) is not None:
+        yield from held
+    elif (made := made_of(run, asked, progress)) is not None:
+        yield from made.ledgers
+    else:
+        yield from by_rank(LEDGER, run, asked, progress)
+
+
+def profiles_of(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[StepProfile]:
+    """What ranks are compared by; that is less work than their ledgers, unless these are kept."""
+    held = _among(run, asked)
+    yield from by_rank(PROFILE, run, asked, progress) if held is None else (ledger.profile for ledger in held)
+
+
+def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | None:
+    """What is kept of exactly these ranks, made now if it is not there yet; None where nothing is kept."""
+    kept = _kept.get() if len(asked.ranks) <= MOST_KEPT else None
+    if kept is None:
+        return None
+    key = id(run), asked
+    if key not in kept:
+        kept[key] = _build_ledgers(run, asked, progress)
+    return kept[key]
+
+
+def _among(run: Run, asked: Scope) -> list[RankLedger] | None:
+    """Those that were asked for, where ledgers of them and maybe of others are kept."""
+    wanted = set(asked.ranks)
+    for (identity, scope), made in (_kept.get() or {}).items():
+        if identity == id(run) and replace(asked, ranks=scope.ranks) == scope and wanted.issubset(scope.ranks):
+            return [ledger for ledger in made.ledgers if ledger.rank in wanted]
+    return None
+
+
+def _build_ledgers(run: Run, asked: Scope, progress: Progress | None) -> Made:
+    found, sums = list(by_rank(LEDGER_WITH_KERNELS, run, asked, progress)), KernelSums()
+    for _, own in found:
+        add_kernels(sums, own)
+    return Made(run, [ledger for ledger, _ in found], sums)
+
+
+def account_with_kernels(record: Record, chosen: LedgerWindow) -> tuple[RankLedger, KernelSums]:
+    """The ledger, and how often each kernel ran."""
+    sums = KernelSums()
+    return account(record, chosen, sums), sums
+
+
+def account(record: Record, chosen: LedgerWindow, sums: KernelSums | None = None) -> RankLedger:
+    made = partition(record, chosen)
+    counts, times = samples_by_line(record, made)
+    classes = kernel_classes(record)
+    shares = list(_device_shares(record, made)) if record.on_device else []
+    labelled = _by_device(record, made, shares) if record.on_device else _by_thread(record, made)
+    kernels = np.isin(record.device.kind, (KERNEL, COMM))
+    if sums is not None:
+        add_kernels(sums, kernel_sums(record, made, classes))
+    return RankLedger(
+        rank=record.rank,
+        on_device=record.on_device,
+        window=chosen,
+        lines=made.ns(),
+        parts=parts(record, made, classes),
+        steps=_steps(made),
+        phases=labelled[0],
+        annotations=labelled[1],
+        modules=by_module(record, made, shares),
+        samples=counts,
+        sampled_ns=times,
+        overlap=_overlap(made.compute, made.comm),
+        groups=_groups(record, made),
+        together=together(record, made),
+        longest=_longest(_device_stretches(record, shares) if record.on_device else _thread_stretches(record, made)),
+        blocker=_blocker(record, made),
+        work=rank_work(record, made, classes),
+        unlaunched=int((kernels & (record.device.launch < 0)).sum()),
+        kernels=int(kernels.sum()),
+        profile=profile(record, made),
+    )
+
+
+def _overlap(compute: Intervals, comm: Intervals) -> Overlap:
+    return Overlap(compute.total, comm.total, (compute & comm).total)
+
+
+def _groups(record: Record, made: Partition) -> dict[str, Overlap]:
+    calls, inside = record.communication, made.window.inside
+    return {
+        record.collectives.name(code): _overlap(
+            made.compute, Intervals.of(calls.start[calls.group == code], calls.stop[calls.group == code]) & inside
+        )
+        for code in np.unique(calls.group).tolist()
+    }
+
+
+def _steps(made: Partition) -> tuple[Lines, ...]:
+    if made.window.kind is WindowKind.TRACE:
+        return ()
+    columns = [made.lines[line].within(made.window.start, made.window.stop).tolist() for line in LINES]
+    return tuple(dict(zip(LINES, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[str, Lines], dict[str, Lines]]:
+    """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it, and
+    Python with the annotation that it ran in."""
+    device, host = record.device, record.host
+    known = device.launch >= 0
+    times = np.where(known, host.start[device.launch], 0) if host.start.size else np.zeros(known.size, np.int64)
+    lanes = np.where(known, host.lane[device.launch], -1) if host.start.size else np.full(known.size, -1)
+    phase = phases_at(record, times, lanes)
+    phases = _table([share for share in shares if share[0] != "idle.data"], phase, PHASES, PHASES[-1])
+    if waited := made.lines["idle.data"].total:
+        phases.setdefault("data", dict.fromkeys(LINES, 0))["idle.data"] = waited
+    names = tuple(name or NO_ANNOTATION for name in record.annotations)
+    annotations = _table(
+        [share for share in shares if share[0] != "idle.python"], device.annotation, names, NO_ANNOTATION
+    )
+    for name, ns in python_by_annotation(record, made).items():
+        annotations.setdefault(name, dict.fromkeys(LINES, 0))["idle.python"] = ns
+    return phases, annotations
+
+
+def _device_shares(record: Record, made: Partition) -> Iterator[tuple[str, Codes, Ns]]:
+    assert made.gaps is not None
+    device, gaps = record.device, made.gaps
+    for line, chosen in (("compute", device.kind == KERNEL), ("copy", device.kind > COMM)):
+        rows = np.flatnonzero(chosen)
+        yield line, rows, by_event(device.start[rows], device.stop[rows], made.lines[line])
+    for line, ns in communication_shares(record, made.lines):
+        yield line, record.communication.row, ns
+    for line in LINES:
+        if line not in BUSY_LINES:
+            yield line, gaps.ender, made.lines[line].within(gaps.start, gaps.stop)
+
+
+def _table(shares: list[tuple[str, Codes, Ns]], label: Codes, names: tuple[str, ...], unknown: str) -> dict[str, Lines]:
+    found: dict[str, Lines] = {}
+    for line, rows, ns in shares:
+        codes = np.where(rows >= 0, label[rows], len(names)) if label.size else np.full(rows.size, len(names))
+        sums = np.zeros(len(names) + 1, np.int64)
+        np.add.at(sums, codes, ns)
+        for name, total in zip((*names, unknown), sums.tolist(), strict=True):
+            if total:
+                lines = found.setdefault(name, dict.fromkeys(LINES, 0))
+                lines[line] += total
+    return found
+
+
+def _by_thread(record: Record, made: Partition) -> tuple[dict[str, Lines], dict[str, Lines]]:
+    phases, notes = thread_phases(record), annotations_on(record, record.training_lane)
+    return (
+        _stretches(made, *phases, PHASES[-1]),
+        _stretches(made, notes[0], [name or NO_ANNOTATION for name in notes[1]], NO_ANNOTATION),
+    )
+
+
+def _stretches(made: Partition, until: Ns, names: list[str], after: str) -> dict[str, Lines]:
+    found: dict[str, Lines] = {}
+    for line in LINES:
+        for name, ns in by_stretch(made.lines[line], until, names, after).items():
+            if ns:
+                found.setdefault(name, dict.fromkeys(LINES, 0))[line] = ns
+    return found
+
+
+def _longest(stretches: Stretches) -> dict[str, LongestStretch]:
+    return {
+        line: LongestStretch(int(ns.max()), int(events[int(ns.argmax())]))
+        for line, events, ns in stretches
+        if ns.size and int(ns.max()) > 0
+    }
+
+
+def _blocker(record: Record, made: Partition) -> int:
+    gaps, span = made.gaps, made.lines["idle.sync"]
+    if gaps is None or not len(span):
+        return -1
+    call = gaps.blocker[np.argmax(span.within(gaps.start, gaps.stop))]
+    op = int(ops_around(record, np.array([call]))[0])
+    return int(record.host.event[op if op >= 0 else call])
+
+
+def _device_stretches(record: Record, shares: Shares) -> Stretches:
+    for line, rows, ns in shares:
+        yield line, np.where(rows >= 0, record.device.event[rows], -1), ns
+
+
+def _thread_stretches(record: Record, made: Partition) -> Stretches:
+    """On a CPU rank idle time goes with the op that follows it."""
+    host = record.host
+    ops = host.having(Trait.OP, [record.training_lane])
+    ops = ops[np.argsort(host.start[ops], kind="stable")]
+    events = np.concatenate((host.event[ops], [-1]))
+    for line, ns in communication_shares(record, made.lines):
+        yield line, record.communication.event, ns
+    for line in IDLE_LINES:
+        span = made.lines[line]
+        yield line, events[np.searchsorted(host.start[ops], span.stop)], span.stop - span.start
+
+
+LEDGER: Final = Question("ledger", RankLedger, account)
+LEDGER_WITH_KERNELS: Final = Question("ledger_with_kernels", tuple[RankLedger, KernelSums], account_with_kernels)
+QUESTIONS: Final = {question.name: question for question in (LEDGER, LEDGER_WITH_KERNELS)}

@@ -1,0 +1,143 @@
+"""Which steps stand for a run that is too large to be replayed whole?
+
+Steps of a job resemble one another, and a replay of a few says what a change does to each. They follow one another, as
+in a shorter recording; of all such rows of steps they are the one whose mean comes nearest that of all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.record import steps_of
+from lostflops.account.ledger.windows import step_window
+from lostflops.core.units import format_ns, pluralise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lostflops.store.run import Run
+
+Numbers = npt.NDArray[np.int64]
+
+_EVENTS: Final = "select coalesce(sum(events), 0)::bigint from ranks"
+
+MOST_EVENTS: Final = 750_000
+"""As many are replayed within a second."""
+AFFORDED: Final = 3_000_000
+"""Of more nobody who waits for a page waits for a replay."""
+WARM_UP: Final = 2.0
+"""A first step of more than so many times the median of the others is warm-up: compilation, allocation, connections."""
+_FEWEST_OTHERS: Final = 3
+_ALIKE: Final = 0.05
+"""By what part their mean may differ from that of all."""
+
+
+def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
+    """The run itself where all its steps hold at most so many events, or where no few that every rank recorded are like
+    all; never less than one step."""
+    ((events,),) = run.sql(_EVENTS).fetchall()
+    if run.steps or events <= most:
+        return run
+    number, took = step_times(run)
+    steps, place = np.unique(number, return_inverse=True)
+    fitting = int(most * steps.size // events) or 1
+    if fitting >= steps.size:
+        return run
+    count = np.bincount(place)
+    ((ranks,),) = run.sql("select count(distinct rank) from steps").fetchall()
+    chosen = _nearest(np.bincount(place, took) / count, count == ranks, fitting)
+    if chosen is None:
+        return run
+    few = run.of_steps(steps[chosen].tolist())
+    # Seen alone, their last step ends with its own last event, which may be long after the next has begun.
+    own = step_times(few)[1].mean()
+    if abs(own - took.mean()) <= _ALIKE * took.mean():
+        return few
+    few.close()
+    return run
+
+
+def warm_up(number: Numbers, took: Numbers) -> int | None:
+    """Return the number of the first step where it is warm-up, which happens once and not in every step.
+
+    >>> steps = np.array([1, 2, 3, 4])
+    >>> warm_up(steps, np.array([90, 30, 31, 32])), warm_up(steps, np.array([9, 8, 7, 8]))
+    (1, None)
+    """
+    steps, place, count = np.unique(number, return_inverse=True, return_counts=True)
+    means = np.bincount(place, took) / count
+    if steps.size <= _FEWEST_OTHERS or means[0] <= WARM_UP * np.median(means[1:]):
+        return None
+    return int(steps[0])
+
+
+def without_warm_up(run: Run) -> Run:
+    """Return the run without a first step that is warm-up; the run itself where there is none."""
+    number, took = step_times(run)
+    first = warm_up(number, took)
+    return run if first is None else run.of_steps([step for step in np.unique(number).tolist() if step != first])
+
+
+def is_large(run: Run) -> bool:
+    """Whether even the steps that stand for it take minutes to replay."""
+    few = few_steps(run)
+    ((events,),) = few.sql("select count(*) from events" if few.steps else _EVENTS).fetchall()
+    if few is not run:
+        few.close()
+    return bool(events > AFFORDED)
+
+
+def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size: int) -> slice | None:
+    """So many in a row that all ranks recorded, or as many as there are; None where all recorded none.
+
+    >>> some = np.array([9.0, 1.0, 2.0, 3.0, 2.0, 1.0])
+    >>> _nearest(some, some > 0, 2), _nearest(some, some != 3, 2)
+    (slice(2, 4, None), slice(1, 3, None))
+    >>> _nearest(some, some > 2, 4), _nearest(some, some > 9, 1)
+    (slice(3, 4, None), None)
+    """
+    gaps = np.flatnonzero(np.concatenate(([True], ~by_all, [True])))
+    size = min(size, int(np.diff(gaps).max()) - 1)
+    if not size:
+        return None
+    sums, held = (np.convolve(values, np.ones(size), mode="valid") for values in (mean, by_all))
+    off = np.where(held == size, np.abs(sums / size - mean.mean()), np.inf)
+    first = int(off.argmin())
+    return slice(first, first + size)
+
+
+def step_times(run: Run) -> tuple[Numbers, Numbers]:
+    """Number and time of each step of each rank."""
+    ranks = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    windows = [step_window(steps, steps.on_device) for steps in steps_of(run, ranks)] if ranks else []
+    none = np.empty(0, np.int64)
+    number = np.concatenate([none, *(np.array(one.number, np.int64) for one in windows)])
+    return number, np.concatenate([none, *(one.stop - one.start for one in windows)])
+
+
+def describe_chosen_steps(run: Run) -> str:
+    """Which steps a run shows and how they compare with all; empty where it shows all."""
+    if not run.steps:
+        return ""
+    number, took = step_times(run.whole)
+    own, mean = (format_ns(round(float(times.mean()))) for times in (step_times(run)[1], took))
+    return (
+        f"The run is large, so only {_name_steps(run.steps)} analysed, "
+        f"of {pluralise(len(np.unique(number)), 'step')}: mean "
+        f"{own}, mean of all steps {mean}."
+    )
+
+
+def _name_steps(steps: Sequence[int]) -> str:
+    """
+    >>> _name_steps([3]), _name_steps([3, 4]), _name_steps([3, 10])
+    ('step 3 was', 'steps 3 to 4 were', '2 recorded steps from 3 to 10 were')
+    """
+    first, last = steps[0], steps[-1]
+    if first == last:
+        return f"step {first} was"
+    which = f"steps {first}" if last - first < len(steps) else f"{len(steps):,} recorded steps from {first}"
+    return f"{which} to {last} were"

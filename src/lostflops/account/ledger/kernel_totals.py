@@ -1,0 +1,70 @@
+"""The kernels of all ranks that were asked for, with the work that they did and the time that they had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lostflops.account.ledger.accounts import Lines, made_of
+from lostflops.account.ledger.by_rank import Question, by_rank
+from lostflops.account.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
+from lostflops.account.ledger.lines import BUSY_LINES
+from lostflops.account.ledger.partition import partition
+from lostflops.account.ledger.parts import kernel_classes
+from lostflops.account.ledger.record import Record
+from lostflops.account.ledger.windows import LedgerWindow
+from lostflops.account.ledger.work import RankWork, rank_work
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.by_rank import Progress
+    from lostflops.account.ledger.scope import Scope
+    from lostflops.store.run import Run
+
+
+@dataclass(slots=True)
+class KernelTotals:
+    """`wall` is the time of the windows of all ranks, `busy` and `computed` what of it the device did anything, or
+    computed."""
+
+    sums: KernelSums = field(default_factory=dict)
+    work: RankWork = field(default_factory=RankWork)
+    wall: int = 0
+    busy: int = 0
+    computed: int = 0
+
+    def add(self, work: RankWork, wall: int, lines: Lines) -> None:
+        self.work.add(work)
+        self.wall += wall
+        self.busy += sum(lines[line] for line in BUSY_LINES)
+        self.computed += lines["compute"]
+
+
+def kernel_totals(run: Run, asked: Scope, progress: Progress | None = None) -> KernelTotals:
+    """Out of ledgers where these are kept; else without what ledgers hold beside."""
+    if (made := made_of(run, asked, progress)) is not None:
+        total = KernelTotals(made.kernels)
+        for ledger in made.ledgers:
+            total.add(ledger.work, ledger.window.wall, ledger.lines)
+        return total
+    total = KernelTotals()
+    for found in by_rank(KERNELS, run, asked, progress):
+        add_kernels(total.sums, found.sums)
+        total.add(found.work, found.wall, found.lines)
+    return total
+
+
+class RankKernels(NamedTuple):
+    sums: KernelSums
+    work: RankWork
+    wall: int
+    lines: Lines
+
+
+def kernels_of(record: Record, chosen: LedgerWindow) -> RankKernels:
+    parted, classes = partition(record, chosen), kernel_classes(record)
+    work = rank_work(record, parted, classes)
+    return RankKernels(kernel_sums(record, parted, classes), work, parted.window.wall, parted.ns())
+
+
+KERNELS: Final = Question("kernels", RankKernels, kernels_of)
+QUESTIONS: Final = {KERNELS.name: KERNELS}

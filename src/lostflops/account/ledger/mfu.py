@@ -1,0 +1,204 @@
+"""The MFU waterfall: from 100% of the device's peak down to the FLOPs of the model, in bars that sum.
+
+MFU = model FLOPs / (wall x ranks x dense peak). An unknown peak, or too little known work, makes MFU unknown: there is
+no default. The bars then end with compute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.facts.devices import Device, find_device
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.scope import Scope
+from lostflops.account.ledger.total import RunLedger
+from lostflops.account.ledger.work import MATMUL_CLASSES, RankWork
+from lostflops.core.results import Bar, Waterfall
+from lostflops.core.units import format_flop, format_share, pluralise
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+MOST_UNCOUNTED: Final = 0.05
+"""Share of matmul-class time without known FLOPs above which counted FLOPs say nothing."""
+_FLOPS_PER_NS: Final = 1e3
+"""1 TFLOPS is 1000 FLOP per ns."""
+
+_MARK_STEPS: Final = "Mark steps with profiler.step() in the training loop."
+COUNTED: Final = (
+    "FLOPs counted from recorded shapes of matmul, convolution and attention ops (multiply-add is 2; causal attention "
+    "not halved; embeddings, other ops and recomputation not counted)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What the user says: peak of one device in TFLOPS; FLOPs, tokens and samples of one step of the whole job."""
+
+    peak_tflops: float | None = None
+    model_flops: float | None = None
+    tokens: float | None = None
+    samples: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    tflops: float
+    memory_gbs: float | None
+    convention: str
+
+
+class _Unknown(Exception):
+    """MFU cannot be told; the message says why and what to do."""
+
+
+def waterfall(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> Waterfall:
+    title = "From peak to model FLOPs (MFU)"
+    lost = {line: total.lines[line] for line in LINES if line != "compute" and total.lines[line]}
+    if not total.total_ns:
+        return Waterfall("mfu", title, None, "no time was recorded", "", ())
+    try:
+        value, inside, convention = _inside_compute(run, asked, total, claims)
+    except _Unknown as unknown:
+        bars = (*_bars(lost, total.total_ns), Bar("compute", 100 * total.share("compute")))
+        return Waterfall("mfu", title, None, f"MFU is unknown: {unknown}", "", bars)
+    bars = (*_bars({**lost, **inside}, total.total_ns), Bar("mfu", 100 * value))
+    return Waterfall("mfu", title, value, "", convention, bars)
+
+
+def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
+    return tuple(Bar(name, 100 * length / whole) for name, length in ns.items() if length > 0)
+
+
+def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> tuple[float, dict[str, float], str]:
+    """MFU, the bars inside compute in ns, and the convention."""
+    if several := _several_devices(run, asked):
+        raise _Unknown(f"rank {several} uses several devices, which share one ledger")
+    peak = _peak(run, asked, total.work, claims)
+    rate = peak.tflops * _FLOPS_PER_NS
+    compute = total.lines["compute"]
+    if claims.model_flops is not None:
+        return _compute_given_mfu(run, total, claims.model_flops, peak)
+    _check_counted(total)
+    model = sum(effort.model_flops * count for effort, (count, _) in total.work.efforts.items())
+    done = sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
+    spent = total.work.matmul_ns
+    if done / rate > spent:
+        raise _Unknown(
+            f"at {peak.tflops:g} TFLOPS, {format_flop(round(done))} would take "
+            f"{format_share(done / rate / (spent or 1))} of the time of matmul, attention and convolution kernels. The "
+            "peak is not that of this device, or part of the work ran in a faster dtype: give the right peak with "
+            "--peak-tflops."
+        )
+    inside = {
+        "compute.no_model_flops": float(compute - spent),
+        "compute.recomputation": (done - model) / rate,
+        **_below_peak(total.work, spent - done / rate, rate, peak.memory_gbs),
+    }
+    return model / rate / total.total_ns, inside, f"{COUNTED}, over {peak.convention}."
+
+
+def _compute_given_mfu(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[float, dict[str, float], str]:
+    """The user's word for the FLOPs of a step, shared evenly by the ranks of the job."""
+    if not total.step_count:
+        raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
+    world = run.sql("select coalesce(max(world_size), 0) from ranks").fetchall()[0][0]
+    ranks = max(int(world), len(run.ranks))
+    needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
+    classes = total.parts.get("compute", Counter())
+    flopless = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))
+    could = total.lines["compute"] - flopless
+    if needed > could:
+        raise _Unknown(
+            f"at {peak.tflops:g} TFLOPS, {format_flop(round(per_step))} per step on {pluralise(ranks, 'rank')} would "
+            f"take {format_share(needed / (could or 1))} of the time of all kernels that can do FLOPs. Check "
+            "--model-flops (for one step of all ranks together) and --peak-tflops."
+        )
+    inside = {"compute.no_model_flops": float(flopless), "compute.below_peak": could - needed}
+    given = f"{format_flop(round(per_step))} per step on {pluralise(ranks, 'rank')} (given)"
+    convention = f"{given}, over {peak.convention}."
+    return needed / total.total_ns, inside, convention
+
+
+def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
+    device = device_of(run, asked)
+    memory = device.memory_gbs if device else None
+    if claims.peak_tflops is not None:
+        return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS (given)")
+    if device is None:
+        raise _Unknown(f"{_device_reason(run, asked)}. Give the dense peak of one device with --peak-tflops.")
+    dtype = _main_dtype(work)
+    if dtype is None:
+        raise _Unknown(
+            "no op with shapes shows the dtype. Record with record_shapes=True, or give --peak-tflops and "
+            "--model-flops."
+        )
+    if dtype not in device.peaks:
+        raise _Unknown(f"the {dtype} peak of {device.name} is not confirmed. Give it with --peak-tflops.")
+    rate = device.peaks[dtype]
+    return _Peak(rate, memory, f"the dense {dtype} peak of {device.name}, {rate:g} TFLOPS ({device.source})")
+
+
+def _several_devices(run: Run, asked: Scope) -> int | None:
+    """A rank whose process drives more than one device."""
+    chosen = ", ".join(map(str, asked.ranks))
+    found = run.sql(
+        f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
+            group by rank having count(distinct device) > 1 order by rank limit 1"""
+    ).fetchall()
+    return int(found[0][0]) if found else None
+
+
+def _device_names(run: Run, asked: Scope) -> list[str | None]:
+    chosen = ", ".join(map(str, asked.ranks))
+    return [name for (name,) in run.sql(f"select distinct device from ranks where rank in ({chosen})").fetchall()]
+
+
+def device_of(run: Run, asked: Scope) -> Device | None:
+    """The device of these ranks, where they have one kind of a known name."""
+    names = _device_names(run, asked)
+    return find_device(names[0]) if len(names) == 1 and names[0] else None
+
+
+def _device_reason(run: Run, asked: Scope) -> str:
+    names = sorted(name or "no accelerator" for name in _device_names(run, asked))
+    if len(names) > 1:
+        return f"ranks have different devices ({', '.join(names)})"
+    return f"the peak of {names[0]!r} is unknown" if names != ["no accelerator"] else "the trace names no accelerator"
+
+
+def _main_dtype(work: RankWork) -> str | None:
+    """The dtype of most matmul FLOPs."""
+    flops: Counter[str] = Counter()
+    for effort, (count, _) in work.efforts.items():
+        flops[effort.work.dtype] += round(effort.flops * count)
+    return flops.most_common(1)[0][0] if flops else None
+
+
+def _check_counted(total: RunLedger) -> None:
+    work = total.work
+    if not work.efforts:
+        raise _Unknown("no op has recorded shapes. Record with record_shapes=True, or give --model-flops.")
+    uncounted = 1 - work.counted_ns / work.matmul_ns if work.matmul_ns else 1.0
+    if uncounted > MOST_UNCOUNTED:
+        raise _Unknown(
+            f"the FLOPs of {format_share(uncounted)} of matmul-class time are unknown (custom ops, variable-length "
+            "attention, Triton kernels, CUDA graphs, ops without shapes, or launches before the recording). "
+            + ("Give the FLOPs of one step with --model-flops." if total.step_count else _MARK_STEPS)
+        )
+
+
+def _below_peak(work: RankWork, slack: float, rate: float, memory_gbs: float | None) -> dict[str, float]:
+    """Time of matmul-class kernels beyond that at peak. Their shapes move bytes, which bounds some; an op cannot be
+    charged for more than it took. Without a known bandwidth it cannot be split."""
+    if memory_gbs is None:
+        return {"compute.below_peak": slack}
+    total = 0.0
+    for effort, (count, ns) in work.efforts.items():
+        at_peak = effort.flops / rate
+        at_bandwidth = effort.work.bytes / memory_gbs
+        total += count * max(0.0, min(at_bandwidth, ns / count) - at_peak)
+    bound = min(total, slack)
+    return {"compute.bandwidth_bound": bound, "compute.below_achievable": slack - bound}

@@ -1,0 +1,35 @@
+"""Which forward ops a backward pass does once more, as activation checkpointing makes it.
+
+PyTorch gives an op a sequence number only while it records for autograd. A true backward op runs with recording off, so
+inside the backward pass the nearest numbered op around it is the backward node, which carries the number of its forward
+thread. Around a recomputed op it is a forward op, which carries none.
+
+What a compiled graph recomputes inside itself cannot be told, and a second derivative (`create_graph=True`) looks the
+same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.nesting import Nest
+from lostflops.account.ledger.record import Flags, Record, distinct
+from lostflops.store.intervals import Intervals
+
+
+def flag_recomputed_ops(record: Record) -> Flags:
+    """For each row of the record's formulas, whether it is a forward op inside a backward pass."""
+    formulas, numbered, host = record.formulas, record.numbered, record.host
+    again = np.zeros(formulas.start.size, np.bool_)
+    for lane in distinct(formulas.lane):
+        nodes = host.having(Trait.BACKWARD, [lane])
+        backward = Intervals.of(host.start[nodes], host.stop[nodes])
+        ops = np.flatnonzero(formulas.lane == lane)
+        ops = ops[backward.within(formulas.start[ops], formulas.start[ops] + 1) > 0]
+        around = np.flatnonzero(numbered.lane == lane)
+        around = around[backward.within(numbered.start[around], numbered.start[around] + 1) > 0]
+        nearest = Nest(numbered.start[around], numbered.stop[around]).innermost(formulas.start[ops])
+        known = nearest >= 0
+        again[ops[known]] = numbered.forward_thread[around[nearest[known]]] == 0
+    return again

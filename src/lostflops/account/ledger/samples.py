@@ -1,0 +1,85 @@
+"""What the training thread was doing while time was lost: stack samples by the line that their instant stands on.
+
+A sample is compared with the rank's partition at the same instant of the same clock. That is exact where the host is
+late: an idle gap is by definition what the launching thread did while the device had nothing to do. Where the device is
+busy the host runs ahead, and a sample tells what it did meanwhile, not why the device was busy.
+
+Samples do not come evenly: a sampler waits for the interpreter's lock, so that a call that holds it for long is seen
+once, when it returns. A sample therefore stands for all time of its line since the sample before it on that line, and
+the first and the last for what is before and behind. So the time of the stacks of a line sums to the line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from lostflops.account.facts.source_code import PROGRAM, code_of
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.partition import Partition, partition
+from lostflops.account.ledger.record import Record, records
+from lostflops.account.ledger.windows import window
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.scope import Scope
+    from lostflops.store.run import Run
+
+LineStacks = dict[str, Counter[str]]
+"""By line and stack."""
+FEWEST: Final = 5
+"""Below this many samples nothing is said about where time is lost."""
+
+
+def samples_by_line(record: Record, made: Partition) -> tuple[LineStacks, LineStacks]:
+    """How often each stack was read on each line, and the time that it stands for; outside the window it is on none."""
+    counts: LineStacks = {}
+    times: LineStacks = {}
+    order = np.argsort(record.samples.time, kind="stable")
+    read, stacks = record.samples.time[order], record.samples.stack[order]
+    limits = np.iinfo(np.int64)
+    for line in LINES if read.size else ():
+        span = made.lines[line]
+        own = np.flatnonzero(span.within(read, read + 1) > 0)
+        if own.size:
+            edges = np.concatenate(([limits.min], read[own[:-1]], [limits.max]))
+            counts[line], times[line] = Counter(), Counter()
+            for stack, ns in zip(stacks[own].tolist(), span.within(edges[:-1], edges[1:]).tolist(), strict=True):
+                counts[line][stack] += 1
+                times[line][stack] += ns
+    return counts, times
+
+
+class Sampled(NamedTuple):
+    """Of one rank: its lines, and of each the stacks that were read on it, how often and for how much time."""
+
+    lines: dict[str, int]
+    counts: LineStacks
+    times: LineStacks
+
+
+def read_samples(run: Run, asked: Scope, progress: Callable[[int, int], None] | None = None) -> Iterator[Sampled]:
+    """The ranks that have samples."""
+    held = {rank for (rank,) in run.sql("select distinct rank from samples").fetchall()}
+    ranks = [rank for rank in asked.ranks if rank in held]
+    for done, record in enumerate(records(run, ranks)):
+        if progress is not None:
+            progress(done, len(ranks))
+        made = partition(record, window(record, asked.kind, asked.steps))
+        yield Sampled(made.ns(), *samples_by_line(record, made))
+
+
+def places(stacks: Counter[str]) -> Counter[str]:
+    """Samples or time by the frame to look at: the innermost of the program's own code, else the innermost of all.
+
+    >>> places(Counter({"main train.py:3;item torch/tensor.py:9": 2}))
+    Counter({'main train.py:3': 2})
+    """
+    found: Counter[str] = Counter()
+    for stack, count in stacks.items():
+        frames = stack.split(";")
+        own = (frame for frame in reversed(frames) if code_of(frame) == PROGRAM)
+        found[next(own, frames[-1])] += count
+    return found

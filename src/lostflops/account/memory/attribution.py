@@ -1,0 +1,78 @@
+"""Whose block it is, told by where it was allocated and when it lived, where nobody was seen to hold it.
+
+A pass is a stretch of one phase without another between; repeating forward ops inside a backward pass is one of its
+own. What forward allocates and backward frees was kept for it. What backward leaves and the optimizer's step finds is a
+gradient. What the optimizer's step leaves behind, it keeps. What is made ahead of a pass's first module, or copied from
+the host, and stays is a batch. What comes and goes within one pass is temporary, and so is what the program keeps of a
+pass until the next. Everything else stays unattributed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.ledger.phases import BACKWARD, DATA, FORWARD, OPTIMIZER, OTHER
+from lostflops.account.memory.blocks import Codes, Flags
+from lostflops.account.memory.moments import Moments
+from lostflops.account.memory.owners import CODE, Owner
+
+UNATTRIBUTED: Final = CODE[Owner.UNATTRIBUTED]
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+def owners(born: Codes, died: Codes, is_sure: Flags, moments: Moments, *, are_gradients_seen: bool = False) -> Codes:
+    """Of blocks that were allocated while the window was open, by the events of their birth and death; the number of
+    events for the latter where they stayed. Unless `is_sure`, they ended at some time before: nothing follows from when
+    they died. Where gradients were seen at each update, what communicates and none of them is no gradient, however long
+    it stays."""
+    count = moments.time.size
+    stays, end = died >= count, np.minimum(died, count - 1)
+    goes, first, last = ~stays, moments.phase[born], moments.phase[end]
+    again, communicates = moments.again[born], moments.sites.communicates
+    number = np.where(again, moments.repeats()[born], moments.passes()[born])
+    within = goes & moments.known[born] & (number == np.where(again, moments.repeats()[end], moments.passes()[end]))
+    ended = np.where(stays, _NEVER, moments.time[end])
+    updates = np.searchsorted(moments.updates, ended) - np.searchsorted(moments.updates, moments.time[born])
+    forward, backward = (first == FORWARD) | again, (first == BACKWARD) & ~again
+    in_backward = goes & (last == BACKWARD)
+    rules = (
+        (communicates[born] & is_sure & (not are_gradients_seen) & (first != FORWARD) & (updates > 0), Owner.GRADIENTS),
+        (communicates[born], Owner.COMMUNICATION),
+        (~is_sure, Owner.UNATTRIBUTED),
+        (backward & goes & communicates[end], Owner.COMMUNICATION),
+        (~within & moments.is_input()[born], Owner.BATCHES),
+        (~within & (forward | (first == OTHER)) & moments.copied[born], Owner.BATCHES),
+        (within, Owner.TEMPORARIES),
+        (forward & in_backward & (updates == 0), Owner.ACTIVATIONS),
+        (backward & ((updates > 0) | in_backward), Owner.GRADIENTS),
+        ((first == OPTIMIZER) & ((updates > 0) | stays), Owner.OPTIMIZER),
+        (first == DATA, Owner.BATCHES),
+        (forward & goes & (updates <= 1), Owner.TEMPORARIES),
+        (backward & goes, Owner.TEMPORARIES),
+    )
+    return np.select([rule for rule, _ in rules], [CODE[owner] for _, owner in rules], UNATTRIBUTED)
+
+
+def number_sites(module: Codes, op: Codes, size: Codes) -> Codes:
+    """A number for each site: the place in the program, and the size."""
+    order = np.lexsort((size, op, module))
+    differs = np.zeros(order.size, np.bool_)
+    for column in (module, op, size):
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    found = np.empty_like(order)
+    found[order] = differs.cumsum()
+    return found
+
+
+def infer_cut_owners(owner: Codes, site: Codes, is_cut: Flags, inside: Flags) -> Codes:
+    """What the window's end cut off is what all others of its site were that came while it was open; it stays as it is
+    where they differ."""
+    count = int(site.max(initial=-1)) + 1
+    low, high = np.full(count, UNATTRIBUTED), np.full(count, -1)
+    whole = inside & ~is_cut
+    np.minimum.at(low, site[whole], owner[whole])
+    np.maximum.at(high, site[whole], owner[whole])
+    agreed = is_cut & (low == high)[site] & (owner == UNATTRIBUTED)
+    return np.where(agreed, low[site], owner)

@@ -1,0 +1,198 @@
+"""Memory that the allocator holds and nobody uses, by blocks: holes that cannot be returned, and cache that can.
+
+The allocator gets segments from the device and cuts them into blocks. A segment goes back only when all of it is free,
+so one small block that lives on keeps a whole segment. 1 - allocated / reserved counts such holes and plain cache as
+one; blocks, which a snapshot has, tell them apart. Events tell neither: `from_events` has their sum alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.account.memory.blocks import BEFORE, RankMemory
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_ROUNDING: Final = 512
+_PAGE: Final = 2 << 20
+"""The smallest page that an expandable segment is made of: CUDA maps memory in multiples of 2 MB."""
+_LARGE_PAGE: Final = 20 << 20
+"""What PyTorch maps and unmaps at once for large blocks (kLargeBuffer in c10/cuda/CUDACachingAllocator.h)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """Of a segment, a pool or a device: what the bytes are used for. All but `largest_free` and `rounding` sum to
+    `reserved`; `rounding` is a part of what is allocated or pending, None where a snapshot does not tell."""
+
+    reserved: int
+    allocated: int
+    pending: int
+    split: int
+    """Free, in segments that also hold blocks in use: it cannot be returned."""
+    slack: int
+    """Free, in whole segments (or whole pages of expandable ones): the cache, which can be."""
+    rounding: int | None
+    largest_free: int
+
+    def self_check(self) -> None:
+        parts = self.allocated + self.pending + self.split + self.slack
+        assert parts == self.reserved, f"blocks hold {parts} bytes of {self.reserved}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySegment:
+    address: int
+    pool: str
+    stream: int | None
+    expandable: bool
+    bytes: int
+    """As the segment itself says; blocks hold `use.reserved`."""
+    use: MemoryUse
+    live: int
+    """Blocks in use."""
+    needed: int
+    """What was asked for, rounded as little as the allocator can."""
+    line: str | None
+    """Of the largest block in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragmentation:
+    """Of one device of a rank, at the snapshot. Pools are by name and stream, the fullest of holes first."""
+
+    rank: int
+    device: str
+    use: MemoryUse
+    pools: tuple[tuple[str, int | None, MemoryUse], ...]
+    segments: tuple[MemorySegment, ...]
+    """Those with holes, the largest holes first."""
+    private_slack: int
+    """Of the slack, what belongs to private pools: it stays until whoever has them (a CUDA graph) is gone."""
+    expandable_at_most: int
+    """Bytes that `expandable_segments:True` would give back at most, beyond the slack."""
+    outside: int
+    """Bytes of segments that no block of the snapshot covers, negative where blocks overlap."""
+
+    def self_check(self) -> None:
+        self.use.self_check()
+        for _, _, use in self.pools:
+            use.self_check()
+        assert sum(use.split for _, _, use in self.pools) == self.use.split
+
+
+def fragmentations(run: Run, ranks: Sequence[int] = ()) -> Iterator[Fragmentation]:
+    """One for each rank and device that has a snapshot, in order; of all ranks unless some are named."""
+    found = run.sql("select distinct rank, device_index from allocator_blocks order by all").fetchall()
+    for rank, device in found:
+        if not ranks or rank in ranks:
+            yield _of(run, rank, device)
+
+
+def _of(run: Run, rank: int, device: int) -> Fragmentation:
+    segments = _segments(run, rank, device)
+    pools: defaultdict[tuple[str, int | None], list[MemorySegment]] = defaultdict(list)
+    for segment in segments:
+        pools[segment.pool, segment.stream].append(segment)
+    uses = [(*key, _sum(own)) for key, own in pools.items()]
+    return Fragmentation(
+        rank=rank,
+        device=f"cuda:{device}",
+        use=_sum(segments),
+        pools=tuple(sorted(uses, key=lambda one: (-one[2].split, -one[2].reserved, one[0]))),
+        segments=tuple(
+            sorted((one for one in segments if one.use.split), key=lambda one: (-one.use.split, one.address))
+        ),
+        private_slack=sum(one.use.slack for one in segments if "(" in one.pool),
+        expandable_at_most=sum(_given_back(own) for own in pools.values()),
+        outside=sum(one.bytes - one.use.reserved for one in segments),
+    )
+
+
+def _sum(segments: Sequence[MemorySegment]) -> MemoryUse:
+    uses = [segment.use for segment in segments]
+    rounding = [use.rounding for use in uses if use.rounding is not None]
+    return MemoryUse(
+        reserved=sum(use.reserved for use in uses),
+        allocated=sum(use.allocated for use in uses),
+        pending=sum(use.pending for use in uses),
+        split=sum(use.split for use in uses),
+        slack=sum(use.slack for use in uses),
+        rounding=sum(rounding) if len(rounding) == len(uses) else None,
+        largest_free=max((use.largest_free for use in uses), default=0),
+    )
+
+
+def _segments(run: Run, rank: int, device: int) -> list[MemorySegment]:
+    """Of free blocks in expandable segments whole pages can be returned, so they are slack."""
+    page = f"if(pool like 'small%', {_PAGE}, {_LARGE_PAGE})"
+    needed = f"(greatest(coalesce(requested, bytes), 1) + {_ROUNDING - 1}) // {_ROUNDING} * {_ROUNDING}"
+    rows = run.sql(
+        f"""with placed as (
+            select *, state = 'free' as is_free, address - segment as first, {page} as page, {needed} as needed
+            from allocator_blocks where rank = {int(rank)} and device_index = {int(device)}
+        ), paged as (
+            select *, if(expandable and is_free,
+                greatest(0, (first + bytes) // page * page - (first + page - 1) // page * page), 0) as pages
+            from placed
+        )
+        select segment, pool, stream, expandable, any_value(segment_bytes),
+            sum(bytes)::BIGINT,
+            coalesce(sum(bytes) filter (state = 'allocated'), 0)::BIGINT,
+            coalesce(sum(bytes) filter (state = 'pending'), 0)::BIGINT,
+            coalesce(sum(bytes) filter (is_free), 0)::BIGINT,
+            sum(pages)::BIGINT,
+            if(count(*) filter (not is_free and requested is null) = 0,
+                coalesce(sum(bytes - requested) filter (not is_free), 0), null)::BIGINT,
+            coalesce(max(bytes) filter (is_free), 0),
+            count(*) filter (not is_free),
+            coalesce(sum(needed) filter (not is_free), 0)::BIGINT,
+            arg_max(line, bytes) filter (not is_free)
+        from paged group by segment, pool, stream, expandable order by segment"""
+    ).fetchall()
+    return [_segment(*row) for row in rows]
+
+
+def _segment(address: int, pool: str, stream: int | None, expandable: bool, *row: Any) -> MemorySegment:
+    size, reserved, allocated, pending, free, pages, rounding, largest, live, needed, line = row
+    slack = pages if live else free
+    use = MemoryUse(
+        reserved=reserved,
+        allocated=allocated,
+        pending=pending,
+        split=free - slack,
+        slack=slack,
+        rounding=rounding,
+        largest_free=largest,
+    )
+    return MemorySegment(
+        address=address,
+        pool=pool,
+        stream=stream,
+        expandable=expandable,
+        bytes=size,
+        use=use,
+        live=live,
+        needed=needed,
+        line=line,
+    )
+
+
+def _given_back(pool: Sequence[MemorySegment]) -> int:
+    """Blocks of one pool and stream would lie in one segment. At best they lie without holes, rounded to 512 bytes each
+    and to a page at the end; what their segments hold beyond that is the most that can be won."""
+    kept = [segment for segment in pool if segment.live and not segment.expandable]
+    needed = sum(segment.needed for segment in kept)
+    return max(0, sum(segment.use.reserved for segment in kept) - -(-needed // _PAGE) * _PAGE)
+
+
+def from_events(memory: RankMemory) -> int | None:
+    """Reserved and not allocated at the peak: holes and cache together, which events cannot tell apart; None where
+    the allocator's reserve is not recorded."""
+    if memory.peak == BEFORE or not memory.reserved.size:
+        return None
+    return int(memory.reserved[memory.peak]) - memory.peak_bytes

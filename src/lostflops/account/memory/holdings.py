@@ -1,0 +1,126 @@
+"""What the collector saw of whose memory is whose, and which blocks that is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.memory.blocks import Codes, Flags, Ns
+from lostflops.account.memory.events import DEVICE, Device
+from lostflops.account.memory.owners import CODE, OWNERS, Owner
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+NEVER: Final = np.iinfo(np.int64).max
+NOBODY: Final = len(OWNERS)
+"""Owner of what was seen without one: after all that have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankHoldings:
+    """Rows of one device: `gone` is `NEVER` where nothing says so, `owner` a place in `OWNERS`, or `NOBODY`."""
+
+    time: Ns
+    gone: Ns
+    before: Flags
+    address: Codes
+    bytes: Codes
+    owner: Codes
+    name: npt.NDArray[np.object_]
+    line: npt.NDArray[np.object_]
+
+    def __len__(self) -> int:
+        return int(self.time.size)
+
+    def rows(self, chosen: Codes | Flags) -> RankHoldings:
+        return RankHoldings(*(getattr(self, name)[chosen] for name in RankHoldings.__slots__))
+
+    def module(self) -> list[str]:
+        """Of what belongs to a parameter or buffer, the module that has it."""
+        return [
+            name.rpartition(".")[0] if owner < NOBODY and owner != CODE[Owner.BATCHES] else ""
+            for owner, name in zip(self.owner.tolist(), self.name.tolist(), strict=True)
+        ]
+
+
+def of_window(run: Run, rank: int) -> str:
+    """In a query: rows of the window whose events the run has. A run holds the trace of one window, and what was seen
+    in all of them, and in all attempts: those rows are of the last opening before its last event."""
+    ((last,),) = run.sql(f"select max(time) from memory where rank = {rank}").fetchall()
+    openings = [
+        time
+        for (time,) in run.sql(
+            f"select distinct time from holdings where rank = {rank} and before and time is not null order by time"
+        ).fetchall()
+    ]
+    if last is None or not openings:
+        return "true"
+    count = bisect_right(openings, last)
+    after = f"time < {openings[count]}" if count < len(openings) else "true"
+    return f"time >= {openings[count - 1]} and {after}" if count else "false"
+
+
+def holdings_of(run: Run, rank: int) -> dict[Device, RankHoldings]:
+    """Those with an owner first, so that of several rows for one block the first is the one to believe."""
+    owners = " ".join(f"when '{owner}' then {code}" for owner, code in CODE.items())
+    columns = run.sql(
+        f"select {DEVICE}, time, coalesce(gone, {NEVER}) as gone, coalesce(before, false) as before, address, bytes, "
+        f"case owner {owners} else {NOBODY} end as owner, coalesce(name, '') as name, coalesce(line, '') as line "
+        f"from holdings where rank = {rank} and bytes > 0 and address is not null and time is not null "
+        f"and device_type is not null and {of_window(run, rank)} order by owner, time"
+    ).fetchnumpy()
+    kind, index = np.asarray(columns["kind"]), np.asarray(columns["index"])
+    whole = ("time", "gone", "address", "bytes", "owner")
+    found = RankHoldings(
+        **{name: np.asarray(columns[name]).astype(np.int64) for name in whole},
+        before=np.asarray(columns["before"]).astype(np.bool_),
+        name=np.asarray(columns["name"]),
+        line=np.asarray(columns["line"]),
+    )
+    devices = sorted(set(zip(kind.tolist(), index.tolist(), strict=True)))
+    return {device: found.rows((kind == device[0]) & (index == device[1])) for device in devices}
+
+
+def none_held() -> RankHoldings:
+    empty, texts = np.empty(0, np.int64), np.empty(0, np.object_)
+    return RankHoldings(empty, empty, empty.astype(np.bool_), empty, empty, empty, texts, texts)
+
+
+def from_before(held: RankHoldings) -> RankHoldings:
+    """Storages that were there when the window opened, in order of address: each once, none that lies in another."""
+    found = held.rows(held.before)
+    found = found.rows(np.lexsort((np.arange(len(found)), -found.bytes, found.address)))
+    reach = np.maximum.accumulate(found.address + found.bytes) if len(found) else found.address
+    inside = np.append(False, found.address[1:] < reach[:-1])[: len(found)]
+    gone = np.minimum.reduceat(found.gone, np.flatnonzero(~inside)) if len(found) else found.gone
+    found = found.rows(~inside)
+    return RankHoldings(found.time, gone, *(getattr(found, name) for name in RankHoldings.__slots__[2:]))
+
+
+def rows_of(held: RankHoldings, address: Codes, start: Ns, stop: Ns) -> Codes:
+    """Row of the holding that each block is, -1 where it is none: same address, and there when it was seen."""
+    found = np.full(address.size, -1, np.int64)
+    if not address.size or not len(held):
+        return found
+    order = np.lexsort((start, address))
+    merged = np.lexsort(
+        (
+            np.concatenate((np.zeros(address.size), np.ones(len(held)))),
+            np.concatenate((start[order], held.time)),
+            np.concatenate((address[order], held.address)),
+        )
+    )
+    is_block = merged < address.size
+    last = np.maximum.accumulate(np.where(is_block, merged, -1))
+    rows, at = merged[~is_block] - address.size, last[~is_block]
+    block = order[np.maximum(at, 0)]
+    fits = (at >= 0) & (address[block] == held.address[rows]) & (held.time[rows] < stop[block])
+    rows, block = rows[fits], block[fits]
+    best = np.lexsort((-rows, block))
+    found[block[best]] = rows[best]
+    return found

@@ -1,0 +1,77 @@
+"""Which source lines hold the memory of a snapshot, and in which phase it was allocated, as stacks tell it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.facts.source_code import function_of, place_of
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+NO_LINE: Final = "(no source line recorded)"
+_OPTIMIZER: Final = "torch/optim/"
+_NO_OPTIMIZER: Final = ("lr_scheduler.py", "swa_utils.py")
+_MODULE_CALLS: Final = ("_call_impl", "_wrapped_call_impl", "forward")
+_BACKWARD_CALLS: Final = ("backward", "_engine_run_backward")
+
+
+@dataclass(frozen=True, slots=True)
+class LineHolding:
+    """`phase` is one of `ledger.phases.PHASES`, None where no stack was recorded; `requested` is None where the
+    snapshot does not tell."""
+
+    line: str
+    phase: str | None
+    bytes: int
+    requested: int | None
+    count: int
+
+
+def line_holdings(run: Run, rank: int, device: str) -> tuple[LineHolding, ...]:
+    """Allocated bytes of a device such as `cuda:0` by line and phase, the largest first; they sum to what is
+    allocated."""
+    rows = run.sql(
+        f"""select coalesce(line, '{NO_LINE}'), stack, sum(bytes)::BIGINT, count(*),
+                case when bool_and(requested is not null) then sum(requested)::BIGINT end
+            from allocator_blocks
+            where rank = {int(rank)} and device_index = {int(device.partition(":")[2])} and state = 'allocated'
+            group by line, stack"""
+    ).fetchall()
+    sums: defaultdict[tuple[str, str | None], list[int | None]] = defaultdict(lambda: [0, 0, 0])
+    for line, stack, held, count, requested in rows:
+        one = sums[line, phase_of(stack)]
+        for place, value in enumerate((held, requested, count)):
+            before = one[place]
+            one[place] = None if before is None or value is None else before + value
+    holdings = (
+        LineHolding(line, phase, held or 0, requested, count or 0)
+        for (line, phase), (held, requested, count) in sums.items()
+    )
+    return tuple(sorted(holdings, key=lambda one: (-one.bytes, one.line, one.phase or "")))
+
+
+def phase_of(stack: str | None) -> str | None:
+    """What the innermost frame that tells says; a forward pass inside of a backward pass is recomputation, and part of
+    it. Inside of an optimizer's step it is a closure's.
+
+    >>> phase_of("main train.py:9;backward lib/torch/_tensor.py:8;_call_impl lib/torch/nn/modules/module.py:7")
+    'backward'
+    >>> phase_of("main train.py:9;wrapper lib/torch/optim/optimizer.py:5;zeros_like lib/torch/_refs.py:1")
+    'optimizer'
+    """
+    if stack is None:
+        return None
+    is_forward = False
+    for frame in reversed(stack.split(";")):
+        function, place = function_of(frame), place_of(frame)
+        if function in _BACKWARD_CALLS or "autograd::Engine" in function:
+            return "backward"
+        if _OPTIMIZER in place and not any(name in place for name in _NO_OPTIMIZER):
+            return "forward" if is_forward else "optimizer"
+        if "torch/utils/data/" in place and not is_forward:
+            return "data"
+        is_forward |= function in _MODULE_CALLS
+    return "forward" if is_forward else "other"

@@ -1,0 +1,71 @@
+"""The normal step of a job: the time of its timed steps that nothing but training slowed down.
+
+A normal step is neither the first of its attempt, nor compiled, profiled or skipped. Its time is the mean without the
+fastest and the slowest fifth, as in `lostflops diff`, so that one stall on a shared machine does not move it. Steps
+count where the deep window was recorded, in the same attempt: an earlier attempt may have run elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.pace.blocks import Location, Times, typical
+from lostflops.account.pace.timings import PACED, choose_pace, paces, within
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+FEWEST: Final = 8
+"""Normal steps from which on they describe the job better than the profiled ones."""
+UNLIKE: Final = 1.1
+"""Ratio of profiled to normal step time, or its inverse, from which answers mention the difference."""
+_PARTS: Final = 4
+_TRACED: Final = """
+    with begun as (select rank, min(start) as start from steps group by rank)
+    select max(attempt) from attempts join begun using (rank)
+    where begun.start between attempts.start and attempts.stop"""
+_NORMAL: Final = f"""
+    with {PACED}
+    select ns from paced where settled and not skipped order by step"""
+
+
+@dataclass(frozen=True, slots=True)
+class NormalSteps:
+    """Times in ns, in the order of the steps; the time of a step is the median of its ranks."""
+
+    attempt: int
+    times: Times
+    location: Location
+
+    @property
+    def drift(self) -> float:
+        """Standard deviation of the level from one quarter of the steps to the next, as a part of it, less what single
+        steps explain. It shows what lasts for many steps, such as other jobs on the machine."""
+        levels = [float(np.median(part)) for part in np.array_split(self.times, _PARTS)]
+        by_level = (float(np.std(levels, ddof=1)) / self.location.value) ** 2
+        return sqrt(max(by_level - _PARTS * self.location.error**2, 0.0))
+
+
+def normal_steps(run: Run) -> NormalSteps | None:
+    """Return the normal steps of the attempt that the deep window is of; None where fewer than `FEWEST` were timed."""
+    attempt = traced_attempt(run)
+    if attempt is None:
+        pace = choose_pace(paces(run))
+        attempt = None if pace is None else pace.attempt
+    if attempt is None:
+        return None
+    columns = run.sql(_NORMAL.format(within=within((), attempt))).fetchnumpy()
+    times = np.asarray(columns["ns"], np.float64)
+    if times.size < FEWEST or not times.min() > 0:
+        return None
+    return NormalSteps(attempt, times, typical(times))
+
+
+def traced_attempt(run: Run) -> int | None:
+    """Return the attempt that the deep window was recorded in; None where no attempt is known."""
+    ((attempt,),) = run.sql(_TRACED).fetchall()
+    return None if attempt is None else int(attempt)

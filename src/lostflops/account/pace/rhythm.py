@@ -1,0 +1,138 @@
+"""Find what comes back every so many steps, in the times of all steps.
+
+Steps of one phase of a period (every 5th, say) are compared with all other steps: by their order (Mann-Whitney), and by
+how many are slow (Fisher). Neither asks for size, so that a stall of a shared machine counts as one step. All periods
+up to a third of the steps are tried, every second step among them, and their number is held against the result
+(Bonferroni).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb, erfc, sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.pace.blocks import TRIMMED, Times
+
+Steps = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+MOST_STEPS: Final = 1000
+"""Steps that are searched at most."""
+LONGEST: Final = 100
+"""Longest period that is tried, in steps."""
+_FEWEST: Final = 3
+"""Slow steps that make a period."""
+_PROVEN: Final = 0.005
+"""Chance below which a period is none, after the number of those tried,"""
+_PROVEN_IF_LARGE: Final = 0.02
+"""and where each slow step is slower than all others, and far slower:"""
+_LARGE: Final = 0.5
+"""Part of a usual step that it takes more."""
+_SEEN: Final = 0.8
+"""Part of the steps of the phase that must be slower than usual: half of the excess at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Times are ns."""
+
+    period: int
+    phase: int
+    """Number of a slow step modulo the period."""
+    is_slow: Flags
+    """Steps of the slow phase, in the order of the times."""
+    excess: float
+    """By how much a slow step exceeds the others, by medians."""
+    usual: float
+    """Location of the other steps."""
+    p_value: float
+    """Chance of such a period in steps without one, after the number of periods tried."""
+
+    @property
+    def share(self) -> float:
+        """Part of all time that slow steps take more; single stalls do not count as time."""
+        lost = self.excess * float(self.is_slow.sum())
+        return lost / (lost + self.usual * self.is_slow.size)
+
+
+def find_rhythm(step: Steps, times: Times) -> Rhythm | None:
+    """Return the clearest period of the steps; None where there is none.
+
+    >>> step = np.arange(40)
+    >>> noisy = 10.0 + np.random.default_rng(0).random(40) * 0.06
+    >>> made = find_rhythm(step, noisy + 5 * (step % 2))
+    >>> (made.period, round(made.excess, 1)) if made else None
+    (2, 5.0)
+    >>> find_rhythm(step, noisy + 50 * (step == 20)) is None
+    True
+    """
+    places = rank_of(times)
+    longest = min(step.size // _FEWEST, LONGEST)
+    tried = max((longest * (longest + 1)) // 2 - 1, 1)
+    best: Rhythm | None = None
+    for period in range(2, longest + 1):
+        phase = step % period
+        counts = np.bincount(phase, minlength=period)
+        above = np.bincount(phase, weights=places, minlength=period) - counts * (counts + 1) / 2
+        likely = int((above / np.maximum(counts * (step.size - counts), 1)).argmax())
+        made = _test_rhythm(times, phase == likely, (period, likely), float(above[likely]), tried)
+        if made is not None and (best is None or made.p_value < best.p_value):
+            best = made
+    return best
+
+
+def rank_of(times: Times) -> Times:
+    """Return the place of each time in their order, from 1; equal ones share the mean."""
+    _, at, count = np.unique(times, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    found: Times = (last - (count - 1) / 2)[at]
+    return found
+
+
+def _test_rhythm(times: Times, is_slow: Flags, beat: tuple[int, int], above: float, tried: int) -> Rhythm | None:
+    """`beat` is the period and the phase, `above` the Mann-Whitney U of the slow steps."""
+    slow, others = times[is_slow], times[~is_slow]
+    if min(slow.size, others.size) < _FEWEST:
+        return None
+    usual, middle = typical_of(others), float(np.median(others))
+    excess = float(np.median(slow)) - middle
+    limit = middle + excess / 2
+    if excess <= 0 or np.mean(slow > limit) < _SEEN:
+        return None
+    chance = min(_by_order(slow.size, others.size, above), _by_count(slow > limit, others > limit)) * 2 * tried
+    is_large = above == slow.size * others.size and excess >= _LARGE * usual
+    if chance > (_PROVEN_IF_LARGE if is_large else _PROVEN):
+        return None
+    return Rhythm(*beat, is_slow, excess, usual, chance)
+
+
+def _by_order(slow: int, others: int, above: float) -> float:
+    """Return the chance of so large a Mann-Whitney U; exact where each slow step is slower than all others."""
+    if above == slow * others:
+        return 1 / comb(slow + others, slow)
+    deviation = sqrt(slow * others * (slow + others + 1) / 12)
+    return erfc((above - slow * others / 2 - 0.5) / deviation / sqrt(2)) / 2
+
+
+def _by_count(slow: Flags, others: Flags) -> float:
+    """Return the chance that as many of the slow phase are among all slow steps (Fisher's exact test, one-sided).
+
+    >>> _by_count(np.array([True, True]), np.array([False, False]))
+    0.16666666666666666
+    """
+    hits, all_slow, whole = int(slow.sum()), int(slow.sum() + others.sum()), slow.size + others.size
+    ways = sum(
+        comb(all_slow, count) * comb(whole - all_slow, slow.size - count)
+        for count in range(hits, min(all_slow, slow.size) + 1)
+    )
+    return ways / comb(whole, slow.size)
+
+
+def typical_of(times: Times) -> float:
+    """Return the location of times without its error, which takes longer to find."""
+    cut = int(TRIMMED * times.size)
+    return float(np.sort(times)[cut : times.size - cut].mean())

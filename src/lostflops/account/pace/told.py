@@ -1,0 +1,109 @@
+"""What the always-on part adds to the answers of other questions, or says in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.pace import answers
+from lostflops.account.pace.lateness import JobLateness, lateness
+from lostflops.account.pace.timings import JobPace, choose_pace, paces, within
+from lostflops.core.errors import UsageError
+from lostflops.core.results import Result, Table
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+NO_LEDGER: Final = (
+    "The run has no deep window, so only the phases of steps are known. For a ledger, record a window: lostflops run "
+    "--steps FIRST:COUNT, or lostflops snap while the job runs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedSteps:
+    """What timings tell about some ranks of a run."""
+
+    run: Run
+    ranks: tuple[int, ...]
+    paces: tuple[JobPace, ...]
+    pace: JobPace
+
+    @classmethod
+    def of(cls, run: Run, ranks: Sequence[int] = ()) -> TimedSteps | None:
+        """None where no step was timed."""
+        found = paces(run, ranks)
+        pace = choose_pace(found)
+        return None if pace is None else cls(run, tuple(ranks), tuple(found), pace)
+
+    def refuse_untimed(self, steps: set[int]) -> None:
+        """Raise where one of these steps was not timed, in the attempt that is shown."""
+        listed = ", ".join(map(str, sorted(steps))) or "null"
+        of = f"{within(self.ranks, self.pace.attempt)} and step in ({listed})"
+        timed = {step for (step,) in self.run.sql(f"select distinct step from timings where {of}").fetchall()}
+        if unknown := sorted(steps - timed):
+            named, first, last = ", ".join(map(str, unknown)), self.pace.first_step, self.pace.last_step
+            raise UsageError(f"no step {named} was recorded; attempt {self.pace.attempt} has steps {first} to {last}")
+
+    def report(self, result: Result, is_empty: bool) -> Result:
+        """The report with what was recorded all along; all that there is where it `is_empty`."""
+        recorded = answers.report_recording(self.run, self.paces, self.pace)
+        phases = answers.phases(self.pace)
+        attempts = answers.attempts(self.run, self.paces)
+        if not is_empty:
+            return replace(
+                result,
+                blocks=(*result.blocks, recorded),
+                notes=(*result.notes, *answers.notes(self.run, self.paces, self.pace)),
+                more=(*result.more, phases, attempts),
+            )
+        late = lateness(self.run, self.pace)
+        return replace(
+            result,
+            verdict=f"{answers.went(self.pace)} {answers.slowest(late, self.pace)}",
+            blocks=(phases, recorded, *self._several(attempts), *_if_any(answers.enqueues(late))),
+            notes=self._notes(late),
+            more=(*result.blocks, *result.more, *self._single(attempts)),
+            folded=(),
+        )
+
+    def steps(self, result: Result, steps: Sequence[int]) -> Result:
+        """The answer about steps, with all that were timed."""
+        recorded = answers.report_recording(self.run, self.paces, self.pace)
+        listed = answers.list_steps(self.run, self.pace, self.ranks, steps)
+        attempts = answers.attempts(self.run, self.paces)
+        return replace(
+            result,
+            verdict=f"{result.verdict} {answers.went(self.pace)}".strip(),
+            blocks=(*result.blocks, listed, recorded, *self._several(attempts)),
+            notes=(*result.notes, *answers.notes(self.run, self.paces, self.pace)),
+            more=(*result.more, *self._single(attempts)),
+        )
+
+    def late_ranks(self, result: Result, is_empty: bool, limit: int) -> Result:
+        """The answer about ranks, with who comes last to collectives; all that there is where it `is_empty`."""
+        late = lateness(self.run, self.pace)
+        table = answers.enqueues(late, limit)
+        if not is_empty:
+            return replace(result, more=(*result.more, table))
+        return replace(
+            result,
+            verdict=answers.slowest(late, self.pace),
+            blocks=_if_any(table),
+            notes=self._notes(late),
+            more=(*result.blocks, *result.more, *(() if table.rows else (table,))),
+        )
+
+    def _notes(self, late: JobLateness) -> tuple[str, ...]:
+        return (NO_LEDGER, *answers.notes(self.run, self.paces, self.pace, late))
+
+    def _several(self, attempts: Table) -> tuple[Table, ...]:
+        return (attempts,) if len(attempts.rows) > 1 else ()
+
+    def _single(self, attempts: Table) -> tuple[Table, ...]:
+        return () if len(attempts.rows) > 1 else (attempts,)
+
+
+def _if_any(table: Table) -> tuple[Table, ...]:
+    return (table,) if table.rows else ()

@@ -1,0 +1,129 @@
+"""What is measured next: every case at one size before any at the next, as far as the time goes.
+
+A case is one op at one level. Its cost at the next size is foretold from the last one, as if time grew with size; that
+is never too little by much. Where the time left does not do for all cases, the cheapest go on. What is left at the end
+looks at sizes again, so that a disturbance of seconds shows as spread, and not as a bend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+WARM_UP: Final = 3
+"""Calls before the first batch, at most; no more than a batch has."""
+_LONGEST_BATCH, _SHORTEST_BATCH = 2e-3, 2e-4
+"""Seconds. Long against how far apart ranks leave a barrier, short against how often a scheduler interrupts."""
+_SMALL: Final = 1 << 20
+_MOST_CALLS: Final = 1000
+_LEAST_BATCHES, _MOST_BATCHES = 3, 11
+_FIRST_SHARE: Final = 0.6
+"""Of the time, for growing sizes; the rest is for looking again."""
+_LOOKS, _BATCHES_AGAIN = 5, 5
+_DEAREST: Final = 0.05
+"""Of the time left, that looking again at one size may take."""
+_ROUND_SHARE: Final = 0.3
+"""Of what is left, for one size of all cases, as far as that does for the fewest batches."""
+_PER_BATCH: Final = 5e-4
+"""Seconds between batches: a barrier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """So many batches of so many calls each, of a case at a size; a first look is thrown away."""
+
+    case: int
+    size: int
+    calls: int
+    batches: int
+    is_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """Seconds that a call took (None: it cannot be measured), and seconds since the beginning."""
+
+    call: float | None
+    elapsed: float
+
+
+Plan = Generator[Item, TrialOutcome, None]
+
+
+def sizes_up_to(most: int, least: int = 1024) -> list[int]:
+    """
+    >>> sizes_up_to(5000)
+    [1024, 2048, 4096]
+    """
+    return [least << power for power in range(64) if least << power <= most]
+
+
+def plan(cases: int, sizes: Sequence[int], elapsed: float, seconds: float) -> Plan:
+    """Items in order; each is answered with its outcome. `sizes` ascend."""
+    known: dict[int, tuple[int, float]] = {}
+    for case in range(cases):
+        outcome = yield Item(case, sizes[0], 1, _LEAST_BATCHES, is_kept=False)
+        elapsed = outcome.elapsed
+        if outcome.call is not None:
+            known[case] = (sizes[0], outcome.call)
+    batch = _batch_seconds(len(known), sizes, seconds - elapsed)
+    until = elapsed + _FIRST_SHARE * (seconds - elapsed)
+    done: list[tuple[Item, float]] = []
+    for size in sizes:
+        calls = {case: call * max(size / before, 1) for case, (before, call) in known.items()}
+        known = {case: known[case] for case in affordable(calls, until - elapsed)}
+        share = _ROUND_SHARE * (until - elapsed) / max(len(known), 1)
+        for case in list(known):
+            item = _item(case, size, calls[case], batch, share)
+            if cost(replace(item, batches=_LEAST_BATCHES), calls[case]) > until - elapsed:
+                del known[case]
+                continue
+            outcome = yield item
+            elapsed = outcome.elapsed
+            if outcome.call is not None:
+                known[case] = (size, outcome.call)
+                done.append((item, outcome.call))
+    yield from _again(done, elapsed, seconds)
+
+
+def cost(item: Item, call: float) -> float:
+    """Seconds that an item takes, if a call takes `call`."""
+    return (min(item.calls, WARM_UP) + item.batches * item.calls) * call + item.batches * _PER_BATCH
+
+
+def affordable(calls: dict[int, float], left: float) -> list[int]:
+    """The cheapest cases whose least costs together are in what is left, in their order.
+
+    >>> affordable({0: 1.0, 1: 0.1, 2: 0.5}, 3.0)
+    [1, 2]
+    """
+    found, total = [], 0.0
+    for case in sorted(calls, key=lambda case: calls[case]):
+        total += cost(Item(case, 0, 1, _LEAST_BATCHES), calls[case])
+        if total <= left:
+            found.append(case)
+    return sorted(found)
+
+
+def _again(done: Sequence[tuple[Item, float]], elapsed: float, seconds: float) -> Plan:
+    """What was measured, again and again, as long as there is time; what costs more than a share of it is left out."""
+    for _ in range(_LOOKS):
+        dearest = (seconds - elapsed) * _DEAREST
+        for item, call in done:
+            again = replace(item, batches=min(item.batches, _BATCHES_AGAIN))
+            if cost(again, call) <= min(dearest, seconds - elapsed):
+                outcome = yield again
+                elapsed = outcome.elapsed
+
+
+def _item(case: int, size: int, call: float, batch: float, share: float) -> Item:
+    calls = min(max(round(batch / call), 1), _MOST_CALLS)
+    affords = int(share / (calls * call + _PER_BATCH))
+    return Item(case, size, calls, min(max(affords, _LEAST_BATCHES), _MOST_BATCHES))
+
+
+def _batch_seconds(cases: int, sizes: Sequence[int], left: float) -> float:
+    """How long a batch of small ones lasts, so that they take no more than a quarter of the time."""
+    small = cases * sum(size <= _SMALL for size in sizes)
+    return min(max(left / 4 / max(small * _MOST_BATCHES, 1), _SHORTEST_BATCH), _LONGEST_BATCH)

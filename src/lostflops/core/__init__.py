@@ -1,0 +1,1 @@
+"""Plain data that every room uses: results and their pictures, units, errors, the version. It imports no other room."""

@@ -1,0 +1,27 @@
+"""Whether a path is UTF-8. Linux takes any bytes as names; databases, JSON and pages take text."""
+
+import os
+from pathlib import Path
+
+from lostflops.core.errors import UsageError
+
+
+def utf8(path: Path) -> Path:
+    """The path, or a `UsageError` that says what to do.
+
+    >>> import os
+    >>> utf8(Path("run")).name
+    'run'
+    >>> utf8(Path(os.fsdecode(b"caf\\xe9/run")))
+    Traceback (most recent call last):
+    lostflops.core.errors.UsageError: the path caf\\xe9/run is not UTF-8, so Lostflops cannot read or write there. \
+Rename it, or use another folder.
+    """
+    named = os.fsencode(path)
+    try:
+        named.decode()
+    except UnicodeDecodeError:
+        shown = named.decode(errors="backslashreplace")
+        reason = "is not UTF-8, so Lostflops cannot read or write there. Rename it, or use another folder"
+        raise UsageError(f"the path {shown} {reason}.") from None
+    return path

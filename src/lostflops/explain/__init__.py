@@ -1,0 +1,1 @@
+"""The questions: analyses of one run, causes of its losses, comparisons of runs."""

@@ -1,0 +1,138 @@
+"""A run under diagnosis: what signs and rules read of it, each computed once, when it is first asked for.
+
+Signs are functions of a case, so this module imports none of them; `once_per_case` lets each compute its answer once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lostflops.account.align.mesh import Mesh, recognise
+from lostflops.account.blame.judgement import Judgement, judge_profiles
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.few_steps import few_steps
+from lostflops.account.ledger.scope import Scope, scope
+from lostflops.account.ledger.total import RunLedger
+from lostflops.account.pace.lateness import find_habits
+from lostflops.account.pace.told import TimedSteps
+from lostflops.core.errors import LostflopsError, ReplayDiffers, UnknownCost, UsageError
+from lostflops.explain.advise.price import Price, price
+from lostflops.predict.whatif.answer import answer, parse_change
+from lostflops.predict.whatif.baseline import Baseline, baseline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lostflops.account.ledger.by_rank import Progress
+    from lostflops.predict.whatif.change import Facts
+    from lostflops.predict.whatif.facts_of import LearnTimes
+    from lostflops.store.run import Run
+
+_Answer = TypeVar("_Answer")
+
+
+class Case:
+    """Read a run once for all signs and rules; of a large run, a few steps. `times` gives the duration of collectives
+    where they differ from this run's own, as for `whatif`."""
+
+    def __init__(self, run: Run, times: LearnTimes | None = None, progress: Progress | None = None) -> None:
+        self.run = few_steps(run)
+        self._times = times
+        self._progress = progress
+        self.answers: dict[Callable[[Case], Any], Any] = {}
+        """What signs have found, by the function that found it."""
+        self._prices: dict[tuple[str, ...], Price | None] = {}
+        self.refused: dict[tuple[str, ...], str] = {}
+        """Why what-ifs do not apply, of those that were asked for."""
+
+    @cached_property
+    def asked(self) -> Scope:
+        return scope(self.run, None)
+
+    @cached_property
+    def total(self) -> RunLedger:
+        return RunLedger.of(ledgers(self.run, self.asked, self._progress))
+
+    @cached_property
+    def lines(self) -> dict[int, Mapping[str, int]]:
+        """The ledger of each rank."""
+        return {rank.rank: rank.lines for rank in self.total.ranks}
+
+    @property
+    def wall(self) -> int:
+        """Of all ranks together, in ns."""
+        return self.total.total_ns
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        return recognise(self.run)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Who is late, compared with ranks that do the same work."""
+        return judge_profiles(self.run, self.asked, self.mesh, self.total.profiles, find_habits(self.run))
+
+    @cached_property
+    def told(self) -> TimedSteps | None:
+        """What the timings of all steps tell; None where the collector recorded none."""
+        return TimedSteps.of(self.run)
+
+    @cached_property
+    def _baseline_or_error(self) -> Baseline | LostflopsError:
+        try:
+            return baseline(self.run, self._times, progress=self._progress)
+        except (UnknownCost, UsageError) as error:
+            return error
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The run replayed as it was; None where that does not come near it."""
+        return None if isinstance(self._baseline_or_error, LostflopsError) else self._baseline_or_error
+
+    @property
+    def why_unpriced(self) -> str:
+        return str(self._baseline_or_error) if isinstance(self._baseline_or_error, LostflopsError) else ""
+
+    @property
+    def replay_differs(self) -> bool:
+        """Return whether the replay does not come near the recorded steps: then the ledger may be wrong as well."""
+        return isinstance(self._baseline_or_error, ReplayDiffers)
+
+    @property
+    def facts(self) -> Facts | None:
+        return self.baseline.facts if self.baseline is not None else None
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        """What the collector read of the job (table `job`), empty where nothing did."""
+        return self.facts.job if self.facts is not None else {}
+
+    def price(self, *changes: str) -> Price | None:
+        """What the step takes with these what-ifs together; None where they do not apply, and `refused` says why."""
+        if changes not in self._prices:
+            self._prices[changes] = self._price_changes(changes)
+        return self._prices[changes]
+
+    def _price_changes(self, changes: Sequence[str]) -> Price | None:
+        if self.baseline is None:
+            self.refused[tuple(changes)] = self.why_unpriced
+            return None
+        try:
+            return price(self.run, answer(self.baseline, [parse_change(text) for text in changes]))
+        except (UnknownCost, UsageError) as error:
+            self.refused[tuple(changes)] = str(error)
+            return None
+
+
+def once_per_case(find: Callable[[Case], _Answer]) -> Callable[[Case], _Answer]:
+    """Let a sign compute its answer for a case at the first call, and return the same at later ones."""
+
+    @wraps(find)
+    def ask(case: Case) -> _Answer:
+        if ask not in case.answers:
+            case.answers[ask] = find(case)
+        answer: _Answer = case.answers[ask]
+        return answer
+
+    return ask

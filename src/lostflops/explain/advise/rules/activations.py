@@ -1,0 +1,58 @@
+"""Memory is nearly full, mostly with activations that are kept for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.memory.owners import Owner
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_bytes, format_share
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.fullness import fullness
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+_MOST: Final = 0.5
+"""Smallest share of the peak memory that activations must have."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = fullness(case)
+    share = found.share(Owner.ACTIVATIONS)
+    if share < _MOST or not found.is_short():
+        return
+    named = [part for part in found.parts if part.name and not part.name.startswith("(")]
+    block = named[0].name if named else "block"
+    largest = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in named[:3])
+    yield Claim(
+        cause="activations",
+        what=f"Memory is nearly full; {format_share(share)} of it is activations kept for the backward pass.",
+        taken={},
+        evidence=(
+            Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
+            *([Evidence(f"layers with the most activations: {largest}", ranks=(found.rank,))] if largest else []),
+        ),
+        confidence=0.9 if found.parts else 0.6,
+        certain_if="halve the batch for some steps: the peak must fall by about half of the activations.",
+        fix=(
+            f"Call torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) instead of self.{block}(x) "
+            "(lostflops memory RUN --frontier shows which blocks save the most memory for the least time). Or halve "
+            "the batch and accumulate gradients over two microbatches."
+        ),
+        gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
+        is_warning=True,
+    )
+
+
+RULE: Final = Rule(
+    cause="activations",
+    about=(
+        "The forward pass stores the tensors that the backward pass needs: layer outputs, masks, statistics. These "
+        "activations grow with batch size and sequence length, and peak when the backward pass starts. They are a "
+        "problem only if the device is nearly full."
+    ),
+    find=_find,
+)

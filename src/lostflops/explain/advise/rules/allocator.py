@@ -1,0 +1,122 @@
+"""The caching allocator asks the driver for memory in the middle of training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.lines import LINES
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.computed import read_computed_ranks
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.computed import Computed
+
+_LEAST: Final = 0.02
+_LINE: Final = LINES.index("idle.alloc")
+_OFTEN: Final = 1 / 3
+"""Smallest share of steps, and of ranks, that must allocate: the first steps always do, and one rank alone is a
+straggler."""
+_MANY: Final = 100
+"""Calls from which a trace without steps shows more than start-up."""
+_SURE, _UNSURE = 0.85, 0.6
+_LOW: Final = 0.6
+"""Part of the line that the fix saves at least: the rest may turn into other waits."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    spent = case.total.lines["idle.alloc"]
+    if not case.wall or spent < _LEAST * case.wall or not _is_habit(case):
+        return
+    calls = {one.rank: found for one in read_computed_ranks(case) if (found := _calls(one))}
+    if not calls:
+        return
+    names: Counter[str] = Counter()
+    for found in calls.values():
+        names.update({name: ns for name, (_, ns, _) in found.items()})
+    share = spent / case.wall
+    steps = next(one.steps for one in read_computed_ranks(case) if one.rank in calls)
+    per = "per step" if case.total.steps else "in total"
+    if not case.total.steps and max(count for found in calls.values() for count, _, _ in found.values()) < _MANY:
+        return
+    yield Claim(
+        cause="allocator",
+        what=(
+            f"Devices idle for {format_share(share)} of the time while memory is allocated and freed in steps "
+            f"({', '.join(name for name, _ in names.most_common(2))})."
+        ),
+        taken={(rank, "idle.alloc"): lines["idle.alloc"] for rank, lines in case.lines.items() if lines["idle.alloc"]},
+        evidence=tuple(
+            Evidence(
+                f"rank {rank} calls {name} {round(count / steps, 1):,g} times {per} ({format_ns(round(ns / steps))})",
+                events=((rank, event),),
+                ranks=(rank,),
+                steps=next(one.made.window.number for one in read_computed_ranks(case) if one.rank == rank),
+            )
+            for rank, found in list(calls.items())[:2]
+            for name, (count, ns, event) in sorted(found.items(), key=lambda item: -item[1][1])[:2]
+        ),
+        confidence=_SURE if case.total.steps else _UNSURE,
+        certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep rising.',
+        fix=_fix(set(names)),
+        gain=Gain(share, _LOW * share, share, "the time for which devices were idle during these calls"),
+    )
+
+
+def _is_habit(case: Case) -> bool:
+    """On many steps, also late ones, and many ranks; a trace without steps does not tell the first from others."""
+    profiles = [one for one in case.total.profiles if one.steps.size]
+    hit = [one.lines[:, _LINE] > _LEAST * one.lines.sum(axis=1) for one in profiles]
+    ranks = [bool(own.mean() >= _OFTEN and own[own.size // 2 :].any()) for own in hit]
+    return bool(ranks) and float(np.mean(ranks)) > _OFTEN
+
+
+def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
+    """By name: how often, how long, and the longest."""
+    host = one.record.host
+    rows = host.having(Trait.ALLOC)
+    rows = rows[one.made.window.inside.within(host.start[rows], host.start[rows] + 1) > 0]
+    ns = host.stop[rows] - host.start[rows]
+    found = {}
+    for code in np.unique(host.name[rows]).tolist():
+        own = host.name[rows] == code
+        longest = int(host.event[rows[own][int(ns[own].argmax())]])
+        found[one.record.names[code]] = (int(own.sum()), int(ns[own].sum()), longest)
+    return found
+
+
+def _fix(names: set[str]) -> str:
+    if all("Host" in name for name in names):
+        return (
+            "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates each "
+            "time. Or pin one buffer before the loop and copy into it."
+        )
+    freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
+    pressure = (
+        " Remove torch.cuda.empty_cache() from the loop. If memory is nearly full, use a smaller batch."
+        if freed
+        else ""
+    )
+    return (
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, or "
+        f"sort by length).{pressure}"
+    )
+
+
+RULE: Final = Rule(
+    cause="allocator",
+    about=(
+        "PyTorch caches device memory and reuses it. If no cached block fits, it asks the driver for more; if the "
+        "device is full, it first frees its cache. These calls take milliseconds and wait until the device is idle. "
+        "They should not happen after the first steps."
+    ),
+    find=_find,
+)

@@ -1,0 +1,177 @@
+"""DDP's buckets are too small (latency dominates) or too large (nothing overlaps)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.core.errors import NotApplicable
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_bytes, format_ns, format_share, pluralise
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.hand_made import has_buckets_of, in_hooks, latency_share
+from lostflops.explain.advise.signs.traffic import sources, traffic_of
+from lostflops.predict.scaling.own_times import NARROW
+from lostflops.predict.whatif.graph_edits.each_microbatch import repeated_reductions
+from lostflops.predict.whatif.graph_edits.rebucket import MIB
+from lostflops.predict.whatif.graph_edits.reductions import select_collectives
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.traffic import Traffic
+    from lostflops.predict.graph.tasks import Flags
+
+_SIZES: Final = (1.0, 5.0, 25.0, 100.0)
+"""Bucket sizes that are tried, in MiB; 25 is DDP's default."""
+_USUAL: Final = 25.0
+_LEAST: Final = 1.0
+"""Smallest size to try, in MiB: below it latency dominates on every network. DDP's first bucket has this size."""
+_NEAR: Final = 0.02
+"""How much more than DDP's default another size must save to be suggested."""
+_SMALLEST: Final = 0.02
+_LATE: Final = 0.1
+"""Part of the step that smaller buckets must save: every job exposes some of its last bucket."""
+_LATE_IF_LARGE: Final = 0.05
+"""The same if buckets are larger than DDP's default."""
+_MANY: Final = 16
+_LIKELY: Final = 0.6
+_AT_LEAST: Final = 0.2
+"""Parts of the upper limit that fewer buckets are expected to save, and save at least."""
+_MOSTLY: Final = 0.5
+"""Part of the time of many small buckets that must be latency if no what-if can price larger ones."""
+_FEW: Final = 2
+"""Up to this many buckets per step they count as large: no compute is left to hide the last one."""
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    made = traffic_of(case)
+    reduced = made.in_backward & select_collectives(made.graph, "all_reduce")
+    rows = made.of(reduced)
+    if int(made.exposed[rows].sum()) < _SMALLEST * case.wall or _repeats(made) or in_hooks(case).any():
+        return
+    if made.is_sharded:
+        return  # FSDP has units instead of buckets
+    best = _best(case, made.bytes_a_step(rows))
+    if best is None:
+        if _are_many_small(made, rows) and _latency(case, reduced) >= _MOSTLY:
+            yield _claim(case, made, reduced, _USUAL, larger=True)
+        return
+    each = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
+    is_larger = best * MIB > each
+    found = case.price(f"bucket_mb={best:g}")
+    needed = _LATE_IF_LARGE if each > _USUAL * MIB else _LATE
+    if is_larger or (found is not None and found.gain >= needed):
+        yield _claim(case, made, reduced, best, is_larger)
+
+
+def _repeats(made: Traffic) -> bool:
+    """Where every microbatch reduces, that is the cause, and buckets are judged when it is gone."""
+    try:
+        repeated_reductions(made.graph)
+    except NotApplicable:
+        return False
+    return True
+
+
+def _best(case: Case, whole: int) -> float | None:
+    """The size that gains most, DDP's own where that is about as good."""
+    part = round(whole / 8 / MIB, 2)
+    asked = sorted({*_SIZES, *((part,) if part >= _LEAST else ())})
+    gains: dict[float, float] = {}
+    for size in asked:
+        if (size * MIB > 4 * whole and size > _USUAL) or has_buckets_of(case, size):
+            continue
+        found = case.price(f"bucket_mb={size:g}")
+        if found is not None:
+            gains[size] = found.gain
+    if not gains or max(gains.values()) <= 0:
+        return None
+    best = max(gains, key=lambda size: gains[size])
+    if gains.get(_USUAL, -1.0) >= gains[best] - _NEAR:
+        best = _USUAL
+    return best
+
+
+def _are_many_small(made: Traffic, rows: Flags) -> bool:
+    return made.a_step(rows) >= _MANY and int(made.size[rows].max()) < _USUAL * MIB / NARROW
+
+
+def _latency(case: Case, reduced: Flags) -> float:
+    return latency_share(case, reduced) or 0.0
+
+
+def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool) -> Claim:
+    rows = made.of(reduced)
+    count, whole = made.a_step(rows), made.bytes_a_step(rows)
+    each = format_bytes(round(whole / max(count, 1)))
+    latency = latency_share(case, reduced)
+    if larger:
+        what = f"DDP reduces gradients in {count:.0f} small buckets of {each} per step, and each pays the latency."
+    elif count <= _FEW:
+        buckets = pluralise(round(count), "large bucket")
+        what = f"DDP reduces gradients in {buckets} of {each} per step: little can overlap."
+    else:
+        what = f"The last of {count:.0f} gradient buckets ({each}) starts late, and no compute is left to hide it."
+    steps = max(len(made.graph.steps), 1)
+    says = "" if latency is None else f"; about {format_share(latency)} of this time is latency"
+    return Claim(
+        cause="bucket_size",
+        what=what,
+        taken=made.taken(rows),
+        evidence=(
+            Evidence(
+                f"{count:.3g} all-reduces per step in the backward pass ({format_bytes(whole)}) take "
+                f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides "
+                f"{format_share(made.hidden(rows))}{says}",
+                events=made.examples(rows),
+                steps=made.steps(rows),
+                sources=sources(case.run, made, rows),
+            ),
+            *_cite_bucket_cap(case),
+        ),
+        confidence=0.85,
+        certain_if="run lostflops whatif RUN --tune bucket_mb, then record the job with the size that it suggests.",
+        fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
+        **_price(case, made, reduced, size, is_sure=not larger),
+    )
+
+
+def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
+    """Return the what-if; but many small buckets of one size do not show how long a large bucket takes.
+
+    Then the gain is at most all of the exposed latency, or what perfect overlap gains where that is more.
+    """
+    rows = made.of(reduced)
+    change = f"bucket_mb={size:g}"
+    found, bound = case.price(change), case.price("overlap=perfect")
+    exposed = int(made.exposed[rows].sum()) / case.wall
+    latency = _latency(case, reduced) * exposed
+    is_many = _are_many_small(made, rows)
+    if found is None and is_many:
+        # Gradients in another order than buckets cannot be cut again, but few buckets pay hardly any latency.
+        basis = "the exposed latency of these buckets, which a few large buckets do not pay"
+        return {"gain": Gain(latency, 0.5 * latency, max(exposed, latency), basis)}
+    if is_sure or found is None or bound is None or not is_many or found.gain > max(found.doubt, _LATE):
+        return {"changes": (change,)}
+    high = max(found.gain, bound.gain, latency, 0.0)
+    share = max(found.gain, _LIKELY * high)
+    basis = f"exposed latency and overlap=perfect as the upper limit, of which {change} should save most"
+    return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
+
+
+def _cite_bucket_cap(case: Case) -> Iterator[Evidence]:
+    for one in case.job.get("ddp") or ():
+        if isinstance(one, dict) and (cap := one.get("bucket_cap_bytes")):
+            yield Evidence(f"the job sets bucket_cap_mb={cap / MIB:.3g}")
+
+
+RULE: Final = Rule(
+    cause="bucket_size",
+    about=(
+        "DDP reduces gradients in buckets during the backward pass. Every bucket pays the latency, so many small "
+        "buckets take longer than a few large ones. But a bucket can start only when its last gradient is ready, so a "
+        "large bucket starts late, and the optimizer waits for it."
+    ),
+    find=_find,
+)

@@ -1,0 +1,95 @@
+"""torch.compile compiles or recompiles inside steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs import spread
+from lostflops.explain.advise.signs.series import series
+from lostflops.explain.advise.signs.where import match_samples
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+_LINE: Final = "idle.compile"
+_FEW: Final = 0.03
+_EXPECTED: Final = 3
+"""First steps in which compiling is expected."""
+_AGAIN: Final = 2
+"""Later steps that must compile for this to count."""
+_FIX: Final = (
+    "Run with TORCH_LOGS=recompiles to see what changes. For shapes, use torch.compile(model, dynamic=True) or "
+    "torch._dynamo.mark_dynamic(batch, 1), or pad batches to a few lengths. Keep Python numbers that change every step "
+    "out of the compiled function."
+)
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    again = _again(case) if case.told is not None else None
+    share = spread.share(case, _LINE)
+    evidence = [*_cite_compile_gaps(case, share), *([again[1]] if again is not None else [])]
+    if share >= _FEW:
+        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "the time spent compiling in the recorded window")
+    elif again is not None and again[0] >= _FEW:
+        gain = Gain(again[0], again[0] * 0.5, again[0], "the extra time of steps that compile")
+    else:
+        return
+    yield Claim(
+        cause="compile",
+        what=f"torch.compile compiles inside steps, which takes {format_share(gain.share)} of the time.",
+        taken=spread.attribute_line(case, _LINE),
+        evidence=tuple(evidence),
+        confidence=0.9 if again is not None else 0.75,
+        certain_if="run with TORCH_LOGS=recompiles: it names the guard that fails in these steps.",
+        fix=_FIX,
+        gain=gain,
+    )
+
+
+def _cite_compile_gaps(case: Case, share: float) -> Iterator[Evidence]:
+    if share < _FEW:
+        return
+    ns, rank, event = case.total.longest.get(_LINE, (0, -1, -1))
+    where = match_samples(case.total, _LINE, lambda _: True)
+    yield Evidence(
+        f"idle.compile is {format_share(share)} of a typical rank's time; the longest gap is {format_ns(ns)} on rank "
+        f"{rank}",
+        events=((rank, event),) if event >= 0 else (),
+        ranks=tuple(case.lines),
+        steps=tuple(sorted(case.total.steps)),
+        sources=where.sources if where is not None else (),
+    )
+
+
+def _again(case: Case) -> tuple[float, Evidence] | None:
+    """What compiling costs of all steps where it goes on behind the first ones."""
+    timed = series(case)
+    late = timed.compiled & (timed.step >= timed.step.min(initial=0) + _EXPECTED)
+    if late.sum() < _AGAIN or not timed.settled.any():
+        return None
+    usual = float(np.median(timed.ns[timed.settled]))
+    beyond = float(np.maximum(timed.ns[late] - usual, 0).sum())
+    steps = timed.step[late]
+    return beyond / float(timed.ns[~timed.first].sum()), Evidence(
+        f"{pluralise(int(late.sum()), 'step')} after the first {_EXPECTED} compiled again and took "
+        f"{format_ns(round(float(np.median(timed.ns[late]))))} instead of {format_ns(round(usual))}",
+        ranks=timed.ranks,
+        steps=tuple(steps[:10].tolist()),
+    )
+
+
+RULE: Final = Rule(
+    cause="compile",
+    about=(
+        "torch.compile generates code for the shapes and values that it has seen. For new ones it compiles again, for "
+        "seconds, while the job waits. After the first few steps nothing should be compiled."
+    ),
+    find=_find,
+)

@@ -1,0 +1,116 @@
+"""Pipeline stages take unequal time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.machine import machine
+from lostflops.explain.advise.signs.stages import Stages, stages
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+ABOUT: Final = (
+    "Every microbatch passes through all pipeline stages, so the slowest stage sets the pace, and the others wait for "
+    "it in their sends and receives. Stages are uneven if layers do not divide evenly, or if the first stage also has "
+    "the embedding or the last stage the output layer and the loss."
+)
+_LONG: Final = 1.15
+"""Smallest ratio of the longest stage to the mean stage: below it, transfers and chance matter more."""
+_CLEARLY: Final = 1.2
+_MOST_OF: Final = 0.8
+"""Part of the steps in which the same stage must be the longest."""
+_ENOUGH: Final = 8
+"""Steps needed to be sure; with fewer, a stage that is the longest in more than half is suspected."""
+_CLEARLY_ON_CPUS: Final = 1.3
+"""Ratio to the mean stage that is certain in fewer steps on CPUs, where ranks share cores."""
+_HALF: Final = 0.5
+_CHANGE: Final = "stages=even"
+
+
+def find(case: Case) -> Iterator[Claim]:
+    found = stages(case)
+    if found is None:
+        return
+    usual = found.usual
+    longest = int(usual.argmax())
+    ratio = float(usual[longest] / max(usual.mean(), 1.0))
+    always = float((found.own.argmax(axis=0) == longest).mean())
+    is_few = found.steps.size < _ENOUGH
+    is_noisy = is_few and machine(case).is_cpu and ratio < _CLEARLY_ON_CPUS
+    is_sure = always >= _MOST_OF and not is_noisy
+    if ratio >= _LONG and (is_sure or (is_few and always > _HALF)):
+        yield _claim(case, found, longest, ratio, is_sure=is_sure)
+
+
+def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bool) -> Claim:
+    usual, ranks = found.usual, found.ranks[longest]
+    lost = _waits(case, found)
+    times = ", ".join(f"stage {at} {format_ns(round(ns))}" for at, ns in enumerate(usual.tolist()))
+    shortest = int(usual.argmin())
+    is_priced = case.price(_CHANGE) is not None
+    gain = None if is_priced else _gain(found)
+    return Claim(
+        cause="stage_imbalance",
+        what=(
+            f"Pipeline stage {longest} takes {ratio:.2f}x the mean stage: waits for it take "
+            f"{format_share(sum(lost.values()) / (case.wall or 1))} of the time of all ranks."
+        ),
+        taken=lost,
+        evidence=(
+            Evidence(
+                f"time outside communication per step: {times}; stage {longest} is the longest in "
+                f"{int((found.own.argmax(axis=0) == longest).sum())} of {pluralise(found.steps.size, 'step')}",
+                ranks=ranks,
+                steps=tuple(found.steps.tolist()),
+            ),
+        ),
+        confidence=0.95 if ratio >= _CLEARLY else 0.8,
+        certain_if="move one layer to another stage: the waits must change accordingly.",
+        fix=(
+            f"Move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: change the split "
+            "points in pipeline(..., split_spec=...). Megatron: use --decoder-first-pipeline-num-layers and "
+            "--decoder-last-pipeline-num-layers."
+        ),
+        changes=(_CHANGE,) if gain is None else (),
+        gain=gain,
+        ranks=ranks,
+        suspected="" if is_sure else f"The window has only {pluralise(found.steps.size, 'step')}: too few to be sure.",
+        record="" if is_sure else "--steps 8:20",
+    )
+
+
+def _waits(case: Case, found: Stages) -> dict[Place, int]:
+    """Of each rank as much of its waiting as its stage is shorter than the longest."""
+    longer = (found.own.max(axis=0) - found.own).sum(axis=1)
+    lost: dict[Place, int] = {}
+    for ranks, ns in zip(found.ranks, longer.tolist(), strict=True):
+        for rank in ranks:
+            room = ns
+            for line in reversed(WAIT_LINES):
+                taken = min(case.lines[rank][line], round(room))
+                lost[rank, line] = taken
+                room -= taken
+    return {place: ns for place, ns in lost.items() if ns}
+
+
+def _gain(found: Stages) -> Gain | None:
+    """Where no graph tells: all stages as long as the mean in a pipeline that is full, and else as it was."""
+    if found.microbatches is None:
+        return None
+    each = found.usual / found.microbatches
+    uneven = (found.microbatches - 1) * float(each.max()) + float(each.sum())
+    even = (found.microbatches + found.count - 1) * float(each.mean())
+    share = float(np.clip((uneven - even) / max(found.step_ns, uneven), 0.0, 1.0))
+    return Gain(share, share / 2, min(share * 1.25, 1.0), "the times of the stages, with equal microbatches")
+
+
+RULE: Final = Rule("stage_imbalance", ABOUT, find)

@@ -1,0 +1,344 @@
+"""One or a few ranks are late although they do the same work as the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import hypot, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.blame.sayings import CAUSE_WORDS
+from lostflops.account.ledger.lines import HOST_LINES
+from lostflops.account.ledger.samples import places, read_samples
+from lostflops.account.ledger.scope import Scope
+from lostflops.account.pace.blocks import typical
+from lostflops.account.pace.lateness import leads
+from lostflops.account.pace.normal import FEWEST
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.findings import SMALLEST
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.drift import Drift, drifts
+from lostflops.explain.advise.signs.late import late_ranks
+from lostflops.explain.advise.signs.waiting import attribute_lateness
+from lostflops.predict.whatif.interval import noise_of
+
+if TYPE_CHECKING:
+    from lostflops.account.blame.habits import Habit
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.late import LateRank
+
+ABOUT: Final = (
+    "In synchronous training the slowest rank sets the step time: all others wait for it in the next collective. A "
+    "straggler does the same work as its peers but takes longer, because its device is slow, shared or hot, its data "
+    "arrives late, or its host is busy with something else. Step times do not show it: because the others wait, every "
+    "rank has the same step time. Lostflops finds it in two ways: it reaches collectives last, and in profiled steps "
+    "it spends the most time outside communication."
+)
+_MOST_SOURCES: Final = 3
+_MOST_EVENTS: Final = 5
+_HOT: Final = "thermal"
+_KINDS: Final = {
+    "slow_kernels": "slow device",
+    "late_data": "late data",
+    "host_stall": "host stall",
+    "allocation": "allocation",
+    "device_queue": "device queue",
+    "copies": "copies",
+    "more_work": "slow device",
+    _HOT: "thermal",
+}
+_WORDS: Final = {
+    **CAUSE_WORDS,
+    "late_data": "its data arrives late",
+    "host_stall": "its device waits for the host",
+    "allocation": "it allocates memory",
+    "device_queue": "queued kernels start late",
+    "copies": "it copies more",
+    _HOT: "it gets slower over time",
+}
+_ON_THREAD: Final = "it runs Python instead of ops"
+_NO_DISPATCH: Final = "launch=free"
+_QUICKER_HOSTS: Final = (
+    'Reduce launch overhead on all ranks, not only on the late ones: use torch.compile(model, mode="reduce-overhead") '
+    "or CUDA graphs, and fewer, larger ops."
+)
+_ALL_AS_SLOW: Final = (
+    " But the host limits all ranks: with only the late ones as fast as their peers, steps would hardly get shorter."
+)
+_ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
+_UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
+_UNSEEN: Final = "unseen"
+"""Late by the order in collectives, but not in profiled steps."""
+_LOOK_LONGER: Final = (
+    "Profile more steps, in which the rank is late: lostflops run --steps 8:20 -- COMMAND. Check what else runs on its "
+    "cores and its host."
+)
+_SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
+_SUSPECTED: Final = 0.8
+"""Confidence below which a late rank is suspected, not found."""
+_RECORD: Final = "--steps 8:20"
+_STEADY: Final = 3.0
+"""Standard errors by which the extra time in profiled steps must exceed zero; else all timed steps price the fix."""
+_LONGEST: Final = """
+    select event from events where rank = {rank} and kind in ({kinds}) and step in ({steps})
+    order by dur desc, event limit {most}"""
+_HOSTS: Final = "select rank, host, device_index from ranks"
+
+
+def find(case: Case) -> Iterator[Claim]:
+    late = [one for one in late_ranks(case) if not one.more]
+    drifting = {one.rank: one for one in drifts(case)} if late else {}
+    kinds: dict[str, list[LateRank]] = {}
+    for one in late:
+        hot = one.found.rank in drifting and one.found.cause == "slow_kernels"
+        kind = _HOT if hot else one.found.cause if one.found.line_excess > 0 else _UNSEEN
+        kinds.setdefault(kind, []).append(one)
+    for kind, members in kinds.items():
+        yield _claim(case, kind, members, [drifting[m.found.rank] for m in members if m.found.rank in drifting])
+
+
+def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]) -> Claim:
+    ranks = tuple(sorted(one.found.rank for one in late))
+    lost = attribute_lateness(case, ranks)
+    sources = _sources(case, late)
+    changes = tuple(f"straggler={rank}" for rank in ranks)
+    if starved := kind != _UNSEEN and late[0].found.line == "idle.host" and _is_no_use(case, changes):
+        changes = (_NO_DISPATCH,)
+    gain = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
+    if gain is None and not starved:
+        gain = _by_timed_steps(case, late)
+    sure = min(one.confidence for one in late)
+    return Claim(
+        cause="straggler",
+        what=_what(case, kind, late) + (_ALL_AS_SLOW if starved else ""),
+        taken=lost,
+        evidence=(
+            *_evidence(case, late, sources, hot),
+            _cite_waits(case, ranks, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
+        ),
+        confidence=sure,
+        certain_if=_ALL_FIXED if starved else _SEEN_LATER if kind == _UNSEEN else _certain(case, kind, ranks),
+        fix=_QUICKER_HOSTS if starved else _LOOK_LONGER if kind == _UNSEEN else _fix(case, kind, ranks, sources),
+        changes=changes if gain is None else (),
+        gain=gain,
+        ranks=ranks,
+        suspected=_doubt(late) if sure < _SUSPECTED else "",
+        record=_RECORD if sure < _SUSPECTED else "",
+    )
+
+
+def _doubt(late: Sequence[LateRank]) -> str:
+    first = late[0].found
+    slow = f"Rank {first.rank} was slow in {first.slow_steps} of"
+    if 2 * first.slow_steps < first.steps:
+        return f"{slow} {pluralise(first.steps, 'profiled step')}: most of them do not show it."
+    return f"{slow} only {pluralise(first.steps, 'profiled step')}: too few to be sure."
+
+
+def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
+    """Return what all timed steps say that the fix saves: how much later than its peers the rank comes to collectives.
+    None where the profiled steps agree with each other, so that a replay of them says more, or nothing was timed."""
+    normal = case.baseline.normal if case.baseline is not None else None
+    ranks = [one.found.rank for one in late]
+    if normal is None or case.baseline is None or all(_is_steady(case, rank) for rank in ranks):
+        return None
+    if not all(one.found.habit is not None and one.found.habit.is_certain for one in late):
+        return None
+    times = leads(case.run, ranks)
+    if times.size < FEWEST or not times.mean():
+        return None
+    lead = typical(times)
+    share = min(lead.value / normal.location.value, 1.0)
+    off = hypot(noise_of(lead) * share, case.baseline.noise * (1 - share))
+    basis = (
+        f"the {format_ns(round(lead.value))} by which "
+        f"{_name_ranks(ranks).lower()} enters collectives after all others, "
+        f"over {pluralise(times.size, 'timed step')}"
+    )
+    return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
+
+
+def _is_steady(case: Case, rank: int) -> bool:
+    """Whether the profiled steps agree that the rank is slow."""
+    comparison = case.judgement.comparison
+    by_step = comparison.by_step[comparison.place(rank)]
+    known = by_step[~np.isnan(by_step)]
+    if known.size < 2:
+        return False
+    return float(known.mean()) >= _STEADY * float(known.std(ddof=1)) / sqrt(known.size)
+
+
+def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Drift) -> Gain | None:
+    """Return the gain over all steps of a rank that gets slower: the profiled ones are a few, often late ones. None
+    where they are all, or no replay shows what is lost in them."""
+    price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
+    longer = found.line_excess / max(found.steps, 1)
+    lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
+    if price is None or case.told is None or not 0 < price.gain < 1 or lately <= 0:
+        return None
+    part = max(drift.mean - 1, 0.0) / lately
+    share, low, high = (
+        gain * part / (1 - gain + gain * part) for gain in (price.gain, max(price.low, 0.0), price.high)
+    )
+    basis = f"replaying the run with {price.prediction.text} ({format_share(price.gain)} in the recorded steps)"
+    return Gain(share, min(low, share), max(high, share), f"{basis}, scaled to all steps by its forward times")
+
+
+def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
+    """Whether ranks that dispatch as the others do would gain nothing: then all hosts are as slow, and only those that
+    are a little behind show it, while the others wait in collectives."""
+    alike, free = case.price(*changes), case.price(_NO_DISPATCH)
+    return alike is not None and free is not None and alike.gain < SMALLEST < free.gain
+
+
+def _name_ranks(ranks: Sequence[int]) -> str:
+    return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))}"
+
+
+def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
+    first, ranks = late[0].found, sorted(one.found.rank for one in late)
+    if kind == _UNSEEN:
+        return f"{_name_ranks(ranks)} reached collectives last, but the profiled steps do not show why."
+    more = f"{format_ns(round(first.line_excess / first.steps))} more{' per step' if first.in_steps else ''}"
+    if len(ranks) > 1:
+        says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
+        return f"{_name_ranks(ranks)} are late ({_KINDS[kind]}): {says}."
+    words = _ON_THREAD if kind == "host_stall" and first.rank in case.total.on_thread else _WORDS[kind]
+    return f"Rank {first.rank} is late ({_KINDS[kind]}): {words} ({first.line}, {more} than its peers)."
+
+
+def _cite_waits(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
+    who = "it" if len(ranks) == 1 else "them"
+    return Evidence(f"Waits for {who} take {format_share(ns / (case.wall or 1))} of the time of all ranks.")
+
+
+def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot: Sequence[Drift]) -> Iterator[Evidence]:
+    for one in late:
+        found = one.found
+        slow = f" per step (slow in {found.slow_steps} of {pluralise(found.steps, 'step')})" if found.in_steps else ""
+        more = (
+            f"spends {format_ns(found.excess)} more outside communication{slow} than ranks that do the same work, and "
+        )
+        yield Evidence(
+            f"Rank {found.rank} {more if found.excess > 0 else ''}is last in {found.last.times:,} of "
+            f"{pluralise(found.last.of, 'collective')} (p = {found.p_value:.2g}).{_habitually(found.habit)}",
+            events=_longest(case, found.rank, found.line),
+            ranks=(found.rank,),
+            steps=case.asked.steps or tuple(sorted(case.total.steps)),
+        )
+    if sources:
+        yield Evidence(
+            f"Stack samples of rank {late[0].found.rank} in that time: {'; '.join(sources)}.",
+            ranks=(late[0].found.rank,),
+            sources=(*sources,),
+        )
+    for drift in hot:
+        yield Evidence(
+            f"Rank {drift.rank} takes {drift.first:.2f}x the time of its peers in the first quarter of the steps and "
+            f"{drift.last:.2f}x in the last quarter (p = {drift.p_value:.2g}).",
+            ranks=(drift.rank,),
+            steps=drift.steps,
+        )
+    hosts = _hosts(case)
+    if places := sorted({hosts[one.found.rank][0] for one in late if hosts.get(one.found.rank, ("", None))[0]}):
+        ranks = tuple(sorted(one.found.rank for one in late))
+        runs = "runs" if len(ranks) == 1 else "run"
+        yield Evidence(f"{_name_ranks(ranks)} {runs} on {', '.join(places)}{_alone_there(case, ranks)}.", ranks=ranks)
+
+
+def _habitually(habit: Habit | None) -> str:
+    if habit is None:
+        return ""
+    return (
+        f" Over the whole job it enqueues collectives last in {habit.last:,} of {pluralise(habit.steps, 'timed step')} "
+        f"(p = {habit.p_value:.2g}), {format_share(habit.lateness)} of a step after the first rank (median)."
+    )
+
+
+def _alone_there(case: Case, ranks: Sequence[int]) -> str:
+    """Whether a whole host is late, or a rank of it."""
+    hosts = {rank: host for rank, (host, *_) in _hosts(case).items()}
+    if len({host for host in hosts.values() if host}) < 2:
+        return ""
+    same = [rank for rank, host in hosts.items() if host in {hosts[one] for one in ranks}]
+    return ", where all ranks are late" if set(same) == set(ranks) else ", whose other ranks are not late"
+
+
+def _hosts(case: Case) -> dict[int, tuple[str, int | None]]:
+    return {rank: (host or "", index) for rank, host, index in case.run.sql(_HOSTS).fetchall()}
+
+
+def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
+    """Events that the time of the line is made of, where any are."""
+    steps = sorted(step for step in case.total.steps if step >= 0)
+    if line != "compute" or not steps:
+        return ()
+    kinds = "'op'" if rank in case.total.on_thread else "'kernel'"
+    query = _LONGEST.format(rank=rank, kinds=kinds, steps=", ".join(map(str, steps)), most=_MOST_EVENTS)
+    return tuple((rank, event) for (event,) in case.run.sql(query).fetchall())
+
+
+def _sources(case: Case, late: Sequence[LateRank]) -> list[str]:
+    """Source lines that stack samples found on the line that is late, most time first."""
+    line, rank = late[0].found.line, late[0].found.rank
+    if line not in HOST_LINES and rank not in case.total.on_thread:
+        return []  # while a device works its host is ahead, somewhere else
+    asked = Scope(case.asked.kind, (rank,), case.asked.steps)
+    found = [places(one.times[line]) for one in read_samples(case.run, asked) if line in one.times]
+    return [frame for frame, _ in found[0].most_common(_MOST_SOURCES)] if found else []
+
+
+def _certain(case: Case, kind: str, ranks: Sequence[int]) -> str:
+    who = _name_ranks(ranks).lower()
+    if kind in ("slow_kernels", _HOT, "device_queue", "more_work"):
+        if ranks[0] in case.total.on_thread:
+            return f"start {who} on other cores or another host. If it is then on time, its cores were slow or shared."
+        return f"swap the device of {who}. If the slowness stays with the old device, replace it."
+    if kind == "late_data":
+        return f"run {who} with batches that are already in memory. If it is then on time, its data loader is slow."
+    return f"run {who} without that work on its host. If it is then on time, that was the cause."
+
+
+def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) -> str:
+    host, index = _hosts(case).get(ranks[0], ("", None))
+    there = f" on {host}" if host else ""
+    if kind in ("slow_kernels", "more_work", _HOT):
+        if ranks[0] in case.total.on_thread:
+            look = f"Check what else runs on its cores{there} (top -H; taskset -cp PID)"
+            return f"{look}. Give {_name_ranks(ranks).lower()} its own cores, or exclude the host from the job."
+        which = f" -i {index}" if index is not None else ""
+        look = f"Check for throttling{there}: nvidia-smi{which} -q -d PERFORMANCE,CLOCK,TEMPERATURE"
+        out = f"exclude the host (Slurm: --exclude={host or 'HOST'})"
+        return f"{look}. Then cool, repair or replace the device, or {out}."
+    if kind == "device_queue":
+        which = f" -i {index}" if index is not None else ""
+        look = f"List the processes that share the device{there} with nvidia-smi{which}"
+        return f"{look}. Stop them, or give {_name_ranks(ranks).lower()} its own device."
+    if kind == "late_data":
+        what = "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True, pin_memory=True)"
+        what = what.replace(", pin_memory=True", "") if ranks[0] in case.total.on_thread else what
+        return f"Give {_name_ranks(ranks).lower()} the same storage and workers as its peers: {what}."
+    if kind == "allocation":
+        return (
+            f"Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+            f"on {_name_ranks(ranks).lower()}, and keep batch shapes "
+            "the same from step to step."
+        )
+    if kind == "copies":
+        return (
+            "Copy from pinned memory without blocking: DataLoader(..., pin_memory=True) and "
+            "tensor.to(device, non_blocking=True)."
+        )
+    if sources:
+        return f"Move {sources[0]} out of the step: run it in a thread, or only every n steps."
+    first = "" if case.run.sql(f"select 1 from samples where rank = {ranks[0]} limit 1").fetchall() else _UNSAMPLED
+    return (
+        f"{first}Run lostflops flame RUN --rank {ranks[0]} to see what its host does between ops, and move that out of "
+        "the step."
+    )
+
+
+RULE: Final = Rule("straggler", ABOUT, find)

@@ -1,0 +1,177 @@
+"""Chains of elementwise kernels read and write their tensors again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.facts.kernel_classes import CLASSES
+from lostflops.account.facts.kernel_names import short
+from lostflops.account.ledger.lines import HOST_LINES
+from lostflops.account.ledger.parts import in_optimizer, kernel_classes, launching_ops
+from lostflops.account.ledger.shares import by_event
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share
+from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.computed import attribute_line_share, on_device, read_computed_ranks, shapes_of
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.record import Codes, Flags, Ns, Record
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.computed import Computed
+
+_POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))
+_LEAST: Final = 0.15
+"""Smallest share of compute that chains must take."""
+_SHORTEST: Final = 3
+"""Smallest number of kernels in a chain."""
+_FUSED, _BEST, _WORST = 1.5, 1.0, 3.0
+"""Bytes that a fused chain moves, as multiples of its longest kernel: usual, best and worst case. That kernel reads and
+writes its tensors once; inputs of the others and tensors for backward are extra."""
+_LONGEST: Final = 12
+"""Kernels from which a chain counts as several: longer ones are rarely one expression."""
+_BUSY: Final = 0.8
+"""Smallest part of the wall time without idle time due to the host: else kernels do not limit the step."""
+_MOST_OPS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chains:
+    """Of one rank, a row a chain: its first and last place in `rows`, its time, that of its longest kernel."""
+
+    one: Computed
+    rows: Codes
+    first: Codes
+    last: Codes
+    ns: Ns
+    longest: Ns
+
+    def estimate_saving(self, moved: float) -> int:
+        return int(np.maximum(self.ns - moved * self.longest, 0).sum())
+
+
+def _find(case: Case) -> Iterator[Claim]:
+    found = [_chains(one) for one in read_computed_ranks(case) if one.record.on_device]
+    compute = sum(own.one.compute for own in found)
+    if not compute or sum(int(own.ns.sum()) for own in found) < _LEAST * compute:
+        return
+    ranks = on_device(case)
+    part = _compute_share(case, ranks)
+    shares = [sum(own.estimate_saving(moved) for own in found) / compute for moved in (_WORST, _FUSED, _BEST)]
+    low, share, high = (one * part for one in shares)
+    idle = sum(case.total.lines[line] for line in HOST_LINES) / case.wall
+    worst = max(found, key=lambda own: own.ns.sum())
+    spent = sum(int(own.ns.sum()) for own in found) / compute * part
+    count = sum(int((own.last - own.first).sum()) for own in found) / sum(own.one.steps for own in found)
+    yield Claim(
+        cause="unfused",
+        what=(
+            f"Unfused elementwise kernels take {format_share(spent)} of the time of all ranks ({count:,.0f} kernels"
+            f"{' per step' if case.total.steps else ' per rank'})."
+        ),
+        taken=attribute_line_share(case, "compute", shares[1], ranks),
+        evidence=tuple(_evidence(worst)),
+        confidence=0.8 if idle < 1 - _BUSY else 0.6,
+        certain_if="record with torch.compile, after its first steps: these kernels must be fused.",
+        fix=(
+            "Use torch.compile(model), or compile only the modules with these kernels. Or call F.gelu, F.layer_norm, "
+            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of writing out their formulas."
+        ),
+        gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
+    )
+
+
+def _basis() -> str:
+    return (
+        "the time of each chain minus that of one fused kernel "
+        f"({_FUSED:g} times the longest; range {_BEST:g} to {_WORST:g})"
+    )
+
+
+def _compute_share(case: Case, ranks: list[int]) -> float:
+    return sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
+
+
+def _chains(one: Computed) -> _Chains:
+    """Kernels that follow each other on a stream, with none of another kind between. Inductor's are fused already."""
+    record = one.record
+    device, classes = record.device, kernel_classes(record)
+    rows = np.flatnonzero((classes >= 0) & (one.made.window.inside.within(device.start, device.start + 1) > 0))
+    rows = rows[np.lexsort((device.start[rows], device.lane[rows]))]
+    is_open = np.isin(classes[rows], _POINTWISE) & ~in_optimizer(record, rows) & ~_is_compiled(record, rows)
+    ns = np.where(is_open, by_event(device.start[rows], device.stop[rows], one.made.lines["compute"]), 0)
+    begins = _split_long_chains(is_open & ~_follows(is_open, device.lane[rows], device.step[rows]), is_open)
+    number = np.cumsum(begins) - 1
+    chosen = np.flatnonzero(is_open)
+    count = int(begins.sum())
+    total, longest = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(total, number[chosen], ns[chosen])
+    np.maximum.at(longest, number[chosen], ns[chosen])
+    length = np.bincount(number[chosen], minlength=count)
+    first = np.flatnonzero(begins)
+    kept = length >= _SHORTEST
+    return _Chains(
+        one=one, rows=rows, first=first[kept], last=(first + length)[kept], ns=total[kept], longest=longest[kept]
+    )
+
+
+def _follows(is_open: Flags, lane: Codes, step: Codes) -> Flags:
+    """Whether the kernel before is of the same chain."""
+    found = np.zeros(is_open.size, np.bool_)
+    found[1:] = is_open[:-1] & (lane[1:] == lane[:-1]) & (step[1:] == step[:-1])
+    return found
+
+
+def _split_long_chains(begins: Flags, is_open: Flags) -> Flags:
+    """Where chains begin, when none may be longer than the longest."""
+    place = np.arange(begins.size)
+    since = place - np.maximum.accumulate(np.where(begins, place, 0))
+    found: Flags = begins | (is_open & (since % _LONGEST == 0) & (np.cumsum(begins) > 0))
+    return found
+
+
+def _is_compiled(record: Record, rows: Codes) -> Flags:
+    fused = np.array([name.startswith(("triton_", "CompiledFunction")) for name in (*record.names, "")], np.bool_)
+    found: Flags = fused[record.device.name[rows]] | fused[launching_ops(record, rows)]
+    return found
+
+
+def _evidence(own: _Chains) -> Iterator[Evidence]:
+    """The chains that take most, told apart by their ops."""
+    record = own.one.record
+    device = record.device
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for chain in np.argsort(-own.ns)[:200].tolist():
+        rows = own.rows[own.first[chain] : own.last[chain]]
+        codes = zip(launching_ops(record, rows).tolist(), device.name[rows].tolist(), strict=True)
+        ops = tuple(record.names[op] if op >= 0 else short(record.names[kernel]) for op, kernel in codes)
+        alike.setdefault(ops, []).append(chain)
+    largest = sorted(alike.items(), key=lambda item: -sum(int(own.ns[chain]) for chain in item[1]))[:2]
+    shown = {piece.event: piece for piece in own.one.pieces}
+    for ops, chains in largest:
+        rows = own.rows[own.first[chains[0]] : own.last[chains[0]]]
+        spent = sum(int(own.ns[chain]) for chain in chains)
+        more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
+        shape = next((shapes_of(shown[event]) for event in device.event[rows].tolist() if event in shown), "")
+        yield Evidence(
+            f"{', '.join(op.removeprefix('aten::') for op in ops[:_MOST_OPS])}{more} in a row take {format_ns(spent)} "
+            f"on rank {own.one.rank}" + (f" (for example {shape})" if shape else ""),
+            events=tuple((own.one.rank, event) for event in device.event[rows].tolist()[:_MOST_OPS]),
+            ranks=(own.one.rank,),
+            steps=tuple(sorted(set(device.step[rows].tolist()) - {-1})),
+        )
+
+
+RULE: Final = Rule(
+    cause="unfused",
+    about=(
+        "An elementwise op (add, multiply, parts of a norm, an activation) does almost no arithmetic: it spends its "
+        "time reading and writing tensors. A chain of such ops reads and writes memory in every op; fused into one "
+        "kernel, it does so once."
+    ),
+    find=_find,
+)

@@ -1,0 +1,111 @@
+"""Ranks that get slower during a run while the others do not: by the timings of all steps, else by their compute time
+in the recorded window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import erfc, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.lines import LINES
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+Codes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+_COMPUTE: Final = LINES.index("compute")
+_FEWEST: Final = 8
+"""Steps; in fewer no trend is told."""
+_SLOWER: Final = 1.1
+"""Times what the rank took at first, relative to the others: devices vary by some percent as they warm up."""
+_AS_OTHERS: Final = 0.9
+"""Times the others that it takes at first: one that was quicker has lost its luck, not its clock."""
+_SIGNIFICANT: Final = 1e-3
+_QUARTER: Final = 4
+_BLOCKS: Final = 200
+"""Means of so many blocks are ranked where there are more steps: all pairs of a long run's steps fill memory."""
+_FORWARD: Final = """
+    select rank, step, coalesce(device_forward, forward) as ns from timings
+    where attempt = {attempt} and coalesce(device_forward, forward) is not null and not coalesce(compiled, false)
+      and not coalesce(profiled, false) and step > (select min(step) from timings where attempt = {attempt})
+    order by rank, step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """`first` and `last` are times what other ranks take, in the first and last quarter of `steps`, `mean` in all."""
+
+    rank: int
+    first: float
+    last: float
+    mean: float
+    p_value: float
+    steps: tuple[int, int]
+
+
+def drifts(case: Case) -> list[Drift]:
+    """Most slowed down first."""
+    timed = _read_forward_times(case)
+    ranks, steps, took = timed if timed is not None else _read_compute_times(case)
+    whole = ~np.isnan(took).any(axis=0)
+    took, steps = took[:, whole], steps[whole]
+    if ranks.size < 2 or steps.size < _FEWEST:
+        return []
+    found = [_drift(int(one), took[at], np.delete(took, at, axis=0), steps) for at, one in enumerate(ranks.tolist())]
+    return sorted((one for one in found if one is not None), key=lambda one: -one.last / one.first)
+
+
+def _read_forward_times(case: Case) -> tuple[Codes, Codes, Floats] | None:
+    """The forward pass, in which ranks wait for nobody; None where too few are timed."""
+    if case.told is None:
+        return None
+    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
+    rank, step, ns = (np.asarray(column).astype(np.int64) for column in columns)
+    ranks, row = np.unique(rank, return_inverse=True)
+    steps, column = np.unique(step, return_inverse=True)
+    took = np.full((ranks.size, steps.size), np.nan)
+    took[row, column] = ns
+    return (ranks, steps, took) if steps.size >= _FEWEST else None
+
+
+def _read_compute_times(case: Case) -> tuple[Codes, Codes, Floats]:
+    comparison = case.judgement.comparison
+    took = np.full((comparison.ranks.size, comparison.steps.size), np.nan)
+    for one in case.judgement.profiles:
+        if one.steps.size:
+            took[comparison.place(one.rank), np.searchsorted(comparison.steps, one.steps)] = one.lines[:, _COMPUTE]
+    return comparison.ranks, comparison.steps, took
+
+
+def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None:
+    ratio = own / np.maximum(np.median(others, axis=0), 1.0)
+    part = max(steps.size // _QUARTER, 1)
+    first, last = float(np.median(ratio[:part])), float(np.median(ratio[-part:]))
+    chance = _trend(ratio)
+    if last < _SLOWER * max(first, 1.0) or first < _AS_OTHERS or chance > _SIGNIFICANT:
+        return None
+    return Drift(
+        rank=rank,
+        first=first,
+        last=last,
+        mean=float(ratio.mean()),
+        p_value=chance,
+        steps=(int(steps[0]), int(steps[-1])),
+    )
+
+
+def _trend(values: Floats) -> float:
+    """How likely values rise as much in order by chance (Mann-Kendall, one-sided, normal approximation).
+
+    >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
+    (True, 0.4)
+    """
+    values = np.array([block.mean() for block in np.array_split(values, min(values.size, _BLOCKS))])
+    count = values.size
+    signs = float(np.sign(values[np.newaxis, :] - values[:, np.newaxis])[np.triu_indices(count, 1)].sum())
+    spread = sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return erfc((signs - np.sign(signs)) / spread / sqrt(2)) / 2

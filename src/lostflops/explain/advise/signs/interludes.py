@@ -1,0 +1,120 @@
+"""Checkpoints and evaluations between steps: on which ranks, how often, and how much longer they make steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.ledger.lines import HOST_LINES, WAIT_LINES
+from lostflops.core.errors import UnknownCost
+from lostflops.core.units import pluralise
+from lostflops.explain.advise.claim import Gain
+from lostflops.explain.advise.signs.series import series
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.claim import Place
+    from lostflops.explain.advise.signs.series import StepSeries, Values
+
+LEAST: Final = 1_000_000
+"""Below so many ns a step has none."""
+_FEWEST: Final = 2
+"""Steps with it, without which nothing says how often it comes."""
+_QUANTILE: Final = (np.inf, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.9)
+"""Of Student's t at 95%, by degrees of freedom; from there on that of 7."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interlude:
+    """`steps` are those that have it, of `of` that were looked at; `ranks` those where it runs, and `every` the steps
+    from one to the next, 0 where it comes without order. `each` is the time of one in ns."""
+
+    steps: tuple[int, ...]
+    of: int
+    ranks: tuple[int, ...]
+    every: int
+    each: float
+    gain: Gain
+    alone: bool
+    """Some ranks have none: they wait."""
+
+    @property
+    def often(self) -> str:
+        if self.every > 1:
+            return f"every {self.every} steps"
+        return "in every step" if self.every else "at irregular times"
+
+
+def interlude(case: Case, column: str, what: str) -> Interlude | None:
+    """Return what a column of table `timings` shows, None where it shows too little; raises `UnknownCost` where the
+    collector did not record it."""
+    timed = series(case)
+    spent = timed.column(column)
+    if not np.isfinite(spent).any():
+        raise UnknownCost(f"{what} was not recorded: record again with this version of Lostflops")
+    rows = timed.settled if timed.settled.sum() >= _FEWEST else ~timed.first
+    spent, ns = np.nan_to_num(spent[rows]), timed.ns[rows]
+    longest = spent.max(axis=1, initial=0.0)
+    has = longest >= LEAST
+    if has.sum() < _FEWEST:
+        return None
+    steps = timed.step[rows][has]
+    ranks = tuple(np.array(timed.ranks)[(spent[has] >= LEAST).mean(axis=0) >= 0.5].tolist())
+    return Interlude(
+        steps=tuple(steps.tolist()),
+        of=int(has.size),
+        ranks=ranks,
+        every=_distance(steps),
+        each=float(longest[has].mean()),
+        gain=_gain(longest, ns, has, what),
+        alone=len(ranks) < len(timed.ranks),
+    )
+
+
+def _distance(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+    """Return the distance of most of them to the one before, 0 where there is no such.
+
+    >>> _distance(np.array([5, 10, 15, 20])), _distance(np.array([5, 6, 17]))
+    (5, 0)
+    """
+    apart, count = np.unique(np.diff(steps), return_counts=True)
+    return int(apart[count.argmax()]) if count.max() > count.sum() / 2 else 0
+
+
+def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.bool_]], what: str) -> Gain:
+    """What these steps take beyond the others, and no more than what was counted: other ranks may compute meanwhile."""
+    whole = float(ns.sum())
+    usual = float(np.median(ns[~has])) if (~has).sum() >= _FEWEST else None
+    most = longest[has]
+    lost = most if usual is None else np.clip(ns[has] - usual, 0.0, most)
+    share = min(float(lost.sum()) / whole, 1.0)
+    count = int(lost.size)
+    spread = float(lost.std(ddof=1)) * math.sqrt(count) / whole * _QUANTILE[min(count - 1, len(_QUANTILE) - 1)]
+    low = min(max(share - spread, 0.0), share)
+    high = min(max(share + spread, float(most.sum()) / whole, share), 1.0)
+    steps = f"{pluralise(count, 'step')} of {has.size:,}"
+    return Gain(share, low, high, f"the extra time of {what} in {steps}")
+
+
+def in_window(case: Case, column: str) -> dict[Place, int]:
+    """Return what of the ledger it holds: the time of the ranks that do it, and the waits of the others."""
+    timed: StepSeries = series(case)
+    inside = np.isin(timed.step, sorted(case.total.steps))
+    spent = np.nan_to_num(timed.column(column)[inside])
+    longest = float(spent.max(axis=1, initial=0.0).sum())
+    found: dict[Place, int] = {}
+    for rank, own in zip(timed.ranks, spent.sum(axis=0).tolist(), strict=True):
+        lines = case.lines.get(rank)
+        if lines is None:
+            continue
+        left = {"own": own, "waits": max(longest - own, 0.0)}
+        for line in (*reversed(HOST_LINES), "copy", "compute", *WAIT_LINES):
+            kind = "waits" if line in WAIT_LINES else "own"
+            taken = min(lines[line], round(left[kind]))
+            left[kind] -= taken
+            if taken:
+                found[rank, line] = taken
+    return found

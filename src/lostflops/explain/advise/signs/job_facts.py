@@ -1,0 +1,25 @@
+"""Facts about the job that the collector recorded on each rank (table `job`)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lostflops.account.pace.normal import traced_attempt
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+
+def job_facts(case: Case, key: str) -> dict[int, list[Any]]:
+    """Return the values of a key by rank, in no order, of the attempt that the window or the timings are of: a restart
+    may have changed what an earlier attempt recorded. Empty where there is none."""
+    attempt = traced_attempt(case.run)
+    if attempt is None and case.told is not None:
+        attempt = case.told.pace.attempt
+    of = "true" if attempt is None else f"(attempt is null or attempt = {attempt})"
+    rows = case.run.sql(f"select rank, value from job where key = '{key}' and value is not null and {of}").fetchall()
+    found: dict[int, list[Any]] = {}
+    for rank, value in rows:
+        found.setdefault(rank, []).append(json.loads(value))
+    return found

@@ -1,0 +1,53 @@
+"""Ranks that are late, and whether they do more work than others. Each wait has one cause.
+
+A rank that is late while it does the same work is a straggler. One that does more is badly balanced, and so are ranks
+that take turns in being late as their work changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.explain.advise.case import once_per_case
+from lostflops.explain.advise.signs.work_done import work_done
+
+if TYPE_CHECKING:
+    from lostflops.account.blame.stragglers import SlowRank
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.work_done import WorkDone
+
+_EXPLAINS: Final = 0.4
+"""Part of what a rank computes longer that its additional work must explain."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """`more` is by which share it did more work than its peers, in what `done` counts; 0 where it did the same."""
+
+    found: SlowRank
+    confidence: float
+    more: float = 0.0
+    done: WorkDone | None = None
+
+
+@once_per_case
+def late_ranks(case: Case) -> list[LateRank]:
+    """Return the ranks that are late by the verdict of `blame.habits`, most waited for first."""
+    return [LateRank(one, one.confidence, *_more(case, one)) for one in case.judgement.late]
+
+
+def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:
+    """By which share it did more, where that explains most of what it computes longer."""
+    if one.line != "compute":
+        return 0.0, None
+    comparison = case.judgement.comparison
+    place = comparison.place(one.rank)
+    longer = one.line_excess / max(one.steps, 1)
+    needed = longer / max(float(comparison.computed[place]) - longer, 1.0)
+    cohort = [rank for rank in case.mesh.cohort(one.rank) if rank != one.rank]
+    for done in work_done(case):
+        more = done.beyond(one.rank, cohort)
+        if more is not None and more >= _EXPLAINS * needed:
+            return more, done
+    return (needed, None) if one.cause == "more_work" else (0.0, None)

@@ -1,0 +1,113 @@
+"""Share of each cause in the Python time between ops, and the what-if that prices it.
+
+Saving, loading and garbage collection have rules of their own: what is theirs is not the training loop's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.facts.source_code import PROGRAM, code_of, function_of
+from lostflops.core.errors import UnknownCost
+from lostflops.explain.advise.signs.series import StepSeries, series
+from lostflops.explain.advise.signs.spread import typical
+from lostflops.predict.graph.tasks import LaneKind
+from lostflops.predict.whatif.graph_edits.selecting import on_lanes, on_line
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.signs.where import Stack
+
+LINE: Final = "idle.python"
+FEW: Final = 0.03
+"""Of a rank's time below which no cause is worth a look."""
+LONG: Final = 1_000_000
+"""A stretch in ns that is too long to be the way from one op to the next."""
+_STAYS: Final = 0.001
+"""The least factor that is asked for: some Python always stays."""
+_SAVING: Final = re.compile(
+    r"_?(?:legacy_)?save \S*torch/serialization\.py|\S+ \S*torch/distributed/checkpoint/|\S+ (?:\S*/)?safetensors/"
+)
+_NAMED_SO: Final = re.compile(r"(?:save|write|dump|store)\w*(?:checkpoint|ckpt|state|model|weights)", re.IGNORECASE)
+
+
+_LOADING: Final = re.compile(
+    r"(?:.*\.)?(?:__getitem__|__next__|__iter__|\w*collate\w*|(?:next|get|load|read|fetch|make|prepare)_?\w*"
+    r"(?:batch|batches|sample|samples|example|examples))$"
+)
+
+
+def change(part: float) -> str:
+    """The what-if in which this part of it is gone.
+
+    >>> change(0.6), change(1)
+    ('python=0.4x', 'python=0.001x')
+    """
+    return f"python={max(round(1 - part, 3), _STAYS):g}x"
+
+
+def is_saving(frames: Stack) -> bool:
+    """Whether a stack is inside of saving a model, by PyTorch's functions or by the name of the program's own.
+
+    >>> is_saving(("main train.py:3", "save torch/serialization.py:967")), is_saving(("save_checkpoint train.py:9",))
+    (True, True)
+    >>> is_saving(("checkpoint torch/utils/checkpoint.py:9", "save_for_backward model.py:3"))
+    False
+    """
+    return any(
+        _SAVING.match(frame) or (code_of(frame) == PROGRAM and _NAMED_SO.search(function_of(frame))) for frame in frames
+    )
+
+
+def is_loading(frames: Stack) -> bool:
+    """Whether a stack is inside of making a batch, by what functions of the program are called: where no loader of
+    PyTorch does it, nothing else tells.
+
+    >>> is_loading(("main train.py:3", "Lines.__next__ data.py:9", "split re/__init__.py:3"))
+    True
+    >>> is_loading(("main train.py:3", "get_batch_size train.py:9")), is_loading(("load_model model.py:1",))
+    (False, False)
+    """
+    return any(code_of(frame) == PROGRAM and _LOADING.match(function_of(frame)) for frame in frames)
+
+
+def in_long_stretches(case: Case) -> float:
+    """Part of Python between ops that is in stretches above LONG: what a loop does, and not the dispatch of ops."""
+    if case.baseline is None:
+        return float(case.total.longest.get(LINE, (0, 0, 0))[0] >= LONG)
+    graph = case.baseline.graph
+    python = graph.tasks.duration[on_line(graph, LINE) & on_lanes(graph, LaneKind.HOST)]
+    return float(python[python >= LONG].sum() / max(int(python.sum()), 1))
+
+
+def collecting(case: Case) -> float | None:
+    """Part of it that a typical rank spends in the garbage collector; None where the collector did not count that."""
+    try:
+        timed = series(case)
+    except UnknownCost:
+        return None
+    pauses = in_window(case, timed)
+    if not np.isfinite(pauses).any():
+        return None
+    own = {one.rank: one.lines[LINE] / one.steps for one in case.total.ranks if one.steps}
+    parts = [
+        float(ns) / own[rank]
+        for rank, ns in zip(timed.ranks, pauses, strict=True)
+        if np.isfinite(ns) and own.get(rank, 0)
+    ]
+    return min(typical(parts), 1.0)
+
+
+def in_window(case: Case, timed: StepSeries) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Of each rank the time that garbage collection takes in a step of the window, else in a settled one; NaN where
+    nothing tells."""
+    pauses = timed.column("gc")
+    shown = np.isin(timed.step, sorted(case.total.steps))
+    rows = shown if np.isfinite(pauses[shown]).any() else timed.settled
+    told = np.isfinite(pauses[rows])
+    sums = np.where(told, pauses[rows], 0).sum(axis=0)
+    count = told.sum(axis=0)
+    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)

@@ -1,0 +1,67 @@
+"""FSDP's units and collectives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.explain.advise.signs.job_facts import job_facts
+from lostflops.explain.advise.signs.traffic import traffic_of
+from lostflops.explain.advise.signs.where import has_frame, match_samples
+from lostflops.predict.whatif.graph_edits.reductions import select_collectives
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+    from lostflops.explain.advise.claim import Place
+    from lostflops.explain.advise.signs.traffic import Traffic
+    from lostflops.predict.graph.tasks import Flags
+
+_FSDP: Final = has_frame(re.compile(r"\S+ \S*torch/distributed/fsdp/"))
+_HOST: Final = ("idle.python", "idle.host")
+_UNITS: Final = """
+    select unit, sum(bytes) from parameters
+    where rank = (select min(rank) from parameters) and unit is not null group by unit"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """`units` are the bytes of each unit on all ranks together; `gathers` and `reductions` the rows of the run's
+    traffic that gather parameters and reduce gradients, which gloo does by all-reduce."""
+
+    traffic: Traffic
+    units: tuple[int, ...]
+    gathers: Flags
+    reductions: Flags
+    wall: int
+
+    def share(self, rows: Flags) -> float:
+        """Return the part of all time that these calls take unhidden, waits for other ranks among it."""
+        return int((self.traffic.exposed + self.traffic.waited)[rows].sum()) / (self.wall or 1)
+
+    def taken(self, rows: Flags) -> dict[Place, int]:
+        return self.traffic.taken(rows) | self.traffic.taken(rows, "comm.wait")
+
+    def calls(self, rows: Flags) -> float:
+        """Return how many of them a rank makes in a step."""
+        return self.traffic.a_step(rows)
+
+
+def host_share(case: Case) -> float:
+    """Return the part of all time that hosts are in code of FSDP while nothing else goes on."""
+    held = ((line, match_samples(case.total, line, _FSDP)) for line in _HOST)
+    return sum(one.share * case.total.share(line) for line, one in held if one is not None)
+
+
+def sharding(case: Case) -> Sharding | None:
+    """Return None where FSDP shards nothing; raises `UnknownCost` where the run cannot be replayed."""
+    if not job_facts(case, "fsdp"):
+        return None
+    made, ranks = traffic_of(case), len(case.lines)
+    units = tuple(int(size) * ranks for _, size in case.run.sql(_UNITS).fetchall())
+    if not units:
+        return None
+    gathers = made.of(select_collectives(made.graph, "all_gather"))
+    least = min(units) // (2 * ranks)
+    reductions = made.of(select_collectives(made.graph, "reduce_scatter", "all_reduce")) & (made.size >= least)
+    return Sharding(made, units, gathers, reductions, case.wall)

@@ -1,0 +1,111 @@
+"""The pipeline: its stages, the work of each, and the number of microbatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.align.passes import UnknownPasses, passes
+from lostflops.account.align.schedule import grid
+from lostflops.account.blame.comparison import OWN_LINES
+from lostflops.account.blame.stragglers import in_steps
+from lostflops.account.ledger.lines import LINES
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+Floats = npt.NDArray[np.float64]
+_OWN: Final = [LINES.index(line) for line in OWN_LINES]
+_SENT: Final = """
+    select step, count(*) from collectives
+    where rank in ({first}) and peer in ({second}) and op = 'send' and step is not null group by rank, step"""
+_SHAPED: Final = "select exists (select 1 from events where kind = 'op' and shapes is not null)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """`ranks` of each stage, in order; `own` is what a usual one of them does in a step besides communicating, by stage
+    and step, in ns. `microbatches` is None where nothing tells how many there are."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    steps: npt.NDArray[np.int64]
+    own: Floats
+    step_ns: float
+    microbatches: int | None
+    chunks: int = 1
+
+    @property
+    def count(self) -> int:
+        return len(self.ranks)
+
+    @property
+    def usual(self) -> Floats:
+        """Of each stage, ns per step."""
+        found: Floats = self.own.mean(axis=1)
+        return found
+
+    def inherent(self, microbatches: int) -> float:
+        """The part of its time that a pipeline of equal stages idles, whatever is done: (p - 1) / (v m + p - 1)."""
+        return (self.count - 1) / (self.chunks * microbatches + self.count - 1)
+
+
+def stages(case: Case) -> Stages | None:
+    """None without a pipeline of which every stage was recorded in steps."""
+    comparison = case.judgement.comparison
+    count = dict(case.mesh.dimensions).get("pp", 1)
+    if count < 2 or not comparison.ranks.size or not in_steps(comparison):
+        return None
+    stage = np.array([case.mesh.stage(rank) for rank in comparison.ranks.tolist()])
+    if np.unique(stage).size < count:
+        return None
+    own = np.stack([_lower_median(_own(case)[stage == one]) for one in range(count)])
+    known = ~np.isnan(own).any(axis=0)
+    if not known.any():
+        return None
+    ranks = tuple(tuple(comparison.ranks[stage == one].tolist()) for one in range(count))
+    microbatches, chunks = _microbatches(case, ranks)
+    return Stages(
+        ranks=ranks,
+        steps=comparison.steps[known],
+        own=own[:, known],
+        step_ns=float(comparison.wall.mean()),
+        microbatches=microbatches,
+        chunks=chunks,
+    )
+
+
+def _own(case: Case) -> Floats:
+    """Time outside communication by rank and step: of each step the excess beyond the cohort's usual, and that."""
+    comparison = case.judgement.comparison
+    found: Floats = np.full(comparison.by_step.shape, np.nan)
+    for one in case.judgement.profiles:
+        if one.steps.size:
+            columns = np.searchsorted(comparison.steps, one.steps)
+            found[comparison.place(one.rank), columns] = one.lines[:, _OWN].sum(axis=1)
+    return np.where(np.isnan(comparison.by_step), np.nan, found)
+
+
+def _lower_median(values: Floats) -> Floats:
+    """One slow rank does not make a stage slow."""
+    found: Floats = np.sort(values, axis=0)[(values.shape[0] - 1) // 2]
+    return found
+
+
+def _microbatches(case: Case, ranks: tuple[tuple[int, ...], ...]) -> tuple[int | None, int]:
+    """And model chunks per rank. Without passes, what the first stage sends to the second in a step."""
+    try:
+        made = grid(passes(case.run, case.mesh), case.mesh)
+    except UnknownPasses:
+        first, second = (", ".join(map(str, stage)) for stage in ranks[:2])
+        sent = [count for _, count in case.run.sql(_SENT.format(first=first, second=second)).fetchall()]
+        return (int(np.median(sent)) if sent else None), 1
+    return made.microbatches, made.chunks
+
+
+def is_shaped(case: Case) -> bool:
+    """Whether shapes of ops are recorded, and with them how large a microbatch is."""
+    ((found,),) = case.run.sql(_SHAPED).fetchall()
+    return bool(found)

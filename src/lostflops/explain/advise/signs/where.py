@@ -1,0 +1,87 @@
+"""Source lines where a host spent the time of a ledger line, from stack samples of the training threads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, place_of
+from lostflops.account.ledger.samples import FEWEST
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.total import RunLedger
+
+MOST_PLACES: Final = 3
+
+_FOR_PEOPLE: Final = re.compile(r"(?:^|[ /])torch/(?:utils/tensorboard/|_tensor_str\.py)")
+
+Stack = tuple[str, ...]
+"""Frames such as `step train.py:12`, the outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Stacks of a line that are of one sort: their `share` of its sampled time, how many samples that rests on and of
+    how many, and the program's own lines in them with the share of each, the largest first."""
+
+    share: float
+    samples: int
+    of: int
+    places: tuple[tuple[str, float], ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(place for place, _ in self.places[:MOST_PLACES])
+
+
+def match_samples(total: RunLedger, line: str, is_of: Callable[[Stack], bool]) -> Seen | None:
+    """None where too few samples were taken on the line to tell."""
+    counts, times = total.samples.get(line, Counter()), total.sampled_ns.get(line, Counter())
+    of = counts.total()
+    if of < FEWEST:
+        return None
+    whole, own, samples = times.total() or 1, 0, 0
+    places: Counter[str] = Counter()
+    for stack, ns in times.items():
+        frames = tuple(stack.split(";"))
+        if is_of(frames):
+            own += ns
+            samples += counts[stack]
+            places[name_program_frame(frames)] += ns
+    return Seen(own / whole, samples, of, tuple((place, ns / whole) for place, ns in places.most_common()))
+
+
+def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
+    """Whether a frame matches, from its beginning."""
+    return lambda frames: any(pattern.match(frame) for frame in frames)
+
+
+def is_own(frames: Stack) -> bool:
+    """Whether the program itself ran, or what it called of libraries; of PyTorch only what prints and logs.
+
+    >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
+    True
+    >>> is_own(("main train.py:3", "Module.__call__ torch/nn/module.py:9"))
+    False
+    >>> is_own(("main train.py:3", "Tensor.__repr__ torch/_tensor.py:5", "_str torch/_tensor_str.py:9"))
+    True
+    """
+    codes = [code_of(frame) for frame in frames]
+    if PROGRAM not in codes:
+        return False
+    below = len(codes) - codes[::-1].index(PROGRAM)
+    others = {"torch", "lostflops"} & set(codes[below:])
+    return not others or any(_FOR_PEOPLE.search(frame) for frame in frames[below:])
+
+
+def name_program_frame(frames: Stack) -> str:
+    """The innermost frame of the program's own, else the innermost.
+
+    >>> name_program_frame(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
+    'metrics.py:9: log'
+    """
+    frame = next((frame for frame in reversed(frames) if code_of(frame) == PROGRAM), frames[-1])
+    return f"{place_of(frame)}: {function_of(frame)}"

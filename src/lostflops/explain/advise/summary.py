@@ -1,0 +1,101 @@
+"""Add the findings of a run to the answer of another question, so that all verbs show the same ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.ledger.few_steps import is_large
+from lostflops.account.pace.headline import describe_recording
+from lostflops.core.results import Figure, Finding, Findings, Pair, Pairs, Result
+from lostflops.explain.advise.diagnose import SMALL, Diagnosis, diagnosis_of, says, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lostflops.store.run import Run
+
+FIRST: Final = 3
+_OF_RANKS: Final = ("straggler", "work_imbalance")
+_OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
+_SMALL: Final = "Fixing that saves less than 3% of the step."
+_CLAUSE: Final = re.compile(r"(?<=[.:]) |, and ")
+LARGE: Final = "This run is large: causes are only checked by lostflops diagnose."
+
+
+def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Result:
+    """Add the first findings to a report. If they are not `shown`, or nothing was found, the verdict says so."""
+
+    def sentence(found: Diagnosis) -> str:
+        is_complete = shown if found.findings else not found.case.wall
+        cause = "" if is_complete else verdict(found)
+        return " ".join(filter(None, (answer.verdict, cause, describe_recording(run))))
+
+    return _with_findings(answer, run, sentence, shown=shown)
+
+
+def ranks_with_findings(answer: Result, run: Run) -> Result:
+    """Name the late rank as the diagnosis does; say so if a late rank costs little."""
+
+    def sentence(found: Diagnosis) -> str:
+        first = next((one for one in found.findings if one.ranks and one.costs_time), None)
+        if first is not None:
+            return says(first)
+        small = any(one.outcome == SMALL for one in found.checked if one.cause in _OF_RANKS)
+        return f"{answer.verdict} {_SMALL}" if small else answer.verdict
+
+    return _with_findings(answer, run, sentence, shown=False)
+
+
+def pipeline_with_findings(answer: Result, run: Run) -> Result:
+    """Add the first finding about the pipeline to the bubble."""
+
+    def sentence(found: Diagnosis) -> str:
+        first = next((one for one in found.findings if one.cause in _OF_PIPELINES), None)
+        return f"{answer.verdict} {says(first)}" if first is not None else answer.verdict
+
+    return _with_findings(answer, run, sentence, shown=False)
+
+
+def ranking_with_findings(answer: Result, run: Run) -> Result:
+    """Add the findings after the changes that were tried."""
+    made = _with_findings(answer, run, lambda _: answer.verdict, shown=True)
+    blocks = sorted(made.blocks, key=lambda block: isinstance(block, Findings))
+    return replace(made, blocks=tuple(blocks))
+
+
+def card(report: Result) -> Result:
+    """Return a report in a few lines: the verdict, the first findings with what each saves, and what was recorded."""
+    found = next((block for block in report.blocks if isinstance(block, Findings)), None)
+    first = found.items[:FIRST] if found is not None else ()
+    advice = tuple(Pair(str(number), _headline(one)) for number, one in enumerate(first, 1))
+    blocks = (Pairs("advice", "", advice),) if advice else ()
+    return replace(report, blocks=blocks, notes=())
+
+
+def _headline(one: Finding) -> str:
+    """Return a finding in a line or two: its first clause, and what its fix saves.
+
+    >>> from lostflops.core.results import Prediction
+    >>> saving = Prediction(0.21, 0.07, 0.35, "a replay")
+    >>> told = "gc", "found", "gc", "It pauses: often. And long.", 0, 0.0, 0.0, None, (), (), 1.0, "", "", {}
+    >>> _headline(Finding(*told, saving))
+    'It pauses. Fixing it saves 21% of the step (90% interval 7 to 35%).'
+    """
+    return says(replace(one, what=_CLAUSE.split(one.what)[0].rstrip(".:") + "."))
+
+
+def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:
+    """Add all findings to the JSON, and for people the first few in short where `shown`."""
+    if is_large(run):
+        return replace(answer, notes=(*answer.notes, LARGE), more=(*answer.more, Figure("findings", None)))
+    found = diagnosis_of(run)
+    block = Findings("findings", "What to do", found.findings, FIRST, is_brief=True)
+    is_shown = shown and bool(found.findings)
+    return replace(
+        answer,
+        verdict=sentence(found),
+        blocks=(block, *answer.blocks) if is_shown else answer.blocks,
+        more=answer.more if is_shown else (*answer.more, block),
+    )

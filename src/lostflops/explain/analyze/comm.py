@@ -1,0 +1,184 @@
+"""What was communicated, how long did it take, and how much of it did compute hide?
+
+The time of a collective on a rank includes its wait for the others. The transfer starts when the last recorded rank has
+arrived, and bandwidths are computed from transfers only. algbw is size / time, with the size of the gathered tensor for
+all-gather and of the input for reduce-scatter; busbw scales it to the bytes that cross a link.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.account.align import transfer_times
+from lostflops.account.align.answers import clock_notes, clock_of
+from lostflops.account.align.link_rates import link_rates
+from lostflops.account.align.transfer_times import transfers
+from lostflops.account.blame.judgement import within
+from lostflops.account.facts.bandwidth import bus_factor
+from lostflops.account.ledger.accounts import Overlap, RankLedger, ledgers
+from lostflops.account.ledger.by_rank import Progress
+from lostflops.account.ledger.call_sizes import SIZE
+from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.account.ledger.record import UNKNOWN_GROUP
+from lostflops.account.ledger.scope import scope
+from lostflops.core.results import Field, Result, Table
+from lostflops.core.units import format_ns, format_share, pluralise
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.windows import WindowKind
+    from lostflops.store.run import Run
+
+MOST_ROWS: Final = 20
+GUESSED: Final = (
+    "Hosts were not recorded. All ranks have different device numbers, so we assume one host: `of link` is relative to "
+    "the links inside it."
+)
+NO_TRANSFERS: Final = "Latency and bandwidth are unknown: no call of known size was recorded on all of its ranks."
+
+_QUERY: Final = """
+    with windows(rank, start, stop) as (values {windows}),
+    seen as (
+        select coalesce(op, 'unknown') as op, coalesce(group_id, '{unknown}') as group_id, group_size, dtype,
+               {size} as bytes,
+               c.stop - c.start as dur, a.wait, c.stop - c.start - coalesce(a.wait, 0) as transfer,
+               a.seen < coalesce(a.expected, a.seen) as is_partial
+        from collectives c join windows w on c.rank = w.rank and c.start >= w.start and c.start < w.stop
+        left join arrivals a on c.rank = a.rank and c.event = a.event
+    )
+    select op, group_id, group_size, dtype, bytes, count(*), sum(dur)::bigint, sum(wait)::bigint,
+           sum(transfer)::bigint, median(transfer)::bigint, min(transfer), count(wait),
+           count(*) filter (is_partial)
+    from seen group by all order by sum(dur) desc, op, group_id"""
+
+
+def comm(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    limit: int = MOST_ROWS,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    groups: dict[str, list[Overlap]] = defaultdict(list)
+    total, wall, waited, spans = Overlap(0, 0, 0), 0, 0, []
+    for ledger in ledgers(run, asked, progress):
+        for name, own in ledger.groups.items():
+            groups[name].append(own)
+        total += ledger.overlap
+        wall += ledger.window.wall
+        waited += sum(ledger.lines[line] for line in WAIT_LINES)
+        spans += _spans(ledger)
+    query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP, size=SIZE)
+    rows = run.sql(query).fetchall() if spans else []
+    clock = clock_of(run)
+    links, guessed = link_rates(run)
+    tables = _groups(groups), _collectives(rows, links, limit)
+    moved = transfers(run, within(asked), ranks)
+    pictures = transfer_times.plot(moved), transfer_times.table(moved)
+    shown = (*(tables if rows or total.comm else ()), *(pictures if moved else ()))
+    return Result(
+        name="comm",
+        title="Communication",
+        verdict=_verdict(total, wall, waited, rows),
+        blocks=shown,
+        more=(clock, *(block for block in (*tables, *pictures) if block not in shown)),
+        notes=(
+            *_notes(rows),
+            *([GUESSED] if guessed and rows else []),
+            *([] if moved or not rows else [NO_TRANSFERS]),
+            *(clock_notes(run, clock) if rows else ()),
+        ),
+    )
+
+
+def _spans(ledger: RankLedger) -> list[str]:
+    inside = ledger.window.inside
+    edges = zip(inside.start.tolist(), inside.stop.tolist(), strict=True)
+    return [f"({ledger.rank}, {start}, {stop})" for start, stop in edges]
+
+
+def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    calls, matched = sum(row[5] for row in rows), sum(row[11] for row in rows)
+    if matched < calls:
+        yield (
+            f"{calls - matched:,} of {pluralise(calls, 'call')} could not be matched with other ranks: their transfer "
+            "time may include waiting."
+        )
+    if partial := sum(row[12] for row in rows):
+        yield (
+            f"{partial:,} of {pluralise(calls, 'call')} lack the record of a member: their transfer time may include "
+            "waiting for it."
+        )
+
+
+def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, ...]]) -> str:
+    if not rows and not total.comm:
+        return "No communication ran in this window."
+    if not total.comm:
+        calls, time = sum(row[5] for row in rows), sum(row[6] for row in rows)
+        return (
+            f"No communication ran on the device; {pluralise(calls, 'collective')} on the host took {format_ns(time)}."
+        )
+    share = format_share(total.exposed / wall)
+    hidden = format_share(total.hidden / total.comm)
+    time = f"{format_ns(total.comm)} over all ranks"
+    says = f"Communication takes {time}; compute hides {hidden} of it. The rest is {share} of the time of all ranks"
+    return f"{says}, {format_share(waited / total.exposed)} of it waiting for others." if waited else f"{says}."
+
+
+def _groups(groups: dict[str, list[Overlap]]) -> Table:
+    rows = []
+    for name, overlaps in groups.items():
+        time, hidden = sum(one.comm for one in overlaps), sum(one.hidden for one in overlaps)
+        could = sum(one.most for one in overlaps)
+        if time:
+            rows.append((name, len(overlaps), time, hidden, time - hidden, hidden / could if could else None))
+    fields = (
+        Field("group"),
+        Field("ranks", "count"),
+        Field("comm_ns", "ns", "time"),
+        Field("hidden_ns", "ns", "hidden"),
+        Field("exposed_ns", "ns", "exposed"),
+        Field("efficiency", "share", "overlap efficiency"),
+    )
+    ordered = tuple(sorted(rows, key=lambda row: -row[4]))
+    return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)
+
+
+def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], limit: int) -> Table:
+    rows = []
+    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, *_ in found:
+        overall, moving, fastest = (_rate(sent, count, ns), _rate(sent, count, transfer), _rate(sent, 1, shortest))
+        factor = bus_factor(op, size)
+        bus = [None if rate is None or factor is None else rate * factor for rate in (moving, fastest, overall)]
+        times = ns, wait, transfer, median, shortest
+        share = None if bus[0] is None or group not in links else bus[0] / links[group]
+        rows.append((op, group, size, dtype, sent, count, *times, moving, *bus[:2], overall, bus[2], share))
+    fields = (
+        Field("op"),
+        Field("group"),
+        Field("group_size", shown=False),
+        Field("dtype", shown=False),
+        Field("bytes", "bytes", "size"),
+        Field("count", "count"),
+        Field("ns", "ns", "time", shown=False),
+        Field("wait_ns", "ns", "wait"),
+        Field("transfer_ns", "ns", "transfer"),
+        Field("median_transfer_ns", "ns", shown=False),
+        Field("shortest_transfer_ns", "ns", shown=False),
+        Field("algbw_gbs", "gbs", "algbw", shown=False),
+        Field("busbw_gbs", "gbs", "busbw GB/s"),
+        Field("fastest_busbw_gbs", "gbs", shown=False),
+        Field("algbw_with_wait_gbs", "gbs", shown=False),
+        Field("busbw_with_wait_gbs", "gbs", "with wait", shown=False),
+        Field("link_share", "share", "of link", shown=bool(links)),
+    )
+    return Table("collectives", "By operation, group, dtype and size", fields, tuple(rows), most_shown=limit)
+
+
+def _rate(sent: int | None, count: int, ns: int) -> float | None:
+    return sent * count / ns if sent is not None and ns else None

@@ -1,0 +1,366 @@
+"""Where did the time of the run go, and what share of the peak FLOPs did the model get?
+
+Every nanosecond of every rank's window is on exactly one line; the lines sum to the ranks' wall time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.align.answers import clock_notes, clock_of
+from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.breakdowns import layers, module_table, sampled_in, where
+from lostflops.account.ledger.by_rank import Progress
+from lostflops.account.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, compute_group_shares
+from lostflops.account.ledger.mfu import Claims, waterfall
+from lostflops.account.ledger.scope import Scope, scope
+from lostflops.account.ledger.total import RunLedger
+from lostflops.account.ledger.windows import WindowKind, inferred_steps
+from lostflops.account.memory.summary import summary
+from lostflops.account.pace.headline import describe_job
+from lostflops.account.pace.normal import UNLIKE, normal_steps
+from lostflops.account.pace.told import TimedSteps
+from lostflops.core.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
+from lostflops.core.units import format_ns, format_percent, format_share, pluralise
+
+if TYPE_CHECKING:
+    from lostflops.account.pace.normal import NormalSteps
+    from lostflops.store.run import Run
+
+MOST_LOSSES: Final = 3
+MOST_ROWS: Final = 12
+UNEVEN: Final = 1.1
+"""Times the mean above which a rank is named as the one that loses most."""
+NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
+_FOLDED: Final = ("overlap", "throughput", "memory", "quality", "recorded")
+"""Blocks that a terminal shows with --full."""
+SMALL: Final = 0.02
+"""Above this share unexplained time is named in a note."""
+
+
+def report(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    by: str = "",
+    said: Claims | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    total = RunLedger.of(ledgers(run, asked, progress))
+    said = said or Claims()
+    fall = waterfall(run, asked, total, said)
+    accelerated = _count_accelerated_ranks(run, total.on_thread)
+    clock = clock_of(run)
+    breakdowns = {
+        "phase": _sums_table("phases", "By phase of training, all ranks", total.phases, total.total_ns),
+        "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
+        "module": module_table("modules", total.modules, total.total_ns),
+        "layer": module_table("layers", layers(total.modules), total.total_ns),
+        "rank": _worst_ranks(total),
+    }
+    shown = breakdowns.pop(by or "phase")
+    told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
+    result = Result(
+        name="report",
+        version=2,
+        title="Where the time went",
+        verdict=("No device events: this is the training thread. " if accelerated else "")
+        + _verdict(_subject(run, asked, total), asked, total, fall.value),
+        blocks=(
+            fall,
+            _ledger(total, normal_steps(run)),
+            _losses(run, total),
+            shown,
+            *([_overlap(total)] if total.comm else []),
+            *([_throughput(total, said, told)] if total.step_count else []),
+            *([held] if held is not None else []),
+            _quality(run, asked, total),
+        ),
+        notes=(
+            *([NO_MODULES] if by in ("module", "layer") and not shown.rows else []),
+            *filter(None, (inferred_steps(run, asked.ranks),)),
+            *_notes(asked, total, accelerated, _records_launches(run, asked)),
+            *(clock_notes(run, clock) if total.comm and len(total.ranks) > 1 else ()),
+        ),
+        more=(
+            *breakdowns.values(),
+            *([] if total.comm else [_overlap(total)]),
+            *([] if total.step_count else [_throughput(total, said, told)]),
+            _window(asked, total),
+            _ranks(total),
+            where(total.samples, total.sampled_ns),
+            clock,
+        ),
+        folded=(
+            *([] if by else [shown.name]),
+            *([] if fall.value is not None else [fall.name]),
+            *_FOLDED,
+        ),
+    )
+    return result if told is None else told.report(result, is_empty=not total.total_ns)
+
+
+def _subject(run: Run, asked: Scope, total: RunLedger) -> str:
+    """Describe the job, or the part of it that was asked for."""
+    if asked.steps or len(asked.ranks) < len(run.ranks):
+        steps = f", {pluralise(len(total.steps), 'step')}" if total.steps else ""
+        return f"{pluralise(len(total.ranks), 'rank')}{steps}."
+    return describe_job(run, total)
+
+
+def _verdict(subject: str, asked: Scope, total: RunLedger, mfu: float | None) -> str:
+    if not total.total_ns:
+        return f"{subject} No rank recorded any time in this window."
+    losses = [line for line, ns in total.lines.most_common() if line != "compute" and ns]
+    largest = " and ".join(f"{line} {format_percent(total.share(line))}" for line in losses[:2])
+    lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
+    span = "the recorded time" if asked.kind is WindowKind.TRACE else "the time"
+    reached = f" MFU is {format_percent(mfu)}." if mfu is not None else ""
+    share = format_percent(total.share("compute"))
+    return f"{subject}{reached} Compute takes {share} of {span}" + (f"; {lost}." if losses else ".")
+
+
+def _ledger(total: RunLedger, normal: NormalSteps | None) -> Lines:
+    whole = total.total_ns or 1
+    per, unit = (total.step_count, "step") if total.step_count else (max(len(total.ranks), 1), "rank")
+    items = tuple(
+        Line(
+            line,
+            total.lines[line],
+            total.lines[line] / whole,
+            tuple(Line(name, ns, ns / whole) for name, ns in total.parts.get(line, Counter()).most_common()),
+        )
+        for line in LINES
+    )
+    title = "The ledger"
+    if normal is not None and total.step_count:
+        usual = normal.location.value
+        if not 1 / UNLIKE < total.total_ns / total.step_count / usual < UNLIKE:
+            title = f"The ledger of the profiled steps (normal steps take {format_ns(round(usual))})"
+    return Lines("ledger", title, items, total.total_ns, per, unit)
+
+
+def _losses(run: Run, total: RunLedger) -> Table:
+    largest = [line for line, ns in total.lines.most_common() if line != "compute" and ns][:MOST_LOSSES]
+    rows = []
+    for line in largest:
+        _, rank, event = total.longest.get(line, (0, None, None))
+        evidence = ". ".join(_evidence(run, total, line))
+        rows.append((line, total.lines[line], total.share(line), DEFINITIONS[line], evidence, rank, event))
+    return Table(
+        "losses",
+        "Largest losses",
+        (
+            Field("line"),
+            Field("ns", "ns", shown=False),
+            Field("share", "share"),
+            Field("meaning", shown=False),
+            Field("evidence"),
+            Field("rank", shown=False),
+            Field("event", shown=False),
+        ),
+        tuple(rows),
+    )
+
+
+def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
+    made_of = total.parts.get(line, Counter()).most_common(2)
+    if made_of:
+        yield ", ".join(f"{format_percent(ns / total.lines[line])} {name}" for name, ns in made_of)
+    if len(total.ranks) > 1:
+        most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
+        share, mean = most.lines[line] / (most.wall or 1), total.share(line)
+        if share > UNEVEN * mean:
+            yield f"highest on rank {most.rank} ({format_percent(share)}, mean {format_percent(mean)})"
+    if line in total.longest:
+        ns, rank, event = total.longest[line]
+        name = _event_name(run, rank, event)
+        verb = "in" if line in (*COMM_LINES, "copy") else "before"
+        place = f" {verb} {name} (rank {rank}, event {event})" if name else f" (rank {rank})"
+        yield f"longest {format_ns(ns)}{place}"
+    if line == "idle.sync":
+        yield from _describe_blocker(run, total)
+    yield from sampled_in(total.samples, total.sampled_ns, line)
+
+
+def _describe_blocker(run: Run, total: RunLedger) -> Iterator[str]:
+    rank, event = total.blocker
+    found = run.sql(f"select name, source from events where rank = {rank} and event = {event}").fetchall()
+    for name, source in found:
+        yield f"blocked in {name}" + (f" at {source}" if source else "") + f" (event {event})"
+
+
+def _event_name(run: Run, rank: int, event: int) -> str:
+    if event < 0:
+        return ""
+    found = run.sql(f"select name from events where rank = {rank} and event = {event}").fetchall()
+    name: str = (found[0][0] or "") if found else ""
+    return name if len(name) <= 60 else name[:57] + "..."
+
+
+def _sums_table(name: str, title: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
+    ordered = sorted(sums.items(), key=lambda item: -item[1].total())[:MOST_ROWS]
+    fields = (
+        Field("name", label=name.removesuffix("s")),
+        Field("ns", "ns", "time"),
+        Field("share", "share"),
+        *(Field(group, "share") for group in GROUPS),
+    )
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (key, lines.total(), lines.total() / (whole or 1), *compute_group_shares(lines)) for key, lines in ordered
+    )
+    return Table(name, title, fields, rows, len(sums) - len(rows))
+
+
+def _worst_ranks(total: RunLedger) -> Table:
+    """Ranks beside their mean, the one that computes least first."""
+    ordered = sorted(total.ranks, key=lambda rank: rank.lines["compute"] / (rank.wall or 1))[:MOST_ROWS]
+    fields = (
+        Field("rank"),
+        Field("wall_ns", "ns", "wall"),
+        *(Field(group, "share") for group in GROUPS),
+        Field("largest_loss", label="largest loss"),
+    )
+    mean = (
+        "mean",
+        total.total_ns // max(len(total.ranks), 1),
+        *compute_group_shares(total.lines),
+        _largest(total.lines),
+    )
+    rows = tuple(
+        (str(rank.rank), rank.wall, *compute_group_shares(rank.lines), _largest(rank.lines)) for rank in ordered
+    )
+    return Table("worst_ranks", "By rank", fields, (mean, *rows), len(total.ranks) - len(rows))
+
+
+def _largest(lines: Mapping[str, int]) -> str | None:
+    lost = {line: ns for line, ns in lines.items() if line != "compute" and ns}
+    return max(lost, key=lambda line: lost[line]) if lost else None
+
+
+def _ranks(total: RunLedger) -> Table:
+    fields = (Field("rank"), Field("wall_ns", "ns"), *(Field(line, "ns", within="lines") for line in LINES))
+    rows = tuple((rank.rank, rank.wall, *(rank.lines[line] for line in LINES)) for rank in total.ranks)
+    return Table("ranks", "Ranks", fields, rows)
+
+
+def _overlap(total: RunLedger) -> Pairs:
+    return Pairs(
+        "overlap",
+        "Communication and compute, all ranks",
+        (
+            Pair("compute_ns", total.compute, "ns", "compute"),
+            Pair("comm_ns", total.comm, "ns", "communication"),
+            Pair("hidden_ns", total.hidden, "ns", "hidden by compute"),
+            Pair("exposed_ns", total.comm - total.hidden, "ns", "exposed"),
+            Pair("efficiency", total.efficiency, "share", "hidden, of what could be"),
+        ),
+    )
+
+
+def _window(asked: Scope, total: RunLedger) -> Pairs:
+    return Pairs(
+        "window",
+        "Window",
+        (
+            Pair("kind", asked.kind.value),
+            Pair("ranks", tuple(rank.rank for rank in total.ranks)),
+            Pair("steps", tuple(sorted(total.steps))),
+            Pair("wall_ns", max((rank.wall for rank in total.ranks), default=0), "ns", "longest rank"),
+        ),
+    )
+
+
+def _throughput(total: RunLedger, said: Claims, told: TimedSteps | None) -> Pairs:
+    mean = total.total_ns / total.step_count if total.step_count else None
+    # Profiled steps are slower; the mean, because tokens and samples per second are sums over time as well.
+    normal = told.pace.ns / told.pace.timed if told is not None and told.pace.settled and told.pace.timed else mean
+    tokens, samples = _per_second(said.tokens, normal), _per_second(said.samples, normal)
+    if told is not None:
+        tokens = told.pace.tokens_per_second if tokens is None else tokens
+        samples = told.pace.samples_per_second if samples is None else samples
+    slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
+    busy = sum(total.share(line) for line in BUSY_LINES) if total.total_ns else None
+    return Pairs(
+        "throughput",
+        "Throughput",
+        (
+            Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
+            Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
+            Pair("steps_per_second", _per_second(1, normal), "rate", "steps per second"),
+            Pair("tokens_per_second", tokens, "rate", "tokens per second", tokens is not None),
+            Pair("samples_per_second", samples, "rate", "samples per second", samples is not None),
+            Pair("busy", busy, "share", "device busy"),
+        ),
+    )
+
+
+def _per_second(per_step: float | None, step_ns: float | None) -> float | None:
+    return per_step * 1e9 / step_ns if per_step and step_ns else None
+
+
+def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
+    chosen = ", ".join(map(str, asked.ranks))
+    world, dropped = run.sql(
+        f"""select (select max(world_size) from ranks where rank in ({chosen})), coalesce(sum(count), 0)::bigint
+            from stats where effect = 'dropped' and rank in ({chosen})"""
+    ).fetchall()[0]
+    return Pairs(
+        "quality",
+        "Data",
+        (
+            Pair("ranks_seen", len(total.ranks), "count", "ranks recorded"),
+            Pair("world_size", world, "count", "ranks in the job"),
+            Pair("records_dropped", dropped, "count", "records dropped"),
+            Pair("kernels", total.kernels, "count", shown=False),
+            Pair("kernels_without_launch", total.unlaunched, "count", "kernels without launch"),
+            Pair("unexplained_ns", total.lines["unexplained"], "ns", shown=False),
+            Pair("unexplained", total.share("unexplained"), "share"),
+        ),
+    )
+
+
+def _notes(asked: Scope, total: RunLedger, accelerated: int, records_launches: bool) -> Iterator[str]:
+    for note, ranks in total.notes.most_common():
+        yield f"{note} ({pluralise(ranks, 'rank')})"
+    silent = len(asked.ranks) - sum(rank.wall > 0 for rank in total.ranks)
+    if silent:
+        yield f"{pluralise(silent, 'rank')} recorded no time in this window, and count nowhere."
+    if accelerated:
+        yield (
+            f"{pluralise(accelerated, 'rank')} with an accelerator recorded no device events, "
+            "so this shows the training "
+            "thread. Profile with ProfilerActivity.CUDA."
+        )
+    if total.share("unexplained") > SMALL:
+        why = (
+            "the kernels after these gaps have no launch in the trace, or their thread recorded no op. Start the "
+            "recording one step earlier, with ProfilerActivity.CPU."
+            if records_launches
+            else "this trace format has no launches, so why a device was idle is unknown."
+        )
+        yield f"{format_share(total.share('unexplained'))} is unexplained: {why}"
+
+
+def _records_launches(run: Run, asked: Scope) -> bool:
+    """Whether a rank is in a format that could have."""
+    chosen = ", ".join(map(str, asked.ranks))
+    without = run.sql(f"select count(distinct rank) from stats where what = 'no_launches' and rank in ({chosen})")
+    return int(without.fetchall()[0][0]) < len(asked.ranks)
+
+
+def _count_accelerated_ranks(run: Run, ranks: Sequence[int]) -> int:
+    if not ranks:
+        return 0
+    chosen = ", ".join(map(str, ranks))
+    found = run.sql(
+        f"""select count(*) from ranks where rank in ({chosen}) and
+            (device is not null or backend like '%nccl%'
+             or rank in (select rank from events where kind = 'runtime' and rank in ({chosen})))"""
+    ).fetchall()
+    return int(found[0][0])

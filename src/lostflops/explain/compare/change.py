@@ -1,0 +1,151 @@
+"""By how much the step of one job differs from that of another, and whether that is beyond chance.
+
+Runs of one job differ by more than their steps tell: other neighbours, other clocks, other places in memory. So where
+a side has several runs, each counts once, by its location, and the difference is judged by Welch's t on their
+logarithms: with two runs or three a bootstrap of runs is far too narrow. It is never sharper than if both sides varied
+alike, because few runs beside many make Welch's too sharp. A side of one run is taken to vary as the
+other does. With one run on each side, runs are taken to differ as much as parts of these runs do (`blocks`), and by
+what runs of calm machines differ by at least.
+
+Two locations are judged, and together they call a difference in at most one of 25 pairs that have none: the typical
+step at 97%, and the mean, which shows long steps that are few, at 99%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import expm1, inf, log, sqrt
+from statistics import mean, variance
+from typing import Final
+
+from lostflops.account.pace.blocks import Location
+from lostflops.predict.costs.quantiles import t_quantile
+
+TYPICAL: Final = 0.97
+MEAN: Final = 0.99
+SMALLEST: Final = 0.01
+"""Difference that is not called, however certain: where code and data come to lie in memory makes as much, and that may
+stay the same in all runs of a side (Mytkowicz et al., ASPLOS 2009)."""
+MARGIN: Final = 0.02
+"""Within which a difference is none."""
+_NINE_OF_TEN: Final = 1.6449
+_MOST_FREEDOM: Final = 1e6
+
+
+class Verdict(StrEnum):
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "no difference"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Uncertainty of one run's location, as parts of it: `runs` is its standard deviation over runs, `steps` the part
+    of it that its own steps explain. `freedom` is infinite where no side has several runs that would measure `runs`."""
+
+    runs: float
+    steps: float
+    freedom: float
+
+    @property
+    def is_measured(self) -> bool:
+        return self.freedom < inf
+
+    @property
+    def between(self) -> float:
+        """By what part two runs differ in nine of ten cases, however many steps they have."""
+        return _NINE_OF_TEN * sqrt(2 * max(self.runs**2 - self.steps**2, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeChange:
+    """What B takes more than A, as a part of A; negative where it takes less."""
+
+    value: float
+    low: float
+    high: float
+    noise: Noise
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    @property
+    def sign(self) -> int:
+        """1 and -1 where it is beyond chance, and large enough to be called."""
+        if abs(self.value) < SMALLEST:
+            return 0
+        return (self.low > 0) - (self.high < 0)
+
+    def within(self, margin: float) -> bool:
+        return -margin <= self.low and self.high <= margin
+
+
+def change(
+    before: Sequence[Location], after: Sequence[Location], *, confidence: float, between: float
+) -> RelativeChange:
+    """`between` is by what part two runs of a job differ at least in nine of ten cases; used where each side has one.
+
+    >>> runs = [Location(value, 0.001, 50) for value in (99.0, 100.0, 101.0)]
+    >>> slow = [Location(value, 0.001, 50) for value in (109.0, 110.0, 111.0)]
+    >>> found = change(runs, slow, confidence=0.95, between=0.05)
+    >>> round(found.low, 3), round(found.value, 3), round(found.high, 3)
+    (0.076, 0.1, 0.124)
+    """
+    sides = [[log(run.value) for run in side] for side in (before, after)]
+    steps = [mean(run.error**2 for run in side) for side in (before, after)]
+    off = mean(sides[1]) - mean(sides[0])
+    counts = [len(side) for side in sides]
+    if min(counts) > 1:
+        runs = [max(variance(side), own) for side, own in zip(sides, steps, strict=True)]
+        parts = [run / count for run, count in zip(runs, counts, strict=True)]
+        freedom = _satterthwaite(parts, [count - 1 for count in counts])
+        noise = Noise(sqrt(mean(runs)), sqrt(mean(steps)), freedom)
+        parts = [max(sum(parts), _pool_variance(runs, counts))]
+    elif max(counts) > 1:
+        many = max(sides, key=len)
+        run = max(variance(many), *steps)
+        parts, freedom = [run / count for count in counts], len(many) - 1
+        noise = Noise(sqrt(run), sqrt(mean(steps)), freedom)
+    else:
+        runs = [(between / _NINE_OF_TEN) ** 2, *(side[0].drift ** 2 for side in (before, after))]
+        parts = [*steps, *runs]
+        known = [inf, before[0].drift_freedom, after[0].drift_freedom]
+        freedom = _satterthwaite(parts, [before[0].freedom, after[0].freedom, *known])
+        noise = Noise(sqrt(sum(runs) / 2 + mean(steps)), sqrt(mean(steps)), inf)
+    reach = t_quantile(confidence, freedom) * sqrt(sum(parts)) if sum(parts) else 0.0
+    return RelativeChange(expm1(off), expm1(off - reach), _up(off + reach), noise)
+
+
+def _pool_variance(runs: Sequence[float], counts: Sequence[int]) -> float:
+    """What the difference varies by if both sides vary alike. A side of two runs looks calm too often, which Welch
+    takes for granted where the other has many."""
+    own = [count - 1 for count in counts]
+    together = sum(run * free for run, free in zip(runs, own, strict=True)) / sum(own)
+    return together * sum(1 / count for count in counts)
+
+
+def _up(power: float) -> float:
+    return expm1(power) if power < 700 else inf
+
+
+def _satterthwaite(parts: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Degrees of freedom of a sum of variances that are each known with their own."""
+    if inf in parts:
+        return 0.0
+    known = sum(part**2 / own for part, own in zip(parts, freedoms, strict=True) if part)
+    return min(sum(parts) ** 2 / known, _MOST_FREEDOM) if known else _MOST_FREEDOM
+
+
+def verdict(typical: RelativeChange, average: RelativeChange, margin: float = MARGIN) -> Verdict:
+    """Judge by the typical step, else by the mean; inconclusive where they contradict each other. With one run on each
+    side the mean is not used: one run does not show how often its longest steps occur."""
+    signs = {typical.sign, average.sign if average.noise.is_measured else 0} - {0}
+    if signs == {1}:
+        return Verdict.SLOWER
+    if signs == {-1}:
+        return Verdict.FASTER
+    return Verdict.SAME if not signs and typical.within(margin) else Verdict.INCONCLUSIVE

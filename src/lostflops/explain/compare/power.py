@@ -1,0 +1,90 @@
+"""How many runs, or steps, would show a difference of a given size in nine of ten cases.
+
+What the runs at hand show of their own noise is uncertain when they are few, and a number that rests on too small a
+noise is too small. So the noise is taken as large as it may be in eight of ten cases, given what was seen; what
+steps do not tell of it is laid on runs. So longer runs are asked for where there are some already to show that it is
+steps that differ.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, inf, log1p, sqrt
+from typing import Final
+
+from lostflops.explain.compare.change import TYPICAL, Noise
+from lostflops.predict.costs.quantiles import f_tail, t_quantile
+
+POWER: Final = 0.9
+_ASSURED: Final = 0.8
+_FEWEST: Final = 4
+"""Runs on each side below which nobody knows that it is steps that differ."""
+_MOST_RUNS: Final = 1000
+_MOST_TIMES: Final = 100
+"""So many times the steps at hand are still worth asking for."""
+_MANY: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """`runs` on each side of as many steps as now; or as many runs as now with so many `steps` each, where that helps.
+    None where no number does."""
+
+    runs: int | None
+    steps: int | None
+
+
+def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) -> Needed:
+    """With `runs` on each side at hand, of `steps` each.
+
+    >>> estimate_needed_runs(Noise(0.01, 0.001, inf), 0.03, runs=1, steps=100)
+    Needed(runs=5, steps=None)
+    >>> estimate_needed_runs(Noise(0.01, 0.01, 8), 0.03, runs=5, steps=100)
+    Needed(runs=7, steps=195)
+    """
+    size, most = log1p(effect), _bound_noise(noise)
+    found = bisect_left(range(2, _MOST_RUNS + 1), -size, key=lambda count: -_compute_detectable_effect(most, count)) + 2
+    return Needed(found if found <= _MOST_RUNS else None, _steps(noise, size, runs=runs, steps=steps))
+
+
+def _compute_detectable_effect(spread: float, runs: int) -> float:
+    """The difference that so many runs on each side show, nine times of ten."""
+    freedom = _welch(runs)
+    return (t_quantile(TYPICAL, freedom) + t_quantile(2 * POWER - 1, freedom)) * spread * sqrt(2 / runs)
+
+
+def _welch(runs: int) -> float:
+    """Degrees of freedom that two sides of alike runs have on average; fewer than both together, for they never look
+    quite alike."""
+    own = runs - 1
+    return 2 * own * (own + 1) / (own + 2)
+
+
+def _steps(noise: Noise, size: float, *, runs: int, steps: int) -> int | None:
+    if runs < _FEWEST or not 0 < noise.steps < inf:
+        return None
+    allowed = (size / _compute_detectable_effect(1.0, runs)) ** 2
+    left = allowed - max(_bound_noise(noise) ** 2 - noise.steps**2, 0.0)
+    if left <= 0:
+        return None
+    asked = ceil(steps * noise.steps**2 / left)
+    return max(asked, steps) if asked <= _MOST_TIMES * steps else None
+
+
+def _bound_noise(noise: Noise) -> float:
+    return noise.runs * sqrt(_inflation(noise.freedom)) if noise.is_measured else noise.runs
+
+
+@lru_cache(maxsize=256)
+def _inflation(freedom: float) -> float:
+    """By how much a variance that was measured so may be larger: `freedom` over the quantile of chi-square."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if f_tail(middle, freedom, _MANY) > _ASSURED:
+            low = middle
+        else:
+            high = middle
+    return 1 / high

@@ -1,0 +1,133 @@
+"""What changed between recordings that mark no steps? Lines and kernels per second of recording, and no verdict.
+
+How long a recording is says nothing of how fast a job is: without steps, neither side can be called faster. What a
+rank's time went to, and how long each call of a kernel took, can be compared all the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.facts.inferred_steps import UNCOUNTED
+from lostflops.account.ledger.kernel_sums import kernel_sums
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.partition import partition
+from lostflops.account.ledger.parts import kernel_classes
+from lostflops.account.ledger.record import records
+from lostflops.account.ledger.windows import WindowKind, window
+from lostflops.core.errors import UsageError
+from lostflops.core.results import Block, Figure, Result, Table
+from lostflops.core.units import format_share
+from lostflops.explain.compare import comparable, where
+from lostflops.explain.compare.account import Account, LineUse, average_accounts
+from lostflops.explain.compare.change import Verdict
+from lostflops.explain.compare.comparable import JobComparison
+from lostflops.store.run import Run
+
+_SECOND: Final = 1_000_000_000
+_MEANT: Final = (
+    "Lines, kernels and collectives are per second of recording and rank. Fewer calls per second can mean less work, "
+    "or slower work."
+)
+_ADVICE: Final = "To know which is faster, mark steps: an NVTX range such as `step 12` around each, or profiler.step()."
+_COLLECTIVES: Final = """
+    select coalesce(op, 'unknown') || coalesce(' of ' || group_size || ' ranks', ''), count(*), sum(stop - start),
+           coalesce(sum(greatest(bytes_in, bytes_out)), 0)
+    from collectives group by 1"""
+
+
+def mark_no_steps(paths: Sequence[Path]) -> bool:
+    """Return whether all runs have a timeline and none of them a step, traced or timed, of which each is alike."""
+    counts = []
+    inferred = ", ".join(f"'{what}'" for what in UNCOUNTED)
+    for path in paths:
+        with Run.open(path) as run:
+            counts += run.sql(
+                "select (select count(*) from timings) + (select count(*) from steps where rank not in "
+                f"(select rank from stats where what in ({inferred}))), (select sum(events) from ranks)"
+            ).fetchall()
+    return all(not steps and events for steps, events in counts)
+
+
+def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False) -> Result:
+    """Raises UsageError where the jobs are others, as the comparison of steps does."""
+    sides = [[_read(path) for path in side] for side in (before, after)]
+    comparison = comparable.compare(*([told for told, _ in side] for side in sides))
+    if comparison.refused and not anyway:
+        told = "; ".join(map(str, comparison.refused))
+        raise UsageError(f"these are different jobs: {told}. To compare them anyway, use --anyway")
+    accounts = [average_accounts([account for _, account in side]) for side in sides]
+    return Result(
+        name="diff",
+        version=2,
+        title="B compared with A",
+        verdict=_verdict(accounts[0], accounts[1]),
+        blocks=tuple(_blocks(accounts[0], accounts[1], comparison)),
+        notes=(_MEANT, _ADVICE),
+        more=(
+            comparable.same(comparison),
+            Figure("answer", str(Verdict.INCONCLUSIVE)),
+            Figure("before", tuple(map(str, before))),
+            Figure("after", tuple(map(str, after))),
+            Figure("steps_from", "none"),
+        ),
+    )
+
+
+def _read(path: Path) -> tuple[comparable.JobFacts, Account]:
+    with Run.open(path) as run:
+        return comparable.facts(run, None, None), per_second(run)
+
+
+def per_second(run: Run) -> Account:
+    """An account whose lines sum to a second: what a rank's time went to, on average."""
+    ranks = [rank for (rank,) in run.sql("select rank from ranks where events > 0 order by rank").fetchall()]
+    lines, kernels = np.zeros(len(LINES)), defaultdict[str, LineUse](LineUse)
+    for record in records(run, ranks):
+        made = partition(record, window(record, WindowKind.TRACE))
+        lines += [made.lines[line].total for line in LINES]
+        for (_, name), found in kernel_sums(record, made, kernel_classes(record)).items():
+            kernels[name] += LineUse(found.count, found.ns)
+    seconds = float(lines.sum()) / _SECOND
+    if not seconds:
+        raise UsageError(f"{run.address} has no recorded time to compare")
+    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.sql(_COLLECTIVES).fetchall()}
+    return Account(
+        dict(zip(LINES, (lines / seconds).tolist(), strict=True)),
+        {name: use.over(seconds) for name, use in kernels.items()},
+        {name: use.over(seconds) for name, use in met.items()},
+    )
+
+
+def _verdict(before: Account, after: Account) -> str:
+    old, new = (side.lines["compute"] / side.step_ns for side in (before, after))
+    line = max(LINES, key=lambda line: abs(after.lines[line] - before.lines[line]))
+    moved = (after.lines[line] - before.lines[line]) / _SECOND
+    unknown = "Inconclusive: neither side marks steps, so there is no step time to compare."
+    if not moved:
+        return f"{unknown} Ranks compute for {format_share(new)} of the recorded time on both, and no line changed."
+    word = "more" if moved > 0 else "less"
+    return (
+        f"{unknown} Ranks compute for {format_share(new)} of the recorded time instead of {format_share(old)}; "
+        f"the line that changed most is {line}: {format_share(abs(moved))} of the time {word}."
+    )
+
+
+def _blocks(before: Account, after: Account, comparison: JobComparison) -> list[Block]:
+    made = where.lines(before, after)
+    *held, whole = made.rows
+    rows = (*held, ("recorded second", *whole[1:]))
+    fields = (*made.fields[:-1], replace(made.fields[-1], label="of A's time"))
+    blocks: list[Block] = [
+        replace(made, title="Where the time goes, per second of recording", fields=fields, rows=rows),
+        where.kernels(before, after),
+    ]
+    blocks += [where.collectives(before, after)] if before.collectives or after.collectives else []
+    jobs: Table = comparable.differing(comparison)
+    return [*blocks, jobs] if jobs.rows else blocks

@@ -1,0 +1,63 @@
+"""What the steps of a run took, one figure per step: all settled ones, where the collector timed them, else those of
+the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.record import records
+from lostflops.account.ledger.windows import WindowKind, window
+from lostflops.account.pace.blocks import Times
+from lostflops.account.pace.timings import PACED, choose_pace, paces, within
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_SETTLED = "with {paced} select ns, samples, tokens from paced where settled order by step"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Times in ns; a step's is the median of its ranks where it was timed, and their mean in a trace. `samples` and
+    `tokens` are those of a step, all ranks together; None where they were not recorded or differ from step to step."""
+
+    times: Times
+    samples: float | None = None
+    tokens: float | None = None
+
+    def per(self, what: str) -> Times:
+        """Times of a `step`, or for each of its samples or tokens."""
+        return self.times if what == "step" else self.times / getattr(self, f"{what}s")
+
+
+def read_timed_steps(run: Run) -> StepTimes:
+    """Settled steps of the newest attempt that has any."""
+    pace = choose_pace(paces(run))
+    if pace is None or not pace.settled:
+        return StepTimes(np.zeros(0))
+    columns = run.sql(_SETTLED.format(paced=PACED.format(within=within((), pace.attempt)))).fetchnumpy()
+    return StepTimes(columns["ns"].astype(np.float64), _constant(columns["samples"]), _constant(columns["tokens"]))
+
+
+def read_profiled_steps(run: Run) -> StepTimes:
+    """Whole steps of the trace."""
+    ranks = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    edges = [window(record, WindowKind.STEPS) for record in records(run, ranks)] if ranks else []
+    numbers = np.concatenate([np.array(one.number, np.int64) for one in edges] or [np.zeros(0, np.int64)])
+    took = np.concatenate([one.stop - one.start for one in edges] or [np.zeros(0, np.int64)])
+    _, place, count = np.unique(numbers, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=took, minlength=count.size) / np.maximum(count, 1)
+    return StepTimes(means[means > 0])
+
+
+def _constant(values: npt.NDArray[Any]) -> float | None:
+    """What nearly all steps have: the last batch of an epoch may be smaller."""
+    known = np.ma.compressed(np.ma.masked_invalid(np.ma.asarray(values, np.float64)))
+    if known.size < len(values) or not known.size:
+        return None
+    middle = float(np.median(known))
+    return middle if middle > 0 and np.mean(known == middle) >= 0.9 else None

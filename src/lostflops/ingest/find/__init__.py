@@ -1,0 +1,1 @@
+"""Which files there are to read, of which format, rank and job."""

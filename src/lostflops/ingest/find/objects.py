@@ -1,0 +1,78 @@
+"""Which objects of a store to ingest: the rules for folders, files and globs of this machine, from a listing.
+
+Names of objects are any text. One that cannot be the name of a file here is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from glob import has_magic
+from pathlib import PurePosixPath
+from typing import Final
+
+from lostflops.collect.capture import FOLDER, SUFFIX
+from lostflops.core.errors import UsageError
+from lostflops.ingest.common.rank_names import rank_in_name
+from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.find.captures import is_collectors
+from lostflops.ingest.find.found import NO_TRACE, UNCLAIMED, Found
+from lostflops.ingest.formats.capture import reader as capture
+from lostflops.store.objects import Listed, Objects, objects_of
+from lostflops.store.places import Address, unsafe
+
+Skipped = tuple[str, str]
+_OF_RUN: Final = re.compile(
+    r"(.*/)(?:commits/(?:\d{6,}\.json|probe)|data/\d{6,}(?:-[0-9a-f]{16})?/[a-z_]+/[^/]+\.parquet)", re.DOTALL
+)
+
+
+def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
+    """Objects of an address: itself, all below it, or those that match it; and names that can be no file here."""
+    objects = objects_of(argument)
+    named, searched = _named_and_searched(argument, objects)
+    listed = {one.address: (one, False) for one in searched} | {one.address: (one, True) for one in named}
+    if not listed:
+        raise UsageError(f"{argument} has no object that could be a trace.")
+    found, skipped = [], []
+    for _, (object_, is_named) in sorted(listed.items()):
+        reason = unsafe(object_.address.url.partition("://")[2])
+        if reason is None:
+            found.append(_build_found(object_, is_named))
+        else:
+            skipped.append((object_.address.url.encode("unicode_escape").decode(), f"its name {reason}"))
+    return found, skipped
+
+
+def _named_and_searched(argument: Address, objects: Objects) -> tuple[list[Listed], list[Listed]]:
+    """Objects that the argument names, and those of folders that it names."""
+    if (one := objects.one(argument)) is not None:
+        return [one], []
+    if below := objects.below(argument):  # a folder may be called like a pattern
+        return [], list(_traces_of(argument, below))
+    named, folders = objects.matching(argument) if has_magic(argument.url) else ([], [])
+    return named, [one for folder in folders for one in _traces_of(folder, objects.below(folder))]
+
+
+def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
+    """As below a folder of this machine: no hidden files, and of runs nothing but what was captured into them."""
+    top = f"{folder}/"
+    runs = {match[1] for one in listed if (match := _OF_RUN.fullmatch(one.address.url))}
+    for one in listed:
+        name = one.address.url.removeprefix(top)
+        is_in_run = any(one.address.url.startswith(run) for run in runs - {top})
+        if top in runs:
+            is_in_run = is_in_run or not name.startswith(f"{FOLDER}/")
+        is_hidden = any(part.startswith(".") and part not in (".", "..") for part in name.split("/"))
+        suffix = PurePosixPath(one.address.name).suffix
+        if not (is_in_run or is_hidden or suffix in NO_TRACE or is_collectors(one.address)):
+            yield one
+
+
+def _build_found(listed: Listed, is_named: bool) -> Found:
+    """What its name tells; the rest is seen by whoever fetches it."""
+    name = listed.address.name
+    rank = rank_in_name(name)
+    claim = UNCLAIMED if rank is None else RankClaim(rank, "file name")
+    source_format = capture.NAME if name.endswith(SUFFIX) else ""
+    return Found(path=listed.address, format=source_format, claim=claim, is_named=is_named, listed=listed)

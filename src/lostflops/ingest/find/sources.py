@@ -1,0 +1,207 @@
+"""Which files to ingest: arguments expanded, formats recognised, ranks claimed."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from lostflops.collect.capture import FOLDER, reduced_form
+from lostflops.core.errors import RankConflict, UnknownFormat, UsageError
+from lostflops.core.utf8 import utf8
+from lostflops.ingest.common.byte_stream import ByteStream
+from lostflops.ingest.common.rank_names import process_in_name, rank_in_name
+from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.find.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
+from lostflops.ingest.find.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
+from lostflops.ingest.find.objects import found_objects
+from lostflops.ingest.formats import READERS
+from lostflops.ingest.formats.capture import reader as capture
+from lostflops.ingest.formats.kineto import reader as kineto
+from lostflops.store.manifest import Source, is_run
+from lostflops.store.places import Address, Place, remote
+
+_HEAD = 64 << 10
+OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run uses at most {MOST_WINDOWS} from a folder"
+
+
+def find_sources(
+    arguments: Sequence[str | Path], known_sources: Sequence[Source] = ()
+) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Files to ingest in order of path, and files in folders that no reader knows, each with a reason.
+
+    A file that is named and not recognised is an error; one that merely lies in a folder is skipped. Files that were
+    read before and did not change since are not opened.
+    """
+    before = {source.path: source for source in known_sources}
+    found: list[Found] = []
+    listed, skipped = _list_files(arguments)
+    for candidate in listed:
+        path = candidate.path
+        source = before.get(str(path))
+        if source is not None and candidate.is_unchanged(source):
+            claim = RankClaim(source.rank, source.rank_source)
+            found.append(replace(candidate, format=source.format, claim=claim))
+        elif isinstance(path, Address):  # whoever fetches it will see
+            found.append(candidate)
+        elif (known := recognise_format(path)) is not None:
+            found.append(replace(candidate, format=known, claim=READERS[known].rank_claim(path)))
+        elif candidate.twin is not None:
+            skipped.append((str(path), read_instead(UNRECOGNISED)))
+            listed.append(candidate.twin)  # it has its turn at the end
+        elif candidate.is_named:
+            raise unknown_format(path)
+        else:
+            skipped.append((str(path), UNRECOGNISED))
+    if not found:
+        raise UsageError(
+            f"no traces found in {', '.join(map(str, arguments))}. Give trace files, or a folder with traces."
+        )
+    older = _older_windows(found)
+    skipped += [(str(one.path), OLDER_WINDOW) for one in older]
+    return sorted((one for one in found if one not in older), key=_by_path), skipped
+
+
+def _older_windows(found: Sequence[Found]) -> list[Found]:
+    """Files in folders beyond the newest that a run takes of one rank: a profiler may leave one every few steps."""
+    windows: dict[object, list[Found]] = {}
+    for one in found:
+        whose = one.claim.rank if one.claim.rank is not None else _process(one)
+        if one.format == kineto.NAME and not one.is_named and whose is not None:
+            windows.setdefault(whose, []).append(one)
+    newest_first = (sorted(own, key=lambda one: one.modified_ns, reverse=True) for own in windows.values())
+    return [one for own in newest_first for one in own[MOST_WINDOWS:]]
+
+
+def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:
+    return isinstance(found.path, Address), tuple(str(found.path).split("/"))
+
+
+def unknown_format(path: Place) -> UnknownFormat:
+    return UnknownFormat(f"{path} has an unknown format; Lostflops reads {', '.join(READERS)}. {_advice(path)}")
+
+
+def _advice(path: Place) -> str:
+    if path.name.endswith((".nsys-rep", ".qdrep")):
+        return f"Export it first: nsys export --type sqlite {path.name}"
+    return "Give a trace exported by torch.profiler, or a Flight Recorder dump."
+
+
+def _list_files(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Files to look at, and those left out: windows of a capture folder, and what can be no file."""
+    listed: dict[Place, Found] = {}
+    skipped: list[tuple[str, str]] = []
+    for argument in arguments:
+        address = remote(argument)
+        if address is not None:
+            more, unusable = found_objects(address)
+            skipped += unusable
+        else:
+            more = [
+                Found(path=utf8(path), format="", claim=UNCLAIMED, is_named=is_named)
+                for path, is_named in _expand(str(argument))
+            ]
+        for one in more:
+            if one.path not in listed or one.is_named:
+                listed[one.path] = one
+    for path in raw_twins(listed):
+        # It is mostly not opened; where it is and tells no rank, its name does.
+        named = RankClaim(rank_in_name(path.name), "file name")
+        twin, reduced = replace(listed.pop(path), claim=named), reduced_form(path)
+        listed[reduced] = replace(listed[reduced], twin=twin)
+    gone, left = other_windows(
+        [path for path, one in listed.items() if not one.is_named], lambda path: listed[path].modified_ns
+    )
+    return [one for path, one in listed.items() if path not in gone], skipped + left
+
+
+def _expand(argument: str) -> Iterator[tuple[Path, bool]]:
+    path = Path(argument)
+    if path.is_dir():
+        yield from ((entry, False) for entry in _files_below(path))
+    elif path.exists():
+        yield path.resolve(), True
+    elif glob.has_magic(argument):
+        for match in sorted(glob.glob(argument, recursive=True)):  # noqa: PTH207 - absolute patterns too
+            yield from _expand(match)
+    else:
+        raise UsageError(f"{argument} does not exist.")
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    if is_run(folder):
+        folder /= FOLDER
+    for parent, folders, files in os.walk(folder):
+        if is_run(Path(parent)):  # its parts are no traces
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(parent, name)
+            if path.suffix in NO_TRACE or name.startswith(".") or is_collectors(path):
+                continue
+            if path.is_file():
+                yield path.resolve()
+
+
+def recognise_format(path: Path) -> str | None:
+    head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
+    return next((name for name, reader in READERS.items() if reader.recognises(head, path)), None)
+
+
+def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
+    """Give each file without a rank the lowest free one, or as many in a row as it holds; files of a process one."""
+    used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
+    by_process = {process: one.claim.rank for one in found if (process := _process(one)) and one.claim.rank is not None}
+    settled: list[Found] = []
+    for source in found:
+        rank, process = source.claim.rank, _process(source)
+        if rank is None and process is not None:
+            rank = by_process.get(process)
+        if rank is None:
+            needed = range(source.claim.ranks)
+            rank = next(first for first in count() if used.isdisjoint(first + more for more in needed))
+            used.update(rank + more for more in needed)
+        if process is not None:
+            by_process[process] = rank
+        settled.append(replace(source, claim=source.claim._replace(rank=rank)))
+    return settled
+
+
+def _process(source: Found) -> str | None:
+    """The process that a profiler's file names, where it can have several files."""
+    return process_in_name(source.path.name) if source.format == kineto.NAME else None
+
+
+def place(source_format: str, rank: int) -> tuple[str, int]:
+    """What a file takes in a run: a rank has one timeline, in whatever format, and one dump beside it."""
+    reader = READERS.get(source_format)
+    return "timeline" if reader is not None and reader.IS_TIMELINE else source_format, rank
+
+
+Owners = dict[tuple[str, int], tuple[str, Place]]
+"""Format and file that has each place of a run."""
+
+
+def refuse_conflict(
+    owners: Owners, source_format: str, rank: int, path: Place, *, may_be_windows: bool = False
+) -> None:
+    """Note that a file is a rank's; raise when another file has its place already.
+
+    Files of one profiler `may_be_windows` of one rank: whether they are is seen when they have been read.
+    """
+    # A rank that moves to another host is in the captures of both.
+    owner = path.parent if source_format == capture.NAME else path
+    other_format, other = owners.setdefault(place(source_format, rank), (source_format, owner))
+    if other != owner and not (may_be_windows and other_format == source_format == kineto.NAME):
+        raise rank_conflict(rank, other, owner)
+
+
+def rank_conflict(rank: int, other: Place | str, owner: Place | str) -> RankConflict:
+    return RankConflict(
+        f"two files have rank {rank}: {other} and {owner}. "
+        "Leave one out, or ingest them into two runs; --replace replaces an older file of the run."
+    )

@@ -1,0 +1,265 @@
+"""The records of a capture, typed: what a kind must hold to be read, and what it may leave out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Time = Annotated[int, Meta(ge=0, lt=1 << 61)]
+"""Nanoseconds; later than 2043 no clock shows."""
+Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class SessionRecord(msgspec.Struct):
+    wall: Time
+    world_size: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] | None = None
+    local_rank: Small | None = None
+    restart: Small | None = None
+    host: str | None = None
+    backend: str | None = None
+    device: str | None = None
+    device_name: str | None = None
+    torch: str | None = None
+    python: str | None = None
+    lostflops: str | None = None
+    script: str | None = None
+
+
+class StepRecord(msgspec.Struct):
+    step: Small
+    start: Time
+    stop: Time
+    data: Time | None
+    forward: Time | None
+    backward: Time | None
+    optimizer: Time
+    microbatches: Small | None = None
+    samples: Count | None = None
+    tokens: Count | None = None
+    peak_memory: Count | None = None
+    own: Time | None = None
+    gc: Time | None = None
+    gc_count: Small | None = None
+    cpu: Time | None = None
+    queued: Time | None = None
+    system: Time | None = None
+    faults: Count | None = None
+    preempted: Count | None = None
+    saving: Time | None = None
+    evaluating: Time | None = None
+    skipped: bool = False
+    compiled: bool = False
+    profiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self._rest < 0:
+            raise ValueError("a step shorter than its phases")
+
+    @property
+    def outside(self) -> int | None:
+        """None where a phase is not known: what it took is in the rest."""
+        return None if None in (self.data, self.forward, self.backward) else self._rest
+
+    @property
+    def _rest(self) -> int:
+        known = (self.data or 0) + (self.forward or 0) + (self.backward or 0) + self.optimizer
+        return self.stop - self.start - known
+
+
+class DeviceStep(msgspec.Struct):
+    step: Small
+    time: Time
+    data: Time | None = None
+    forward: Time | None = None
+    backward: Time | None = None
+    optimizer: Time | None = None
+
+
+class GroupRecord(msgspec.Struct):
+    ranks: Annotated[list[Small], Meta(min_length=1)]
+    description: str | None = None
+
+
+class CollectivesRecord(msgspec.Struct):
+    entries: list[Any]
+    groups: dict[str, GroupRecord] = {}
+    lost: Count = 0
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """An entry of the ring that is being enqueued; `seq` counts collectives and transfers each."""
+
+    record: Count
+    group_name: str
+    seq: Count | None
+    op_name: str
+    is_p2p: bool
+    bytes_in: Count | None
+    bytes_out: Count | None
+    created: Time
+
+
+class ParameterRecord(msgspec.Struct):
+    name: str
+    module: str | None = None
+    shape: list[Count] | None = None
+    local_shape: list[Count] | None = None
+    dtype: str | None = None
+    bytes: Count | None = None
+    trainable: bool | None = None
+    bucket: Small | None = None
+    unit: str | None = None
+
+
+class Parameters(msgspec.Struct):
+    parameters: list[ParameterRecord]
+
+
+class Fact(msgspec.Struct):
+    key: str
+    value: Any
+
+
+class ClockRecord(msgspec.Struct):
+    wall: Time
+    monotonic: Time
+    peer: Small | None = None
+    peer_wall: Time | None = None
+
+
+class WindowRecord(msgspec.Struct):
+    window: Small
+    state: str
+    first: Small | None = None
+    steps: Small | None = None
+    time: Time | None = None
+    reason: str | None = None
+    cost: Time | None = None
+    file: str | None = None
+
+
+class StacksRecord(msgspec.Struct):
+    samples: list[tuple[Time, Small]]
+    names: dict[str, str] = {}
+
+
+class Holding(msgspec.Struct, array_like=True):
+    """A storage; a further row of the same number tells more of it."""
+
+    number: Count
+    device_type: Small
+    device_index: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+    address: Count
+    bytes: Count
+    owner: str | None = None
+    name: str | None = None
+    line: str | None = None
+
+
+class HoldingsRecord(msgspec.Struct):
+    """What was seen at one edge; `gone` are numbers of rows, of this window."""
+
+    window: Small
+    time: Time
+    rows: list[Holding] = []
+    gone: list[Count] = []
+    before: bool = False
+
+
+class Note(msgspec.Struct):
+    what: Annotated[str, Meta(min_length=1, max_length=100)]
+    count: Count = 1
+    reason: str | None = None
+
+
+class Overhead(msgspec.Struct):
+    level: Small
+    reason: str | None = None
+
+
+class EndRecord(msgspec.Struct):
+    wall: Time
+    reason: str | None = None
+
+
+Record = (
+    SessionRecord
+    | StepRecord
+    | DeviceStep
+    | CollectivesRecord
+    | Parameters
+    | Fact
+    | ClockRecord
+    | WindowRecord
+    | StacksRecord
+    | HoldingsRecord
+    | Note
+    | Overhead
+    | EndRecord
+)
+KINDS: Final[dict[str, type[Record]]] = {
+    "session": SessionRecord,
+    "step": StepRecord,
+    "device_step": DeviceStep,
+    "collectives": CollectivesRecord,
+    "parameters": Parameters,
+    "job": Fact,
+    "clock": ClockRecord,
+    "window": WindowRecord,
+    "stacks": StacksRecord,
+    "holdings": HoldingsRecord,
+    "note": Note,
+    "overhead": Overhead,
+    "end": EndRecord,
+}
+UNKNOWN: Final = "unknown_records"
+MALFORMED: Final = "malformed_records"
+
+
+def parse_record(record: object) -> Record | str:
+    """The record, or what is wrong with it.
+
+    >>> parse_record({"kind": "device_step", "step": 3, "time": 7})
+    DeviceStep(step=3, time=7, data=None, forward=None, backward=None, optimizer=None)
+    >>> parse_record({"kind": "device_step", "step": -3, "time": 7}), parse_record({"kind": "hologram"})
+    ('malformed_records', 'unknown_records')
+    """
+    kind = KINDS.get(kind_of(record))
+    if kind is None:
+        return UNKNOWN if kind_of(record) else MALFORMED
+    try:
+        return msgspec.convert(record, kind)
+    except msgspec.ValidationError:
+        return MALFORMED
+
+
+def kind_of(record: object) -> str:
+    """Empty where it has none."""
+    kind = record.get("kind") if isinstance(record, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def groups(found: object) -> dict[str, GroupRecord]:
+    """Those of a fact about the job, which was told before any group was given up."""
+    try:
+        return msgspec.convert(found, dict[str, GroupRecord])
+    except msgspec.ValidationError:
+        return {}
+
+
+def entries(found: list[Any]) -> list[Entry]:
+    """Those that can be read."""
+    try:
+        return msgspec.convert(found, list[Entry])
+    except msgspec.ValidationError:
+        return [one for values in found if (one := _entry(values)) is not None]
+
+
+def _entry(values: object) -> Entry | None:
+    try:
+        return msgspec.convert(values, Entry)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,1 @@
+"""Dumps of the c10d Flight Recorder."""

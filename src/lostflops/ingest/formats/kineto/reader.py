@@ -1,0 +1,178 @@
+"""PyTorch profiler traces: Kineto's Chrome JSON, plain or gzipped, or reduced to rows by the job that wrote it."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from lostflops.core.errors import BrokenSource
+from lostflops.ingest.common import reduced
+from lostflops.ingest.common.byte_stream import ByteStream
+from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
+from lostflops.ingest.common.reader import Clean, Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.vocabulary import Vocabulary
+from lostflops.ingest.formats.kineto.inferred_steps import infer_steps
+from lostflops.ingest.formats.kineto.json_array import JsonArray
+from lostflops.ingest.formats.kineto.rows import KinetoRows
+from lostflops.ingest.formats.kineto.schema import decode_events
+from lostflops.ingest.timeline.rank_part import RankPart
+from lostflops.ingest.timeline.recording import Recording
+
+NAME: Final = "kineto"
+IS_TIMELINE: Final = True
+_ARRAY = "traceEvents"
+_HEAD = 256 << 10
+_MOST_OTHERS = 500_000
+_INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d{1,9})\b')
+
+
+def recognises(head: bytes, _path: Path) -> bool:
+    """Tell from the first bytes (decompressed) of a file."""
+    if reduced.recognises(head):
+        return True
+    text = head.lstrip()
+    if text[:1] == b"[":
+        return b'"ph"' in head
+    return text[:1] == b"{" and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
+
+
+def rank_claim(path: Path) -> RankClaim:
+    """The rank as recorded at the top of the trace, else as the file's name states it."""
+    if reduced.is_reduced(path):
+        with suppress(BrokenSource):
+            told = reduced.told_by(path)
+            return RankClaim(told.rank, told.rank_source)
+    elif (recorded := _rank_in_trace(path)) is not None:
+        return RankClaim(recorded, "recorded")
+    named = rank_in_name(path.name)
+    return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
+
+
+def _rank_in_trace(path: Path) -> int | None:
+    elements = JsonArray(ByteStream(path, block=_HEAD).blocks(), _ARRAY, decode_events)
+    with suppress(BrokenSource):  # reading the file will say what is wrong with it
+        elements.read_header()
+    recorded = _recorded_rank(elements.document)
+    return recorded if recorded is not None else _rank_at_the_end(path)
+
+
+def _rank_at_the_end(path: Path) -> int | None:
+    """Some tools write `distributedInfo` behind the events; in a gzip that is found only by reading all of it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _HEAD))
+        found = _INFO_WITH_RANK.search(file.read())
+    return int(found[1]) if found else None
+
+
+def ingest(job: ReadTask) -> list[Ingested]:
+    """Read a trace to its end, or as far as it can be read, and write its rank's part."""
+    if reduced.is_reduced(job.path):
+        return reduced.adopt(job, NAME)
+    recording, digest = read_trace(job.path, job.vocabulary, job.on_read, job.spool_folder, job.clean)
+    try:
+        rank, rank_source = job.claim.rank, job.claim.source
+        recorded = _recorded_rank(recording.document)
+        if recorded is not None:
+            rank, rank_source = recorded, "recorded"
+        assert rank is not None
+        if rank_source == "assigned":
+            recording.losses["rank_assigned"] = 1
+        part = RankPart(job.parts, rank)
+        part.write(recording)
+        info = _distributed_info(recording.document)
+        device_index = _main_device(recording, part.device_rows_by_lane)
+        told = Ingested(
+            rank=rank,
+            rank_source=rank_source,
+            host=_text(recording.document.get("host_name")) or host_in_name(job.path.name),
+            device=_device_name(recording.document, device_index),
+            device_index=device_index,
+            world_size=_positive(info.get("world_size")),
+            backend=_text(info.get("backend")),
+            base_time=recording.base_time,
+            digest=digest,
+            rows=part.rows,
+        )
+        return [told]
+    finally:
+        recording.close()
+
+
+def read_trace(
+    path: Path,
+    vocabulary: Vocabulary,
+    on_read: Callable[[int], None] | None = None,
+    spool_folder: str | None = None,
+    clean: Clean | None = None,
+) -> tuple[Recording, str]:
+    """What the trace holds, and the digest of the whole file; `clean` changes its bytes before they are read."""
+    stream = ByteStream(path, on_read)
+    recording = Recording(vocabulary=vocabulary, spool_folder=spool_folder)
+    elements = JsonArray(clean(stream.blocks()) if clean else stream.blocks(), _ARRAY, decode_events)
+    rows = KinetoRows(recording)
+    try:
+        for events in elements:
+            rows.add(events)
+            if _is_no_trace(recording):
+                elements.stop("almost no entry is an event")
+    except BrokenSource as error:
+        recording.close()
+        raise BrokenSource(f"{path}: {stream.problem or error}") from None
+    rows.finish()
+    infer_steps(recording)
+    recording.document = elements.document
+    recording.losses.update(elements.losses)
+    if elements.example:
+        what = "unreadable_events" if "unreadable_events" in elements.losses else "truncated"
+        recording.examples[what] = elements.example
+    if stream.problem is not None:
+        recording.losses["truncated"] = 1
+        recording.examples["truncated"] = stream.problem
+    stream.drain()
+    base = elements.document.get("baseTimeNanoseconds", 0)
+    recording.base_time = base if type(base) is int and 0 <= base < 1 << 61 else 0
+    return recording, stream.digest
+
+
+def _is_no_trace(recording: Recording) -> bool:
+    losses = recording.losses
+    others = losses["unknown_phases"] + losses["events_without_time"]
+    return others > _MOST_OTHERS and others > 10 * (recording.host.rows + recording.device.rows)
+
+
+def _distributed_info(document: dict[str, Any]) -> dict[str, Any]:
+    info = document.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
+
+
+def _recorded_rank(document: dict[str, Any]) -> int | None:
+    rank = _distributed_info(document).get("rank")
+    return rank if type(rank) is int and 0 <= rank < 1 << 31 else None
+
+
+def _main_device(recording: Recording, rows_by_lane: Counter[int]) -> int | None:
+    """The device that did most of the work; a trace names all devices of its host."""
+    rows: Counter[int] = Counter()
+    for lane, count in rows_by_lane.items():
+        device = recording.lanes[lane].device
+        if device is not None:
+            rows[device] += count
+    return rows.most_common(1)[0][0] if rows else None
+
+
+def _device_name(document: dict[str, Any], index: int | None) -> str | None:
+    properties = document.get("deviceProperties")
+    for device in properties if isinstance(properties, list) else ():
+        if isinstance(device, dict) and index is not None and device.get("id") == index:
+            return _text(device.get("name"))
+    return None
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and 0 < value < 1 << 31 else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and re.search(r"\w", value) and value != "undefined" else None

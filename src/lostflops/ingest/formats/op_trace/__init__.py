@@ -1,0 +1,1 @@
+"""Traces of operations without kernels, as Parquet."""

@@ -1,0 +1,102 @@
+"""What an op of an op trace is: compute or communication, and between which ranks.
+
+Decided from what recorded files show: the members of a group end an op together, however late some of them began it.
+
+    >>> role("forward-compute").kind, role("grads-reduce-scatter")
+    ('kernel', Role(kind='comm', op='reduce_scatter', group='dp', shift=0))
+    >>> layout = RoleLayout({0: StagePlace(0, 0), 4: StagePlace(1, 0), 8: StagePlace(0, 1), 12: StagePlace(1, 1)})
+    >>> layout.members("dp", 8), layout.members("pp", 8), layout.peer(8, role("backward-send").shift)
+    ([8, 12], [0, 8], 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Role(NamedTuple):
+    """`kind` as in `events`, `op` and `group` of communication; `shift` tells how many stages on its peer is."""
+
+    kind: str
+    op: str | None = None
+    group: str | None = None
+    shift: int = 0
+
+
+GROUPS: Final = {
+    "dp": "ranks of one stage",
+    "pp": "stages of one data parallel rank",
+    "embedding": "first and last stage",
+    "world": "all ranks of the file",
+}
+_ROLES: Final = {
+    "optimizer": Role("kernel"),
+    # Ranks begin it up to 0.4 s apart and end it within 10 ms of each other: it waits for the norm of all gradients.
+    "optimizer-clip-main-grad": Role("comm", "all_reduce", "world"),
+    "forward-send": Role("comm", "send", "pp", 1),
+    "forward-recv": Role("comm", "recv", "pp", -1),
+    "backward-send": Role("comm", "send", "pp", -1),
+    "backward-recv": Role("comm", "recv", "pp", 1),
+    "gc": Role("other"),
+}
+_COLLECTIVES: Final = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter"}
+_GROUP_OF: Final = {"grads": "dp", "params": "dp", "embedding": "embedding"}
+
+
+def is_known(optype: str) -> bool:
+    return optype == "gc" or role(optype).kind != "other"
+
+
+def role(optype: str) -> Role:
+    """What is not known is `other`, and stands on the host.
+
+    >>> role("layernorm-grads-all-reduce"), role("lunch")
+    (Role(kind='comm', op='all_reduce', group=None, shift=0), Role(kind='other', op=None, group=None, shift=0))
+    """
+    if optype in _ROLES:
+        return _ROLES[optype]
+    if optype.endswith("-compute"):
+        return Role("kernel")
+    subject = optype.split("-", maxsplit=1)[0]
+    if optype.endswith("-sync"):
+        return Role("comm", None, _GROUP_OF.get(subject))
+    op = next((op for ending, op in _COLLECTIVES.items() if optype.endswith(f"-{ending}")), None)
+    return Role("comm", op, _GROUP_OF.get(subject)) if op is not None else Role("other")
+
+
+class StagePlace(NamedTuple):
+    """Where a rank stands: data parallel rank and pipeline stage."""
+
+    dp_rank: int
+    stage: int
+
+
+class RoleLayout:
+    """Ranks by place. Where two ranks share one, nobody can tell who meets whom: no groups, no peers."""
+
+    def __init__(self, places: Mapping[int, StagePlace]) -> None:
+        self.places = dict(places)
+        self._ranks = {place: rank for rank, place in self.places.items()}
+        self.is_certain = len(self._ranks) == len(self.places)
+        self._stages = 1 + max((place.stage for place in self._ranks), default=0)
+
+    def members(self, group: str, rank: int) -> list[int]:
+        """Ranks of the file in the group of this name to which the rank belongs."""
+        own = self.places[rank]
+        ends = {0, self._stages - 1}
+        return sorted(
+            other
+            for other, place in self.places.items()
+            if group == "world"
+            or (group == "dp" and place.stage == own.stage)
+            or (group == "pp" and place.dp_rank == own.dp_rank)
+            or (group == "embedding" and place.dp_rank == own.dp_rank and place.stage in ends)
+        )
+
+    def peer(self, rank: int, shift: int) -> int | None:
+        """The rank so many stages on; behind the last stage an interleaved schedule begins anew."""
+        own = self.places[rank]
+        if not shift or not self.is_certain:
+            return None
+        return self._ranks.get(StagePlace(own.dp_rank, (own.stage + shift) % self._stages))

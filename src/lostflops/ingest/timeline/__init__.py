@@ -1,0 +1,1 @@
+"""The events of one rank, whatever format they come from, and the rows they become."""

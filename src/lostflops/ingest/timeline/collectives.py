@@ -1,0 +1,261 @@
+"""Rows of table `collectives` from communication kernels, the calls that made them, and gloo events.
+
+A kernel's own metadata counts first; then the `record_param_comms` call around its launch, on
+the launching thread; then the kernel's name, which tells the operation at best.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from lostflops.ingest.common.comm_names import op_of_kernel
+from lostflops.ingest.common.group_ids import group_id, parse_ranks
+from lostflops.ingest.common.ops import canonical_op, dtype_bytes
+from lostflops.ingest.timeline.lookups import innermost
+from lostflops.ingest.timeline.recording import CommCall, CommMetadata, CommRow, TransferCall
+
+Launch = tuple[int, int]
+"""Lane and start of the runtime call that launched a kernel."""
+
+Call = TypeVar("Call", CommCall, TransferCall)
+_LARGEST_GROUP = 1 << 20
+_SHAPE = re.compile(r"\[[\d,\s]*\]")
+_TYPE = re.compile(r'"([^"]*)"')
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedCollective:
+    """One row of the table, but for rank, event and step."""
+
+    source: CommRow
+    group_id: str | None = None
+    group_size: int | None = None
+    seq: int | None = None
+    ordinal: int = 0
+    order_source: str = ""
+    op: str | None = None
+    dtype: str | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    peer: int | None = None
+    metadata: str = "name"
+    group_name: str | None = None
+    group_description: str | None = None
+    group_members: Sequence[int] | None = None
+
+
+def name_peers(
+    collectives: Sequence[RecordedCollective], calls: Sequence[TransferCall], group: tuple[str, list[int]] | None
+) -> int:
+    """Give gloo's transfers their group and peer, from the call inside which they begin; returns how many.
+
+    The call tells the peer's place in a group, but not which group: that is sure only where the rank has one.
+    """
+    if group is None:
+        return 0
+    identity, members = group
+    around = _CallFinder(calls)
+    named = 0
+    for collective in collectives:
+        row = collective.source
+        if row.on_device or collective.op not in ("send", "recv"):
+            continue
+        call = around.around((row.lane, row.start))
+        if call is not None and call.place < len(members):
+            collective.group_id, collective.group_size = identity, len(members)
+            collective.peer = members[call.place]
+            named += 1
+    _number(collectives)
+    return named
+
+
+def build_collectives(
+    rows: Sequence[CommRow],
+    calls: Sequence[CommCall],
+    launches: Mapping[int, Launch],
+    known_groups: Mapping[str, str],
+) -> tuple[list[RecordedCollective], Counter[str], int]:
+    """Collectives in order of start, counts of what could not be told, and the number of calls without a kernel.
+
+    `known_groups` maps a group's name to its id, from the trace's own list of groups.
+    """
+    finder = _CallFinder(calls)
+    describe = _Describer(known_groups)
+    losses: Counter[str] = Counter()
+    collectives = []
+    for row in sorted(rows, key=lambda row: (row.start, row.stop, row.row)):
+        call = finder.around(launches.get(row.correlation)) if row.on_device else None
+        if not row.on_device:
+            collective = _gloo(row)
+            losses["collectives_without_group"] += 1
+        elif row.metadata is None and (call is None or call.metadata is None):
+            collective = RecordedCollective(source=row, op=canonical_op(row.name) or op_of_kernel(row.name))
+            if call is not None:
+                collective.dtype, collective.bytes_in = _inputs(call.shapes, call.dtypes)
+            losses["collectives_without_metadata"] += 1
+        else:
+            collective = describe(row, call)
+        collectives.append(collective)
+    _number(collectives)
+    return collectives, losses, sum(map(_moves_data, finder.unused()))
+
+
+class _CallFinder(Generic[Call]):
+    """Finds the innermost call around a launch; a coalesced call holds those of its members."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls: Sequence[Call] = calls
+        self._used: set[int] = set()
+        self._by_lane: dict[int, tuple[list[int], list[int]]] = {}
+        for lane in {call.lane for call in calls}:
+            own = [number for number, call in enumerate(calls) if call.lane == lane]
+            start = np.array([calls[number].start for number in own], np.int64)
+            stop = np.array([calls[number].stop + 1 for number in own], np.int64)
+            times, inner, _ = innermost(start, stop)
+            self._by_lane[lane] = times.tolist(), [own[i] if i >= 0 else -1 for i in inner.tolist()]
+
+    def around(self, launch: Launch | None) -> Call | None:
+        if launch is None or launch[0] not in self._by_lane:
+            return None
+        times, numbers = self._by_lane[launch[0]]
+        index = bisect_right(times, launch[1]) - 1
+        number = numbers[index] if index >= 0 else -1
+        if number < 0:
+            return None
+        self._used.add(number)
+        return self._calls[number]
+
+    def unused(self) -> list[Call]:
+        """Calls around no launch."""
+        return [call for number, call in enumerate(self._calls) if number not in self._used]
+
+
+def _moves_data(call: CommCall) -> bool:
+    return call.metadata is not None and canonical_op(call.metadata.op or "") is not None
+
+
+class _Description(NamedTuple):
+    """What follows from metadata; worked out once for all collectives that share it."""
+
+    op: str | None
+    bytes_in: int | None
+    bytes_out: int | None
+    peer: int | None
+    group_id: str | None
+    members: Sequence[int] | None
+    metadata: CommMetadata
+
+
+class _Describer:
+    """Kernels with metadata, their own or that of the call around their launch, to collectives."""
+
+    def __init__(self, known_groups: Mapping[str, str]) -> None:
+        self._known_groups = known_groups
+        self._descriptions: dict[tuple[int, int], _Description] = {}
+        """By identity: equal metadata is mostly the same, which is faster to see."""
+
+    def __call__(self, row: CommRow, call: CommCall | None) -> RecordedCollective:
+        theirs = call.metadata if call is not None else None
+        key = id(row.metadata), id(theirs)
+        found = self._descriptions.get(key)
+        if found is None:
+            found = self._descriptions[key] = self._describe(_merge_metadata(row.metadata, theirs))
+        seq = row.seq if row.seq is not None or call is None else call.seq
+        return RecordedCollective(
+            source=row,
+            group_id=found.group_id,
+            group_size=found.metadata.group_size,
+            seq=seq,
+            op=found.op or canonical_op(row.name) or op_of_kernel(row.name),
+            dtype=found.metadata.dtype,
+            bytes_in=found.bytes_in,
+            bytes_out=found.bytes_out,
+            peer=found.peer,
+            metadata=found.metadata.source or ("kernel" if row.metadata is not None else "record_param_comms"),
+            group_name=found.metadata.group_name,
+            group_description=found.metadata.group_description,
+            group_members=found.members,
+        )
+
+    def _describe(self, found: CommMetadata) -> _Description:
+        op = canonical_op(found.op or "")
+        size = dtype_bytes(found.dtype or "")
+        members = _members(found)
+        name, group = found.group_name, None
+        if name is not None:
+            group = group_id(name, members) if members else self._known_groups.get(name)
+        return _Description(
+            op=op,
+            bytes_in=_times(found.elements_in, size) if found.bytes_in is None else found.bytes_in,
+            bytes_out=_times(found.elements_out, size) if found.bytes_out is None else found.bytes_out,
+            peer={"send": found.target_rank, "recv": found.source_rank}.get(op or ""),
+            group_id=group,
+            members=members,
+            metadata=found,
+        )
+
+
+def _merge_metadata(own: CommMetadata | None, theirs: CommMetadata | None) -> CommMetadata:
+    """A kernel's metadata, completed by that of the call where both speak."""
+    if own is None or theirs is None:
+        return own or theirs or CommMetadata()
+    missing = {f.name: getattr(theirs, f.name) for f in fields(CommMetadata) if getattr(own, f.name) is None}
+    return replace(own, **missing)
+
+
+def _members(found: CommMetadata) -> Sequence[int] | None:
+    """The group's ranks as listed, or as start, stride and size give them for groups too large to be listed."""
+    listed = parse_ranks(found.group_ranks or "")
+    if listed:
+        return listed
+    start, stride, size = found.group_start, found.group_stride, found.group_size
+    if start is None or stride is None or size is None or start < 0 or stride < 1 or not 0 < size <= _LARGEST_GROUP:
+        return None
+    return range(start, start + stride * size, stride)
+
+
+def _gloo(row: CommRow) -> RecordedCollective:
+    """A gloo event tells its operation and inputs; the group comes from a Flight Recorder dump, if at all."""
+    collective = RecordedCollective(source=row, op=canonical_op(row.name), metadata="gloo")
+    collective.dtype, collective.bytes_in = _inputs(row.shapes, row.dtypes)
+    return collective
+
+
+def _inputs(shapes: str, dtypes: str) -> tuple[str | None, int | None]:
+    """Element type and size of the tensors among an op's inputs; None where that is not sure."""
+    sizes, types = _SHAPE.findall(shapes), _TYPE.findall(dtypes)
+    if len(types) != len(sizes):
+        return None, None
+    tensors = [(shape, dtype, size) for shape, dtype in zip(sizes, types, strict=True) if (size := dtype_bytes(dtype))]
+    if not tensors:
+        return None, None
+    return tensors[0][1], sum(_elements(shape) * size for shape, _, size in tensors)
+
+
+def _elements(shape: str) -> int:
+    return min(math.prod(int(part) for part in shape.strip("[] ").split(",") if part.strip()), 1 << 50)
+
+
+def _times(elements: int | None, size: int | None) -> int | None:
+    return elements * size if size is not None and elements is not None and 0 <= elements < 1 << 55 else None
+
+
+def _number(collectives: Sequence[RecordedCollective]) -> None:
+    """Ordinals, and what tells the order."""
+    seen: Counter[Any] = Counter()
+    for collective in collectives:
+        key = collective.group_id if collective.group_id is not None else collective.source.lane
+        collective.ordinal = seen[key]
+        seen[key] += 1
+        if collective.seq is not None and collective.group_id is not None:
+            collective.order_source = "seq"
+        else:
+            collective.order_source = "group ordinal" if collective.group_id is not None else "lane ordinal"

@@ -1,0 +1,65 @@
+"""Which process groups a rank belongs to, as its Kineto trace lists them."""
+
+from typing import Any
+
+import msgspec
+
+from lostflops.ingest.common.group_ids import group_id
+
+
+class _Group(msgspec.Struct):
+    pg_name: str
+    ranks: list[int]
+    pg_desc: str | None = None
+    backend_config: str | None = None
+
+
+def memberships(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
+    """Rows of table `groups` from `distributedInfo.pg_config`, once each; entries in another form are passed over.
+
+    >>> group = {"pg_name": "5", "pg_desc": "tp", "ranks": [2, 3]}
+    >>> memberships({"distributedInfo": {"pg_config": [group, group, "?"]}}, 3)[0]["position"]
+    1
+    """
+    info = document.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    rows: dict[str, dict[str, Any]] = {}
+    for entry in config if isinstance(config, list) else ():
+        try:
+            group = msgspec.convert(entry, _Group)
+        except msgspec.ValidationError:
+            continue
+        if rank in group.ranks:
+            row = _row(group, rank)
+            rows.setdefault(row["group_id"], row)
+    return list(rows.values())
+
+
+def sole_group(document: dict[str, Any], rank: int) -> tuple[str, list[int]] | None:
+    """Id and members of the only group in which the rank has a peer; None where there are several, or none."""
+    info = document.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    found: dict[str, list[int]] = {}
+    for entry in config if isinstance(config, list) else ():
+        try:
+            group = msgspec.convert(entry, _Group)
+        except msgspec.ValidationError:
+            return None
+        if rank in group.ranks and len(group.ranks) > 1:
+            found[group_id(group.pg_name, group.ranks)] = group.ranks
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _row(group: _Group, rank: int) -> dict[str, Any]:
+    return {
+        "group_id": group_id(group.pg_name, group.ranks),
+        "position": group.ranks.index(rank),
+        "size": len(group.ranks),
+        "name": group.pg_name,
+        "description": _drop_undefined(group.pg_desc),
+        "backend": _drop_undefined(group.backend_config),
+    }
+
+
+def _drop_undefined(text: str | None) -> str | None:
+    return None if text in ("", "undefined") else text

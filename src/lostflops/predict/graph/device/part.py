@@ -1,0 +1,133 @@
+"""One rank's part of a graph, from a trace of a device and the host that launched its work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.ledger.phases import phases_at
+from lostflops.account.ledger.record import Codes, Flags, Ns, Record
+from lostflops.core.units import format_share
+from lostflops.predict.graph.device.host import HostTasks, host_tasks
+from lostflops.predict.graph.device.streams import Needs, Streams, needs, streams
+from lostflops.predict.graph.device.syncs import Syncs, with_syncs
+from lostflops.predict.graph.device.tasks import laid_out, tasks_of
+from lostflops.predict.graph.device.waits import waits
+from lostflops.predict.graph.parts import GraphPart, PartSteps, RankNote, TaskLane
+from lostflops.predict.graph.tasks import NONE, Because, Edges, LaneKind
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.windows import LedgerWindow
+
+_WORTH_TELLING: Final = 0.02
+"""Of the steps' time."""
+
+
+def device_part(record: Record, edges: LedgerWindow, names: Mapping[int, str]) -> GraphPart:
+    """`names` are those of the rank's lanes."""
+    made = streams(record)
+    host, owner = host_tasks(record)
+    syncs = with_syncs(record, made, host, owner)
+    phase = _launch_phases(record, made)
+    waited = waits(record, made, phase)
+    needed = needs(made, _call_times(record, made, owner), waited.held)
+    launch = _launch_edges(made, syncs, needed, owner)
+    laid = laid_out(made, needed, syncs.tasks.row.size)
+    tasks, words = tasks_of(record, made, syncs, laid, phase)
+    return GraphPart(
+        record.rank,
+        _lanes(made, syncs.tasks, names),
+        tasks,
+        _edges(
+            (launch[0], laid.entry[launch[1]], launch[2], True, Because.LAUNCH),
+            (laid.task[syncs.src], syncs.dst, syncs.delay, syncs.early, Because.SYNC),
+            (laid.task[waited.src], laid.task[waited.dst], waited.delay, False, Because.STREAM),
+        ),
+        _steps(record, edges),
+        np.concatenate((syncs.tasks.start, laid.start)),
+        np.concatenate((syncs.tasks.stop, laid.stop)),
+        words,
+        rank_notes=tuple(_notes(made, int(needed.hold.sum()), edges.wall)),
+    )
+
+
+def _launch_phases(record: Record, made: Streams) -> Codes:
+    known = made.launch >= 0
+    times = np.where(known, record.host.start[made.launch], 0)
+    return phases_at(record, times, np.where(known, record.host.lane[made.launch], -1))
+
+
+def _call_times(record: Record, made: Streams, owner: Codes) -> Ns:
+    known = made.launch >= 0
+    return np.where(known, record.host.stop[owner[made.launch]] - np.where(known, made.called, 0), 0)
+
+
+def _launch_edges(made: Streams, syncs: Syncs, needed: Needs, owner: Codes) -> tuple[Codes, Codes, Ns]:
+    """From tasks that launch to places, with what each needs."""
+    task = np.where(made.launch >= 0, syncs.launch[owner[made.launch]], -1)
+    at = np.flatnonzero(task >= 0)
+    begun = syncs.tasks.start[task[at]]
+    moved = np.where(
+        syncs.full[task[at]],
+        np.minimum(made.start[at] - begun, made.latency[at]),
+        needed.delay[at] + made.called[at] - begun,
+    )
+    return task[at], at, moved
+
+
+def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:
+    src, dst, delay, early, because = zip(*kinds, strict=True)
+    sizes = [part.size for part in src]
+    return Edges(
+        np.concatenate(src).astype(np.int32),
+        np.concatenate(dst).astype(np.int32),
+        np.concatenate(delay).astype(np.int64),
+        np.concatenate([np.broadcast_to(flag, size) for flag, size in zip(early, sizes, strict=True)]),
+        np.repeat(np.array(because, np.int8), sizes),
+    )
+
+
+def _lanes(made: Streams, host: HostTasks, names: Mapping[int, str]) -> tuple[TaskLane, ...]:
+    """A host's lane begins where the recording found it, and so does a stream whose first launch was not recorded."""
+    first = np.flatnonzero(np.diff(host.lane, prepend=-1))
+    threads = [TaskLane(LaneKind.HOST, names.get(int(host.thread[i]), ""), int(host.start[i])) for i in first.tolist()]
+    begins = [place for place, _ in made.bounds()]
+    return (
+        *threads,
+        *(
+            TaskLane(
+                LaneKind.STREAM,
+                names.get(int(made.lane[place]), ""),
+                None if made.launch[place] >= 0 else int(made.start[place]),
+            )
+            for place in begins
+        ),
+    )
+
+
+def _steps(record: Record, edges: LedgerWindow) -> PartSteps:
+    """Those in which something was launched: others have no edge on the device."""
+    told = np.isin(edges.number, record.device.step)
+    number = np.array(edges.number, np.int64)[told]
+    none = np.full(number.size, NONE, np.int64)
+    joined = np.zeros(told.size, np.bool_)
+    joined[:-1] = edges.stop[:-1] == edges.start[1:]
+    return PartSteps(number, none, none, joined[told], (edges.stop - edges.start)[told])
+
+
+def _notes(made: Streams, still: int, wall: int) -> Iterator[RankNote]:
+    if still > _WORTH_TELLING * wall:
+        said = "queued work waited {} on the device for something that was not recorded; the replay keeps that time"
+        yield RankNote(said, still, f"{still / 1e6:.1f} ms")
+    if lost := _lost_launches(made):
+        share = lost / made.row.size
+        said = "{} of device events have no recorded launch although earlier ones do; the replay keeps the gaps"
+        yield RankNote(said, share, format_share(share))
+
+
+def _lost_launches(made: Streams) -> int:
+    """Those before all others of their stream were launched before the recording began, and are not lost."""
+    begun = [np.maximum.accumulate(made.launch[first:last]) >= 0 for first, last in made.bounds()]
+    return int((np.concatenate(begun) & (made.launch < 0)).sum())

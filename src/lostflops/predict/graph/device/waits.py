@@ -1,0 +1,145 @@
+"""Which stream waited for which: traces do not tell what an event was recorded behind, so that it is inferred.
+
+Where a queued kernel started right after something ended on another stream, it had waited for that. Where nobody can
+see a wait because it was over before, it is known from how PyTorch works: a collective waits for what was launched
+before it on the stream of its caller; `cudaStreamWaitEvent` before the launch of a kernel makes it wait for the
+collectives and copies launched before; and after a backward pass the caller's stream waits for all others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lostflops.account.ledger.phases import BACKWARD
+from lostflops.account.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Record, distinct
+from lostflops.predict.graph.device.streams import SOON, Streams, usual_gap
+
+_ROUNDED: Final = 1_000
+"""Old traces count whole microseconds."""
+_COLLECTIVE: Final = 400_000
+"""Kernels of NCCL are recorded to start that long after what they wait for: on V100 121 to 157 us, on H100 79 us in one
+run and 340 us in another."""
+
+
+class DeviceWaits(NamedTuple):
+    """Places in `Streams`: `dst` waited for `src`, and then needed `delay`. `held` are those that nothing held longer
+    than another stream."""
+
+    src: Codes
+    dst: Codes
+    delay: Ns
+    held: Flags
+
+
+def waits(record: Record, made: Streams, phase: Codes) -> DeviceWaits:
+    """`phase` is that of the launch of each place."""
+    latest = Latest(made)
+    callers = _callers(record, made)
+    source = _find_exposed_waits(made, latest, callers)
+    held = source >= 0
+    dst = np.flatnonzero(held)
+    src, delay = source[dst], np.maximum(made.start[dst] - made.stop[source[dst]], 0)
+    usual = int(np.median(delay)) if delay.size else 0
+    pairs = [(src, dst), callers, *_find_hidden_waits(record, made, latest, phase)]
+    src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    key = np.unique(src * made.row.size + dst)
+    src, dst = key // max(made.row.size, 1), key % max(made.row.size, 1)
+    between = made.start[dst] - made.stop[src]
+    shown = held[dst] & (source[dst] == src)
+    return DeviceWaits(src, dst, np.where(shown, between, np.minimum(between, usual)), held)
+
+
+class Latest:
+    """What was launched last on each stream before an instant, and had ended by another."""
+
+    def __init__(self, made: Streams) -> None:
+        self._made = made
+        self._streams = [
+            (first, np.maximum.accumulate(made.called[first:last]), np.maximum.accumulate(made.stop[first:last]))
+            for first, last in made.bounds()
+        ]
+        self.lanes = [int(made.lane[first]) for first, _ in made.bounds()]
+
+    def on(self, stream: int, called: Ns, ended: Ns) -> Codes:
+        """Place of the last one on a stream that was launched before `called` and ended by `ended`, -1 for none."""
+        first, launches, stops = self._streams[stream]
+        place = np.minimum(np.searchsorted(launches, called), np.searchsorted(stops, ended, side="right")) - 1
+        return np.where(place >= 0, place + first, -1)
+
+    def launched(self, stream: int, called: Ns) -> Codes:
+        """Place of the last one on a stream that was launched before `called`, -1 for none."""
+        first, launches, _ = self._streams[stream]
+        place = np.searchsorted(launches, called) - 1
+        return np.where(place >= 0, place + first, -1)
+
+
+def _find_exposed_waits(made: Streams, latest: Latest, callers: tuple[Codes, Codes]) -> Codes:
+    """For each place what held it on another stream, -1 for nothing: not where it followed its own stream as closely as
+    always, though something else ended in between."""
+    free = np.where(made.before >= 0, made.stop[made.before], np.iinfo(np.int64).min)
+    prompt = (made.launch >= 0) & (made.start - made.called <= made.latency + SOON // 2)
+    own = made.queued & (made.start - free <= 2 * usual_gap(made))
+    asked = np.flatnonzero(~prompt & ~own & (made.start > free))
+    soon = np.where(made.kind == COMM, _COLLECTIVE, SOON)
+    source, ended = np.full(made.row.size, -1, np.int64), free.copy()
+    for stream, lane in enumerate(latest.lanes):
+        rows = asked[made.lane[asked] != lane]
+        found = latest.on(stream, made.called[rows], made.start[rows] + _ROUNDED)
+        later = (found >= 0) & (made.stop[found] > ended[rows]) & (made.start[rows] - made.stop[found] <= soon[rows])
+        source[rows[later]] = found[later]
+        ended[rows[later]] = made.stop[found[later]]
+    src, dst = callers
+    late = ~prompt[dst] & (made.stop[src] > ended[dst]) & (made.start[dst] - made.stop[src] <= _COLLECTIVE)
+    source[dst[late]] = src[late]
+    return source
+
+
+def _find_hidden_waits(record: Record, made: Streams, latest: Latest, phase: Codes) -> list[tuple[Codes, Codes]]:
+    pairs = []
+    names = np.array(["StreamWaitEvent" in name for name in record.names], np.bool_)
+    calls = np.flatnonzero(names[record.host.name])
+    waiting = _after_calls(record, made, calls) if calls.size else _after_backward(made, phase)
+    for stream, lane in enumerate(latest.lanes):
+        rows = waiting[made.lane[waiting] != lane]
+        found = latest.on(stream, made.called[rows], made.start[rows] + _ROUNDED)
+        good = (found >= 0) & ((made.kind[found] != KERNEL) | (calls.size == 0))
+        pairs.append((found[good], rows[good]))
+    return pairs
+
+
+def _callers(record: Record, made: Streams) -> tuple[Codes, Codes]:
+    """Each collective and what its thread had launched last before it that was none, where that ended in time."""
+    thread = np.where(made.launch >= 0, record.host.lane[made.launch], -1)
+    order = np.lexsort((made.called, thread))
+    order = order[thread[order] >= 0]
+    is_comm = made.kind[order] == COMM
+    last = np.maximum.accumulate(np.where(is_comm, -1, np.arange(order.size))) if order.size else np.empty(0, np.int64)
+    at = np.flatnonzero(is_comm & (last >= 0))
+    dst, src = order[at], order[last[at]]
+    good = (thread[src] == thread[dst]) & (made.stop[src] <= made.start[dst] + _ROUNDED)
+    good &= made.lane[src] != made.lane[dst]
+    return src[good], dst[good]
+
+
+def _after_calls(record: Record, made: Streams, calls: Codes) -> Codes:
+    """Kernels that are the next their thread launches after it told a stream to wait."""
+    host, found = record.host, [np.empty(0, np.int64)]
+    thread = np.where(made.launch >= 0, host.lane[made.launch], -1)
+    for lane in distinct(host.lane[calls]):
+        own = np.flatnonzero(thread == lane)
+        own = own[np.argsort(made.called[own], kind="stable")]
+        at = np.unique(np.searchsorted(made.called[own], host.start[calls[host.lane[calls] == lane]]))
+        found.append(own[at[at < own.size]])
+    places = np.concatenate(found)
+    computing: Codes = places[made.kind[places] != COMM]
+    return computing
+
+
+def _after_backward(made: Streams, phase: Codes) -> Codes:
+    """The first that is no collective after each backward pass."""
+    known = np.flatnonzero((made.launch >= 0) & (made.kind != COMM))
+    order = known[np.argsort(made.called[known], kind="stable")]
+    ends = np.flatnonzero((phase[order][:-1] == BACKWARD) & (phase[order][1:] != BACKWARD)) + 1
+    return order[ends]

@@ -1,0 +1,102 @@
+"""Close the holes between the windows of a run, so that steps of several windows replay as if they followed each other.
+
+Between two windows nothing was recorded. A task, a pause or a delay that spans such a hole is as long as the hole, on
+every lane. Replayed as it was, that does no harm: it is in no step. With a change it does: what holds up the last step
+of one window then lies on the first step of the next, with seconds of nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lostflops.predict.graph.tasks import DEVICE_KINDS, NONE, MeasuredTimes, Ns, TaskGraph
+
+
+class Hole(NamedTuple):
+    """Time on the common clock in which no rank recorded a step."""
+
+    start: int
+    stop: int
+
+
+def without_holes(graph: TaskGraph) -> TaskGraph:
+    """Take the same time out of all lanes for each hole, so that ranks stay aligned."""
+    holes = find_holes(graph)
+    if not holes:
+        return graph
+    tasks, edges, start, stop = graph.tasks, graph.edges, *_known_times(graph)
+    following = np.zeros(len(tasks), np.bool_)
+    following[:-1] = tasks.lane[1:] == tasks.lane[:-1]
+    after = np.where(following, np.append(start[1:], 0), stop)
+    begins = np.where(edges.after_start, start[edges.src], stop[edges.src])
+    return replace(
+        graph,
+        tasks=replace(
+            tasks,
+            duration=tasks.duration - np.minimum(tasks.duration, _inside(holes, start, stop)),
+            gap=tasks.gap - np.minimum(np.maximum(tasks.gap, 0), _inside(holes, stop, after)),
+        ),
+        edges=replace(
+            edges,
+            delay=edges.delay - np.minimum(np.maximum(edges.delay, 0), _inside(holes, begins, start[edges.dst])),
+        ),
+        lanes=replace(graph.lanes, origin=_close_holes(holes, graph.lanes.origin)),
+        measured=MeasuredTimes(_close_holes(holes, graph.measured.start), _close_holes(holes, graph.measured.stop)),
+    )
+
+
+def find_holes(graph: TaskGraph) -> list[Hole]:
+    """Find where the numbers of steps jump on every rank; only time that all ranks lack is a hole."""
+    steps, (begin, end) = graph.steps, _step_times(graph)
+    spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for row in np.flatnonzero((steps.rank[1:] == steps.rank[:-1]) & (np.diff(steps.number) > 1)).tolist():
+        jump = int(steps.number[row]), int(steps.number[row + 1])
+        spans.setdefault(jump, []).append((int(end[row]), int(begin[row + 1])))
+    common = [Hole(max(a for a, _ in own), min(b for _, b in own)) for own in spans.values()]
+    return sorted(hole for hole in common if hole.stop > hole.start >= 0)
+
+
+def _step_times(graph: TaskGraph) -> tuple[Ns, Ns]:
+    """Recorded start and stop of each row of steps: by its first and last task, else by the device tasks in it."""
+    steps, (start, stop) = graph.steps, _known_times(graph)
+    begin, end = np.full(len(steps), NONE, np.int64), np.full(len(steps), NONE, np.int64)
+    on_device = np.isin(graph.tasks.kind, DEVICE_KINDS)
+    for row in range(len(steps)):
+        if steps.first[row] >= 0 and steps.last[row] >= 0:
+            begin[row], end[row] = start[steps.first[row]], stop[steps.last[row]]
+            continue
+        own = on_device & (graph.tasks.step == steps.number[row]) & (graph.rank == steps.rank[row])
+        if own.any():
+            begin[row], end[row] = start[own].min(), stop[own].max()
+    return begin, end
+
+
+def _known_times(graph: TaskGraph) -> tuple[Ns, Ns]:
+    """Start and stop of each task; of one that was never recorded, from the stop of the task before on its lane to the
+    start of the next."""
+    start, stop, lane = graph.measured.start.copy(), graph.measured.stop.copy(), graph.tasks.lane
+    for row in np.flatnonzero(start == NONE).tolist():
+        start[row] = stop[row - 1] if row and lane[row - 1] == lane[row] else 0
+        stop[row] = start[row]
+    unknown = np.flatnonzero(graph.measured.stop == NONE)
+    for row in unknown[::-1].tolist():
+        if row + 1 < lane.size and lane[row + 1] == lane[row]:
+            stop[row] = max(start[row + 1], start[row])
+    return start, stop
+
+
+def _inside(holes: list[Hole], start: Ns, stop: Ns) -> Ns:
+    """Time of each span that is in a hole."""
+    inside = np.zeros(start.size, np.int64)
+    for hole in holes:
+        inside += np.maximum(np.minimum(stop, hole.stop) - np.maximum(start, hole.start), 0)
+    return inside
+
+
+def _close_holes(holes: list[Hole], time: Ns) -> Ns:
+    """Times as they are once the holes before them are gone; NONE stays."""
+    gone = _inside(holes, np.zeros(time.size, np.int64), time)
+    return np.where(time == NONE, NONE, time - gone)

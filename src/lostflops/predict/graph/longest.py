@@ -1,0 +1,184 @@
+"""Longest paths through a network of tasks: compiled where numba is installed (`pip install lostflops[fast]`), in plain
+Python where it is not. Both work on integers in the same way, and give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ns = npt.NDArray[np.int64]
+Index = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+WORTH_LOADING: Final = 20_000
+"""Tasks: fewer are worked off before numba is loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathNetwork:
+    """Tasks, in the order of lanes: `follows` says that the one before is of the same lane. `turn` is the meeting that
+    has the same link next. Edges as in `graph.tasks.Edges`."""
+
+    origin: Ns
+    duration: Ns
+    gap: Ns
+    follows: Flags
+    meeting: Index
+    transfer: Ns
+    turn: Index
+    src: Index
+    dst: Index
+    delay: Ns
+    after_start: Flags
+
+
+class LongestPaths(NamedTuple):
+    """`waiting` are tasks that never start, because they wait for each other."""
+
+    start: Ns
+    stop: Ns
+    met: Ns
+    waiting: npt.NDArray[np.int64]
+
+
+def longest(network: PathNetwork, *, compiled: bool | None = None) -> LongestPaths:
+    """`compiled` says which way, None the quicker one."""
+    n, m = network.origin.size, network.transfer.size
+    start = network.origin.copy()
+    stop = np.zeros(n, np.int64)
+    met = np.zeros(m, np.int64)
+    pending = np.bincount(network.dst, minlength=n) + network.follows
+    missing = np.bincount(network.meeting[network.meeting >= 0], minlength=m)
+    missing += np.bincount(network.turn[network.turn >= 0], minlength=m)
+    out, first = _by_source(network.src, n)
+    members, opens = _by_source(network.meeting, m)
+    arrays = (
+        start,
+        stop,
+        met,
+        pending,
+        missing,
+        network.duration,
+        network.gap,
+        network.follows,
+        network.meeting,
+        network.transfer,
+        network.turn,
+        network.dst[out],
+        network.delay[out],
+        network.after_start[out],
+        first,
+        members,
+        opens,
+    )
+    run = _compile_work_off() if compiled or (compiled is None and n > WORTH_LOADING) else None
+    if run is None:
+        assert not compiled, "numba is not installed"
+        lists = [array.tolist() for array in arrays]
+        done = np.array(work_off(*lists), np.int64)
+        start[:], stop[:], met[:] = lists[0], lists[1], lists[2]
+    else:
+        done = run(*arrays)
+    never = np.ones(n, np.bool_)
+    never[done] = False
+    return LongestPaths(start, stop, met, np.flatnonzero(never))
+
+
+def _by_source(source: Index, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows in the order of their source, those without one left out, and where each source's begin."""
+    order = np.argsort(source, kind="stable")
+    order = order[np.searchsorted(source[order], 0) :]
+    return order, np.concatenate(([0], np.cumsum(np.bincount(source[source >= 0], minlength=size))))
+
+
+@cache
+def _compile_work_off() -> Callable[..., Any] | None:
+    try:
+        from numba import njit  # noqa: PLC0415  an extra, asked for when it is needed
+    except ImportError:
+        return None
+    compiled: Callable[..., Any]
+    try:
+        compiled = njit(cache=True, nogil=True)(work_off)
+    except RuntimeError:  # neither this folder nor the user's cache can be written to
+        compiled = njit(nogil=True)(work_off)
+    return compiled
+
+
+def work_off(  # noqa: PLR0917, PLR0912, C901  one loop over plain arrays, which is what can be compiled
+    start: Any,
+    stop: Any,
+    met: Any,
+    pending: Any,
+    missing: Any,
+    duration: Any,
+    gap: Any,
+    follows: Any,
+    meeting: Any,
+    transfer: Any,
+    turn: Any,
+    dst: Any,
+    delay: Any,
+    after_start: Any,
+    first: Any,
+    members: Any,
+    opens: Any,
+) -> Any:
+    """Tasks that have run, as a stack works them off; `start`, `stop` and `met` are filled in."""
+    n = len(start)
+    ready = [task for task in range(n) if pending[task] == 0]
+    done = [0 for _ in range(0)]
+    ended = [0 for _ in range(0)]
+    free = [0 for _ in range(0)]
+    while len(ready) > 0:
+        task = ready.pop()
+        done.append(task)
+        for edge in range(first[task], first[task + 1]):
+            if after_start[edge]:
+                follower = dst[edge]
+                start[follower] = max(start[follower], start[task] + delay[edge])
+                pending[follower] -= 1
+                if pending[follower] == 0:
+                    ready.append(follower)
+        here = meeting[task]
+        if here < 0:
+            stop[task] = start[task] + duration[task]
+            ended.append(task)
+        else:
+            met[here] = max(met[here], start[task])
+            missing[here] -= 1
+            if missing[here] == 0:
+                free.append(here)
+        while len(free) > 0:
+            here = free.pop()
+            for place in range(opens[here], opens[here + 1]):
+                member = members[place]
+                stop[member] = met[here] + transfer[here] + duration[member]
+                ended.append(member)
+            then = turn[here]
+            if then >= 0:
+                met[then] = max(met[then], met[here] + transfer[here])
+                missing[then] -= 1
+                if missing[then] == 0:
+                    free.append(then)
+        while len(ended) > 0:
+            task = ended.pop()
+            for edge in range(first[task], first[task + 1]):
+                if not after_start[edge]:
+                    follower = dst[edge]
+                    start[follower] = max(start[follower], stop[task] + delay[edge])
+                    pending[follower] -= 1
+                    if pending[follower] == 0:
+                        ready.append(follower)
+            follower = task + 1
+            if follower < n and follows[follower]:
+                start[follower] = max(start[follower], stop[task] + gap[task])
+                pending[follower] -= 1
+                if pending[follower] == 0:
+                    ready.append(follower)
+    return np.array(done, np.int64)

@@ -1,0 +1,134 @@
+"""The collectives of a rank without a device, as threads of its host ran them: what each was, on which lane it stands,
+and where the training thread asked for it.
+
+Collectives wait in a queue for a worker of their group, so each worker is a lane. Sends and receives run at once, but
+for those between the same two ranks, which stay in order: each direction and peer is a lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.record import UNKNOWN_GROUP, Codes, Flags, Ns, Record
+from lostflops.predict.graph.tasks import NONE
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_TOLD: Final = """select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
+    any_value(coalesce(peer, -1)) from collectives where rank = {rank} and event is not null group by event"""
+_TRANSFERS: Final = ("send", "recv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCalls:
+    """In the order of recording. `lane` is an index into `lanes`, their names; `asked` the host row of the op
+    that asked for each, NONE where none was recorded. `transfer` says that it is one end of a send, and `noticed` when
+    the thread knew that it was over."""
+
+    event: Codes
+    start: Ns
+    stop: Ns
+    noticed: Ns
+    lane: Codes
+    asked: Codes
+    op: npt.NDArray[np.object_]
+    group: npt.NDArray[np.object_]
+    transfer: Flags
+    lanes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return int(self.event.size)
+
+    def before(self) -> Codes:
+        """The call before each on its lane, NONE for the first."""
+        order = np.lexsort((np.arange(len(self)), self.lane))
+        found = np.full(len(self), NONE, np.int64)
+        same = self.lane[order][1:] == self.lane[order][:-1]
+        found[order[1:][same]] = order[:-1][same]
+        return found
+
+
+def calls(run: Run, record: Record) -> HostCalls:
+    own = record.gloo
+    order = np.lexsort((own.event, own.start))
+    event, start, stop = own.event[order], own.start[order], np.maximum(own.stop, own.start)[order]
+    noticed = np.maximum(own.noticed[order], stop)
+    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.sql(_TOLD.format(rank=record.rank)).fetchall()}
+    rows = [told.get(number, (NONE, "", "", NONE)) for number in event.tolist()]
+    names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
+    lanes = tuple(dict.fromkeys(names))
+    op = _texts([op for _, _, op, _ in rows])
+    transfer = np.isin(op, _TRANSFERS)
+    asked = _find_issuing_ops(record, start, op)
+    posted = transfer & (asked >= 0)
+    # What is sent or received is recorded from after it was handed over.
+    start[posted] = record.host.start[asked[posted]]
+    return HostCalls(
+        event=event,
+        start=start,
+        stop=stop,
+        noticed=noticed,
+        lane=np.array([lanes.index(name) for name in names], np.int64),
+        asked=asked,
+        op=op,
+        group=_texts([group or UNKNOWN_GROUP for _, group, *_ in rows]),
+        transfer=transfer,
+        lanes=lanes,
+    )
+
+
+def _texts(values: list[str]) -> npt.NDArray[np.object_]:
+    found = np.empty(len(values), np.object_)
+    found[:] = values
+    return found
+
+
+def _find_issuing_ops(record: Record, start: Ns, op: npt.NDArray[np.object_]) -> Codes:
+    """Sends, receives and all others are each worked off in order."""
+    found = np.full(start.size, NONE, np.int64)
+    rows = _asking(record)
+    kind = np.array([_kind(record.names[code]) for code in record.host.name[rows].tolist()], np.object_)
+    wanted = np.array([_kind(text) for text in op.tolist()], np.object_)
+    for one in ("send", "recv", ""):
+        own = np.flatnonzero(wanted == one)
+        found[own] = _pair_from_end(start[own], record.host.start, rows[kind == one])
+    return found
+
+
+def _asking(record: Record) -> Codes:
+    """Ops of the training thread that ask for communication, in order."""
+    host = record.host
+    rows = host.having(Trait.COMM, [record.training_lane])
+    asks = np.array([name.startswith("c10d::") for name in record.names], np.bool_)
+    rows = rows[asks[host.name[rows]]]
+    ordered: Codes = rows[np.argsort(host.start[rows], kind="stable")]
+    return ordered
+
+
+def _kind(name: str) -> str:
+    """
+    >>> [_kind(name) for name in ("c10d::recv_", "recv", "c10d::recv_any_source_", "c10d::send", "c10d::allreduce_")]
+    ['recv', 'recv', 'recv', 'send', '']
+    """
+    return next((kind for kind in _TRANSFERS if name.removeprefix("c10d::").startswith(kind)), "")
+
+
+def _pair_from_end(start: Ns, asked: Ns, rows: Codes) -> Codes:
+    """From the end: what was asked for last started last, and what was asked for before the recording has no partner.
+
+    >>> _pair_from_end(np.array([5, 21, 30]), np.array([9, 10, 12]), np.array([1, 2])).tolist()
+    [-1, 1, 2]
+    """
+    found = np.full(start.size, NONE, np.int64)
+    begun = np.searchsorted(asked[rows], start, "right")
+    # Of the rows that had begun, each call takes the last that no later call took.
+    place = np.minimum.accumulate((begun - np.arange(1, start.size + 1))[::-1])[::-1] + np.arange(start.size)
+    known = place >= 0
+    found[known] = rows[place[known]]
+    return found

@@ -1,0 +1,91 @@
+"""Batches that workers of a loader make beside the training thread.
+
+Only the training thread's waits for batches are recorded. Where it waited, the batch came when the wait ended, and the
+time between those that came so is what all workers together need for the batches since. Where it did not wait, the
+batch was there before: it took no longer than others do, and no longer than keeps the wait at nothing. Where it waited
+less than twice, nothing tells how fast workers are, and none are put into the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.record import Codes, Flags, Ns, Record
+
+WORKERS: Final = "_MultiProcessingDataLoaderIter"
+AHEAD: Final = 2
+"""Batches that workers make ahead at the least: PyTorch's `prefetch_factor` for each of them."""
+_WAITED: Final = 3
+"""A wait takes so many times what the quickest one did, which found its batch ready."""
+_SHORTEST_WAIT: Final = 1_000_000
+_READY: Final = 0.03
+"""Of that time that taking a batch which is there costs at most."""
+_LEAST_OF_STEP: Final = 0.1
+"""And so much of the time from one batch to the next: taking a batch that is there may take milliseconds where cores
+are shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One row a batch. The training thread asks at `asked` and takes it from `taken` to `got`; workers make it from
+    `start` to `stop`."""
+
+    asked: Ns
+    taken: Ns
+    got: Ns
+    start: Ns
+    stop: Ns
+
+    def __len__(self) -> int:
+        return int(self.asked.size)
+
+
+def batches(record: Record, first: int) -> Batches:
+    """Those that were asked for after `first`; none where workers never were waited for."""
+    host = record.host
+    rows = host.having(Trait.DATA, [record.training_lane])
+    named = np.array([WORKERS in name for name in record.names], np.bool_)
+    rows = rows[named[host.name[rows]] & (host.start[rows] >= first)]
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
+    asked, got = host.start[rows], host.stop[rows]
+    apart = float(np.median(np.diff(got))) if got.size > 1 else 0.0
+    # Where every batch was waited for, none tells what taking one costs.
+    ready = int((got - asked).min(initial=round(max(_SHORTEST_WAIT, _READY * apart))))
+    waited = got - asked > max(_WAITED * ready, _SHORTEST_WAIT, _LEAST_OF_STEP * apart)
+    # One slow hand-over more than another tells nothing of how fast workers are.
+    held = got.size > 0 and int((got - asked)[waited].sum()) >= _LEAST_OF_STEP * int(got[-1] - asked[0])
+    usual = _usual(got, waited) if held else None
+    if usual is None:
+        none = np.empty(0, np.int64)
+        return Batches(none, none, none, none, none)
+    taken = np.where(waited, got - ready, asked)
+    return Batches(asked, taken, got, *_estimate_worker_times(taken, got, waited, (usual, first)))
+
+
+def _usual(got: Ns, waited: Flags) -> int | None:
+    """From the first batch that was waited for to the last, for each one; workers that began together also end so, and
+    who waited for the first of them finds the others ready.
+
+    >>> _usual(np.array([5, 100, 110, 300]), np.array([False, True, False, True]))
+    100
+    """
+    rows = np.flatnonzero(waited)
+    return int(got[rows[-1]] - got[rows[0]]) // int(rows[-1] - rows[0]) if rows.size > 1 else None
+
+
+def _estimate_worker_times(taken: Ns, got: Ns, waited: Flags, known: tuple[int, int]) -> tuple[Codes, Codes]:
+    """When workers began and ended each, one after the other, and not more than AHEAD of what was taken. What they take
+    usually is `known`, and when the recording began: they may have begun with the first batch before."""
+    start, stop = np.empty_like(taken), np.empty_like(taken)
+    usual, first = known
+    free = max(int(taken[0]) - usual, first)
+    for batch in range(taken.size):
+        begin = max(free, int(got[batch - AHEAD])) if batch >= AHEAD else free
+        end = int(taken[batch])
+        free = max(begin, end if waited[batch] else min(begin + usual, end))
+        start[batch], stop[batch] = begin, free
+    return start, stop

@@ -1,0 +1,198 @@
+"""What changes do to the mean step: applied one after the other, each to the graph that the one before left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import hypot, prod, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.core.errors import NotApplicable, UsageError
+from lostflops.predict.graph.replay import Circular, Schedule, replay
+from lostflops.predict.whatif.change import Change, Edited
+from lostflops.predict.whatif.changes import CHANGES
+from lostflops.predict.whatif.interval import Doubts, doubts
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lostflops.predict.graph.tasks import TaskGraph
+    from lostflops.predict.whatif.baseline import Baseline
+    from lostflops.predict.whatif.change import Facts
+
+Wanted = tuple[str, str]
+"""The name and the value of a change."""
+_FEWEST: Final = 3
+"""Steps from which on the spread of their savings is known."""
+_NINE_OF_TEN: Final = 1.6449
+"""Normal, and not Student's t: a saving is at least nothing and at most the step, so that few steps have no long
+tails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A change with what it did: `moved` is by how many ns the mean step moved."""
+
+    change: Change
+    value: str
+    edited: Edited
+    moved: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.change.name}={self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfAnswer:
+    """Times are at the level of the measurement: what was measured, times what the replays say of each other."""
+
+    baseline: Baseline
+    applied: tuple[Applied, ...]
+    schedule: Schedule
+    predicted: float
+    doubts: Doubts
+
+    spread: float
+    """Half the width of the 90% interval of the mean saving, in ns, as savings differ from step to step."""
+
+    @property
+    def gain(self) -> float:
+        """Part of the measured step that goes; negative where a step takes longer."""
+        return 1 - self.predicted / self.baseline.measured
+
+    @property
+    def low(self) -> float:
+        """Shortest mean step that a later run should have."""
+        return max(self.predicted - self.doubts.together, 0.0)
+
+    @property
+    def high(self) -> float:
+        return self.predicted + self.doubts.together
+
+    @property
+    def saving(self) -> float:
+        """Part of the step that is saved for the same work: what findings, what-ifs and pages call the saving."""
+        return 1 - self.predicted / self._whole
+
+    @property
+    def saving_interval(self) -> tuple[float, float]:
+        """90% interval of the saving. Steps are replayed with and without the change, so that what steps differ by
+        anyway is not in it: only how much the saving itself differs."""
+        reach = hypot(self.doubts.replay, self.doubts.changes, self.doubts.runs, self.spread) / self._whole
+        return self.saving - reach, min(self.saving + reach, 1.0)
+
+    @property
+    def _whole(self) -> float:
+        return self.baseline.measured * self.work
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether steps certainly get shorter, or certainly longer."""
+        low, high = self.saving_interval
+        return low > 0 or high < 0
+
+    @property
+    def text(self) -> str:
+        return ", ".join(one.text for one in self.applied)
+
+    @property
+    def work(self) -> int:
+        """How many recorded steps one step does the work of."""
+        return prod(one.edited.extra.get("microbatches", 1) for one in self.applied)
+
+
+def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> WhatIfAnswer:
+    """Raises `NotApplicable` with the reason, and `UsageError` for names and values that it cannot read."""
+    chosen = [(find_change(name, known), value) for name, value in wanted]
+    _check_once(chosen)
+    schedule, facts, applied = start.schedule, start.facts, []
+    for change, value in chosen:
+        edited = edit(schedule.graph, facts, change, value)
+        facts = edited.facts or facts
+        after = _replay_edited(edited, change, value)
+        applied.append(Applied(change, value, edited, (after.mean_step - schedule.mean_step) * start.level))
+        schedule = after
+    predicted = start.measured * (schedule.mean_step / start.replayed)
+    moved = [(one.moved, one.edited.doubt) for one in applied]
+    moved += [(one.edited.off * start.level, 1.0) for one in applied]
+    moved += [(predicted - start.measured, start.unlike)]
+    found = doubts(predicted, replay_error=start.error, moved=moved, noise=start.noise, between=start.between)
+    return WhatIfAnswer(
+        baseline=start,
+        applied=tuple(applied),
+        schedule=schedule,
+        predicted=predicted,
+        doubts=found,
+        spread=_estimate_spread(start, schedule),
+    )
+
+
+def _estimate_spread(start: Baseline, after: Schedule) -> float:
+    """Half the width of the 90% interval of the mean saving, from step to step; unpaired where steps have changed."""
+    before, later = _by_step(start.schedule), _by_step(after)
+    if before.size < _FEWEST or before.size != later.size:
+        return start.noise * start.measured
+    saved = (before - later) * start.level
+    return float(_NINE_OF_TEN * saved.std(ddof=1) / sqrt(saved.size))
+
+
+def _by_step(done: Schedule) -> npt.NDArray[np.float64]:
+    """Mean time of each step over its ranks, in ns."""
+    start, stop = done.step_edges
+    _, place, count = np.unique(done.graph.steps.number, return_inverse=True, return_counts=True)
+    return np.bincount(place, weights=stop - start) / count
+
+
+def _check_once(chosen: Sequence[tuple[Change, str]]) -> None:
+    names = [change.name for change, _ in chosen if not change.again]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{twice} is given twice: give one value")
+
+
+def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
+    """What cannot be applied names its change."""
+    try:
+        return change.apply(graph, value, facts)
+    except NotApplicable as error:
+        raise NotApplicable(f"{change.name}={value} does not apply: {error}") from error
+
+
+def _replay_edited(edited: Edited, change: Change, value: str) -> Schedule:
+    edited.graph.self_check()
+    try:
+        return replay(edited.graph)
+    except Circular:
+        reason = "tasks would wait for each other in a cycle, so its effect on this run cannot be predicted"
+        raise NotApplicable(f"{change.name}={value} does not apply: {reason}") from NotApplicable(reason)
+
+
+def find_change(name: str, known: Sequence[Change] = CHANGES) -> Change:
+    """The change of that name.
+
+    >>> find_change("bukket", ())
+    Traceback (most recent call last):
+    ...
+    lostflops.core.errors.UsageError: no change is called 'bukket'. lostflops whatif RUN --list shows all
+    """
+    by_name = {change.name: change for change in known}
+    if name in by_name:
+        return by_name[name]
+    near = get_close_matches(name, by_name, n=3, cutoff=0.5)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise UsageError(f"no change is called {name!r}.{meant} lostflops whatif RUN --list shows all")
+
+
+def parse_change(text: str) -> Wanted:
+    """A change as it is written.
+
+    >>> parse_change("network.bandwidth=2x")
+    ('network.bandwidth', '2x')
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise UsageError(f"--change {text!r} is not of the form NAME=VALUE, such as bucket_mb=50")
+    return name, value

@@ -1,0 +1,179 @@
+"""What if the optimizer updated all parameters in one pass, or kept its states in 8 bits?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.ledger.phases import OPTIMIZER
+from lostflops.account.ledger.work import MATMUL_CLASSES
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import retime_graph, scale_rows
+from lostflops.predict.graph.tasks import Because, Flags, LaneKind, Ns, TaskGraph, TaskKind
+from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.graph_edits.selecting import launchers, names_with, of_class, on_lanes
+from lostflops.predict.whatif.graph_edits.values import one_of
+from lostflops.predict.whatif.memory_edits.sharding import require_trained_parameters
+from lostflops.predict.whatif.memory_edits.states import in_8_bits, one_pass
+
+_PASSES: Final = 7 / 20
+"""Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by
+op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
+denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
+_IN_8_BITS: Final = 16 / 28
+"""Of what one pass moves: parameters and gradients in 4 bytes (2 read, 1 written), both moments in one (2 and 2)."""
+_FUSED: Final = ("_fused_adam", "_fused_sgd", "_fused_adagrad", "fusedadam", "fusedsgd")
+"""Parts of the names of PyTorch's fused optimizers, as ops and as kernels, in small letters."""
+_UPDATES: Final = ("addcdiv", "addcmul", "lerp", "_foreach_")
+"""The same of ops that update parameters one by one: then another optimizer is not fused."""
+_FEW: Final = 2
+"""Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
+_SOME: Final = 0.1
+_STALL: Final = 1_000_000
+"""What takes so long on the host is not the optimizer's."""
+_CALL: Final = 10_000
+"""Most that calling an op on the host takes, whatever its size; recording it is in that."""
+_START: Final = 2_000
+"""The same of a kernel on a device."""
+_FLOOR: Final = 10
+"""Percentile of an op's calls, on the smallest of many parameters, that is all call and no work."""
+_DOUBT: Final = 0.5
+_DOUBT_IN_8_BITS: Final = 0.75
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    del facts
+    one_of(value, ("fused", "8bit"), "optimizer")
+    kernels = _updates(graph)
+    if not kernels.any():
+        raise NotApplicable("no optimizer step was recognised")
+    fused = names_with(graph, "fused") & kernels
+    is_mostly = bool(graph.tasks.duration[fused].sum() > graph.tasks.duration[kernels].sum() / 2)
+    by_torch = names_with(graph, *_FUSED) & kernels
+    is_fused = is_mostly or bool(by_torch.any() and not (names_with(graph, *_UPDATES) & kernels & ~by_torch).any())
+    if is_fused and value == "8bit":
+        return _smaller(graph, by_torch if by_torch.any() else kernels)
+    if is_fused:
+        raise NotApplicable("the optimizer is already fused")
+    if (
+        graph.tasks.duration[kernels & of_class(graph, *MATMUL_CLASSES)].sum()
+        > _SOME * graph.tasks.duration[kernels].sum()
+    ):
+        raise NotApplicable("the optimizer multiplies matrices, as Muon and Shampoo do, and has no fused form")
+    host = on_lanes(graph, LaneKind.HOST)
+    passes = np.unique(graph.tasks.name[kernels]).size
+    worked = graph.tasks.duration - _calls(graph, kernels & host, _CALL) - _calls(graph, kernels & ~host, _START)
+    duration = scale_rows(worked, kernels, _PASSES if passes > _FEW else 1.0)
+    gap = graph.tasks.gap.copy()
+    rows = np.flatnonzero(_dispatches(graph, kernels))
+    begins = _begins(graph, rows)
+    quiet = rows[~begins & ~kernels[rows]]
+    duration[quiet] = 0
+    inner = np.zeros(len(graph.tasks), np.bool_)
+    inner[rows] = True
+    inner[:-1] &= inner[1:] & host[:-1] & graph.follows[1:]
+    inner[-1:] = False
+    chained = np.zeros(len(graph.tasks), np.bool_)
+    chained[:-1] = kernels[:-1] & kernels[1:] & graph.follows[1:]
+    gap[(inner | chained) & (gap > 0)] = 0
+    edges = graph.edges
+    later = np.zeros(len(graph.tasks), np.bool_)
+    later[quiet] = True
+    launched = (edges.because == Because.LAUNCH) & later[edges.src]
+    delay: Ns = np.where(launched, 0, edges.delay)
+    made = replace(retime_graph(graph, duration=duration, gap=gap), edges=replace(edges, delay=delay))
+    notes = (
+        (
+            "One launch per optimizer step. Its kernels lose their call or start overhead and, unless there are at "
+            "most 2 kinds of them (SGD), take 7/20 of the rest: one pass of Adam moves 7/20 of the bytes that it moves "
+            "op by op. Other optimizers differ, and small parameters gain more."
+        ),
+    )
+    edited = Edited(graph=made, doubt=_DOUBT, notes=notes)
+    if value == "fused":
+        return edited
+    smaller = _smaller(made, kernels)
+    return replace(smaller, notes=(*notes, *smaller.notes), doubt=_DOUBT_IN_8_BITS)
+
+
+def _smaller(graph: TaskGraph, kernels: Flags) -> Edited:
+    """One pass over states of a byte each."""
+    note = (
+        "With one-byte states, one pass of Adam moves 16/28 of the bytes. bitsandbytes launches one kernel per "
+        "parameter, which is not counted."
+    )
+    return Edited(
+        graph=retime_graph(graph, duration=scale_rows(graph.tasks.duration, kernels, _IN_8_BITS)),
+        doubt=_DOUBT_IN_8_BITS,
+        notes=(note,),
+    )
+
+
+def _updates(graph: TaskGraph) -> Flags:
+    kernels = (graph.tasks.kind == TaskKind.KERNEL) & (graph.tasks.meeting < 0)
+    found: Flags = kernels & ((graph.tasks.phase == OPTIMIZER) | of_class(graph, "optimizer"))
+    return found
+
+
+def _calls(graph: TaskGraph, ops: Flags, most: int) -> Ns:
+    """What of each op is its call: one that updates all parameters at once calls once."""
+    taken = np.zeros(len(graph.tasks), np.int64)
+    duration = graph.tasks.duration
+    for name in np.unique(graph.tasks.name[ops]).tolist():
+        own = ops & (graph.tasks.name == name)
+        taken[own] = np.minimum(duration[own], min(int(np.percentile(duration[own], _FLOOR)), most))
+    return taken
+
+
+def _dispatches(graph: TaskGraph, kernels: Flags) -> Flags:
+    """What the host does for an update: tasks of the phase, and launches of its kernels."""
+    host = on_lanes(graph, LaneKind.HOST) & ~np.isin(
+        graph.tasks.kind, (TaskKind.SYNC, TaskKind.DATA, TaskKind.MARK, TaskKind.COMM)
+    )
+    host &= (graph.tasks.duration < _STALL) | (graph.tasks.kind == TaskKind.KERNEL)
+    launches = np.zeros(len(graph.tasks), np.bool_)
+    caller = launchers(graph)[kernels]
+    launches[caller[caller >= 0]] = True
+    found: Flags = host & ((graph.tasks.phase == OPTIMIZER) | launches)
+    return found
+
+
+def _begins(graph: TaskGraph, rows: Ns) -> Flags:
+    """The first launch of each rank and step among the rows; the first of any kind where nothing is launched."""
+    pairs = np.stack((graph.rank[rows], graph.tasks.step[rows], graph.tasks.kind[rows] != TaskKind.LAUNCH), axis=1)
+    order = np.lexsort((rows, pairs[:, 2], pairs[:, 1], pairs[:, 0]))
+    found = np.zeros(rows.size, np.bool_)
+    found[order[np.unique(pairs[order][:, :2], axis=0, return_index=True)[1]]] = True
+    return found
+
+
+def _how(value: str) -> str:
+    if value == "8bit":
+        return "bitsandbytes.optim.AdamW8bit(...), on an accelerator"
+    return "torch.optim.AdamW(..., fused=True)"
+
+
+def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
+    if value == "8bit":
+        note = (
+            "States of 4096 or more elements take one byte per element and 4 bytes per 256 elements, as in "
+            "bitsandbytes 0.44 and later."
+        )
+        return Remembered(in_8_bits(memory, require_trained_parameters(facts), facts.memory or memory), 0.05, (note,))
+    return Remembered(one_pass(memory), 0.1, ("A fused update allocates no temporaries.",))
+
+
+CHANGE: Final = Change(
+    name="optimizer",
+    form="optimizer=fused|8bit",
+    about="the optimizer updates all parameters in one pass (fused), or keeps its states in 8 bits",
+    cost="fused: none if the optimizer has it (Adam, AdamW, SGD, Adagrad), results differ in the last digits; 8bit: "
+    "states are rounded, so compare the loss",
+    how=_how,
+    apply=_apply,
+    tried=("fused",),
+    remember=_remember,
+)

@@ -1,0 +1,148 @@
+"""What if backward recomputed activations, of all layers or of some modules, instead of keeping them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.phases import BACKWARD, FORWARD
+from lostflops.account.memory.answers import WITH_MEMORY
+from lostflops.account.memory.blocks import RankMemory
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.tasks import Flags, LaneKind, TaskGraph, TaskKind
+from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.graph_edits.forward_again import add_recompute_time, some_modules
+from lostflops.predict.whatif.graph_edits.selecting import on_lanes
+from lostflops.predict.whatif.recomputation.code import code
+from lostflops.predict.whatif.recomputation.recomputable import Recomputable, is_size, names_in
+
+_DOUBT: Final = 0.2
+_SOME: Final = 0.02
+"""Share of the forward pass that has to be done again to speak of recomputation."""
+_ALL: Final = 0.9
+_STALL: Final = 1_000_000
+"""What takes so long on the host is no part of the pass, and not done again."""
+_DOUBT_OF_BYTES: Final = 0.1
+_INPUTS_STAY: Final = (
+    "The inputs of a recomputed module stay in memory until its backward has run, and so does the output that later "
+    "modules need; while its backward runs, everything it kept is in memory again."
+)
+Parts = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Shares = npt.NDArray[np.float64]
+
+
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+    computes = (graph.tasks.kind == TaskKind.KERNEL) & (graph.tasks.meeting < 0)
+    if not (computes & (graph.tasks.phase == FORWARD)).any() or not (computes & (graph.tasks.phase == BACKWARD)).any():
+        raise NotApplicable("forward and backward passes cannot be distinguished in this run")
+    if value not in ("on", "off"):
+        return _some(graph, value, facts, computes)
+    already = facts.recomputed
+    if value == "on" and already is not None and already > _ALL:
+        raise NotApplicable("backward already recomputes the whole forward pass")
+    if value == "off" and already is None:
+        raise NotApplicable(
+            "no shapes were recorded, so recomputation cannot be detected: record with record_shapes=True"
+        )
+    if value == "off" and already is not None and already < _SOME:
+        raise NotApplicable("backward recomputes nothing: activations are kept")
+    share = 1 - (already or 0.0) if value == "on" else -(already or 0.0)
+    every = np.full(len(graph.tasks), share)
+    made = _retime_backward(graph, computes, graph.tasks.layer, every, every)
+    return Edited(
+        graph=made, doubt=_DOUBT, notes=_notes(value, share), facts=replace(facts, recomputed=float(value == "on"))
+    )
+
+
+def _some(graph: TaskGraph, value: str, facts: Facts, computes: Flags) -> Edited:
+    told = _require_recomputable(facts) if is_size(value) else _look_up_recomputable(facts)
+    if told is None:
+        names, shares = names_in(value), dict[str, float]()
+    else:
+        names, shares = [told.calls.modules[at] for at in told.named(value)], told.shares()
+    module, share, around = some_modules(graph, names, shares, computes)
+    made = _retime_backward(graph, computes, module, share, around)
+    return Edited(graph=made, doubt=_DOUBT, notes=_notes_of_some(names, told), extra={"modules": names})
+
+
+def _retime_backward(graph: TaskGraph, computes: Flags, part: Parts, share: Shares, share_around: Shares) -> TaskGraph:
+    """Backward of each part with so much of its forward, and the host's time around it."""
+    duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
+    host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (TaskKind.HOST, TaskKind.LAUNCH))
+    host &= graph.tasks.duration < _STALL
+    changed = add_recompute_time(graph, duration, computes, part, share)
+    around = host | (on_lanes(graph, LaneKind.HOST) & computes)
+    old = np.where(host, duration, 0) + np.where(around & (gap > 0), gap, 0)
+    took = add_recompute_time(graph, old, around, part, share_around)
+    factor = np.divide(took, old, out=np.ones(took.size), where=old > 0)
+    changed[host] = (duration * factor)[host]
+    gap = np.where(around & (gap > 0), gap * factor, gap)
+    return retime_graph(graph, duration=np.round(changed).astype(np.int64), gap=np.round(gap).astype(np.int64))
+
+
+def _look_up_recomputable(facts: Facts) -> Recomputable | None:
+    return facts.recomputable() if facts.recomputable is not None else None
+
+
+def _require_recomputable(facts: Facts) -> Recomputable:
+    found = _look_up_recomputable(facts)
+    if found is None:
+        raise NotApplicable(f"which modules keep what was not recorded: record with {WITH_MEMORY}")
+    return found
+
+
+def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
+    if value == "off":
+        raise NotApplicable("the activations that would be kept were never allocated, so their size is unknown")
+    told = _require_recomputable(facts)
+    chosen = told.layers() if value == "on" else told.named(value)
+    if not chosen:
+        raise NotApplicable(f"no module was recorded, so what layers keep is unknown: record with {WITH_MEMORY}")
+    return Remembered(told.edit_memory(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))
+
+
+def _notes(value: str, share: float) -> tuple[str, ...]:
+    if value == "off":
+        return (
+            f"Backward no longer recomputes {-share:.0%} of the forward pass; whether memory suffices is not checked.",
+        )
+    return (
+        (
+            f"Backward takes its recorded time plus {share:.0%} of the forward pass, layer by layer if layers are "
+            "known. Collectives in the forward pass are not repeated, and the freed memory is left unused."
+        ),
+    )
+
+
+def _notes_of_some(names: Sequence[str], told: Recomputable | None) -> tuple[str, ...]:
+    again = f"Backward recomputes {', '.join(names)}"
+    if told is None:
+        return (f"{again} entirely: no recorded call shows which part backward does not need.",)
+    return (f"{again}, as far as backward needs it; collectives in it are not repeated.", *told.calls.notes)
+
+
+def _how(value: str) -> str:
+    if value == "off":
+        return "call the layers without torch.utils.checkpoint.checkpoint"
+    if is_size(value):
+        return "lostflops memory RUN --frontier shows the modules and the code that wraps them"
+    if value != "on":
+        return code(names_in(value))
+    return "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) around each layer"
+
+
+CHANGE: Final = Change(
+    name="recompute",
+    form="recompute=on|off|MODULE,...|BYTES",
+    about="backward recomputes activations, of all layers or of some modules, instead of keeping them",
+    cost="on: more time for less memory; off: less time for more memory, so the run may no longer fit",
+    how=_how,
+    apply=_apply,
+    tried=("on", "off"),
+    remember=_remember,
+)

@@ -1,0 +1,61 @@
+"""What if the pipeline ran its passes in another order?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lostflops.core.errors import NotApplicable
+from lostflops.core.units import pluralise
+from lostflops.predict.graph.tasks import TaskGraph
+from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.graph_edits.orders import SCHEDULES, PipelineShape
+from lostflops.predict.whatif.graph_edits.relaid import laid_out, relaid
+from lostflops.predict.whatif.graph_edits.values import one_of
+
+_DOUBT: Final = 0.1
+_CUT_DOUBT: Final = 0.25
+"""A job recorded as 1F1B and as interleaved, each predicted from the other: 16% of the change off, both ways."""
+_CHUNKS: Final = 2
+
+
+def _how(value: str) -> str:
+    if value == "interleaved":
+        return (
+            "Megatron: --num-virtual-stages-per-pipeline-rank 2; torch.distributed.pipelining: ScheduleInterleaved1F1B"
+        )
+    return f"torch.distributed.pipelining: {'ScheduleGPipe' if value == 'gpipe' else 'Schedule1F1B'}"
+
+
+def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+    one_of(value, SCHEDULES, "schedule")
+    base, made = laid_out(graph)
+    if made.schedule == value:
+        raise NotApplicable(f"the run already uses {value}")
+    old = made.shape
+    chunks = max(old.chunks, _CHUNKS) if value == "interleaved" else 1
+    if value == "interleaved" and old.microbatches % old.stages:
+        raise NotApplicable(
+            f"the number of microbatches of an interleaved schedule must be a multiple of its {old.stages} stages, and "
+            f"the run has {old.microbatches}"
+        )
+    changed = relaid(base, made, value, PipelineShape(old.stages, chunks, old.microbatches))
+    notes = ["Passes keep their times, transfers take the median of their direction, and sends do not delay passes."]
+    if chunks != old.chunks:
+        notes.append(
+            f"Each rank holds {pluralise(chunks, 'chunk')} of the model instead of {old.chunks}, with equal layers; "
+            "embedding and output layer stay in the first and last chunk."
+        )
+    if value == "gpipe":
+        notes.append("Activations of all microbatches are in memory at once; whether they fit is not checked.")
+    return Edited(graph=changed, doubt=_DOUBT if chunks == old.chunks else _CUT_DOUBT, notes=tuple(notes))
+
+
+CHANGE: Final = Change(
+    name="schedule",
+    form="schedule=1f1b|gpipe|interleaved",
+    about="stages run their microbatches in another order",
+    cost="interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory",
+    how=_how,
+    apply=_apply,
+    tried=("interleaved", "1f1b"),
+)

@@ -1,0 +1,112 @@
+"""What changes may know of a run beside its graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from lostflops.account.align.mesh import recognise
+from lostflops.account.blame.judgement import judge
+from lostflops.account.ledger.scope import scope
+from lostflops.account.memory.fullest import fullest
+from lostflops.account.pace.lateness import find_habits
+from lostflops.core.errors import LostflopsError
+from lostflops.predict.costs.collective_times import CollectiveTimes
+from lostflops.predict.costs.times import CommTimes
+from lostflops.predict.scaling.growth import MeshLayout, layout
+from lostflops.predict.scaling.own_times import OwnTimes
+from lostflops.predict.whatif.change import Facts, HeldParameter
+from lostflops.predict.whatif.graph_edits.transfers import samples
+from lostflops.predict.whatif.recomputation.read import recomputable
+from lostflops.predict.whatif.work_facts import work_facts
+
+if TYPE_CHECKING:
+    from lostflops.predict.graph.tasks import TaskGraph
+    from lostflops.store.run import Run
+
+LearnTimes = Callable[[OwnTimes], CommTimes]
+"""Gets what the run's own collectives take, and gives what tells of others."""
+
+
+def learn_comm_times(own: OwnTimes) -> CommTimes:
+    return CollectiveTimes.of(learned=own)
+
+
+def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Facts:
+    """Without `times` the run's own collectives tell what others take; where it has none, nothing does."""
+    device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
+    own = own_times(graph, backend)
+    told = times(own) if times is not None else learn_comm_times(own) if own.samples else None
+    work = work_facts(run)
+    arranged = _layout(run)
+    highest = fullest(run)
+    return Facts(
+        times=told,
+        device=device,
+        backend=backend,
+        job=_job(run),
+        parameters=_parameters(run),
+        dtype=work.dtype,
+        recomputed=work.recomputed,
+        layout=arranged,
+        held=_read_held_parameters(run),
+        replicas=None if arranged is None else arranged.world // arranged.replica,
+        memory=highest,
+        recomputable=cache(partial(recomputable, run, highest)),
+        late=cache(partial(_late, run)),
+    )
+
+
+def _late(run: Run) -> tuple[int, ...]:
+    judgement = judge(run, scope(run, None), recognise(run), habits=find_habits(run))
+    return tuple(one.rank for one in judgement.late)
+
+
+def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
+    """From meetings of which every member, the operation, the size and the hosts are known."""
+    met = graph.meetings
+    return OwnTimes(backend, samples(graph, (met.ranks > 1) & (met.hosts > 0) & (met.hosts <= met.ranks)))
+
+
+def _layout(run: Run) -> MeshLayout | None:
+    try:
+        return layout(run) if run.ranks else None
+    except LostflopsError:  # a pipeline, or ranks that nothing arranges: no replica can be added
+        return None
+
+
+def _job(run: Run) -> dict[str, Any]:
+    """The newest attempt of the lowest rank that told anything."""
+    rows = run.sql(
+        "select key, value from job where rank = (select min(rank) from job) "
+        "qualify attempt is not distinct from max(attempt) over ()"
+    ).fetchall()
+    return {key: json.loads(value) for key, value in rows if value is not None}
+
+
+def _parameters(run: Run) -> tuple[tuple[str, int, int | None], ...]:
+    rows = run.sql(
+        "select name, coalesce(bytes, 0), bucket from parameters where rank = (select min(rank) from parameters) "
+        "order by position"
+    ).fetchall()
+    return tuple((name, size, bucket) for name, size, bucket in rows)
+
+
+def _read_held_parameters(run: Run) -> tuple[HeldParameter, ...]:
+    """Those of the lowest rank that told any, as `_parameters`."""
+    rows = run.sql(
+        "select name, coalesce(bytes, 0), shape, local_shape, trainable, unit from parameters "
+        "where rank = (select min(rank) from parameters) order by position"
+    ).fetchall()
+    found = []
+    for name, size, shape, local, trainable, unit in rows:
+        whole, own = (json.loads(text) if text else [] for text in (shape, local or shape))
+        elements = prod(own)
+        each = size // elements if elements else 0
+        found.append(
+            HeldParameter(name, size, prod(whole) * each, whole[0] if whole else 1, each, trainable is not False, unit)
+        )
+    return tuple(found)

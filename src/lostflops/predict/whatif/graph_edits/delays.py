@@ -1,0 +1,35 @@
+"""Long launch delays of ops that were recorded without a host: what of them is waiting for others.
+
+An op that starts much later than all that it is known to wait for was launched late, or waited for somebody whom no
+record names, such as the slowest of its data-parallel group in an average of losses. Steps that take as long without
+these delays say that it was waiting; kept, such a delay would hold a rank up for somebody who is not late any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from lostflops.predict.graph.editing import retime_graph
+from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.tasks import LaneKind, TaskGraph
+
+_LONG: Final = 0.05
+"""Part of a step; shorter delays are launches, and stay."""
+_SAME: Final = 0.05
+"""Part of a step that it may be shorter without long delays, and still be called the same."""
+
+
+def without_waits(graph: TaskGraph) -> tuple[TaskGraph, float]:
+    """The graph without long launch delays where steps take about as long so, else as it is; and by how many ns the
+    mean step got shorter by that alone."""
+    if bool((graph.lanes.kind != LaneKind.STREAM).any()):
+        return graph, 0.0
+    before = replay(graph).mean_step
+    gap, delay = graph.tasks.gap, graph.edges.delay
+    shorter = retime_graph(graph, gap=np.where(gap > _LONG * before, 0, gap))
+    shorter = replace(shorter, edges=replace(graph.edges, delay=np.where(delay > _LONG * before, 0, delay)))
+    saved = before - replay(shorter).mean_step
+    return (shorter, max(saved, 0.0)) if abs(saved) <= _SAME * before else (graph, 0.0)

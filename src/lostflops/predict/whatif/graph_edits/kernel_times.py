@@ -1,0 +1,68 @@
+"""What kernels would take at other rates: products of matrices by the peak, all others by what they move."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.kernel_classes import CLASSES, rounds_to_tf32
+from lostflops.account.ledger.work import MATMUL_CLASSES
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import retime_graph, scale_rows
+from lostflops.predict.graph.tasks import TaskGraph, TaskKind
+from lostflops.predict.whatif.change import Facts
+from lostflops.predict.whatif.graph_edits.selecting import of_class, ranks_with_device
+
+COMPUTE_BOUND: Final = MATMUL_CLASSES
+MEMORY_BOUND: Final = tuple(name for name in CLASSES if name not in MATMUL_CLASSES)
+_MOST: Final = 0.5
+
+
+def device_called(name: str) -> Device | None:
+    """By its name in the table, or as a driver has it."""
+    return next((device for device in DEVICES if device.name.casefold() == name.casefold()), None) or find_device(name)
+
+
+def device_now(graph: TaskGraph, facts: Facts) -> Device:
+    """Raises `NotApplicable` where it is not known."""
+    if not ranks_with_device(graph).size:
+        raise NotApplicable("no accelerator was recorded, and this change is computed from its peaks")
+    found = device_called(facts.device) if facts.device else None
+    if found is None:
+        raise NotApplicable(f"the peaks of {facts.device or 'the device of this run'} are not known")
+    return found
+
+
+def dtype_now(graph: TaskGraph, facts: Facts) -> str:
+    """What kernels multiply in: fp32 is tf32 where most of their time is spent in kernels that round to it."""
+    if facts.dtype is None:
+        raise NotApplicable(
+            "no shapes were recorded, so the dtype of matmuls is unknown: record with record_shapes=True"
+        )
+    if facts.dtype != "fp32":
+        return facts.dtype
+    rounds = np.array([rounds_to_tf32(word) for word in graph.words], np.bool_)
+    rows = of_class(graph, *COMPUTE_BOUND) & (graph.tasks.name >= 0)
+    spent = graph.tasks.duration[rows]
+    return "tf32" if spent[rounds[graph.tasks.name[rows]]].sum() > _MOST * spent.sum() else "fp32"
+
+
+def peak(device: Device, dtype: str) -> float:
+    if dtype not in device.peaks:
+        known = ", ".join(device.peaks) or "none"
+        raise NotApplicable(f"no confirmed {dtype} peak of {device.name} is known; known peaks: {known}")
+    return device.peaks[dtype]
+
+
+def scale_kernels(graph: TaskGraph, factors: dict[str, float]) -> TaskGraph:
+    """Kernels of each class times its factor. None gets shorter than the shortest kernel that was recorded: below that
+    it is not the work that takes time."""
+    duration = graph.tasks.duration
+    kernels = duration[(graph.tasks.kind == TaskKind.KERNEL) & (duration > 0)]
+    least = int(kernels.min(initial=np.iinfo(np.int64).max))
+    changed = duration
+    for name, factor in factors.items():
+        changed = scale_rows(changed, of_class(graph, name), factor)
+    return retime_graph(graph, duration=np.maximum(changed, np.minimum(duration, least)))

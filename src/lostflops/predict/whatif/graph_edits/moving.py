@@ -1,0 +1,25 @@
+"""How fast bytes are read and written where a change adds passes over memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lostflops.predict.graph.tasks import LaneKind
+from lostflops.predict.whatif.graph_edits.kernel_times import device_called
+
+if TYPE_CHECKING:
+    from lostflops.predict.graph.tasks import TaskGraph
+    from lostflops.predict.whatif.change import Facts
+
+_CPU_GBS: Final = 5.0
+_DEVICE_GBS: Final = 1000.0
+"""Reading and writing together, where the device is not known."""
+
+
+def memory_rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
+    """Bytes read and written in a ns, and in words."""
+    if not (graph.lanes.kind == LaneKind.STREAM).any():
+        return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
+    known = device_called(facts.device) if facts.device else None
+    rate = known.memory_gbs if known is not None and known.memory_gbs else _DEVICE_GBS
+    return rate, f"{rate:g} GB/s of device memory"

@@ -1,0 +1,94 @@
+"""When gradients are ready: tasks between those that recorded reductions waited for.
+
+Gradients are ready in the order of their bytes in the round: so many bytes of the way from one recorded bucket to the
+next are so much of the time of the lane between the two tasks that were waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.phases import BACKWARD, FORWARD
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.tasks import NONE, TaskGraph
+
+Rows = npt.NDArray[np.int64]
+_SHORT: Final = 0.25
+"""Of the longest stretch of a forward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingTasks:
+    """What held reductions back on one lane: the task that each of them waited for, and the edge that says so."""
+
+    lane: int
+    src: Rows
+    edges: Rows
+
+
+class Inputs:
+    """What each reduction of a rank's round waits for, lane by lane."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._graph = graph
+        order = np.argsort(graph.edges.dst, kind="stable")
+        self._order = order
+        self._first = np.searchsorted(graph.edges.dst[order], np.arange(len(graph.tasks) + 1))
+
+    def edges_into(self, task: int) -> Rows:
+        return self._order[self._first[task] : self._first[task + 1]]
+
+    def of(self, tasks: Rows) -> list[HoldingTasks]:
+        """Lanes that hold back every one of these tasks, with the last edge from there into each."""
+        graph, held = self._graph, list[dict[int, int]]()
+        for task in tasks.tolist():
+            own: dict[int, int] = {}
+            for edge in self.edges_into(task).tolist():
+                src = int(graph.edges.src[edge])
+                lane = int(graph.tasks.lane[src])
+                if lane not in own or src > graph.edges.src[own[lane]]:
+                    own[lane] = edge
+            held.append(own)
+        lanes = [lane for lane in held[0] if all(lane in own for own in held)]
+        found = [(lane, np.array([own[lane] for own in held], np.int64)) for lane in lanes]
+        return [HoldingTasks(lane, graph.edges.src[edges].astype(np.int64), edges) for lane, edges in found]
+
+
+def _last_forward(graph: TaskGraph, rows: Rows) -> int:
+    """The last of these tasks of a lane that is of a forward pass, NONE where none is. What stands between nodes of a
+    backward pass counts as forward too: such a stretch is short beside that of a pass."""
+    tasks = graph.tasks
+    rows = rows[np.isin(tasks.phase[rows], (FORWARD, BACKWARD))]
+    forward = tasks.phase[rows] == FORWARD
+    stretch = np.cumsum(np.append(False, forward[1:] != forward[:-1]))[: rows.size]
+    took = np.bincount(stretch, np.where(forward, tasks.duration[rows] + np.maximum(tasks.gap[rows], 0), 0))
+    return int(rows[forward & (took[stretch] > _SHORT * took.max(initial=0))].max(initial=NONE))
+
+
+def between(graph: TaskGraph, held: HoldingTasks, step: int, place: npt.NDArray[np.float64]) -> tuple[Rows, Rows]:
+    """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
+    recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
+    next; at 0 the backward pass begins, the last one where gradients of several are added up first."""
+    if (np.diff(held.src) < 0).any():
+        raise NotApplicable(
+            "gradients of a later bucket were ready before those of an earlier one, so buckets cannot be cut in order"
+        )
+    tasks = graph.tasks
+    lane = np.arange(*np.searchsorted(tasks.lane, np.array((held.lane, held.lane + 1), tasks.lane.dtype)))
+    ahead = lane[(tasks.step[lane] == step) & (lane <= held.src[0])]
+    passes = ahead[(tasks.phase[ahead] == BACKWARD) & (ahead > _last_forward(graph, ahead))]
+    begin = int(passes[0]) if passes.size else int(held.src[0])
+    rows = np.arange(begin, int(held.src[-1]) + 1)
+    spent = np.cumsum(tasks.duration[rows] + np.maximum(tasks.gap[rows], 0))
+    anchors = np.concatenate(([0.0], spent[held.src - begin]))
+    wanted = np.interp(place, np.arange(anchors.size), anchors)
+    near = np.searchsorted((spent[1:] + spent[:-1]) / 2, wanted)
+    exact = np.round(place).astype(np.int64)
+    whole = (np.abs(place - exact) < 1e-9) & (exact >= 1)
+    found = rows[np.clip(near, 0, rows.size - 1)]
+    recorded = np.where(whole, exact - 1, NONE)
+    return np.where(whole, held.src[recorded], found), recorded

@@ -1,0 +1,217 @@
+"""Reductions of a round replaced by others that end at other bytes of its gradients.
+
+A new one waits for what recorded ones waited for, on each lane at the place where its last gradient is ready; whoever
+waited for a recorded one waits for all new ones that hold some of its bytes. Enqueuing costs the host what it did, for
+each reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.predict.graph.editing import drop_tasks, in_order, insert_tasks, retime_graph, with_edges, with_meetings
+from lostflops.predict.graph.tasks import NONE, Because, Flags, TaskGraph, TaskKind, TaskMeetings
+from lostflops.predict.whatif.graph_edits.ready import HoldingTasks, Inputs, between
+from lostflops.predict.whatif.graph_edits.reductions import Round, calls
+from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A round with where its buckets end, recorded and new, in bytes from the first gradient on; `known` where they
+    end between parameters."""
+
+    round: Round
+    old: Rows
+    new: Rows
+    known: bool
+
+    @property
+    def same(self) -> bool:
+        return bool(np.array_equal(self.old, self.new))
+
+    @property
+    def places(self) -> npt.NDArray[np.float64]:
+        """Ends of new buckets in recorded ones: 1.5 is in the middle of the second."""
+        ends = np.concatenate(([0], self.old))
+        return np.interp(self.new, ends, np.arange(ends.size))
+
+    @property
+    def inside(self) -> Rows:
+        """The recorded bucket in which each new one ends."""
+        return np.minimum(np.searchsorted(self.old, self.new), self.old.size - 1)
+
+    @property
+    def shared(self) -> tuple[Rows, Rows]:
+        """New and recorded buckets that have bytes in common."""
+        begins = np.concatenate(([0], self.new[:-1]))
+        before = np.concatenate(([0], self.old[:-1]))
+        new, old = np.nonzero((begins[:, None] < self.old) & (before < self.new[:, None]))
+        return new, old
+
+
+class _Edges:
+    """Rows to be added: ends that are not negative are recorded tasks, others new ones, -1 the first."""
+
+    def __init__(self) -> None:
+        self.src: list[int] = []
+        self.dst: list[int] = []
+        self.delay: list[int] = []
+        self.early: list[bool] = []
+        self.because: list[int] = []
+
+    def add(self, src: int, dst: int, delay: int, *, early: bool, because: int) -> None:
+        self.src.append(src)
+        self.dst.append(dst)
+        self.delay.append(delay)
+        self.early.append(early)
+        self.because.append(because)
+
+
+def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) -> TaskGraph:
+    inputs, edges = Inputs(graph), _Edges()
+    out = np.argsort(graph.edges.src, kind="stable")
+    first = np.searchsorted(graph.edges.src[out], np.arange(len(graph.tasks) + 1))
+    after: list[int] = []
+    like: list[int] = []
+    meeting: list[int] = []
+    took: list[int] = []
+    duration, count = graph.tasks.duration.copy(), len(graph.meetings)
+    enqueuing = _enqueuing(graph)
+    for plan in plans:
+        for own in plan.round.tasks:
+            base = len(like)
+            copied = _lanes(graph, plan, own)
+            like += copied.tolist()
+            after += _behind(graph, plan, own, copied)
+            meeting += range(count, count + plan.new.size)
+            took += _shared_out(int(graph.tasks.duration[own].sum()), plan.new)
+            needs: dict[tuple[int, int], int] = {}
+            for held in inputs.of(own):
+                needs |= {(held.lane, new): src for new, src in enumerate(_hold(graph, plan, held, base, edges))}
+                calling = np.unique(held.src[enqueuing[held.src]])
+                duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
+            for new, old in zip(*(each.tolist() for each in plan.shared), strict=True):
+                for edge in out[first[own[old]] : first[own[old] + 1]]:
+                    told, user = graph.edges, int(graph.edges.dst[edge])
+                    # Who went on before the last of these gradients was ready did not wait for it.
+                    if user > needs.get((int(graph.tasks.lane[user]), new), NONE):
+                        early, because = bool(told.after_start[edge]), int(told.because[edge])
+                        edges.add(-1 - base - new, user, int(told.delay[edge]), early=early, because=because)
+        count += plan.new.size
+    rows = np.array(like, np.int64)
+    tasks = graph.tasks.take(rows)._replace(
+        meeting=np.array(meeting, np.int32),
+        duration=np.array(took, np.int64),
+        event=np.full(rows.size, NONE, np.int64),
+    )
+    old = np.concatenate([plan.round.tasks.ravel() for plan in plans])
+    changed, key = _with_meetings(retime_graph(graph, duration=duration), plans, transfers)
+    changed, fresh, moved = insert_tasks(changed, tasks, np.array(after, np.int64))
+    changed = _with_edges(changed, edges, fresh, moved)
+    left = np.ones(len(changed.meetings), np.bool_)
+    left[np.concatenate([plan.round.meetings for plan in plans])] = False
+    return in_order(drop_tasks(changed, moved[old]), key[left])
+
+
+def _shared_out(ns: int, ends: Rows) -> list[int]:
+    """What a rank's reductions took beyond their transfers, by bytes.
+
+    >>> _shared_out(10, np.array([3, 10]))
+    [3, 7]
+    """
+    shares: list[int] = np.diff(np.round(ns * (ends / ends[-1])).astype(np.int64), prepend=0).tolist()
+    return shares
+
+
+def _enqueuing(graph: TaskGraph) -> Flags:
+    """Tasks of the host that do nothing but to enqueue: calls that launch, and ops of collectives."""
+    named = np.array([word.startswith(("c10d::", "record_param_comms")) for word in graph.words])
+    found: Flags = (graph.tasks.kind == TaskKind.LAUNCH) | (
+        (graph.tasks.kind == TaskKind.HOST) & named[graph.tasks.name]
+    )
+    return found
+
+
+def _hold(graph: TaskGraph, plan: Plan, held: HoldingTasks, base: int, edges: _Edges) -> list[int]:
+    """Edges into new reductions from one lane: as recorded at the ends of recorded ones; elsewhere with the shortest
+    delay, which holds nothing of where in a task of the host it was asked for. The tasks that they come from."""
+    told = graph.edges
+    sources, recorded = between(graph, held, plan.round.step, plan.places)
+    least = int(told.delay[held.edges].min())
+    because = int(told.because[held.edges[0]])
+    launched = because == Because.LAUNCH
+    for new, (src, at) in enumerate(zip(sources.tolist(), recorded.tolist(), strict=True)):
+        edge = held.edges[at]
+        delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, launched)
+        edges.add(src, -1 - base - new, delay, early=early, because=because)
+    return [int(src) for src in sources]
+
+
+def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
+    """A recorded reduction for each new one to be like: their lanes take turns."""
+    lanes = graph.tasks.lane[own]
+    turns = list(dict.fromkeys(lanes.tolist()))
+    wanted = [turns[new % len(turns)] for new in range(plan.new.size)]
+    return np.array([own[np.flatnonzero(lanes == lane)[-1]] for lane in wanted], np.int64)
+
+
+def _behind(graph: TaskGraph, plan: Plan, own: Rows, copied: Rows) -> list[int]:
+    """What each new one stands behind on its lane: the last recorded one that ends no later."""
+    lanes = graph.tasks.lane[own]
+    found = []
+    for new, like in enumerate(copied.tolist()):
+        same = own[(lanes == graph.tasks.lane[like]) & (plan.old <= plan.new[new])]
+        first = int(own[lanes == graph.tasks.lane[like]][0])
+        before = first - 1 if first and graph.tasks.lane[first - 1] == graph.tasks.lane[first] else NONE
+        found.append(int(same[-1]) if same.size else before)
+    return found
+
+
+def _with_meetings(
+    graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers
+) -> tuple[TaskGraph, npt.NDArray[np.float64]]:
+    """The new meetings, and a key of all that puts each beside the recorded one in which it ends."""
+    key: list[npt.NDArray[np.float64]] = [np.arange(len(graph.meetings), dtype=np.float64)]
+    more: list[TaskMeetings] = []
+    for plan in plans:
+        chosen = np.zeros(len(graph.meetings), np.bool_)
+        chosen[plan.round.meetings] = True
+        _, kinds, which = calls(graph, chosen)
+        known = np.array([transfers.ns(*kind) for kind in kinds])[which]
+        level = float(graph.meetings.transfer[plan.round.meetings].sum()) / max(float(known.sum()), 1.0)
+        sizes = np.diff(plan.new, prepend=0)
+        kind = kinds[0]
+        told = [transfers.ns(kind.op, size, kind.ranks, kind.hosts) for size in sizes.tolist()]
+        rows = plan.round.meetings[plan.inside]
+        more.append(
+            _resize_meetings(graph.meetings.take(rows), sizes, np.round(np.array(told) * level).astype(np.int64))
+        )
+        key.append(rows.astype(np.float64) + 0.5)
+    for each in more:
+        graph, _ = with_meetings(graph, each)
+    return graph, np.concatenate(key)
+
+
+def _resize_meetings(meetings: TaskMeetings, sizes: Rows, transfer: Rows) -> TaskMeetings:
+    told = meetings
+    return TaskMeetings(transfer, sizes, told.op, told.group, told.ranks, told.hosts, told.link, told.whole)
+
+
+def _with_edges(
+    graph: TaskGraph, edges: _Edges, fresh: npt.NDArray[np.int32], moved: npt.NDArray[np.int32]
+) -> TaskGraph:
+    src, dst, delay = (np.array(column, np.int64) for column in (edges.src, edges.dst, edges.delay))
+
+    def places(ends: Rows) -> Rows:
+        placed: Rows = np.where(ends >= 0, moved[np.maximum(ends, 0)], fresh[np.maximum(-1 - ends, 0)]).astype(np.int64)
+        return placed
+
+    early, because = np.array(edges.early, np.bool_), np.array(edges.because, np.int8)
+    return with_edges(graph, places(src), places(dst), delay, after_start=early, because=because)

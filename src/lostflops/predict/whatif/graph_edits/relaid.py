@@ -1,0 +1,216 @@
+"""A pipeline laid anew: the same passes in another order, or cut into other microbatches and chunks.
+
+Passes and their transfers are taken out of the graph and put in again. What a step does before its first pass and after
+its last one stays, and so does what waits for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.facts.kernel_classes import CLASSES
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.phases import BACKWARD, FORWARD
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import with_lanes, with_meetings, with_words
+from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.tasks import (
+    NONE,
+    Because,
+    Edges,
+    Index,
+    LaneKind,
+    MeasuredTimes,
+    Ns,
+    TaskGraph,
+    TaskKind,
+    TaskMeetings,
+    Tasks,
+)
+from lostflops.predict.whatif.graph_edits.device_passes import reduce_to_passes
+from lostflops.predict.whatif.graph_edits.orders import PipelineShape, order
+from lostflops.predict.whatif.graph_edits.pipeline import Pipeline, cut_stages, has_passes, pipeline, resplit_times
+from lostflops.predict.whatif.graph_edits.places import PassPlaces, Rows
+
+_NAMES: Final = (
+    "forward-compute",
+    "backward-compute",
+    "forward-recv",
+    "backward-recv",
+    "forward-send",
+    "backward-send",
+)
+_PASS, _RECV, _SEND = 0, 2, 4
+_ALLOWED: Final = 0.03
+
+
+def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
+    """The pipeline of a graph, and the graph to lay it anew in: of a traced one that of its passes. Raises
+    `NotApplicable` where there is none, or where its passes do not make up its steps."""
+    if has_passes(graph):
+        return graph, pipeline(graph)
+    base, transfer, fixed = reduce_to_passes(graph)
+    made = replace(pipeline(base), transfer=(transfer, transfer), ahead=True, fixed=fixed)
+    if made.schedule is None:
+        raise NotApplicable("the schedule is not 1F1B, GPipe or interleaved")
+    again = replay(relaid(base, made, made.schedule, made.shape)).mean_step / replay(graph).mean_step - 1
+    if abs(again) > _ALLOWED:
+        raise NotApplicable(f"inconclusive: replaying only the passes of the run misses its step by {again:+.1%}")
+    return base, made
+
+
+def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: PipelineShape) -> TaskGraph:
+    """The graph with its pipeline in this schedule and shape; transfers and pauses stay as long as they were."""
+    time = cut_stages(resplit_times(made.time, shape.microbatches, 5), shape.chunks)
+    parts = [
+        _tile_stage_rows(_stage(schedule, stage, shape, ahead=made.ahead), stage, made, time)
+        for stage in range(shape.stages)
+    ]
+    new = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    begins = np.cumsum([0, *(part["lane"].size for part in parts[:-1])])
+    new["source"] += np.where(new["source"] >= 0, np.repeat(begins, [part["lane"].size for part in parts]), 0)
+    lanes = [_compute_lanes(graph, made)]
+    for name in (*_NAMES[_SEND:], *(_NAMES[_RECV:_SEND] if made.ahead else ())):
+        graph, own = with_lanes(graph, made.ranks.ravel(), LaneKind.STREAM, name)
+        lanes.append(own.reshape(made.ranks.shape))
+    new["computes"] = new["lane"] == 0
+    new["lane"] = np.stack(lanes)[new["lane"], new["replica"], new["stage"]]
+    kept = np.flatnonzero(~(made.passes | made.transfers))
+    places = PassPlaces(graph, made, kept, new)
+    graph, meeting = _with_transfers(graph, made, kept, new)
+    tasks, graph = _tasks(graph, new, places)
+    together = {
+        field.name: (getattr(graph.tasks, field.name)[kept], getattr(tasks, field.name)) for field in fields(Tasks)
+    }
+    columns = {name: np.concatenate(pair)[places.order] for name, pair in together.items()}
+    columns["meeting"] = meeting[places.order]
+    never = np.full(len(tasks), NONE, np.int64)
+    measured = (
+        np.concatenate((times[kept], never))[places.order] for times in (graph.measured.start, graph.measured.stop)
+    )
+    steps = graph.steps
+    changed = replace(
+        graph,
+        tasks=Tasks(**columns),
+        edges=_edges(graph.edges, new, places),
+        steps=replace(steps, first=places.begun(steps.first), last=places.ended(steps.last)),
+        measured=MeasuredTimes(*measured),
+    )
+    changed.self_check()
+    return changed
+
+
+def _compute_lanes(graph: TaskGraph, made: Pipeline) -> Index:
+    rows = np.flatnonzero(made.passes)
+    of_rank = dict(zip(graph.rank[rows].tolist(), graph.tasks.lane[rows].tolist(), strict=True))
+    return np.array([[of_rank[rank] for rank in own] for own in made.ranks.tolist()], np.int32)
+
+
+def _stage(schedule: str, stage: int, shape: PipelineShape, *, ahead: bool) -> Rows:
+    """What a stage does in a step, row by row: on which of its lanes, what, in which meeting, and for what it sends the
+    row that made it. What is received ahead has lanes of its own. Meetings are numbered by the pass that receives."""
+    places, rows = shape.stages * shape.chunks, []
+    for backward, chunk, microbatch in order(schedule, stage, shape):
+        place = chunk * shape.stages + stage
+        after = place - 1 if backward else place + 1
+        key = (backward * places + np.array((place, after))) * shape.microbatches + microbatch
+        own = (backward, chunk, microbatch)
+        receives = place != (places - 1 if backward else 0)
+        if receives:
+            rows.append((3 + backward if ahead else 0, _RECV + backward, *own, int(key[0]), NONE))
+        rows.append((0, _PASS + backward, *own, NONE, len(rows) - 1 if receives and ahead else NONE))
+        if 0 <= after < places:
+            rows.append((1 + backward, _SEND + backward, *own, int(key[1]), len(rows) - 1))
+    names = ("lane", "what", "backward", "chunk", "microbatch", "key", "source")
+    return {name: np.array(column, np.int64) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def _tile_stage_rows(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np.float64]) -> Rows:
+    """The rows of a stage for all pipelines and steps."""
+    count, blocks = own["lane"].size, made.ranks.shape[0] * made.steps.size
+    result = {name: np.tile(column, blocks) for name, column in own.items()}
+    block = np.repeat(np.arange(blocks), count)
+    replica, turn = np.divmod(block, made.steps.size)
+    result |= {
+        "replica": replica,
+        "turn": turn,
+        "step": made.steps[turn],
+        "stage": np.full(block.size, stage),
+        "place": np.tile(np.arange(count), blocks),
+    }
+    result["source"] += np.where(result["source"] >= 0, block * count, 0)
+    every = 2 * made.time.shape[2] * time.shape[3] * time.shape[5]
+    result["key"] = np.where(result["key"] >= 0, result["key"] + block * every, NONE)
+    is_pass = result["what"] < _RECV
+    at = (replica, turn, result["stage"], result["chunk"], result["backward"], result["microbatch"])
+    result["duration"] = np.where(is_pass, np.round(time[at]), 0).astype(np.int64)
+    result["gap"] = np.where(is_pass, np.round(made.pause[replica, stage]), 0).astype(np.int64)
+    return result
+
+
+def _with_transfers(graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> tuple[TaskGraph, Index]:
+    """The graph with the meetings that are left and the new ones, and the meeting of each task, kept ones first."""
+    graph, (op, group) = with_words(graph, "send", "")
+    left, own = np.unique(graph.tasks.meeting[kept], return_inverse=True)
+    alone = int(left.size > 0 and left[0] == NONE)
+    keys, at = np.unique(new["key"][new["key"] >= 0], return_index=True)
+    backward = new["backward"][new["key"] >= 0][at]
+    count = keys.size
+    more = TaskMeetings(
+        np.array(made.transfer, np.int64)[backward],
+        np.full(count, NONE, np.int64),
+        np.full(count, op, np.int32),
+        np.full(count, group, np.int32),
+        np.full(count, 2, np.int32),
+        np.zeros(count, np.int32),
+        np.full(count, NONE, np.int32),
+        np.ones(count, np.bool_),
+    )
+    graph, _ = with_meetings(replace(graph, meetings=graph.meetings.take(left[alone:])), more)
+    found = np.searchsorted(keys, new["key"]) + left.size - alone
+    of_new = np.where(new["key"] >= 0, found, NONE)
+    return graph, np.concatenate((own.ravel() - alone, of_new)).astype(np.int32)
+
+
+def _tasks(graph: TaskGraph, new: Rows, places: PassPlaces) -> tuple[Tasks, TaskGraph]:
+    stages, chunks = int(new["stage"].max()) + 1, int(new["chunk"].max()) + 1
+    texts = [f"stage {stage} chunk {chunk}" for stage in range(stages) for chunk in range(chunks)]
+    graph, words = with_words(graph, *_NAMES, *texts)
+    count, is_pass = new["what"].size, new["what"] < _RECV
+    layer = np.array(words[len(_NAMES) :])[new["stage"] * chunks + new["chunk"]]
+    line = np.where(is_pass, LINES.index("compute"), LINES.index("comm.transfer"))
+    gap = np.where(places.is_last(new), places.last_gap[places.block], new["gap"])
+    tasks = Tasks(
+        new["lane"].astype(np.int32),
+        np.where(is_pass, TaskKind.KERNEL, TaskKind.COMM).astype(np.int8),
+        line.astype(np.int8),
+        new["duration"],
+        gap,
+        np.full(count, NONE, np.int32),
+        new["step"].astype(np.int32),
+        np.where(new["backward"], BACKWARD, FORWARD).astype(np.int8),
+        np.full(count, CLASSES.index("other"), np.int8),
+        np.array(words[: len(_NAMES)], np.int32)[new["what"]],
+        np.where(is_pass, layer, NONE).astype(np.int32),
+        np.full(count, NONE, np.int64),
+    )
+    return tasks, graph
+
+
+def _edges(old: Edges, new: Rows, places: PassPlaces) -> Edges:
+    """Those between kept tasks; what waited for a pass waits for the last, what held the first one back still does."""
+    src, dst = places.old[old.src] >= 0, places.old[old.dst] >= 0
+    stays = dst | (src & places.is_first(old.dst))
+    left = old.take(stays)
+    sent = np.flatnonzero(new["source"] >= 0)
+    return Edges(
+        np.concatenate((places.ended(left.src), places.new[new["source"][sent]])).astype(np.int32),
+        np.concatenate((places.begun(left.dst), places.new[sent])).astype(np.int32),
+        np.concatenate((left.delay, np.zeros(sent.size, np.int64))),
+        np.concatenate((left.after_start, np.zeros(sent.size, np.bool_))),
+        np.concatenate((left.because, np.full(sent.size, Because.CHANGE, np.int8))),
+    )

@@ -1,0 +1,141 @@
+"""How far a prediction may be off: the interval that should hold the normal step of nine of ten later runs.
+
+Four things can be wrong. They are independent, so they add as squares: the replay (its error on the run itself), the
+changes (how uncertain each is about its own effect, and how far profiling slowed down the part that it saves), the
+steps (the level of a run is known only as well as its steps agree), and the runs (two runs of one job differ).
+
+The last two come from all normal steps of the run where the collector timed enough of them. How far runs differ shows
+in part within one run: where the level of its steps drifts from one quarter to the next, that of another run is as far
+off. The rest is a constant that no single run shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import hypot, sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.pace.blocks import Location
+from lostflops.predict.costs.quantiles import t_quantile
+
+CONFIDENCE: Final = 0.9
+BETWEEN_RUNS: Final = 0.02
+"""By what part the normal steps of two runs of one job differ in nine of ten cases, however steady each is: other
+neighbours, other clocks, other places in memory. No single run shows it."""
+BETWEEN_RUNS_ON_HOSTS: Final = 0.05
+"""The same where no accelerator computes, but cores that everything on a host shares, and the run does not show how
+steady these are."""
+BETWEEN_STEADY_RUNS: Final = 0.03
+"""The same where its normal steps show how far their level drifts, which is added."""
+_MOST_BETWEEN: Final = 0.1
+"""Drift of four quarters is a rough estimate, so it counts up to here."""
+_NINE_OF_TEN: Final = 1.6449
+ONE_STEP: Final = 0.1
+"""The same for the mean of a single step, which tells nothing about others."""
+FIRST_STEP: Final = 0.25
+"""Of what the first recorded step takes more than the others: by how much that differs between runs."""
+_FEWEST: Final = 3
+"""Steps of which the first can be told apart."""
+_MANY: Final = 8
+_MOST_TOGETHER: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """Half the width that each would give the interval alone, in ns."""
+
+    replay: float
+    changes: float
+    steps: float
+    runs: float
+
+    @property
+    def together(self) -> float:
+        return sqrt(self.replay**2 + self.changes**2 + self.steps**2 + self.runs**2)
+
+
+def doubts(
+    predicted: float,
+    *,
+    replay_error: float,
+    moved: Iterable[tuple[float, float]],
+    noise: float,
+    between: float = BETWEEN_RUNS,
+) -> Doubts:
+    """`moved` has for each change how far it moves the mean step and what part of that it doubts; `noise` and `between`
+    (runs) are parts of a step.
+
+    >>> doubts(80.0, replay_error=-0.01, moved=[(-20.0, 0.25)], noise=0.05)
+    Doubts(replay=0.8, changes=5.0, steps=4.0, runs=1.6)
+    """
+    changes = sqrt(sum((ns * doubt) ** 2 for ns, doubt in moved))
+    return Doubts(abs(replay_error) * predicted, changes, noise * predicted, between * predicted)
+
+
+def between_runs(drift: float) -> float:
+    """Return by what part two runs on a host differ in nine of ten cases, where the level of one drifts so far.
+
+    >>> between_runs(0.0), round(between_runs(0.02), 3), between_runs(0.5)
+    (0.03, 0.055, 0.1)
+    """
+    return min(hypot(BETWEEN_STEADY_RUNS, _NINE_OF_TEN * sqrt(2) * drift), _MOST_BETWEEN)
+
+
+def noise_of(location: Location) -> float:
+    """Return by what part the level of as many other steps of the job may differ from this one.
+
+    >>> round(noise_of(Location(100.0, 0.01, 30.0)), 3)
+    0.024
+    """
+    return t_quantile(CONFIDENCE, location.freedom) * location.error * sqrt(2)
+
+
+def noise(step: npt.NDArray[np.int32] | npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> float:
+    """Return by what part of it the mean of these profiled steps may differ from that of as many others of the job.
+
+    Ranks wait for each other, so that a step counts once, however many ranks took part in it. The first one is apart:
+    it holds what it costs to start recording, in every run, and that is not chance.
+
+    >>> noise(np.array([0, 0, 1, 1, 2, 2]), np.array([100, 100, 100, 100, 100, 100]))
+    0.0
+    >>> round(noise(np.arange(5), np.array([100, 95, 100, 105, 100])), 3)
+    0.061
+    >>> round(noise(np.arange(5), np.array([200, 95, 100, 105, 100])), 3)
+    0.078
+    >>> noise(np.array([0, 0]), np.array([90, 110]))
+    0.1
+    """
+    _, place, count = np.unique(step, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=times) / count
+    if means.size < _FEWEST:
+        return ONE_STEP if means.size < 2 else _chance(means, means.size)
+    others = means[1:]
+    first = FIRST_STEP * abs(means[0] - others.mean()) * sqrt(2) / means.size
+    return float(np.hypot(first, _chance(others, means.size) * others.mean()) / means.mean())
+
+
+def _chance(means: npt.NDArray[np.float64], count: int) -> float:
+    """What the mean of `count` steps may differ by from another such mean, where steps deviate as these do."""
+    spread = means.std(ddof=1) * _lasting(means) * sqrt(2 / count)
+    return float(t_quantile(CONFIDENCE, means.size - 1) * spread / means.mean())
+
+
+def _lasting(means: npt.NDArray[np.float64]) -> float:
+    """How many times as far a mean deviates because neighbouring steps are slow together: sqrt((1 + r) / (1 - r)) with
+    r their correlation. Few steps show too little of it, which is made up for (Kendall 1954) where it can be seen.
+
+    >>> _lasting(np.array([9.0, 11, 9, 11, 9, 11, 9, 11])), round(_lasting(np.array([9.0, 9, 9, 9, 11, 11, 11, 11])), 2)
+    (1.0, 3.0)
+    """
+    off, count = means - means.mean(), means.size
+    if count < _FEWEST + 1 or not off.any():
+        return 1.0
+    together = float((off[1:] * off[:-1]).sum() / (off**2).sum())
+    if count >= _MANY:
+        together = (together * count + 1) / (count - 3)
+    together = min(max(together, 0.0), _MOST_TOGETHER)
+    return sqrt((1 + together) / (1 - together))

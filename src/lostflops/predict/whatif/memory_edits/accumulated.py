@@ -1,0 +1,57 @@
+"""What gradients hold where they last longer: over several microbatches, or from step to step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lostflops.account.ledger.phases import BACKWARD
+from lostflops.account.memory.blocks import BEFORE, Flags, RankMemory
+from lostflops.account.memory.owners import Owner
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.whatif.memory_edits.editing import (
+    New,
+    add_blocks,
+    change_lifetimes,
+    select_owned_blocks,
+    without,
+)
+
+
+def select_final_gradients(memory: RankMemory) -> Flags:
+    """Gradients that are there for the optimizer: those of the step before the window, and what outlives the backward
+    pass that made it. What does not was only at the same address."""
+    blocks = memory.blocks
+    inside = (blocks.born > BEFORE) & (blocks.phase == BACKWARD) & (blocks.step >= 0)
+    ends = np.full(int(blocks.step.max(initial=0)) + 2, BEFORE)
+    np.maximum.at(ends, blocks.step[inside], blocks.born[inside])
+    found: Flags = select_owned_blocks(memory, Owner.GRADIENTS) & (
+        (blocks.born == BEFORE) | (blocks.died > ends[blocks.step])
+    )
+    return found
+
+
+def lasting(memory: RankMemory) -> RankMemory:
+    """Gradients of one step are there throughout the window, as where buckets hold them."""
+    blocks = memory.blocks
+    grads = select_final_gradients(memory)
+    steps = blocks.step[grads & (blocks.born > BEFORE)]
+    if not steps.size:
+        if grads.any():
+            return memory
+        raise NotApplicable("no gradients were identified in the memory of this run")
+    if (steps < 0).any():
+        raise NotApplicable("an earlier change shards the gradients, so those of one step cannot be identified")
+    fullest = max(set(steps.tolist()), key=lambda step: int(blocks.bytes[grads & (blocks.step == step)].sum()))
+    kept = grads & (blocks.step == fullest) & (blocks.born > BEFORE)
+    only = without(memory, grads & ~kept)
+    rows = np.flatnonzero(select_final_gradients(only))
+    return change_lifetimes(only, rows, born=np.full(rows.size, BEFORE), died=np.full(rows.size, memory.time.size))
+
+
+def accumulate_gradients(memory: RankMemory) -> RankMemory:
+    """As in a microbatch behind the first: sums are there throughout, and what a backward pass gives is added to them
+    and freed."""
+    blocks = memory.blocks
+    fresh = np.flatnonzero(select_final_gradients(memory) & (blocks.born > BEFORE))
+    added_up = New(blocks.born[fresh], blocks.born[fresh] + 1, blocks.bytes[fresh], Owner.TEMPORARIES)
+    return add_blocks(lasting(memory), added_up)

@@ -1,0 +1,116 @@
+"""How a change makes another memory of one: blocks of other sizes, fewer, more, or with other lives.
+
+Totals are what they were, and what blocks now hold more or less at each event. What the allocator would have reserved
+is not told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.memory.blocks import BEFORE, Blocks, Codes, Flags, RankMemory
+from lostflops.account.memory.owners import CODE, Owner
+
+NO_TEXT: Final = 0
+
+
+class New(NamedTuple):
+    """Blocks to put in: a value of each column for every one. Where they would be allocated is not told."""
+
+    born: Codes
+    died: Codes
+    bytes: Codes
+    owner: Owner
+
+
+def select_owned_blocks(memory: RankMemory, *owners: Owner) -> Flags:
+    """Which blocks belong to one of them."""
+    found: Flags = np.isin(memory.blocks.owner, [CODE[owner] for owner in owners])
+    return found
+
+
+def resize_blocks(memory: RankMemory, rows: npt.NDArray[Any], sizes: npt.NDArray[Any] | int) -> RankMemory:
+    """With so many bytes in these rows; those of none are gone."""
+    changed = memory.blocks.bytes.copy()
+    changed[rows] = sizes
+    return with_blocks(memory, _take_blocks(replace(memory.blocks, bytes=changed), changed > 0))
+
+
+def scale_blocks(memory: RankMemory, rows: npt.NDArray[Any], factor: float) -> RankMemory:
+    return resize_blocks(memory, rows, np.round(memory.blocks.bytes[rows] * factor).astype(np.int64))
+
+
+def without(memory: RankMemory, gone: Flags) -> RankMemory:
+    return with_blocks(memory, _take_blocks(memory.blocks, ~gone))
+
+
+def change_lifetimes(
+    memory: RankMemory, rows: npt.NDArray[Any], *, born: Codes | None = None, died: Codes | None = None
+) -> RankMemory:
+    """With these rows alive from and until other events."""
+    blocks = memory.blocks
+    columns = {"born": blocks.born.copy(), "died": blocks.died.copy()}
+    for name, given in (("born", born), ("died", died)):
+        if given is not None:
+            columns[name][rows] = given
+    edges = _edges(memory)
+    start, stop = edges[columns["born"] + 1], edges[columns["died"] + 1]
+    return with_blocks(memory, replace(blocks, **columns, start=start, stop=stop))
+
+
+def add_blocks(memory: RankMemory, new: New) -> RankMemory:
+    """With more blocks; those that would live at no event or hold nothing are left out."""
+    lives = (new.died > new.born) & (new.bytes > 0)
+    born, died = new.born[lives], new.died[lives]
+    blocks, edges, none = memory.blocks, _edges(memory), np.full(born.size, NO_TEXT)
+    more = Blocks(
+        born=born,
+        died=died,
+        start=edges[born + 1],
+        stop=edges[died + 1],
+        bytes=new.bytes[lives],
+        address=np.zeros(born.size, np.int64),
+        owner=np.full(born.size, CODE[new.owner]),
+        module=none,
+        op=none,
+        line=none,
+        phase=np.full(born.size, BEFORE),
+        step=np.full(born.size, BEFORE),
+    )
+    joined = {
+        field.name: np.concatenate([getattr(blocks, field.name), getattr(more, field.name)]) for field in fields(Blocks)
+    }
+    return with_blocks(memory, Blocks(**joined))
+
+
+def with_blocks(memory: RankMemory, blocks: Blocks) -> RankMemory:
+    """With these blocks in place of its own."""
+    more = _sum_held_bytes(blocks, memory.time.size) - _sum_held_bytes(memory.blocks, memory.time.size)
+    return replace(
+        memory,
+        blocks=blocks,
+        base=memory.base + int(more[0]),
+        total=memory.total + more[1:],
+        reserved=memory.reserved[:0],
+    )
+
+
+def _sum_held_bytes(blocks: Blocks, events: int) -> Codes:
+    """Bytes of all blocks when the window opened and after each event."""
+    found = np.zeros(events + 2, np.int64)
+    np.add.at(found, blocks.born + 1, blocks.bytes)
+    np.subtract.at(found, blocks.died + 1, blocks.bytes)
+    return np.cumsum(found[:-1])
+
+
+def _take_blocks(blocks: Blocks, rows: Flags) -> Blocks:
+    return Blocks(**{field.name: getattr(blocks, field.name)[rows] for field in fields(Blocks)})
+
+
+def _edges(memory: RankMemory) -> npt.NDArray[np.int64]:
+    """Times of all that a block can begin or end at: the opening, each event, the closing."""
+    return np.concatenate([[memory.opened], memory.time, [memory.closed]])

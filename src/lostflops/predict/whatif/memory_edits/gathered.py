@@ -1,0 +1,229 @@
+"""What a rank holds where parameters are sharded and units gathered, as `fully_shard` does it (torch 2.13).
+
+A unit is gathered into one flat buffer and copied out into whole parameters. In forward the buffer stays until the next
+unit is copied out, the parameters until the unit is done; in backward the next unit's buffer is filled while one
+computes. Whole gradients of a unit stay until its backward is done, and are then copied into a buffer that is reduced
+and scattered, which stays until the next unit's. What belongs to no unit is the root's: gathered from the first pass to
+the end of the last (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lostflops.account.ledger.modules import layer_of
+from lostflops.account.ledger.phases import BACKWARD, FORWARD
+from lostflops.account.memory.blocks import BEFORE, Codes, Flags, RankMemory
+from lostflops.account.memory.owners import Owner
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.whatif.change import HeldParameter
+from lostflops.predict.whatif.memory_edits.accumulated import select_final_gradients
+from lostflops.predict.whatif.memory_edits.editing import (
+    New,
+    add_blocks,
+    change_lifetimes,
+    scale_blocks,
+    select_owned_blocks,
+    without,
+)
+from lostflops.predict.whatif.memory_edits.sharding import one_by_one, shard, shards, with_states
+
+_ROOT: Final = ""
+_DOUBT: Final = 0.1
+_ROOM: Final = 4
+"""Events that become of one: between two of them a pass ends and the next begins, in up to three turns."""
+
+
+def fully_sharded(memory: RankMemory, held: Sequence[HeldParameter], ranks: int) -> RankMemory:
+    """The memory of the first rank; `held` are parameters, of which the memory has the whole."""
+    units = _units(held)
+    roomy = _roomier(without(memory, select_owned_blocks(memory, Owner.COMMUNICATION)))
+    own = _unit_of(roomy, units)
+    died, made = roomy.blocks.died.copy(), list[_Made]()
+    sizes = [sum(shard(one, ranks) for one in members) for members in units.values()]
+    for step in _steps(roomy):
+        one = _Step.of(roomy, own, step)
+        made += one.make_gather_blocks([size * ranks for size in sizes])
+        for unit, size in enumerate(sizes):
+            rows = np.flatnonzero((own == unit) & one.gradients)
+            if rows.size:
+                made += one.make_scatter_blocks(unit, size, size * ranks, int(died[rows].max()))
+                died[rows] = one.done(unit) + 1
+    changed = change_lifetimes(roomy, np.arange(died.size), died=np.maximum(died, roomy.blocks.born))
+    factor = shards(held, ranks) / sum(one.whole for one in held)
+    changed = scale_blocks(
+        changed, select_owned_blocks(changed, Owner.PARAMETERS) | _select_leftover_gradients(changed), factor
+    )
+    changed = _with(changed, made)
+    changed = scale_blocks(changed, one_by_one(changed), factor)
+    return with_states(changed, factor, 1.0)
+
+
+def doubt_of(before: RankMemory, after: RankMemory, held: Sequence[HeldParameter], backend: str | None) -> float:
+    """Of what becomes of the peak: gloo copies what it reduces and scatters, and its threads free the copy when they
+    come to it, so that a unit more may be there."""
+    moved = abs(after.peak_bytes - before.peak_bytes)
+    if backend != "gloo" or not moved:
+        return _DOUBT
+    units = [sum(one.whole for one in members) for unit, members in _units(held).items() if unit != _ROOT]
+    return max(_DOUBT, max(units, default=0) / moved)
+
+
+def scatter_gradients(memory: RankMemory, ranks: int) -> RankMemory:
+    """Gradients of a layer whole until its backward is done, then an even part of them."""
+    roomy = _roomier(memory)
+    blocks = roomy.blocks
+    layers = np.unique([_unit(text) for text in roomy.texts], return_inverse=True)[1][blocks.module]
+    died, made = blocks.died.copy(), list[_Made]()
+    for step in _steps(roomy):
+        grads = select_final_gradients(roomy) & (blocks.step == step) & (blocks.born > BEFORE)
+        for layer in np.unique(layers[grads]).tolist():
+            rows = np.flatnonzero(grads & (layers == layer))
+            done, freed = int(blocks.born[rows].max()) + 1, int(died[rows].max())
+            died[rows] = done
+            made.append(_Made(Owner.GRADIENTS, done, freed, -(-int(blocks.bytes[rows].sum()) // ranks)))
+    changed = change_lifetimes(roomy, np.arange(died.size), died=died)
+    return _with(scale_blocks(changed, _select_leftover_gradients(changed), 1 / ranks), made)
+
+
+def _select_leftover_gradients(memory: RankMemory) -> Flags:
+    """Gradients of the step before the window, which were reduced there."""
+    found: Flags = select_owned_blocks(memory, Owner.GRADIENTS) & (memory.blocks.born == BEFORE)
+    return found
+
+
+class _Made(NamedTuple):
+    owner: Owner
+    born: int
+    died: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Events of one step: where forward begins and leaves the model, where backward comes to it and where it ends;
+    units (0 is the root) in the order of forward, with the first and the last event of each there and the last of its
+    backward. `enters` is where backward comes to the first of them."""
+
+    begins: int
+    leaves: int
+    turns: int
+    enters: int
+    ends: int
+    order: tuple[int, ...]
+    first: dict[int, int]
+    last: dict[int, int]
+    back: dict[int, int]
+    gradients: np.ndarray
+
+    @classmethod
+    def of(cls, memory: RankMemory, own: Codes, step: int) -> _Step:
+        blocks = memory.blocks
+        inside = (blocks.step == step) & (blocks.born > BEFORE)
+        ahead, behind = inside & (blocks.phase == FORWARD), inside & (blocks.phase == BACKWARD)
+        known = sorted(set(own[ahead].tolist()) & set(own[behind].tolist()) - {0})
+        inner, outer = behind & (blocks.module > 0), ahead & (blocks.module > 0)
+        first = {unit: int(blocks.born[ahead & (own == unit)].min()) for unit in known}
+        order = tuple(sorted(known, key=lambda unit: first[unit]))
+        ends = sorted(int(blocks.born[behind & (own == unit)].max()) for unit in known)
+        return cls(
+            begins=int(blocks.born[ahead].min()),
+            leaves=int(blocks.born[outer if outer.any() else ahead].max()) + 2,
+            turns=int(blocks.born[inner if inner.any() else behind].min()),
+            enters=int(blocks.born[behind & (own == order[-1])].min()) if order else int(blocks.born[behind].max()),
+            ends=int(blocks.born[behind].max()),
+            order=order,
+            first=first,
+            last={unit: int(blocks.born[ahead & (own == unit)].max()) for unit in known},
+            back=dict(zip(order, reversed(ends), strict=True)),
+            gradients=inside & select_final_gradients(memory),
+        )
+
+    def done(self, unit: int) -> int:
+        """When its gradients are copied to be scattered; the root's when all is done."""
+        return self.back[unit] + 1 if unit in self.back else self.ends + 2
+
+    def make_gather_blocks(self, sizes: Sequence[int]) -> Iterator[_Made]:
+        """Flat buffers and whole parameters, of the root first."""
+        following = (*(self.first[unit] for unit in self.order), self.leaves)
+        yield _Made(Owner.COMMUNICATION, self.begins - 3, following[0], sizes[0])
+        yield _Made(Owner.COMMUNICATION, self.begins - 3, self.ends + 2, sizes[0])
+        ahead = self.turns
+        for place, unit in enumerate(self.order):
+            yield _Made(Owner.COMMUNICATION, self.first[unit] - 2, following[place + 1], sizes[unit])
+            yield _Made(Owner.COMMUNICATION, self.first[unit] - 1, self.last[unit] + 1, sizes[unit])
+        for place, unit in reversed(list(enumerate(self.order))):
+            is_last = place + 1 == len(self.order)
+            begins = self.enters if is_last else self.back[self.order[place + 1]] + _ROOM
+            yield _Made(Owner.COMMUNICATION, ahead - is_last, begins, sizes[unit])
+            yield _Made(Owner.COMMUNICATION, begins - 1, self.back[unit] + 1, sizes[unit])
+            ahead = begins
+
+    def make_scatter_blocks(self, unit: int, part: int, whole: int, freed: int) -> Iterator[_Made]:
+        """The buffer until the next unit's, and the shard that stays until gradients are freed."""
+        done = self.done(unit)
+        place = self.order.index(unit) if unit in self.back else -1
+        until = done + 2 if place < 0 else self.ends + 2 if not place else self.done(self.order[place - 1])
+        yield _Made(Owner.COMMUNICATION, done, max(until, done + 1), whole)
+        yield _Made(Owner.GRADIENTS, done + 1, freed, part)
+
+
+def _units(held: Sequence[HeldParameter]) -> dict[str, list[HeldParameter]]:
+    """By the name of the unit, or of the layer where none is told; the root, to which the rest belongs, first."""
+    found: dict[str, list[HeldParameter]] = {_ROOT: []}
+    for one in held:
+        found.setdefault(_unit(one.name.rpartition(".")[0]), []).append(one)
+    return found
+
+
+def _unit(module: str) -> str:
+    layer = layer_of(module)
+    return layer if layer.rpartition(".")[2].isdecimal() else _ROOT
+
+
+def _unit_of(memory: RankMemory, units: dict[str, list[HeldParameter]]) -> Codes:
+    """The place of each block's unit among them."""
+    places = {unit: place for place, unit in enumerate(units)}
+    of_text = np.array([places.get(_unit(text), 0) for text in memory.texts], np.int64)
+    found: Codes = of_text[memory.blocks.module]
+    return found
+
+
+def _steps(memory: RankMemory) -> list[int]:
+    """Those with both passes; refuses memory that does not tell them."""
+    blocks = memory.blocks
+    ahead, behind = (set(blocks.step[blocks.phase == phase].tolist()) - {-1} for phase in (FORWARD, BACKWARD))
+    if not ahead & behind:
+        raise NotApplicable("forward and backward passes cannot be distinguished in the memory of this run")
+    if not (select_owned_blocks(memory, Owner.GRADIENTS) & (blocks.born > BEFORE)).any():
+        raise NotApplicable("no gradients were allocated in the window, so when backward creates them is unknown")
+    return sorted(ahead & behind)
+
+
+def _roomier(memory: RankMemory) -> RankMemory:
+    """The same, with events in which nothing happens behind each, and before the first."""
+
+    def moved(events: Codes) -> Codes:
+        found: Codes = np.where(events == BEFORE, BEFORE, (events + 1) * _ROOM)
+        return found
+
+    blocks = memory.blocks
+    return replace(
+        memory,
+        time=np.repeat(np.concatenate([[memory.opened], memory.time]), _ROOM),
+        total=np.repeat(np.concatenate([[memory.base], memory.total]), _ROOM),
+        reserved=memory.reserved[:0],
+        drift=np.repeat(np.concatenate([[0], memory.drift]), _ROOM) if memory.drift.size else memory.drift,
+        blocks=replace(blocks, born=moved(blocks.born), died=moved(blocks.died)),
+    )
+
+
+def _with(memory: RankMemory, made: Sequence[_Made]) -> RankMemory:
+    for owner in dict.fromkeys(one.owner for one in made):
+        rows = np.array([one[1:] for one in made if one.owner == owner], np.int64)
+        memory = add_blocks(memory, New(rows[:, 0], rows[:, 1], rows[:, 2], owner))
+    return memory

@@ -1,0 +1,21 @@
+"""Changes that leave memory as it is, and say so: other than those of which nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lostflops.predict.whatif.change import Facts, Remembered
+
+if TYPE_CHECKING:
+    from lostflops.account.memory.blocks import RankMemory
+
+
+def keep_memory_unchanged(why: str) -> Callable[[RankMemory, str, Facts], Remembered]:
+    """`why` is a sentence for people."""
+
+    def remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
+        del value, facts
+        return Remembered(memory, 0.0, (why,))
+
+    return remember

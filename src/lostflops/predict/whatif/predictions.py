@@ -1,0 +1,228 @@
+"""Predictions as they are kept: one file each in the run they were made from, so that a later run can score them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lostflops._version import __version__
+from lostflops.core.errors import BrokenRun, UsageError
+from lostflops.predict.whatif.interval import CONFIDENCE
+from lostflops.store.commit import PREDICTIONS
+
+if TYPE_CHECKING:
+    from lostflops.predict.whatif.answer import WhatIfAnswer
+    from lostflops.store.manifest import Manifest
+    from lostflops.store.run import Run
+
+_ID: Final = re.compile(r"p-[0-9a-f]{8}")
+
+
+class Origin(msgspec.Struct, kw_only=True):
+    """A run by where it was and by what it holds; `data` is the same for runs that were made of the same files."""
+
+    path: str
+    data: str
+    ranks: int
+    device: str | None = None
+    backend: str | None = None
+    recorded: str = ""
+
+
+class Asked(msgspec.Struct):
+    name: str
+    value: str
+
+
+class PredictionCheck(msgspec.Struct):
+    measured_ns: int
+    replayed_ns: int
+    replay_error: float
+    steps_from: str = "trace"
+    """`timings` where `measured_ns` is the normal step by the timings of all steps, `trace` where it is the mean of the
+    profiled ones."""
+
+
+class Score(msgspec.Struct, kw_only=True):
+    """What a run measured that was made with the changes. `error` is predicted / measured - 1; `in_advance` says that
+    the run was recorded after the prediction was made."""
+
+    run: Origin
+    date: str
+    measured_ns: int
+    steps: int
+    predicted_ns: int
+    error: float
+    inside: bool
+    in_advance: bool
+    gain: float
+    sign_right: bool | None
+    """None where no gain was predicted, nor a loss."""
+
+
+class StoredPrediction(msgspec.Struct, kw_only=True):
+    id: str
+    schema: str = "lostflops.prediction/1"
+    date: str
+    lostflops: str
+    run: Origin
+    changes: list[Asked]
+    baseline: PredictionCheck
+    predicted_ns: int
+    interval: tuple[int, int]
+    confidence: float
+    gain: float
+    scores: list[Score] = []
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{asked.name}={asked.value}" for asked in self.changes)
+
+
+def make_prediction(run: Run, found: WhatIfAnswer) -> StoredPrediction:
+    """The same question of the same data has the same id, whenever it is asked."""
+    start = found.baseline
+    predicted, low, high = round(found.predicted), round(found.low), round(found.high)
+    steps_from = "trace" if start.normal is None else "timings"
+    check = PredictionCheck(round(start.measured), round(start.replayed), start.error, steps_from)
+    asked = [Asked(one.change.name, one.value) for one in found.applied]
+    origin = origin_of(run)
+    content = msgspec.json.encode([origin.data, asked, check, predicted, low, high])
+    return StoredPrediction(
+        id=f"p-{hashlib.sha256(content).hexdigest()[:8]}",
+        date=now(),
+        lostflops=__version__,
+        run=origin,
+        changes=asked,
+        baseline=check,
+        predicted_ns=predicted,
+        interval=(low, high),
+        confidence=CONFIDENCE,
+        gain=found.gain,
+    )
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def origin_of(run: Run) -> Origin:
+    device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
+    recorded = run.sql("select max(stop) from steps").fetchall()[0][0]
+    when = datetime.fromtimestamp(recorded / 1e9, UTC).isoformat(timespec="seconds") if recorded else ""
+    return Origin(
+        path=str(run.path),
+        data=data_of(run.manifest),
+        ranks=len(run.ranks),
+        device=device,
+        backend=backend,
+        recorded=when,
+    )
+
+
+def data_of(manifest: Manifest) -> str:
+    """What a run is made of, whenever it was ingested."""
+    sources = sorted((source.rank, source.format, source.hash) for source in manifest.sources)
+    return hashlib.sha256(msgspec.json.encode(sources)).hexdigest()[:16]
+
+
+def keep(prediction: StoredPrediction) -> None:
+    """Once: what was predicted before stays as it was, with its date and its scores. Raises OSError."""
+    path = _path(Path(prediction.run.path), prediction.id)
+    if not path.exists():
+        save(prediction, Path(prediction.run.path))
+        with suppress(OSError):
+            _remember(prediction)
+
+
+def save(prediction: StoredPrediction, run: Path) -> None:
+    """In one step: readers see the old file or the new one."""
+    path = _path(run, prediction.id)
+    # A run that somebody passed on may hold links to anything.
+    if path.parent.is_symlink():
+        raise OSError(errno.ELOOP, "refusing to write through a symbolic link", str(path.parent))
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    try:
+        with new.open("xb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(prediction), indent=1) + b"\n")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def load_predictions(run: Path) -> Iterator[StoredPrediction]:
+    """All predictions of a run, the oldest first."""
+    found = [_load(path) for path in (run / PREDICTIONS).glob("p-*.json")]
+    yield from sorted(found, key=lambda prediction: (prediction.date, prediction.id))
+
+
+def find(prediction_id: str, places: list[Path], *, known: bool = True) -> tuple[StoredPrediction, Path]:
+    """The prediction and the run that holds it: one of `places`, or, where `known`, one that was asked on this machine.
+    A place may be a run, or a folder of runs."""
+    if not _ID.fullmatch(prediction_id):
+        raise UsageError(f"{prediction_id!r} is not a prediction id such as p-7f3a2c91: see lostflops score --list RUN")
+    folders = [*(_look_up_run_folders(prediction_id) if known else ()), *places]
+    for folder in folders:
+        inner = sorted(path.parent.parent for path in folder.glob(f"*/{PREDICTIONS}/{prediction_id}.json"))
+        for run in (folder, *inner):
+            if _path(run, prediction_id).is_file():
+                return _load(_path(run, prediction_id)), run
+    looked = ", ".join(dict.fromkeys(map(str, folders)))
+    raise UsageError(f"no prediction {prediction_id} in {looked}: give the run it was made from with --from RUN")
+
+
+def _path(run: Path, prediction_id: str) -> Path:
+    return run / PREDICTIONS / f"{prediction_id}.json"
+
+
+def _load(path: Path) -> StoredPrediction:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BrokenRun(f"{path} is damaged ({error}). Remove it and run lostflops whatif again.") from None
+    if found.id != path.stem:  # it names the file that a score is written to
+        raise BrokenRun(
+            f"{path} holds another prediction ({found.id[:40]!r}). Remove it and run lostflops whatif again."
+        )
+    return found
+
+
+class _PredictionFile(msgspec.Struct):
+    id: str
+    run: str
+
+
+def _index() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "lostflops" / "predictions.jsonl"
+
+
+def _remember(prediction: StoredPrediction) -> None:
+    """Where the run is, in a list of the user's."""
+    index = _index()
+    index.parent.mkdir(parents=True, exist_ok=True)
+    with index.open("ab") as file:
+        file.write(msgspec.json.encode(_PredictionFile(prediction.id, prediction.run.path)) + b"\n")
+
+
+def _look_up_run_folders(prediction_id: str) -> list[Path]:
+    """The newest first."""
+    found = []
+    with suppress(OSError):
+        for line in _index().read_bytes().splitlines():
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                place = msgspec.json.decode(line, type=_PredictionFile)
+                if place.id == prediction_id:
+                    found.append(Path(place.run))
+    return found[::-1]

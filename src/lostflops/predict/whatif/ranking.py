@@ -1,0 +1,232 @@
+"""Which change would gain most: every one that can be tried without knowing the user's mind, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lostflops.core.errors import NotApplicable, UnknownCost, UsageError
+from lostflops.core.results import Field, Result, Table, Value
+from lostflops.core.units import format_interval, format_ns, format_percent, format_share, pluralise
+from lostflops.predict.whatif.answer import WhatIfAnswer, answer, edit
+from lostflops.predict.whatif.changes import CHANGES
+from lostflops.predict.whatif.recalled import predict_memory
+from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
+
+if TYPE_CHECKING:
+    from lostflops.predict.whatif.baseline import Baseline
+    from lostflops.predict.whatif.change import Change
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An answer without its graph: there are many, and graphs are large. `work` is how many recorded steps a step does
+    the work of; `peak` that of memory, None where it is not known."""
+
+    text: str
+    name: str
+    gain: float
+    gain_interval: tuple[float, float]
+    step: tuple[int, int, int]
+    work: int
+    is_bound: bool
+    is_hardware: bool
+    cost: str
+    how: str
+    notes: tuple[str, ...]
+    extra: Mapping[str, Any]
+    peak: int | None
+
+    @classmethod
+    def of(cls, found: WhatIfAnswer) -> _Tried:
+        (one,) = found.applied
+        step = round(found.predicted), round(found.low), round(found.high)
+        kind = one.change.is_bound, one.change.is_hardware
+        told = found.text, one.change.name, found.saving, found.saving_interval, step, found.work, *kind
+        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
+
+    @property
+    def each(self) -> int:
+        """Predicted time for the work of one recorded step, in ns."""
+        return round(self.step[0] / self.work)
+
+    @property
+    def told(self) -> tuple[Value, ...]:
+        """For programs."""
+        return self.work, self.is_bound, self.cost, self.how
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether one can set it and the job stays the same: no bound, nothing to buy, and no other batch."""
+        return not self.is_bound and not self.is_hardware and self.work == 1
+
+    @property
+    def gains(self) -> bool:
+        return self.gain_interval[0] > 0
+
+    @property
+    def effect(self) -> str:
+        """What it does to the step, in words that never call a gain what may be zero, nor an upper limit a cost."""
+        low, high = self.gain_interval
+        if self.is_bound and low <= 0:
+            return f"no clear effect (at most {format_share(max(high, 0.0))})"
+        if low <= 0 <= high:
+            return f"no clear effect ({format_share(low)} to {format_share(high)})"
+        if low > 0:
+            return f"saves {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
+        return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
+
+
+def _peak(found: WhatIfAnswer) -> int | None:
+    try:
+        return predict_memory(found.baseline.facts, found.applied).after.peak_bytes
+    except NotApplicable:
+        return None
+
+
+def ranking(
+    start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Result, str]:
+    """Every value that a change is tried with, each alone; the largest gain first, hardware apart; and the one to ask
+    for, if any. None of it is kept as a prediction: nobody decided on it yet."""
+    asked = [(change, value) for change in known for value in change.tried]
+    found: list[_Tried] = []
+    refused: list[tuple[str, str, str]] = []
+    for done, (change, value) in enumerate(asked):
+        if progress is not None:
+            progress(done, len(asked))
+        try:
+            found.append(_Tried.of(answer(start, [(change.name, value)], known)))
+        except (UsageError, UnknownCost) as error:
+            refused.append((change.name, value, _reason(error)))
+    found.sort(key=lambda one: (one.is_hardware, not one.gains, -one.gain))
+    bought = [one for one in found if one.is_hardware]
+    hardware = _gains("hardware", "Hardware changes, by saving", bought)
+    result = Result(
+        name="whatif_all",
+        title="What if: each change on its own",
+        verdict=_verdict(start, found),
+        blocks=(
+            _gains("changes", "Changes to the job, by saving", found[: len(found) - len(bought)]),
+            *([hardware] if bought else []),
+            _tabulate_refusals(refused, {one.name for one in found}),
+            baseline_pairs(start),
+        ),
+        notes=(*_notes(found), *notes_of_run(start)),
+        more=() if bought else (hardware,),
+    )
+    return result, next((one.text for one in found if one.is_setting and one.gain > 0), "")
+
+
+def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
+    guess = "These are guesses: the replay does not match the run. " if start.is_guess else ""
+    settings = [one for one in found if one.is_setting]
+    clear = [one for one in settings if one.gains]
+    if not clear:
+        return f"{guess}None of {pluralise(len(settings), 'setting')} clearly shortens the step."
+    best = clear[0]
+    low, high = best.gain_interval
+    above = "" if found[0].is_setting else "Apart from upper limits and larger batches, "
+    return (
+        f"{guess}{above}{best.text} saves the most: {format_percent(best.gain)} of the step (90% interval "
+        f"{format_interval(low, high)}), from {format_ns(round(start.measured))} to "
+        f"{format_ns(best.step[0])}."
+    )
+
+
+def _notes(found: Sequence[_Tried]) -> Iterator[str]:
+    yield "Savings do not add up. To combine changes, give --change several times."
+    yield "--list shows the cost and risk of each change, --change how to apply it."
+    for one in found:
+        if one.is_bound:
+            yield f"{one.text} is an upper limit, not a setting."
+        if one.work > 1:
+            yield (
+                f"{one.text}: one step has the batches of {one.work} recorded steps and takes "
+                f"{format_ns(one.step[0])}; the table shows the time per recorded step."
+            )
+
+
+def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
+    fields = (
+        Field("change"),
+        Field("effect", label="effect (90% interval)"),
+        Field("gain", "share", shown=False),
+        Field("gain_low", "share", shown=False),
+        Field("gain_high", "share", shown=False),
+        Field("predicted_ns", "ns", shown=False),
+        Field("per_step_ns", "ns", "step"),
+        Field("peak_bytes", "bytes", "peak memory", shown=any(one.peak is not None for one in found)),
+        Field("low_ns", "ns", shown=False),
+        Field("high_ns", "ns", shown=False),
+        Field("work", shown=False),
+        Field("bound", shown=False),
+        Field("cost", shown=False),
+        Field("how", shown=False),
+    )
+    rows = tuple(
+        (one.text, one.effect, one.gain, *one.gain_interval, one.step[0], one.each, one.peak, *one.step[1:], *one.told)
+        for one in found
+    )
+    more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
+    return Table(name, title, fields, rows, more=more)
+
+
+def _tabulate_refusals(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> Table:
+    """Changes that one reason holds for stand together; with the value where another one of it applies."""
+    by_reason: dict[str, list[tuple[str, str]]] = {}
+    for name, value, reason in rows:
+        by_reason.setdefault(reason, []).append((name, value))
+    shown: list[tuple[Value, ...]] = []
+    for reason, own in by_reason.items():
+        names = (f"{name}={value}" if name in answered else name for name, value in own)
+        shown.append((", ".join(dict.fromkeys(names)), reason))
+    more = tuple({"changes": [{"name": name, "value": value} for name, value in own]} for own in by_reason.values())
+    fields = (Field("change"), Field("reason"))
+    return Table("not_applicable", "Changes that do not apply to this run", fields, tuple(shown), more=more)
+
+
+def _reason(error: Exception) -> str:
+    return str(error.__cause__ or error)
+
+
+def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = CHANGES) -> Result:
+    """All changes, and whether each applies to the run; `reason` says why none does where there is no baseline."""
+    fields = (
+        Field("form", label="change"),
+        Field("about", label="effect"),
+        Field("cost", label="cost and risk"),
+        Field("here", label="applies here"),
+        Field("name", shown=False),
+        Field("tried", shown=False),
+        Field("applies", shown=False),
+    )
+    rows = tuple(_make_change_row(change, *_applies(start, change)) for change in known)
+    verdict = (
+        f"None of {pluralise(len(known), 'change')} applies to this run: {reason}."
+        if start is None
+        else f"{pluralise(len(known), 'change')} available; {sum(row[-1] is True for row in rows)} known to apply here."
+    )
+    return Result("whatif_list", "Changes", verdict, (Table("changes", "", fields, rows),))
+
+
+def _make_change_row(change: Change, applies: bool | None, here: str) -> tuple[Value, ...]:
+    return change.form, change.about, change.cost, here, change.name, ", ".join(change.tried), applies
+
+
+def _applies(start: Baseline | None, change: Change) -> tuple[bool | None, str]:
+    """Whether any value that it is tried with can be applied, None where only the user knows one; and why not."""
+    if start is None:
+        return False, "no"
+    if not change.tried:
+        return None, "depends on the value"
+    why = ""
+    for value in change.tried:
+        try:
+            edit(start.graph, start.facts, change, value)
+        except (UsageError, UnknownCost) as error:
+            why = _reason(error)
+        else:
+            return True, "yes"
+    return False, f"no: {why}"

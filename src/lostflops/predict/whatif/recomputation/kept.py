@@ -1,0 +1,104 @@
+"""What calls of a module leave in memory until their backward pass, and what would stay all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.memory.blocks import Codes, RankMemory
+from lostflops.account.memory.owners import CODE, Owner
+
+if TYPE_CHECKING:
+    from lostflops.predict.whatif.recomputation.calls import ModuleCalls
+
+_ACTIVATIONS: Final = CODE[Owner.ACTIVATIONS]
+_OF_A_PASS: Final = (_ACTIVATIONS, CODE[Owner.TEMPORARIES])
+_GIVEN: Final = (*_OF_A_PASS, CODE[Owner.BATCHES])
+_NEVER: Final = -1
+_LOOKED_AT: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One call of a module, in events of a memory. Rows of blocks: those `dropped` would go when its forward is done,
+    before event `done`; its `result`, where it needs that itself, only before event `back` with which its backward pass
+    begins, because what follows needs it too; both come back then. Its `given` input would stay until event `over`.
+    Of those that are `made` again on the way some are only needed for a while; the forward began with event `began`
+    and is run again up to event `cut`."""
+
+    module: int
+    began: int
+    cut: int
+    done: int
+    back: int
+    over: int
+    dropped: Codes
+    result: Codes
+    given: int
+    made: Codes
+
+    @property
+    def back_again(self) -> Codes:
+        return np.sort(np.concatenate((self.dropped, self.result)))
+
+
+def find_kept_blocks(memory: RankMemory, calls: ModuleCalls) -> list[Kept]:
+    """One for each call, in their order."""
+    times = (calls.start, calls.cut, calls.stop, calls.back, calls.back_stop)
+    edges = np.stack([np.searchsorted(memory.time, column) for column in times], axis=1).tolist()
+    by_birth = np.argsort(memory.blocks.born, kind="stable")
+    born = memory.blocks.born[by_birth]
+    return [
+        _one(memory, (by_birth, born), module, row) for module, row in zip(calls.module.tolist(), edges, strict=True)
+    ]
+
+
+def _one(memory: RankMemory, births: tuple[Codes, Codes], module: int, edges: list[int]) -> Kept:
+    began, cut, done, back, over = edges
+    blocks = memory.blocks
+    by_birth, born = births
+    rows = by_birth[np.searchsorted(born, began) : np.searchsorted(born, done)]
+    rows = rows[np.isin(blocks.owner[rows], _OF_A_PASS)]
+    died = blocks.died[rows]
+    is_saved = (blocks.owner[rows] == _ACTIVATIONS) & (died >= back) & (died < over) & (blocks.born[rows] < cut)
+    saved = rows[is_saved]
+    result = _last_made(memory, rows[died >= done])
+    given = _last_made(memory, _before(memory, by_birth[: np.searchsorted(born, began)], began))
+    return Kept(
+        module=module,
+        began=began,
+        cut=cut,
+        done=done,
+        back=back,
+        over=over,
+        dropped=np.sort(saved[saved != result]),
+        result=saved[saved == result],
+        given=given if given >= 0 and blocks.died[given] < over else _NEVER,
+        made=np.sort(rows[blocks.born[rows] < cut]),
+    )
+
+
+def _before(memory: RankMemory, rows: Codes, began: int) -> Codes:
+    """Of a pass or a batch, alive when a call began: the last ones."""
+    blocks, most = memory.blocks, _LOOKED_AT
+    while True:
+        last = rows[-most:]
+        last = last[(blocks.died[last] >= began) & (blocks.born[last] >= 0)]
+        last = last[np.isin(blocks.owner[last], _GIVEN)]
+        if last.size or most >= rows.size:
+            return last
+        most *= 8
+
+
+def _last_made(memory: RankMemory, rows: npt.NDArray[np.int64]) -> int:
+    """The largest of what the last op made: others are statistics beside it."""
+    if not rows.size:
+        return _NEVER
+    blocks = memory.blocks
+    same = (blocks.op[rows] == blocks.op[rows[-1]]) & (blocks.module[rows] == blocks.module[rows[-1]])
+    differs = np.flatnonzero(~same)
+    rows = rows[differs[-1] + 1 if differs.size else 0 :]
+    return int(rows[blocks.bytes[rows].argmax()])

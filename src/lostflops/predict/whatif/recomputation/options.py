@@ -1,0 +1,111 @@
+"""What each module, if its forward is run again, does to memory at every point where that matters, and what it takes.
+
+What choices do adds up: at a point, the total is what was recorded plus what each chosen module moves there. Between
+two edges at which any module begins or ends to move anything, only the largest recorded total counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.predict.whatif.recomputation.edit import AGAIN, GONE, OVER
+from lostflops.predict.whatif.recomputation.kept import Kept, find_kept_blocks
+
+if TYPE_CHECKING:
+    from lostflops.account.memory.blocks import Codes, RankMemory
+    from lostflops.predict.whatif.recomputation.calls import ModuleCalls
+
+_PLACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Modules stand as in calls: those inside one follow it, up to `end`. `cost` is the ns of a step that running each
+    again takes. `total` is what was recorded at each point, and `moved` (module by point) by how much each moves it."""
+
+    modules: tuple[str, ...]
+    end: Codes
+    cost: Codes
+    total: Codes
+    moved: Codes
+
+    def peak(self, chosen: Collection[int]) -> int:
+        return int((self.total + self.moved[list(chosen)].sum(axis=0)).max())
+
+    def takes(self, chosen: Collection[int]) -> int:
+        return int(self.cost[list(chosen)].sum())
+
+    @property
+    def can(self) -> npt.NDArray[np.bool_]:
+        """Those that make memory smaller anywhere."""
+        return np.asarray((self.moved < 0).any(axis=1), np.bool_)
+
+
+def options(memory: RankMemory, calls: ModuleCalls, found: Sequence[Kept] | None = None) -> Options:
+    parts = find_kept_blocks(memory, calls) if found is None else found
+    spans = [span for one in parts for span in _spans(memory, one)]
+    count = memory.time.size
+    points = np.unique([0, *(edge for _, begin, end, _ in spans for edge in (begin, end))])
+    total = _highest(memory, points, count)
+    moved = np.zeros((len(calls.modules), points.size), np.int64)
+    for module, begin, end, by in spans:
+        moved[module, np.searchsorted(points, begin) : np.searchsorted(points, end)] += by
+    cost = np.round(calls.per_step(calls.ns)).astype(np.int64)
+    return Options(calls.modules, calls.end, cost, *_distinct(total, moved))
+
+
+def _distinct(total: Codes, moved: Codes) -> tuple[Codes, Codes]:
+    """Of points that every module moves alike the highest."""
+    alike, which = np.unique(moved, axis=1, return_inverse=True)
+    highest = np.full(alike.shape[1], np.iinfo(np.int64).min)
+    np.maximum.at(highest, which.reshape(-1), total)
+    return highest, alike
+
+
+def _spans(memory: RankMemory, one: Kept) -> list[tuple[int, int, int, int]]:
+    """Module, from and to which place, and by how many bytes. The state after event k is at place 4 (k + 1), what is
+    put before an event at the places before it."""
+    size = memory.blocks.bytes
+    dropped, result = int(size[one.dropped].sum()), int(size[one.result].sum())
+    again = _place(one.back, AGAIN)
+    found = [
+        (one.module, _place(one.done, GONE), again + 1, -dropped),
+        (one.module, _place(one.back, GONE), again + 1, -result),
+        (one.module, again, again + 1, _highest_again(memory, one)),
+    ]
+    if one.given >= 0:
+        died = int(memory.blocks.died[one.given])
+        found.append((one.module, _PLACES * (died + 1), _place(one.over, OVER), int(size[one.given])))
+    return found
+
+
+def _place(event: int, order: int) -> int:
+    return _PLACES * event + order
+
+
+def _highest_again(memory: RankMemory, one: Kept) -> int:
+    """The most that is there of what is made again, while it is made."""
+    blocks, rows = memory.blocks, one.made
+    if not rows.size:
+        return 0
+    back = np.isin(rows, one.back_again)
+    change = np.zeros(one.cut - one.began + 1, np.int64)
+    np.add.at(change, blocks.born[rows] - one.began, blocks.bytes[rows])
+    goes = ~back & (blocks.died[rows] < one.cut)
+    np.subtract.at(change, blocks.died[rows[goes]] - one.began, blocks.bytes[rows[goes]])
+    return int(change.cumsum().max())
+
+
+def _highest(memory: RankMemory, points: Codes, count: int) -> Codes:
+    """The most that was recorded from each point to the next."""
+    level = np.append(memory.base, memory.total)
+    first = points // _PLACES
+    last = np.append((points[1:] - 1) // _PLACES, count)
+    # A point between two events has the level after the one before it, and the stretch may end between two as well.
+    found: Codes = np.maximum(np.maximum.reduceat(level, first), level[np.maximum(last, first)])
+    return found

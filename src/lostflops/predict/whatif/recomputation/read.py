@@ -1,0 +1,17 @@
+"""From a run to the modules that could be run again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lostflops.predict.whatif.recomputation.calls import calls_of
+from lostflops.predict.whatif.recomputation.recomputable import Recomputable
+
+if TYPE_CHECKING:
+    from lostflops.account.memory.blocks import RankMemory
+    from lostflops.store.run import Run
+
+
+def recomputable(run: Run, highest: RankMemory | None) -> Recomputable | None:
+    """Of the memory with the highest peak; None where none was recorded."""
+    return None if highest is None else Recomputable(calls_of(run, highest.rank), highest)

@@ -1,0 +1,44 @@
+"""Experiment trackers: each module logs the summary of a run where people already look.
+
+They get a `Summary`, and know nothing of runs. Each package is optional, and imported when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from lostflops.core.errors import UsageError
+
+PREFIX: Final = "lostflops/"
+"""In front of each name, so that a tracker shows them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run for a tracker: `metrics` are single figures, `series` the figures of each step, `card` is Markdown."""
+
+    name: str
+    metrics: Mapping[str, float]
+    series: tuple[tuple[int, Mapping[str, float]], ...]
+    card: str
+    page: Path
+    """The HTML report."""
+
+
+TRACKERS: Final = ("wandb", "mlflow", "tensorboard")
+
+
+def log(tracker: str, summary: Summary, where: str) -> str:
+    """Log a summary to `where`: a project of W&B, a tracking URI of MLflow, a folder of TensorBoard.
+
+    Returns where to look.
+    """
+    if tracker not in TRACKERS:
+        raise UsageError(f"{tracker!r} is not a tracker: choose one of {', '.join(TRACKERS)}")
+    try:
+        write: Callable[[Summary, str], str] = import_module(f"lostflops.show.export.trackers.to_{tracker}").write
+    except ModuleNotFoundError:
+        raise UsageError(f"{tracker} is not installed here: pip install {tracker}") from None
+    return write(summary, where)

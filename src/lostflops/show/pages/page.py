@@ -1,0 +1,134 @@
+"""All that can be said of a run, in the order in which a performance engineer reads it.
+
+A question that cannot be answered does not take the others with it: the page says why it is missing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.ledger.accounts import made_once
+from lostflops.account.ledger.mfu import Claims
+from lostflops.core.errors import LostflopsError
+from lostflops.core.results import Page, Result
+from lostflops.explain.advise.diagnose import diagnosed_once
+from lostflops.explain.advise.summary import pipeline_with_findings, ranks_with_findings, report_with_findings
+from lostflops.explain.analyze.comm import comm
+from lostflops.explain.analyze.kernels import kernels
+from lostflops.explain.analyze.lateness import lateness
+from lostflops.explain.analyze.memory import memory
+from lostflops.explain.analyze.overlap import overlap
+from lostflops.explain.analyze.pipeline import pipeline
+from lostflops.explain.analyze.ranks import ranks
+from lostflops.explain.analyze.report import report
+from lostflops.explain.analyze.steps import steps
+from lostflops.explain.analyze.timeline import timeline
+from lostflops.predict.whatif.baseline import replayed_once
+from lostflops.show.pages.causes import causes
+from lostflops.show.pages.glossary import GLOSSARY
+from lostflops.show.pages.knobs import knobs
+from lostflops.show.pages.stacks import flame
+from lostflops.show.pages.trust import trust
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+Question = Callable[["Run"], Result]
+Progress = Callable[[int, int], None]
+
+STANDING: Final = "quality"
+MOST_KERNELS: Final = 1_000
+_NEXT: Final = {
+    "report": "diagnose {}",
+    "ranks": "ranks {}",
+    "lateness": "ranks {} --by-step",
+    "steps": "steps {}",
+    "comm": "comm {}",
+    "overlap": "comm {} --overlap",
+    "kernels": "kernels {}",
+    "pipeline": "pipeline {}",
+    "memory": "memory {}",
+    "flame": "flame {}",
+    "knobs": "whatif {} --list",
+    "quality": "info {}",
+}
+"""Where a terminal tells more about a result."""
+_UNTRIED: Final = "knobs"
+"""Of a large run a page holds none of these, and a terminal still tells them."""
+
+
+@wraps(report)
+def _report(run: Run, said: Claims | None = None) -> Result:
+    return report_with_findings(report(run, said=said), run, shown=False)
+
+
+@wraps(ranks)
+def _ranks(run: Run) -> Result:
+    return ranks_with_findings(ranks(run), run)
+
+
+@wraps(pipeline)
+def _pipeline(run: Run) -> Result:
+    answer = pipeline(run)
+    return pipeline_with_findings(answer, run) if answer.blocks else answer
+
+
+@wraps(kernels)
+def _all_kernels(run: Run) -> Result:
+    """A page has room for those that a terminal leaves out."""
+    return kernels(run, limit=MOST_KERNELS)
+
+
+QUESTIONS: tuple[Question, ...] = (
+    _report,
+    causes,
+    _ranks,
+    lateness,
+    steps,
+    timeline,
+    comm,
+    overlap,
+    _all_kernels,
+    _pipeline,
+    memory,
+    flame,
+    knobs,
+    trust,
+)
+
+
+def questions_for(said: Claims) -> tuple[Question, ...]:
+    """All questions, with what the user claims of peaks, FLOPs and tokens."""
+
+    @wraps(report)
+    def claimed(run: Run) -> Result:
+        return _report(run, said)
+
+    return tuple(claimed if question is _report else question for question in QUESTIONS)
+
+
+def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
+    results, missing = [], []
+    with made_once(), replayed_once(), diagnosed_once():
+        for done, question in enumerate(questions):
+            if progress:
+                progress(done, len(questions))
+            try:
+                results.append(_with_next(question(run), run.called))
+            except LostflopsError as error:
+                missing.append((question.__name__, str(error)))
+    return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)
+
+
+def _with_next(result: Result, run: str) -> Result:
+    """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page. A result that
+    holds nothing has nothing more to tell in a terminal."""
+    words = _NEXT.get(result.name)
+    if words is None:
+        return result
+    told = result.blocks or result.name == _UNTRIED
+    return replace(result, next_command=f"lostflops {words.format(shlex.quote(run))}" if told else "")

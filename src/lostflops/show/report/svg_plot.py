@@ -1,0 +1,120 @@
+"""A plot in an SVG: axes, marks and lines, and a legend beside them.
+
+Colours are Okabe and Ito's, which people with any colour vision tell apart; shapes of marks and dashes of lines differ
+as well, so that a print in grey still reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from lostflops.core.results import Plot, Series
+from lostflops.core.units import pluralise
+from lostflops.show.report.axes import Axis, axes, drawable, format_axis_value, left_out, numbers
+from lostflops.show.report.svg_text import escape_text, text_at
+
+LEFT: Final = 96
+WIDTH: Final = 760
+HEIGHT: Final = 340
+LEGEND: Final = LEFT + WIDTH + 24
+LEGEND_LETTERS: Final = 40
+MOST_SERIES: Final = 18
+"""In the legend; all are drawn."""
+INK: Final = "#1a1a1a"
+PALE: Final = "#555555"
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
+_SHAPES: Final = (
+    "M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z",
+    "M-3 -3H3V3H-3Z",
+    "M0 -4L4 3H-4Z",
+    "M0 -4.5L4.5 0L0 4.5L-4.5 0Z",
+    "M0 4L4 -3H-4Z",
+)
+"""Circle, square, triangle, diamond, triangle upside down."""
+
+
+def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
+    """Add the plot below `top`; returns where it ends."""
+    if plot.title:
+        top += 16
+        body.append(text_at(12, top, plot.title, INK, 'font-size="13" font-weight="bold"'))
+    scales = axes(plot)
+    if scales is None:
+        body.append(text_at(12, top + 20, "(no data to plot)", PALE))
+        return top + 24
+    across, up = scales
+    body.append(text_at(LEFT, top + 18, up.title, PALE))
+    top += 28
+    body += _grid(across, up, top)
+    looks = tuple(zip(numbers(plot), plot.series, strict=True))
+    for number, series in sorted(looks, key=lambda look: look[1].drawn == "marks"):
+        body += _series(plot, series, number, scales, top)
+    body += _legend(looks, top)
+    bottom = top + HEIGHT + 40
+    if missing := left_out(plot):
+        body.append(
+            text_at(LEFT, bottom, f"Not drawn: {pluralise(missing, 'point')} that these axes cannot show.", PALE)
+        )
+        bottom += 18
+    return bottom
+
+
+def _grid(across: Axis, up: Axis, top: int) -> Iterator[str]:
+    bottom = top + HEIGHT
+    for value, label in up.ticks(7):
+        y = bottom - up.place(value) * HEIGHT
+        yield f'<path d="M{LEFT} {y:.1f}H{LEFT + WIDTH}" stroke="{"#e4e4e4" if value else "#a0a0a0"}"/>'
+        yield text_at(LEFT - 8, round(y + 4, 1), label, PALE, 'text-anchor="end"')
+    for value, label in across.ticks(9):
+        x = LEFT + across.place(value) * WIDTH
+        yield f'<path d="M{x:.1f} {top}V{bottom}" stroke="#f0f0f0"/><path d="M{x:.1f} {bottom}v5" stroke="{PALE}"/>'
+        yield text_at(x, bottom + 18, label, PALE, 'text-anchor="middle"')
+    yield text_at(LEFT + WIDTH, bottom + 34, across.title, PALE, 'text-anchor="end"')
+    yield f'<path d="M{LEFT} {top}V{bottom}H{LEFT + WIDTH}" fill="none" stroke="{PALE}"/>'
+
+
+def _series(plot: Plot, series: Series, number: int, scales: tuple[Axis, Axis], top: int) -> Iterator[str]:
+    across, up = scales
+    pen = False
+    way: list[str] = []
+    for point in series.points:
+        if not drawable(plot, point):
+            pen = False
+            continue
+        x, y = LEFT + across.place(point[0]) * WIDTH, top + HEIGHT - up.place(point[1]) * HEIGHT
+        if series.drawn == "marks":
+            said = (
+                f"{series.name}\n{format_axis_value(point[0], plot.x.unit)}: {format_axis_value(point[1], plot.y.unit)}"
+            )
+            title = "<title>" + "\n".join(map(escape_text, said.split("\n"))) + "</title>"
+            yield f'<g transform="translate({x:.1f} {y:.1f})">{title}{_mark(number)}</g>'
+        way.append(f"{'L' if pen else 'M'}{x:.1f} {y:.1f}")
+        pen = True
+    if series.drawn == "line" and way:
+        yield f"<g><title>{escape_text(series.name)}</title>{_line(' '.join(way), number)}</g>"
+
+
+def _mark(number: int) -> str:
+    shape, colour = _SHAPES[number % len(_SHAPES)], _COLOURS[number % len(_COLOURS)]
+    return f'<path d="{shape}" fill="{colour}" fill-opacity="0.75" stroke="#ffffff" stroke-width="0.6"/>'
+
+
+def _line(way: str, number: int) -> str:
+    dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    colour = _COLOURS[number % len(_COLOURS)]
+    return f'<path d="{way}" fill="none" stroke="{colour}" stroke-width="1.8" stroke-linecap="round"{dashed}/>'
+
+
+def _legend(looks: tuple[tuple[int, Series], ...], top: int) -> Iterator[str]:
+    y = top + 6
+    for number, series in looks[:MOST_SERIES]:
+        sample = _mark(number) if series.drawn == "marks" else _line("M-10 0H10", number)
+        name = series.name if len(series.name) <= LEGEND_LETTERS else series.name[: LEGEND_LETTERS - 1] + "…"
+        yield f'<g transform="translate({LEGEND + 10} {y})"><title>{escape_text(series.name)}</title>{sample}</g>'
+        yield text_at(LEGEND + 28, y + 4, name, INK)
+        y += 18
+    if len(looks) > MOST_SERIES:
+        yield text_at(LEGEND + 28, y + 4, f"... and {len(looks) - MOST_SERIES:,} more", PALE)

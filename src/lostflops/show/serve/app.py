@@ -1,0 +1,125 @@
+"""From a request to an answer: first the guard, then the table of routes, and limits on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import traceback
+from typing import Any, Final
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lostflops.core.errors import LostflopsError
+from lostflops.show.serve.guard import HEADERS, refusal
+from lostflops.show.serve.live import LivePage
+from lostflops.show.serve.routes import ROUTES, Parameters, Route
+from lostflops.show.serve.work import Stopped
+
+MOST_BODY: Final = 64_000
+_BY_PATH: Final = {route.path: route for route in ROUTES}
+
+
+class _RefusedRequest(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class App:
+    def __init__(self, live: LivePage, port: int, token: str) -> None:
+        self._live, self._port, self._token = live, port, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            response = await self._answer(scope, receive)
+        except _RefusedRequest as error:
+            response = _error(error.status, str(error))
+        if response is not None:
+            response.headers.update(HEADERS)
+            await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+        """None when nobody waits for it any more."""
+        route = self._admit_request(scope)
+        parameters = _parameters(route, scope)
+        body = await _body(route, Headers(scope=scope), receive)
+        asked = asyncio.ensure_future(self._said(route, parameters, body))
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else None
+        finally:
+            asked.cancel()
+            gone.cancel()
+
+    def _admit_request(self, scope: Scope) -> Route:
+        route = _BY_PATH.get(scope["path"])
+        public, is_shell = route is not None and route.public, scope["path"] == "/"
+        refused = refusal(Headers(scope=scope), self._port, self._token, public=public, is_shell=is_shell)
+        if refused:
+            raise _RefusedRequest(*refused)
+        if route is None:
+            raise _RefusedRequest(404, "not found")
+        if scope["method"] != route.method:
+            raise _RefusedRequest(405, f"use {route.method} for this address")
+        return route
+
+    async def _said(self, route: Route, parameters: Parameters, body: Any) -> Response:
+        try:
+            response = await route.answer(self._live, parameters, body)
+            if not route.public:
+                response.headers["Lostflops-Run"] = self._live.identity
+        except Stopped as error:
+            return _error(503, str(error))
+        except LostflopsError as error:
+            return _error(422, str(error))
+        except Exception:  # noqa: BLE001 - a bug is shown where it can be reported, and not to the page
+            traceback.print_exc(file=sys.stderr)
+            return _error(500, "internal error of Lostflops: see the terminal that runs lostflops serve")
+        return response
+
+
+def _parameters(route: Route, scope: Scope) -> Parameters:
+    given = QueryParams(scope["query_string"])
+    if sorted(name for name, _ in given.multi_items()) != sorted(route.parameters):
+        raise _RefusedRequest(400, f"expected {', '.join(route.parameters) or 'no parameters'}")
+    return dict(given)
+
+
+async def _body(route: Route, headers: Headers, receive: Receive) -> Any:
+    """The JSON object of a POST; nothing else has a body."""
+    most = MOST_BODY if route.method == "POST" else 0
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _RefusedRequest(400, "the request was cut off")
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > most:
+            raise _RefusedRequest(413, f"a request may have at most {most:,} bytes")
+    if not most:
+        return None
+    if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise _RefusedRequest(415, "a request must be JSON")
+    try:
+        found = json.loads(b"".join(parts))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _RefusedRequest(400, "a request must be a JSON object")
+    return found
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _error(status: int, why: str) -> Response:
+    return Response(json.dumps({"error": why}), status, media_type="application/json")

@@ -1,0 +1,123 @@
+"""What a live page is answered from: the run, threads that ask it, and what they found so far."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from lostflops.core.pictures import Events, Setting
+from lostflops.predict.whatif.baseline import Baseline, baseline
+from lostflops.show.export.perfetto import write_perfetto
+from lostflops.show.pages.tried import try_changes
+from lostflops.show.serve.held import HeldEvents
+from lostflops.show.serve.opened import Identity, OpenedRun
+from lostflops.show.serve.queries import LIMITS, MOST_SECONDS, run_query
+from lostflops.show.serve.work import Workers
+from lostflops.store.run import Run
+
+SLOW_SECONDS: Final = 900.0
+"""A question about a large run is answered once, and may take its time."""
+QUICK_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventWindow:
+    """Of the timeline, in ns from its beginning; `most` is how many events there is room for."""
+
+    start: int
+    stop: int
+    most: int
+
+
+class LivePage:
+    def __init__(self, path: Path) -> None:
+        self._run = OpenedRun(path)
+        self._strangers = OpenedRun(path, LIMITS)
+        # What strangers ask may take a thread beyond its time: it is not one that draws the timeline.
+        self._slow, self._quick, self._asked = Workers(2), Workers(3), Workers(2)
+        self._kept: dict[str, asyncio.Task[bytes]] = {}
+        self._kept_of = self._run.identity
+        self._replays = _Replays()
+        self._held, self._held_of = HeldEvents(), self._run.identity
+
+    @property
+    def title(self) -> str:
+        return self._run.path.resolve().name
+
+    @property
+    def identity(self) -> str:
+        """Changes when the run is written anew."""
+        self._run.refresh()
+        return "-".join(f"{part:x}" for part in self._run.identity)
+
+    async def kept(self, name: str, function: Callable[[Run], bytes]) -> bytes:
+        """An answer that is found once, however many ask; whoever goes away does not end it."""
+        run = self._run.beside()
+        if self._kept_of != self._run.identity:
+            self._kept.clear()
+            self._kept_of = self._run.identity
+        task = self._kept.get(name)
+        if task is None:
+            task = self._kept[name] = asyncio.create_task(self._slow.answer(run, function, SLOW_SECONDS))
+            task.add_done_callback(lambda done: self._forget(name, done))
+        else:
+            run.close()
+        return await asyncio.shield(task)
+
+    def _forget(self, name: str, task: asyncio.Task[bytes]) -> None:
+        """What failed may be tried again."""
+        if (task.cancelled() or task.exception()) and self._kept.get(name) is task:
+            del self._kept[name]
+
+    async def events(self, ranks: Sequence[int], asked: EventWindow, packed: Callable[[Events], bytes]) -> bytes:
+        run = self._run.beside()
+        if self._held_of != self._run.identity:
+            self._held, self._held_of = HeldEvents(), self._run.identity
+        held = self._held
+        return await self._quick.answer(
+            run, lambda own: packed(held.within(own, ranks, asked.start, asked.stop, asked.most)), QUICK_SECONDS
+        )
+
+    async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
+        return await self._asked.answer(
+            self._strangers.beside(), lambda run: packed(run_query(run, query)), MOST_SECONDS
+        )
+
+    async def tried(self, changes: list[tuple[str, str]]) -> Setting:
+        run, identity = self._run.beside(), self._run.identity
+        return await self._slow.answer(run, lambda own: self._replays.tried(own, identity, changes), SLOW_SECONDS)
+
+    async def write_trace(self, file: Path) -> None:
+        """The whole run as a Perfetto trace."""
+
+        def write(run: Run) -> None:
+            with gzip.open(file, "wb", compresslevel=1) as stream:
+                write_perfetto(run, cast("BinaryIO", stream))
+
+        await self._slow.answer(self._run.beside(), write, SLOW_SECONDS)
+
+    def close(self) -> bool:
+        """Whether all work ended."""
+        return self._slow.close() & self._quick.close() & self._asked.close()
+
+
+class _Replays:
+    """The run replayed as it was, once; what-ifs start from it one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start: tuple[Identity, Baseline] | None = None
+
+    def tried(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
+        with self._lock:
+            if self._start is None or self._start[0] != identity:
+                found = baseline(run)
+                if found.facts.recomputable is not None:
+                    found.facts.recomputable()  # it is kept, and asks the run, which is closed before the next question
+                self._start = identity, found
+            return try_changes(self._start[1], changes)

@@ -1,0 +1,79 @@
+"""The server: on this machine alone, until it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from pathlib import Path
+
+import uvicorn
+
+from lostflops.core.errors import UsageError
+from lostflops.show.serve.app import App
+from lostflops.show.serve.live import LivePage
+
+HOST = "127.0.0.1"
+
+
+def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
+    """Blocks until Ctrl-C. `tell` is given the address once, with its token."""
+    with _listening(port) as listener:
+        live = LivePage(path)
+        own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
+        address = f"http://{HOST}:{own_port}/#token={token}"
+        tell(address)
+        with _browser(address, browser):
+            _run(App(live, own_port, token), listener)
+    if not live.close():
+        # Python of a question cannot be interrupted, and nobody waits for its answer.
+        sys.stdout.flush()
+        os._exit(0)
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+            listener.listen()  # whoever reads the address may come before the server is ready, and waits
+        except OSError as error:
+            raise UsageError(
+                f"port {port} cannot be used ({error.strerror}). Choose another --port, or omit it to use a free one"
+            ) from None
+        yield listener
+
+
+def _run(app: App, listener: socket.socket) -> None:
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="critical",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=0,
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def _browser(address: str, wanted: bool) -> Iterator[None]:
+    """Opens the address by way of a file that only its owner reads: arguments of programs are seen by all users."""
+    if not wanted:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="lostflops-") as folder:
+        file = Path(folder) / "open.html"
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">', "utf-8")
+        webbrowser.open(file.as_uri())
+        yield

@@ -1,0 +1,142 @@
+"""Threads that answer questions of a run, each with a connection of its own, and work that ends when it is told to.
+
+A query that runs is interrupted, and one that comes after is refused. Python between two queries runs to its end: its
+thread is taken until then, and its answer is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Full, Queue
+from typing import Any, Self, TypeVar
+from weakref import ref
+
+import duckdb
+
+from lostflops.core.errors import LostflopsError
+from lostflops.store.manifest import Manifest
+from lostflops.store.run import Run
+
+T = TypeVar("T")
+
+
+class Stopped(LostflopsError):
+    """The work was ended before it had an answer."""
+
+
+class StoppableRun(Run):
+    """A run whose queries fail once it is stopped."""
+
+    stopped = False
+
+    def __init__(self, path: Path, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(path, manifest, connection)
+        self._parts: list[ref[Self]] = []
+
+    def of_steps(self, steps: Sequence[int]) -> Self:
+        """Ends with this one."""
+        self._check()
+        made = super().of_steps(steps)
+        self._parts.append(ref(made))
+        made.stopped = self.stopped  # it may have been told to end meanwhile
+        return made
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        self._check()
+        found = super().sql(query)
+        self._check()  # an interrupt does not end planning, and is forgotten when the query begins
+        return found
+
+    def table(self, name: str) -> duckdb.DuckDBPyRelation:
+        self._check()
+        return super().table(name)
+
+    def stop(self) -> None:
+        self.stopped = True
+        with suppress(duckdb.ConnectionException):  # it may have been closed meanwhile
+            self.interrupt()
+        for part in tuple(self._parts):
+            if (one := part()) is not None:
+                one.stop()
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise Stopped("stopped before there was an answer")
+
+
+@dataclass(slots=True)
+class _Job:
+    function: Callable[[Run], Any]
+    run: StoppableRun
+    done: Future[Any] = field(default_factory=Future)
+
+
+class Workers:
+    """A few threads and a short queue before them."""
+
+    def __init__(self, threads: int, waiting: int = 32) -> None:
+        self._jobs: Queue[_Job | None] = Queue(waiting)
+        self._stops: dict[int, Callable[[], None]] = {}
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    async def answer(self, run: StoppableRun, function: Callable[[Run], T], seconds: float) -> T:
+        """Raises `Stopped` when it takes longer or too much is waiting. Cancelling the caller ends the work too."""
+        job = _Job(function, run)
+        try:
+            self._jobs.put_nowait(job)
+        except Full:
+            raise Stopped("too many requests at once; try again") from None
+        try:
+            found: T = await asyncio.wait_for(asyncio.wrap_future(job.done), seconds)
+        except TimeoutError:
+            raise Stopped(f"stopped after {seconds:g} s without an answer") from None
+        else:
+            return found
+        finally:
+            if not job.done.done() or job.done.cancelled():
+                run.stop()
+
+    def close(self, seconds: float = 0.5) -> bool:
+        """Ends all work; whether it did within that time."""
+        for stop in list(self._stops.values()):
+            stop()
+        for _ in self._threads:
+            with suppress(Full):
+                self._jobs.put_nowait(None)
+        for thread in self._threads:
+            thread.join(seconds / len(self._threads))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            if job.run.stopped:
+                job.run.close()
+                continue
+            self._stops[id(job)] = job.run.stop
+            try:
+                value = job.function(job.run)
+            except BaseException as error:  # noqa: BLE001 - it is the asker's
+                _set(job.done, error=error)
+            else:
+                _set(job.done, value=value)
+            finally:
+                del self._stops[id(job)]
+                job.run.close()
+
+
+def _set(done: Future[Any], value: Any = None, error: BaseException | None = None) -> None:
+    """Nobody may wait for it any more."""
+    if not done.set_running_or_notify_cancel():
+        return
+    if error is None:
+        done.set_result(value)
+    else:
+        done.set_exception(error)

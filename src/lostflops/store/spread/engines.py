@@ -1,0 +1,53 @@
+"""Which engine does the work, by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lostflops.core.errors import UsageError
+from lostflops.store.spread.names import ENGINE, WORKERS, EngineName
+from lostflops.store.spread.processes import Processes
+from lostflops.store.spread.ray_tasks import ray_tasks
+from lostflops.store.spread.work import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenEngine:
+    """`workers` are as many as cores where nobody says."""
+
+    name: EngineName = EngineName.LOCAL
+    asked: int | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ChosenEngine:
+        """What an analysis uses, which has no options for it.
+
+        >>> ChosenEngine.from_environment({"LOSTFLOPS_ENGINE": "ray", "LOSTFLOPS_WORKERS": "3"})
+        ChosenEngine(name=<EngineName.RAY: 'ray'>, asked=3)
+        """
+        name, workers = environment.get(ENGINE, EngineName.LOCAL), environment.get(WORKERS, "")
+        if name not in set(EngineName):
+            raise UsageError(f"{ENGINE}={name!r} is not an engine: choose from {', '.join(EngineName)}.")
+        if workers and not (workers.isdecimal() and int(workers)):
+            raise UsageError(f"{WORKERS}={workers!r} is not a number of workers.")
+        return cls(EngineName(name), int(workers) if workers else None)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all work is done in this process anyway."""
+        return self.name is EngineName.LOCAL and self.workers == 1
+
+    @property
+    def workers(self) -> int:
+        return self.asked or os.cpu_count() or 1
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        if self.name is EngineName.LOCAL:
+            yield Processes(self.workers)
+            return
+        with ray_tasks(self.workers) as tasks:
+            yield tasks

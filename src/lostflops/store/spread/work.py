@@ -1,0 +1,90 @@
+"""What may be done elsewhere: a name, what goes out and what comes back. Only plain values travel, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import duckdb
+import msgspec
+
+from lostflops.core import errors
+from lostflops.core.errors import LostflopsError, RunError, SourceError
+
+T = TypeVar("T")
+R = TypeVar("R")
+OnRead = Callable[[int], None]
+"""Told how many bytes were read."""
+
+_MODULES: Final = {"ingest": "lostflops.ingest.tasks", "by_rank": "lostflops.account.ledger.by_rank"}
+"""Where each work is declared, as `WORK`: a message can ask for nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T, R]):
+    """`do` leaves nothing behind that doing it again does not overwrite. `about` names an item in an error."""
+
+    name: str
+    takes: type[T]
+    gives: type[R]
+    do: Callable[[T, OnRead], R]
+    about: Callable[[T], str]
+
+
+class Engine(Protocol):
+    """Where work is done."""
+
+    def map(self, work: Work[T, R], items: Sequence[T], on_read: OnRead, on_done: Callable[[T], None]) -> list[R]:
+        """Results in the order of the items. The first error ends all and is raised; an item whose worker died is done
+        again by another."""
+
+
+class Order(msgspec.Struct):
+    work: str
+    item: msgspec.Raw
+
+
+_NOTHING: Final = msgspec.Raw(b"")
+
+
+class WorkAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Bytes read so far, or how the work ended."""
+
+    read: int = 0
+    result: msgspec.Raw = _NOTHING
+    error: str | None = None
+    error_type: str = ""
+
+
+def encode_order(work: Work[T, Any], item: T) -> bytes:
+    return msgspec.json.encode(Order(work.name, msgspec.Raw(msgspec.json.encode(item))))
+
+
+def carried_out(order: bytes, on_read: OnRead) -> WorkAnswer:
+    """What a worker does with an order; errors that are not ours are bugs, and raised."""
+    asked = msgspec.json.decode(order, type=Order)
+    work: Work[Any, Any] = import_module(_MODULES[asked.work]).WORK
+    item = msgspec.json.decode(asked.item, type=work.takes)
+    try:
+        return WorkAnswer(result=msgspec.Raw(msgspec.json.encode(work.do(item, on_read))))
+    except (LostflopsError, OSError, duckdb.Error) as error:
+        ours = _ours(error)
+        return WorkAnswer(error=str(ours), error_type=type(ours).__name__)
+
+
+def _ours(error: LostflopsError | OSError | duckdb.Error) -> LostflopsError:
+    if isinstance(error, LostflopsError):
+        return error
+    if isinstance(error, OSError):
+        return SourceError(str(error))
+    return RunError(f"a worker failed: {error}")
+
+
+def result_of(work: Work[Any, R], answer: WorkAnswer) -> R:
+    """Raises what was raised there."""
+    if answer.error is not None:
+        raise getattr(errors, answer.error_type)(answer.error)
+    assert answer.result, "a worker ended its work without a word"
+    return msgspec.json.decode(answer.result, type=work.gives)

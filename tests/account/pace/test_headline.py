@@ -1,0 +1,61 @@
+"""The step time that a summary begins with is the one that predictions start from."""
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.pace import headline
+from lostflops.account.pace.headline import describe_job
+from lostflops.account.pace.normal import NormalSteps, normal_steps
+from lostflops.explain.analyze.report import _ledger
+from lostflops.store.run import Run
+from made_timed_runs import recorded
+
+MS = 1e6
+
+
+def test_the_card_has_the_step_time_of_predictions(tmp_path: Path) -> None:
+    """Six steps in twenty take three times as long: the median is 100 ms, the mean of the middle steps is more."""
+    with Run.open(recorded(tmp_path / "run", [100.0] * 14 + [300.0] * 6, world=2)) as run:
+        normal = normal_steps(run)
+        assert normal is not None
+        assert normal.location.value > 110 * MS
+        said = describe_job(run, SimpleNamespace(step_count=0, total_ns=0))  # type: ignore[arg-type]
+    assert f"{normal.location.value / MS:.0f} ms per step." in said
+
+
+@pytest.mark.parametrize(
+    ("profiled_ms", "said"),
+    [(101.0, "2 of them were profiled."), (300.0, "profiling 2 of them added 400 ms.")],
+    ids=["noise", "slower"],
+)
+def test_the_cost_of_profiling_is_said_where_it_is_more_than_noise(
+    profiled_ms: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location: Any = SimpleNamespace(value=100 * MS)
+    monkeypatch.setattr(headline, "normal_steps", lambda run: NormalSteps(0, np.array([100 * MS]), location))
+    answers = iter([[(2,)], [(2, 2 * profiled_ms * MS)]])
+    run: Any = SimpleNamespace(sql=lambda query: SimpleNamespace(fetchall=lambda: next(answers)))
+    assert f"{headline._describe_profiling(run, SimpleNamespace(profiled_steps=2))}." == said  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("normal_ms", "title"),
+    [
+        (100.0, "The ledger"),
+        (65.0, "The ledger of the profiled steps (normal steps take 65.0 ms)"),
+        (None, "The ledger"),
+    ],
+    ids=["alike", "slower", "untimed"],
+)
+def test_a_ledger_of_other_steps_than_the_card_says_so(normal_ms: float | None, title: str) -> None:
+    lines = Counter(dict.fromkeys(LINES, 0) | {"compute": 1_000 * int(MS)})
+    total: Any = SimpleNamespace(total_ns=1_000 * int(MS), step_count=10, lines=lines, parts={}, ranks=(0,))
+    location: Any = SimpleNamespace(value=(normal_ms or 0.0) * MS)
+    normal = None if normal_ms is None else NormalSteps(0, np.array([normal_ms * MS]), location)
+    assert _ledger(total, normal).title == title

@@ -1,0 +1,47 @@
+"""What larger buckets save if no what-if can say it, and which sizes are tried."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lostflops.explain.advise.rules import bucket_size
+
+MIB = 1 << 20
+EVERY = np.ones(20, np.bool_)
+
+
+def traffic(size: int) -> Any:
+    """Twenty buckets per step that together are exposed for half of the time."""
+    return SimpleNamespace(
+        of=lambda meetings: meetings,
+        exposed=np.full(20, 25),
+        size=np.full(20, size),
+        a_step=lambda rows: float(rows.sum()),
+    )
+
+
+def case_with(prices: dict[str, float], cap_mib: float = 0.0) -> Any:
+    caps = [{"bucket_cap_bytes": round(cap_mib * MIB)}] if cap_mib else []
+    found = {change: SimpleNamespace(gain=gain, doubt=0.0) for change, gain in prices.items()}
+    return SimpleNamespace(wall=1000, job={"ddp": caps}, price=found.get)
+
+
+def test_small_buckets_are_priced_by_their_latency_where_no_whatif_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_size, "latency_share", lambda *_: 0.8)
+    gain = bucket_size._price(case_with({}), traffic(4_000), EVERY, 25.0, is_sure=False)["gain"]
+    assert (gain.share, gain.low, gain.high) == pytest.approx((0.4, 0.2, 0.5))
+
+
+def test_large_buckets_without_a_whatif_have_no_price_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_size, "latency_share", lambda *_: 0.8)
+    priced = bucket_size._price(case_with({}), traffic(100 * MIB), EVERY, 25.0, is_sure=False)
+    assert priced == {"changes": ("bucket_mb=25",)}
+
+
+def test_the_size_that_the_job_has_is_not_tried() -> None:
+    prices = {"bucket_mb=5": 0.1, "bucket_mb=25": 0.3}
+    assert bucket_size._best(case_with(prices), 400 * MIB) == 25.0
+    assert bucket_size._best(case_with(prices, cap_mib=25), 400 * MIB) == 5.0
+    assert bucket_size._best(case_with({"bucket_mb=25": 0.3}, cap_mib=25), 400 * MIB) is None

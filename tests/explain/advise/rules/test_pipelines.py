@@ -1,0 +1,40 @@
+"""Pipelines whose stages or microbatches are known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.explain.advise.rules import stage_imbalance
+from lostflops.explain.advise.signs.machine import HostMachine
+from lostflops.explain.advise.signs.stages import Stages
+
+STAGES = Stages(ranks=((0,), (1,), (2,), (3,)), steps=np.arange(2), own=np.ones((4, 2)), step_ns=1.0, microbatches=4)
+
+
+@pytest.mark.parametrize(("microbatches", "idle"), [(1, 3 / 4), (4, 3 / 7), (12, 3 / 15)])
+def test_what_is_inherent_to_a_pipeline(microbatches, idle):
+    assert STAGES.inherent(microbatches) == pytest.approx(idle)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "steps", "is_cpu", "is_sure"),
+    [
+        pytest.param(1.2, 3, True, False, id="few steps of ranks that share cores"),
+        pytest.param(1.2, 3, False, True, id="few steps of devices"),
+        pytest.param(1.2, 8, True, True, id="enough steps"),
+        pytest.param(1.5, 3, True, True, id="far longer"),
+    ],
+)
+def test_a_stage_that_is_longer_by_little_is_suspected_in_few_steps(monkeypatch, ratio, steps, is_cpu, is_sure):
+    rest = (3 - ratio) / 2
+    own = 1e9 * np.array([[rest], [rest], [ratio]]) * np.ones((1, steps))
+    found = Stages(ranks=((0,), (1,), (2,)), steps=np.arange(steps), own=own, step_ns=1e9, microbatches=12)
+    monkeypatch.setattr(stage_imbalance, "stages", lambda _: found)
+    monkeypatch.setattr(stage_imbalance, "machine", lambda _: HostMachine(is_cpu, "gloo"))
+    lines = {rank: dict.fromkeys(WAIT_LINES, 10**8) for rank in range(3)}
+    (claim,) = stage_imbalance.find(SimpleNamespace(lines=lines, wall=3 * 10**9, price=lambda _: None))
+    assert (claim.suspected == "", claim.record == "") == (is_sure, is_sure)

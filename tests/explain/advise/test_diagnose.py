@@ -1,0 +1,313 @@
+"""From rules to findings, with rules whose truth is plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from lostflops.account.ledger import few_steps
+from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.core.results import Evidence, Findings, Result
+from lostflops.explain.advise import summary
+from lostflops.explain.advise.case import Case
+from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.diagnose import diagnose, diagnosis
+from lostflops.explain.advise.explain import explain
+from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.summary import card, report_with_findings
+from lostflops.explain.analyze.report import report
+from lostflops.predict.whatif.predictions import load_predictions
+from lostflops.show.report import renderer
+from lostflops.store.run import Run
+from lostflops.testing import Straggler, SyntheticCluster, store
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    late = Straggler(rank=2, cause="slow_kernels", factor=1.5)
+    return store(
+        SyntheticCluster(ranks=4, steps=4, stragglers=(late,)).generate(), tmp_path_factory.mktemp("slow") / "run"
+    )
+
+
+@pytest.fixture
+def run(path: Path) -> Iterator[Run]:
+    with Run.open(path) as opened:
+        yield opened
+
+
+def waits(case: Case, rank: int | None = None) -> dict[tuple[int, str], int]:
+    return {(one, "comm.wait"): lines["comm.wait"] for one, lines in case.lines.items() if rank in (None, one)}
+
+
+def rule(cause: str, gain: float | None = None, changes: tuple[str, ...] = (), confidence: float = 0.8) -> Rule:
+    def find(case: Case) -> Iterator[Claim]:
+        own = None if gain is None else Gain(gain, gain / 2, min(gain * 1.5, 1), "a rule of thumb")
+        late = (2,) if changes else ()
+        evidence = (Evidence("seen", events=((0, 0),), sources=("train.py(7): step",)),)
+        yield Claim(
+            cause=cause,
+            what=f"{cause} is there.",
+            taken=waits(case),
+            evidence=evidence,
+            confidence=confidence,
+            certain_if="more",
+            fix="less",
+            changes=changes,
+            gain=own,
+            ranks=late,
+        )
+
+    return Rule(cause, f"All about {cause}.", find)
+
+
+def failing(case: Case) -> Iterator[Claim]:
+    raise UnknownCost("shapes were not recorded")
+    yield
+
+
+def test_the_largest_gain_comes_first_and_no_time_is_claimed_twice(run: Run) -> None:
+    rules = (rule("small", 0.1), rule("large", 0.3, confidence=0.6), rule("sure", 0.05, confidence=0.9))
+    case = Case(run)
+    found = diagnosis(case, rules=rules)
+    assert [one.cause for one in found.findings] == ["large", "small", "sure"]
+    assert [one.lost_ns for one in found.findings] == [0, 0, case.total.lines["comm.wait"]]
+    assert sum(one.lost_ns for one in found.findings) <= case.wall - case.total.lines["compute"]
+
+
+def test_what_a_finding_costs(run: Run) -> None:
+    (found,) = diagnosis(Case(run), usd_per_hour=2.0, rules=(rule("late", 0.2),)).findings
+    assert found.lost_share == found.lost_ns / Case(run).wall
+    assert found.rank_hours == pytest.approx(found.prediction.gain * 4 * 24)
+    assert found.usd == pytest.approx(2 * found.rank_hours)
+
+
+def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:
+    result = diagnose(run, keep=True, rules=(rule("straggler", changes=("straggler=removed",)),))
+    (found,) = result.to_json()["findings"]
+    predicted = found["prediction"]
+    assert predicted["change"] == "straggler=removed"
+    assert predicted["gain"] > 0.1
+    assert predicted["gain_low"] < predicted["gain"] < predicted["gain_high"]
+    assert predicted["id"] in {one.id for one in load_predictions(run.path)}
+
+
+def test_what_a_what_if_gains_elsewhere_is_cut_off(run: Run) -> None:
+    def find(case: Case) -> Iterator[Claim]:
+        taken = {(0, "comm.wait"): case.wall // 25}
+        yield Claim(
+            cause="wait",
+            what="Rank 0 waits.",
+            taken=taken,
+            evidence=(Evidence("seen"),),
+            confidence=0.8,
+            certain_if="more",
+            fix="less",
+            changes=("straggler=removed",),
+        )
+
+    (found,) = diagnosis(Case(run), rules=(Rule("wait", "It waits.", find),)).findings
+    assert found.prediction is not None
+    assert found.prediction.gain == pytest.approx(0.04, rel=1e-3)
+    assert found.prediction.gain_high == pytest.approx(0.06, rel=1e-3)
+    assert found.prediction.id is None
+
+
+def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:
+    case = Case(run)
+    (found,) = diagnosis(case, rules=(rule("loader", changes=("data=2x",)),)).findings
+    assert found.prediction is not None
+    assert found.prediction.id is None
+    assert found.prediction.gain == found.prediction.gain_high == found.lost_share
+    assert "no wait for a batch" in found.prediction.basis or "workers" in found.prediction.basis
+    assert found.prediction.is_bound
+    assert found.level == "found"
+    assert "saves at most" in diagnose(run, rules=(rule("loader", changes=("data=2x",)),)).verdict
+
+
+def test_what_saves_too_little_is_no_finding(run: Run) -> None:
+    found = diagnosis(Case(run), rules=(rule("tiny", 0.02), Rule("blind", "It cannot see.", failing)))
+    assert not found.findings
+    assert [(one.cause, one.outcome) for one in found.checked] == [("tiny", "too small"), ("blind", "not checked")]
+    assert found.checked[1].why == "shapes were not recorded"
+
+
+def test_one_finding_in_full(run: Run) -> None:
+    rules = (rule("late", changes=("straggler=removed",)), rule("other", 0.05))
+    result = explain(run, 1, rules=rules)
+    told = result.to_json()
+    assert told["verdict"] == "All about late."
+    assert told["findings"][0]["cause"] == "late"
+    assert told["events"][0]["rank"] == 0
+    assert {row["line"] for row in told["claimed"]} == {"comm.wait"}
+    assert any(row["name"] == "comm.wait" and row["delta"] < 0 for row in told["lines"])
+    with pytest.raises(UsageError, match="no finding 3: the run has 2 findings"):
+        explain(run, 3, rules=rules)
+
+
+def test_a_report_ends_with_the_first_findings_unless_the_run_is_large(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Result("report", "Report", "It is slow.")
+    (told,) = report_with_findings(plain, run).to_json()["findings"]
+    assert told["cause"] == "straggler"
+    monkeypatch.setattr(few_steps, "AFFORDED", 10)
+    large = report_with_findings(plain, run)
+    assert large.notes == (summary.LARGE,)
+    assert large.to_json()["findings"] is None
+
+
+def test_markdown_of_a_diagnosis(run: Run) -> None:
+    """The interval of the rule, 10 to 30%, is wider by what another run may differ: hypot(10, 0.8 x 2)."""
+    stream = StringIO()
+    renderer("markdown").write(diagnose(run, rules=(rule("late", 0.2),)), stream)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "## Diagnosis"
+    assert "### 1. late is there." in lines
+    assert any(line.startswith("- **Saves:** 20% of the step (90% interval 10 to 30%)") for line in lines)
+    assert "- **Fix:** `less`" in lines
+    assert "- **Evidence:** seen (`train.py(7): step`)" in lines
+
+
+@pytest.mark.parametrize("is_warning", [False, True])
+def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, is_warning: bool) -> None:
+    def find(case: Case) -> Iterator[Claim]:
+        nothing = Gain(0.0, 0.0, 0.0, "nothing is exposed")
+        yield Claim(
+            cause="idle",
+            what="It is.",
+            taken={},
+            evidence=(Evidence("seen"),),
+            confidence=0.9,
+            certain_if="",
+            fix="",
+            gain=nothing,
+            is_warning=is_warning,
+        )
+
+    found = diagnose(run, rules=(Rule("idle", "", find),))
+    assert len(found.to_json()["findings"]) == is_warning
+    assert "saves" not in found.verdict
+
+
+def claimed(**told: object) -> Rule:
+    def find(case: Case) -> Iterator[Claim]:
+        values = {"gain": Gain(0.1, 0.05, 0.2, "a guess"), "confidence": 0.9, **told}
+        yield Claim(
+            cause="late",
+            what="It is.",
+            taken=waits(case),
+            evidence=(Evidence("seen"),),
+            certain_if="",
+            fix="",
+            **values,
+        )
+
+    return Rule("late", "", find)
+
+
+@pytest.mark.parametrize(
+    ("told", "doubt"),
+    [
+        ({"gain": Gain(0.1, 0.0, 0.3, "a guess")}, "The saving may be zero: its 90% interval is 0 to 30%"),
+        ({"gain": Gain(0.1, -0.2, 0.3, "a guess")}, "The saving may be zero"),
+        ({"confidence": 0.4}, "right in only 40% of such cases"),
+        ({"suspected": "Only two steps show it."}, "Only two steps show it."),
+    ],
+)
+def test_what_is_not_certain_is_suspected_and_says_what_to_record(run: Run, told: dict, doubt: str) -> None:
+    result = diagnose(run, rules=(claimed(**told),))
+    (found,) = result.to_json()["findings"]
+    assert found["level"] == "suspected"
+    assert doubt in found["doubt"]
+    assert found["record"] == "--steps 8:20"
+    assert "No cause is certain yet, 1 suspected." in result.verdict
+    assert "saves" not in result.verdict
+
+
+def test_what_is_certain_is_found(run: Run) -> None:
+    result = diagnose(run, rules=(claimed(),))
+    (found,) = result.to_json()["findings"]
+    assert (found["level"], found["doubt"], found["record"]) == ("found", "", "")
+    assert sum(found["lines"].values()) == found["lost_ns"]
+
+
+def test_found_comes_before_suspected_and_claims_time_first(run: Run) -> None:
+    rules = (rule("guess", 0.4, confidence=0.3), rule("sure", 0.1))
+    found = diagnosis(Case(run), rules=rules)
+    assert [(one.cause, one.level) for one in found.findings] == [("sure", "found"), ("guess", "suspected")]
+    assert found.findings[1].lost_ns == 0
+
+
+def test_where_nothing_is_found_the_largest_loss_without_a_cause_is_named(run: Run) -> None:
+    verdict = diagnose(run, rules=()).verdict
+    share = Case(run).total.share("comm.wait")
+    assert f"The largest loss without a cause is comm.wait: {share:.0%} of the time of all ranks." in verdict
+
+
+def test_causes_that_were_not_checked_say_what_to_record(run: Run) -> None:
+    def blind(case: Case) -> Iterator[Claim]:
+        raise NotChecked("no memory was recorded", "--with memory")
+        yield
+
+    notes = diagnose(run, rules=(Rule("growth", "", blind), Rule("other", "", failing))).notes
+    assert "Not checked (needs `lostflops run --with memory`): growth." in notes
+    assert "Not checked (shapes were not recorded): other." in notes
+
+
+def test_findings_of_one_cause_have_ids_of_their_own(run: Run) -> None:
+    found = diagnosis(Case(run), rules=(claimed(), claimed(), rule("late", 0.2, confidence=0.9)))
+    assert sorted(one.id for one in found.findings) == ["late", "late#2", "late#3"]
+
+
+def test_a_rule_that_fails_takes_no_other_finding_with_it(run: Run) -> None:
+    def broken(case: Case) -> Iterator[Claim]:
+        raise AssertionError("gain of 4.19")
+        yield
+
+    found = diagnosis(Case(run), rules=(Rule("broken", "", broken), rule("late", 0.2)))
+    assert [one.cause for one in found.findings] == ["late"]
+    assert (found.checked[0].outcome, found.checked[0].why) == (
+        "not checked",
+        "the rule failed: AssertionError: gain of 4.19",
+    )
+
+
+def test_a_more_exact_cause_takes_the_place_of_another_and_is_said_to(run: Run) -> None:
+    def exact(case: Case) -> Iterator[Claim]:
+        gain = Gain(0.15, 0.1, 0.2, "counted")
+        yield Claim(
+            cause="save",
+            what="It saves.",
+            taken={},
+            evidence=(Evidence("seen"),),
+            confidence=0.9,
+            certain_if="",
+            fix="",
+            gain=gain,
+            instead_of=("late",),
+        )
+
+    found = diagnosis(Case(run), rules=(rule("late", 0.2), Rule("save", "", exact), rule("other", 0.1)))
+    assert [one.cause for one in found.findings] == ["save", "other"]
+    assert (found.checked[0].outcome, found.checked[0].why) == ("named better", "named by save")
+
+
+def test_the_card_is_a_report_in_fifteen_lines(run: Run) -> None:
+    """As `lostflops run` ends: the verdict, three findings with what each saves, and nothing else."""
+    (one,) = diagnosis(Case(run), rules=(rule("late", 0.3),)).findings
+    blocks = (Findings("findings", "What to do about it", (one,) * 4),)
+    whole = replace(report(run), blocks=(*blocks, *report(run).blocks))
+    short = card(whole)
+    stream = StringIO()
+    renderer("terminal").write(replace(short, next_command="lostflops diagnose run"), stream)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) <= 15
+    assert short.verdict.startswith(whole.verdict)
+    advice = [line for line in lines if "Fixing it saves" in line]
+    assert len(advice) == 3
+    assert "1  late is there. Fixing it saves 30% of the step" in advice[0]

@@ -1,0 +1,59 @@
+"""Bandwidth and latency, each of the transfers that are on the network."""
+
+from __future__ import annotations
+
+import pytest
+from tests.predict.graph.tiny import L, M, T, graph
+from tests.predict.whatif.changes.linear import facts
+
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.tasks import LaneKind, TaskKind
+from lostflops.predict.whatif.change import Facts
+from lostflops.predict.whatif.changes.network_bandwidth import CHANGE as BANDWIDTH
+from lostflops.predict.whatif.changes.network_latency import CHANGE as LATENCY
+
+
+def job(*meetings):
+    names = [f"m{i}" for i in range(len(meetings))]
+    lanes = [L(r, LaneKind.STREAM, [T(f"{n}.{r}", kind=TaskKind.COMM, meets=n) for n in names]) for r in (0, 1)]
+    return graph(lanes, meetings=dict(zip(names, meetings, strict=True)))
+
+
+def test_only_bytes_go_faster():
+    made = job(M(1000 + 500, size=1000), M(3000 + 500, size=3000))
+    found = BANDWIDTH.apply(made, "2x", facts(500.0, 1.0))
+    assert found.graph.meetings.transfer.tolist() == [1000, 2000]
+
+
+def test_only_latency_shrinks():
+    made = job(M(1000 + 500, size=1000))
+    assert LATENCY.apply(made, "0.2x", facts(500.0, 1.0)).graph.meetings.transfer.tolist() == [1100]
+
+
+def test_inside_hosts_nothing_changes_where_groups_span_them():
+    made = job(M(1000, size=1000), M(1000, size=1000, hosts=2))
+    found = BANDWIDTH.apply(made, "2x", facts(0.0, 1.0))
+    assert found.graph.meetings.transfer.tolist() == [1000, 500]
+    assert found.notes[0] == "Only transfers between hosts change."
+
+
+def test_the_runs_own_sizes_tell_latency():
+    sizes = (1_000, 10_000, 100_000, 1_000_000)
+    made = job(*(M(5_000 + size, size=size) for size in sizes))
+    found = BANDWIDTH.apply(made, "2x", Facts(times=None))
+    wanted = [5_000 + size // 2 for size in sizes]
+    assert found.graph.meetings.transfer.tolist() == pytest.approx(wanted, rel=0.01)
+
+
+def test_one_size_is_bandwidth_with_doubt_and_no_latency():
+    made = job(M(100_000, size=1_000_000), M(100_000, size=1_000_000))
+    found = BANDWIDTH.apply(made, "2x", Facts(times=None, backend="nccl"))
+    assert found.graph.meetings.transfer.tolist() == [50_000, 50_000]
+    assert found.doubt > 0.2
+    with pytest.raises(NotApplicable, match="latency is unknown"):
+        LATENCY.apply(made, "0.5x", Facts(times=None, backend="nccl"))
+
+
+def test_sizes_that_were_not_recorded_are_refused():
+    with pytest.raises(NotApplicable, match="without operation or size"):
+        BANDWIDTH.apply(job(M(1000, size=-1)), "2x", facts())
