@@ -23,7 +23,7 @@ from lostflops.ingest.ingest import ingest
 from lostflops.predict.graph.build import build
 from lostflops.predict.graph.replay import Schedule, replay
 from lostflops.predict.graph.tasks import TaskGraph
-from lostflops.predict.whatif.graph_edits.balance import balance_ops, op_types, slowdowns
+from lostflops.predict.whatif.changes.imbalance import balance_ops, op_types, slowdowns
 from lostflops.store.run import Run
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.mini_traces import BUSY, CALM, make_run
 
 from lostflops.cli.open import default_file
-from lostflops.show.pages.trust import trust
+from lostflops.show.pages.page import trust
 
 
 @pytest.fixture(scope="module")

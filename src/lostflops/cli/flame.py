@@ -3,12 +3,13 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
+from lostflops.core.results import Result, Stacks
 
 EXAMPLE = "lostflops flame run -o lost.svg --line idle.python"
 
@@ -44,7 +45,7 @@ def flame(
     from lostflops.account.ledger.lines import LINES
     from lostflops.api import open as open_run
     from lostflops.core.errors import UsageError
-    from lostflops.show.report import folded, svg
+    from lostflops.show.report import svg
 
     if everything and line:
         raise UsageError("--all and --line cannot be combined: give only one")
@@ -60,9 +61,24 @@ def flame(
         )
     if out is not None:
         with out.open("w", encoding="utf-8") as stream:
-            (folded if collapsed else svg).write(result, stream)
+            (_write_folded if collapsed else svg.write)(result, stream)
     if collapsed and out is None:
-        folded.write(result, sys.stdout)
+        _write_folded(result, sys.stdout)
         return
     following = command("report", run) if out or not result.blocks else command("flame", run, "-o", "lost.svg")
     show(replace(result, next_command=following), as_json)
+
+
+def _write_folded(result: Result, stream: TextIO) -> None:
+    """Write stacks as text, one line each with its time in ns: the input of other flame graph tools."""
+    for block in (*result.blocks, *result.more):
+        if isinstance(block, Stacks):
+            stream.writelines(f"{_fold_frames(frames)} {ns}\n" for frames, _, ns in block.items)
+
+
+def _fold_frames(frames: tuple[str, ...]) -> str:
+    """
+    >>> _fold_frames(("main train.py:3", "load\\tdata.py:12"))
+    'main train.py:3;load data.py:12'
+    """
+    return ";".join(" ".join(frame.split()) for frame in frames)

@@ -6,15 +6,16 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from lostflops._version import __version__
 from lostflops.collect.capture import FOLDER
-from lostflops.core.errors import RunError
+from lostflops.core.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
-from lostflops.store.holder import busy, sign
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
@@ -259,3 +260,25 @@ def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
         "base_time": first.base_time,
         "events": sum(source.events for source in own),
     }
+
+
+_EARLY, _INGEST = "early", "ingest"
+_SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")
+
+
+def sign(lock: int, *, is_early: bool) -> None:
+    with suppress(OSError):  # a disk that is full will be told of by what is written
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{_EARLY if is_early else _INGEST} {os.getpid()} {socket.gethostname()}".encode(), 0)
+
+
+def busy(folder: Path, lock: int) -> RunBusy:
+    """What to say of a lock that another process holds."""
+    signed = _SIGNED.fullmatch(os.pread(lock, 512, 0).decode(errors="replace"))
+    who = f" (process {signed[2]} on {signed[3]})" if signed else ""
+    if signed is None or signed[1] != _EARLY:
+        return RunBusy(f"another ingest{who} is writing to {folder}. Wait, or choose another folder.")
+    said = f"the job of {folder} is adding its newest window to the run{who}, at idle priority"
+    error = RunBusy(f"{said}. Wait, or choose another folder.")
+    error.is_early = True
+    return error

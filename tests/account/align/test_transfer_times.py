@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lostflops.account.align import transfer_times
-from lostflops.account.align.link_rates import link_rates
 from lostflops.account.align.transfer_times import plot, table, transfers
 from lostflops.account.facts.alpha_beta import NoLineFits, alpha_beta
-from lostflops.explain.analyze.comm import comm
+from lostflops.explain.analyze.comm import comm, link_rates
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from lostflops.testing import Kernel, Model, Network, Straggler, SyntheticCluster

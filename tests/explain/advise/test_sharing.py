@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from lostflops.core.results import Evidence
 from lostflops.explain.advise.claim import Claim, Gain
-from lostflops.explain.advise.sharing import share_out_time
+from lostflops.explain.advise.diagnose import share_out_time
 
 LEDGER = {0: {"comm.wait": 100, "idle.sync": 50}, 1: {"comm.wait": 80, "idle.sync": 0}}
 PLACES = [(0, "comm.wait"), (0, "idle.sync"), (1, "comm.wait"), (1, "idle.sync"), (2, "compute")]

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from lostflops.predict.graph.notes import collect_notes
+from lostflops.predict.graph.join import collect_notes
 from lostflops.predict.graph.parts import RankNote
 
 

@@ -14,7 +14,7 @@ from lostflops.ingest import ingest
 from lostflops.predict.graph.build import build
 from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import LaneKind
-from lostflops.predict.whatif.graph_edits.balance import balance_ops, slowdowns
+from lostflops.predict.whatif.changes.imbalance import balance_ops, slowdowns
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
 

@@ -9,8 +9,7 @@ import pytest
 from lostflops.account.ledger import few_steps
 from lostflops.explain.advise import summary
 from lostflops.explain.advise.diagnose import diagnose
-from lostflops.show.pages.causes import OPEN, causes
-from lostflops.show.pages.page import QUESTIONS, page_of
+from lostflops.show.pages.page import OPEN, QUESTIONS, causes, page_of
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 

@@ -14,8 +14,7 @@ from lostflops.explain.analyze.contents import contents
 from lostflops.explain.analyze.quality import quality
 from lostflops.explain.analyze.report import report
 from lostflops.show.pages.glossary import GLOSSARY
-from lostflops.show.pages.page import QUESTIONS, page_of, questions_for
-from lostflops.show.pages.trust import trust
+from lostflops.show.pages.page import QUESTIONS, page_of, questions_for, trust
 from lostflops.store.run import Run
 
 

@@ -23,15 +23,15 @@ from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.claim import NotChecked
 from lostflops.explain.advise.findings import SMALLEST, Priced, finding, price_claim
 from lostflops.explain.advise.rules import RULES
-from lostflops.explain.advise.sharing import share_out_time
 from lostflops.predict.whatif import predictions
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
-    from lostflops.explain.advise.claim import Claim
+    from lostflops.explain.advise.claim import Claim, Place
     from lostflops.explain.advise.rule import Rule
     from lostflops.predict.whatif.facts_of import LearnTimes
     from lostflops.store.run import Run
+
 
 FOUND: Final = "found"
 SUSPECTED: Final = "suspected"
@@ -306,3 +306,21 @@ def not_checked(found: Diagnosis) -> Iterator[str]:
 def _build_checked_table(rows: Sequence[Checked]) -> Table:
     fields = (Field("cause"), Field("outcome"), Field("why"), Field("record"))
     return Table("checked", "Checked", fields, tuple((one.cause, one.outcome, one.why, one.record) for one in rows))
+
+
+def share_out_time(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, int]]) -> list[dict[Place, int]]:
+    """What each claim gets, in the order in which they are given: the surest is served first, of equals the largest.
+    Lines of a rank never give more than they hold."""
+    left = {(rank, line): ns for rank, lines in ledger.items() for line, ns in lines.items()}
+    got: list[dict[Place, int]] = [{} for _ in claims]
+    for number in sorted(range(len(claims)), key=lambda at: _first(claims[at])):
+        for place, ns in claims[number].taken.items():
+            taken = min(ns, left.get(place, 0))
+            if taken:
+                left[place] -= taken
+                got[number][place] = taken
+    return got
+
+
+def _first(claim: Claim) -> tuple[bool, float, int]:
+    return bool(claim.suspected), -claim.confidence, -sum(claim.taken.values())

@@ -164,7 +164,7 @@ def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
 def _replay_edited(edited: Edited, change: Change, value: str) -> Schedule:
     edited.graph.self_check()
     try:
-        return replay(edited.graph)
+        return edited.schedule or replay(edited.graph)
     except Circular:
         reason = "tasks would wait for each other in a cycle, so its effect on this run cannot be predicted"
         raise NotApplicable(f"{change.name}={value} does not apply: {reason}") from NotApplicable(reason)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from lostflops.account.memory.blocks import RankMemory
     from lostflops.predict.costs.times import CommTimes
+    from lostflops.predict.graph.replay import Schedule
     from lostflops.predict.graph.tasks import TaskGraph
     from lostflops.predict.scaling.growth import MeshLayout
     from lostflops.predict.whatif.recomputation.recomputable import Recomputable
@@ -68,6 +69,9 @@ class Edited:
     extra: Mapping[str, Any] = field(default_factory=dict)
     facts: Facts | None = None
     off: float = 0.0
+
+    schedule: Schedule | None = None
+    """The replay of `graph`, if the change needed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,36 +12,40 @@ from functools import wraps
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.accounts import made_once
+from lostflops.account.ledger.few_steps import is_large
 from lostflops.account.ledger.mfu import Claims
 from lostflops.core.errors import LostflopsError
 from lostflops.core.results import Page, Result
-from lostflops.explain.advise.diagnose import diagnosed_once
-from lostflops.explain.advise.summary import pipeline_with_findings, ranks_with_findings, report_with_findings
+from lostflops.explain.advise.diagnose import diagnose, diagnosed_once
+from lostflops.explain.advise.summary import LARGE, pipeline_with_findings, ranks_with_findings, report_with_findings
 from lostflops.explain.analyze.comm import comm
+from lostflops.explain.analyze.contents import contents
 from lostflops.explain.analyze.kernels import kernels
 from lostflops.explain.analyze.lateness import lateness
 from lostflops.explain.analyze.memory import memory
 from lostflops.explain.analyze.overlap import overlap
 from lostflops.explain.analyze.pipeline import pipeline
+from lostflops.explain.analyze.quality import quality
 from lostflops.explain.analyze.ranks import ranks
 from lostflops.explain.analyze.report import report
 from lostflops.explain.analyze.steps import steps
 from lostflops.explain.analyze.timeline import timeline
 from lostflops.predict.whatif.baseline import replayed_once
-from lostflops.show.pages.causes import causes
 from lostflops.show.pages.glossary import GLOSSARY
 from lostflops.show.pages.knobs import knobs
 from lostflops.show.pages.stacks import flame
-from lostflops.show.pages.trust import trust
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
 
 Question = Callable[["Run"], Result]
 Progress = Callable[[int, int], None]
 
 STANDING: Final = "quality"
 MOST_KERNELS: Final = 1_000
+OPEN: Final = 3
+"""Findings that are shown at once; the others are behind a click."""
 _NEXT: Final = {
     "report": "diagnose {}",
     "ranks": "ranks {}",
@@ -81,6 +85,25 @@ def _pipeline(run: Run) -> Result:
 def _all_kernels(run: Run) -> Result:
     """A page has room for those that a terminal leaves out."""
     return kernels(run, limit=MOST_KERNELS)
+
+
+def causes(run: Run) -> Result:
+    name = shlex.quote(run.called)
+    if is_large(run):
+        return Result("diagnosis", "Diagnosis", LARGE, next_command=f"lostflops diagnose {name}")
+    found = diagnose(run, most=OPEN)
+    following = f"explain {name} 1" if found.blocks[0].to_json() else f"whatif {name} --all"
+    return replace(found, next_command=f"lostflops {following}")
+
+
+def trust(run: Run) -> Result:
+    held, judged = contents(run), quality(run)
+    return replace(
+        judged,
+        verdict=f"{held.verdict} {judged.verdict}",
+        blocks=(*judged.blocks, *held.blocks),
+        notes=(*held.notes, *judged.notes),
+    )
 
 
 QUESTIONS: tuple[Question, ...] = (

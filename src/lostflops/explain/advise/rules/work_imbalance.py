@@ -13,14 +13,16 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.exchanged import received_more
 from lostflops.explain.advise.signs.late import late_ranks
 from lostflops.explain.advise.signs.uneven import Uneven, uneven
 from lostflops.explain.advise.signs.waiting import attribute_lateness
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.late import LateRank
+
 
 ABOUT: Final = (
     "The rank with the most work sets the step time. Ranks get unequal work if batches differ in samples, sequences in "
@@ -160,3 +162,20 @@ def _turns(case: Case) -> dict[Place, int]:
 
 
 RULE: Final = Rule("work_imbalance", ABOUT, find)
+
+
+_RECEIVED: Final = """
+    select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
+_LEAST: Final = 1.15
+"""Times what its peers get, from which on a rank gets more."""
+
+
+def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
+    """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None where it gets no more, or
+    there are none."""
+    found = dict(case.run.sql(_RECEIVED).fetchall())
+    others = [found[one] for one in peers if one != rank and found.get(one)]
+    if rank not in found or not others:
+        return None
+    times = float(found[rank] / np.median(others))
+    return times if times >= _LEAST else None

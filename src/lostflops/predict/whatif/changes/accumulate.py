@@ -1,20 +1,31 @@
-"""What if gradients were accumulated over several microbatches before being reduced?"""
+"""What if gradients were accumulated over several microbatches before being reduced?
+
+The forward and backward pass of every step, and the loading of its data, are repeated before the recorded ones. The
+reductions of gradients are not repeated: nobody enqueues them and nobody waits for them. Repeated collectives of other
+groups are collectives of their own.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from lostflops.account.ledger.phases import BACKWARD, DATA, FORWARD
 from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.editing import in_order, insert_tasks, with_edges, with_meetings
+from lostflops.predict.graph.tasks import NONE, Because, Edges, Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
-from lostflops.predict.whatif.graph_edits.reductions import reductions
-from lostflops.predict.whatif.graph_edits.repeat import repeat_passes
-from lostflops.predict.whatif.graph_edits.sound import sound
+from lostflops.predict.whatif.graph_edits.reductions import members, phases, reductions
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.values import count
 from lostflops.predict.whatif.memory_edits.accumulated import accumulate_gradients
 
 if TYPE_CHECKING:
     from lostflops.account.memory.blocks import RankMemory
     from lostflops.predict.graph.tasks import TaskGraph
+
 
 _INTERLEAVED: Final = (
     "forward and backward are interleaved with other work, such as preparing the next batch, "
@@ -27,12 +38,12 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     batches = count(value, "accumulate")
     if batches == 1:
         raise NotApplicable("accumulate=1 is one microbatch per step, as recorded")
-    changed = sound(repeat_passes(graph, reductions(graph), batches - 1), _INTERLEAVED)
+    done = replay_or_refuse(repeat_passes(graph, reductions(graph), batches - 1), _INTERLEAVED)
     notes = (
         f"A step is one optimizer step over {batches} microbatches, each as large as a recorded batch.",
         "Each earlier microbatch repeats the recorded data loading, forward and backward, but reduces nothing.",
     )
-    return Edited(graph=changed, doubt=0.1, notes=notes, extra={"microbatches": batches})
+    return Edited(graph=done.graph, schedule=done, doubt=0.1, notes=notes, extra={"microbatches": batches})
 
 
 def _how(value: str) -> str:
@@ -58,3 +69,109 @@ CHANGE: Final = Change(
     tried=("2", "4"),
     remember=_remember,
 )
+
+
+Rows = npt.NDArray[np.int64]
+_MOST_TASKS: Final = 50_000_000
+
+
+def repeat_passes(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
+    """`times` more passes in front of each step's own."""
+    reduces = np.zeros(len(graph.tasks), np.bool_)
+    reduces[members(graph, reducing)] = True
+    rows = _block(graph, reduces)
+    if not rows.size:
+        raise NotApplicable("no forward or backward pass was recognised in the recorded steps")
+    if rows.size * times > _MOST_TASKS:
+        raise NotApplicable(f"{times + 1:,} passes of {rows.size:,} tasks are too many to replay")
+    calls = np.zeros(len(graph.tasks), np.bool_)
+    enqueues = reduces[graph.edges.dst] & np.isin(graph.edges.because, (Because.LAUNCH, Because.THREAD))
+    calls[graph.edges.src[enqueues]] = np.isin(
+        graph.tasks.kind[graph.edges.src[enqueues]], (TaskKind.HOST, TaskKind.LAUNCH)
+    )
+    changed, new_meetings = _with_meetings(graph, rows, times)
+    tasks = graph.tasks.take(np.tile(rows, times))
+    silent = np.tile(calls[rows], times)
+    tasks = tasks._replace(
+        meeting=new_meetings,
+        duration=np.where(silent, 0, tasks.duration),
+        event=np.full(len(tasks), NONE, np.int64),
+    )
+    changed, fresh, moved = insert_tasks(changed, tasks, np.tile(_before(graph, rows), times))
+    changed = _with_edges(changed, graph, rows, fresh.reshape(times, rows.size), moved)
+    met = rows[graph.tasks.meeting[rows] >= 0]
+    return in_order(changed, _turns(graph, met, np.unique(graph.tasks.meeting[met]), times))
+
+
+def _block(graph: TaskGraph, reduces: Flags) -> Rows:
+    """Tasks of passes, in the order of tasks."""
+    tasks = graph.tasks
+    inside = np.isin(phases(graph), (FORWARD, BACKWARD, DATA)) | (graph.lanes.kind[tasks.lane] == LaneKind.LOADER)
+    known = np.isin(tasks.step, graph.steps.number)
+    return np.flatnonzero(inside & known & ~reduces & (tasks.kind != TaskKind.MARK))
+
+
+def _before(graph: TaskGraph, rows: Rows) -> Rows:
+    """The task before the first of a step's block on its lane, for each task of the block."""
+    key = graph.tasks.lane[rows].astype(np.int64) << 32 | graph.tasks.step[rows]
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    ahead = rows[first][which.ravel()] - 1
+    same = (ahead >= 0) & (graph.tasks.lane[np.maximum(ahead, 0)] == graph.tasks.lane[rows])
+    before: Rows = np.where(same, ahead, NONE)
+    return before
+
+
+def _with_meetings(graph: TaskGraph, rows: Rows, times: int) -> tuple[TaskGraph, npt.NDArray[np.int32]]:
+    """Meetings of repeated collectives, and the meeting of each repeated task."""
+    met = graph.tasks.meeting[rows]
+    old = np.unique(met[met >= 0])
+    for _ in range(times):
+        graph, _ = with_meetings(graph, graph.meetings.take(old))
+    base = len(graph.meetings) - times * old.size
+    place = np.searchsorted(old, met)
+    each = [np.where(met >= 0, base + number * old.size + place, NONE) for number in range(times)]
+    return graph, np.concatenate(each).astype(np.int32)
+
+
+def _with_edges(
+    changed: TaskGraph, graph: TaskGraph, rows: Rows, fresh: npt.NDArray[np.int32], moved: npt.NDArray[np.int32]
+) -> TaskGraph:
+    """Edges inside a step's block are repeated; those into it from what comes before hold the first one back."""
+    edges, tasks = graph.edges, graph.tasks
+    place = np.full(len(tasks), NONE, np.int64)
+    place[rows] = np.arange(rows.size)
+    src, dst = place[edges.src], place[edges.dst]
+    same = (tasks.step[edges.src] == tasks.step[edges.dst]) & (graph.rank[edges.src] == graph.rank[edges.dst])
+    inside = np.flatnonzero((src >= 0) & (dst >= 0) & same)
+    for own in fresh:
+        changed = _copy_edges(changed, edges.take(inside), own[src[inside]], own[dst[inside]])
+    into = np.flatnonzero((dst >= 0) & ~((src >= 0) & same))
+    earlier = into[_comes_before(graph, rows, edges.src[into], edges.dst[into])]
+    return _copy_edges(changed, edges.take(earlier), moved[edges.src[earlier]], fresh[0][dst[earlier]])
+
+
+def _comes_before(graph: TaskGraph, rows: Rows, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]) -> Flags:
+    """Of an earlier step, or of the same one and before its block on the lane."""
+    tasks = graph.tasks
+    key = tasks.lane.astype(np.int64) << 32 | tasks.step.astype(np.int64) & 0xFFFFFFFF
+    keys, first = np.unique(key[rows], return_index=True)
+    at = np.minimum(np.searchsorted(keys, key[src]), keys.size - 1)
+    ahead = (keys[at] == key[src]) & (src < rows[first[at]]) & (tasks.step[src] == tasks.step[dst])
+    before: Flags = ahead | ((tasks.step[src] >= 0) & (tasks.step[src] < tasks.step[dst]))
+    return before
+
+
+def _copy_edges(graph: TaskGraph, like: Edges, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]) -> TaskGraph:
+    return with_edges(graph, src, dst, like.delay, after_start=like.after_start, because=like.because)
+
+
+def _turns(graph: TaskGraph, rows: Rows, old: Rows, times: int) -> npt.NDArray[np.float64]:
+    """Repeated meetings stand before the first of their step, one repetition after the other."""
+    step = np.zeros(len(graph.meetings), np.int64)
+    step[graph.tasks.meeting[rows]] = graph.tasks.step[rows]
+    _, which = np.unique(step[old], return_inverse=True)
+    begins = np.full(int(which.max(initial=0)) + 1, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(begins, which, old)
+    place = np.arange(times * old.size) / max(times * old.size, 1)
+    more: npt.NDArray[np.float64] = np.tile(begins[which], times) - 1 + place
+    return np.concatenate((np.arange(len(graph.meetings), dtype=np.float64), more))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.fewer_collectives import without_calls
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.small_calls import small_calls
-from lostflops.predict.whatif.graph_edits.sound import sound
 from lostflops.predict.whatif.graph_edits.values import one_of
 from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, ("removed",), "blocking")
     chosen = small_calls(graph, facts)
-    changed = sound(without_calls(graph, chosen), "tasks would wait for each other in a cycle")
+    done = replay_or_refuse(without_calls(graph, chosen), "tasks would wait for each other in a cycle")
     count = int(chosen[graph.tasks.meeting[graph.tasks.meeting >= 0]].sum()) / max(len(graph.steps), 1)
     note = f"{count:.3g} small collectives per step and rank are removed; the compute that feeds them stays."
-    return Edited(graph=changed, doubt=0.15, notes=(note,), extra={"collectives_before": count})
+    return Edited(graph=done.graph, schedule=done, doubt=0.15, notes=(note,), extra={"collectives_before": count})
 
 
 CHANGE: Final = Change(

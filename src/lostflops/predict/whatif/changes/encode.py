@@ -1,7 +1,16 @@
-"""What if activations were stored in a more compact form until backward reads them?"""
+"""What if activations were stored in a more compact form until backward reads them?
+
+After Gist (Jain et al., Gist: Efficient Data Encoding for Deep Neural Network Training, ISCA 2018): what only the
+backward pass of a ReLU reads becomes one bit per number (Binarize); what the next product reads too, and is at least
+half zeros, becomes values with narrow indices (Sparse Storage and Dense Compute); the rest is kept in fewer bits
+(Delayed Precision Reduction). A tensor is whole until the next op of the forward pass is done, and again while the
+backward pass reads it.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,7 +18,8 @@ import numpy.typing as npt
 
 from lostflops.account.ledger.phases import BACKWARD, FORWARD
 from lostflops.account.memory.answers import WITH_MEMORY
-from lostflops.account.memory.blocks import RankMemory
+from lostflops.account.memory.blocks import Codes, Flags, RankMemory
+from lostflops.account.memory.owners import Owner
 from lostflops.core.errors import NotApplicable
 from lostflops.core.units import format_bytes
 from lostflops.predict.graph.editing import retime_graph
@@ -18,7 +28,7 @@ from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.graph_edits.moving import memory_rate
 from lostflops.predict.whatif.graph_edits.selecting import number_distinct_rows
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.encoding import encodable, encode_activations
+from lostflops.predict.whatif.memory_edits.editing import New, add_blocks, change_lifetimes, select_owned_blocks
 
 Times = npt.NDArray[np.float64]
 _VALUES: Final = ("relu_mask", "sparse", "bf16", "fp8")
@@ -85,3 +95,134 @@ CHANGE: Final = Change(
     tried=("relu_mask",),
     remember=_remember,
 )
+
+
+_RELU: Final = re.compile(r"relu_?|clamp_min_?")
+_READS_NONE: Final = re.compile(
+    r"(native_|feature_|alpha_)?dropout_?|add_?|sub_?|rsub|mean|sum|cat|(adaptive_)?avg_pool\dd|pad|constant_pad_nd"
+)
+"""Ops whose backward reads no number of what they got: of this a ReLU's backward is the only reader. Whole names: addmm
+and einsum read what they multiply, and backward of a PReLU needs the numbers."""
+_NO_NUMBERS: Final = re.compile(r".*(dropout|max_pool|embedding|argmax|topk|sort|randperm|bernoulli).*")
+"""Ops that keep masks, indices or whole numbers."""
+_BITS: Final = 8
+_ZEROS: Final = 0.5
+"""Of what leaves a ReLU; Gist measured 40% and more in all layers of its networks."""
+_INDEX: Final = 1
+"""Bytes of a narrow index: rows of 256 values."""
+_LEAST: Final = 4096
+"""Bytes below which nothing is encoded."""
+VALUES: Final = {"bf16": 2, "fp8": 1}
+_BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Blocks that are encoded: their rows, what they hold then, and until which event of forward they stay whole."""
+
+    rows: Codes
+    small: Codes
+    used: Codes
+
+    def moved(self, memory: RankMemory) -> float:
+        """Bytes read and written in a step to encode and decode."""
+        steps = max(np.unique(memory.blocks.step[self.rows]).size, 1)
+        return 2 * float((memory.blocks.bytes[self.rows] + self.small).sum()) / steps
+
+
+def encodable(memory: RankMemory, value: str, facts: Facts) -> Encoded:
+    """Raises `NotApplicable` where nothing is."""
+    element = _element(facts)
+    blocks = memory.blocks
+    turn = _turn(memory)
+    kept = select_owned_blocks(memory, Owner.ACTIVATIONS) & (blocks.phase == FORWARD) & (blocks.bytes >= _LEAST)
+    kept &= blocks.died > turn
+    following, used = _following(memory, turn)
+    from_relu = _match_op_names(memory, _RELU)[blocks.op]
+    alone = _match_op_names(memory, _READS_NONE)[blocks.op[following]] & (following >= 0)
+    if value == "relu_mask":
+        chosen, why = kept & from_relu & alone, "no ReLU output is kept only for its own backward"
+        each = 1 / (_BITS * element)
+    elif value == "sparse":
+        chosen, why = kept & from_relu & ~alone, "no ReLU output is kept for a matmul after it"
+        each = (1 - _ZEROS) * (element + _INDEX) / element
+    else:
+        chosen, why = kept & ~_match_op_names(memory, _NO_NUMBERS)[blocks.op], "no activations were identified"
+        each = VALUES[value] / element
+    if not chosen.any() or each >= 1:
+        raise NotApplicable(why if not chosen.any() else f"activations already have {element} bytes per number")
+    rows = np.flatnonzero(chosen)
+    return Encoded(rows, np.ceil(blocks.bytes[rows] * each).astype(np.int64), used[rows])
+
+
+def encode_activations(memory: RankMemory, found: Encoded) -> RankMemory:
+    blocks, rows = memory.blocks, found.rows
+    born, died, size = blocks.born[rows], blocks.died[rows], blocks.bytes[rows]
+    changed = change_lifetimes(memory, rows, died=np.minimum(np.maximum(found.used, born + 1), died))
+    changed = add_blocks(changed, New(born, died, found.small, Owner.ACTIVATIONS))
+    return add_blocks(changed, New(_find_read_events(memory, rows), died, size, Owner.TEMPORARIES))
+
+
+def _element(facts: Facts) -> int:
+    """Bytes of a number in activations: those of parameters, where these have one dtype and matrices are multiplied in
+    it. Under autocast some activations have that of products and some that of parameters."""
+    sizes = {one.element for one in facts.held}
+    if len(sizes) != 1:
+        raise NotApplicable("the dtype of activations is unknown: parameters have no recorded dtype, or several")
+    size = sizes.pop()
+    if facts.dtype in _BYTES and _BYTES[facts.dtype] != size:
+        raise NotApplicable(
+            f"the dtype of activations is unknown: matmuls run in {facts.dtype}, but parameters have {size} bytes per "
+            "number"
+        )
+    return size
+
+
+def _match_op_names(memory: RankMemory, names: re.Pattern[str]) -> Flags:
+    """Which texts are such an op."""
+    plain = (text.removeprefix("aten::") for text in memory.texts)
+    return np.array([names.fullmatch(text) is not None for text in plain], np.bool_)
+
+
+def _turn(memory: RankMemory) -> Codes:
+    """The event at which backward first allocates behind each block; that of the end where it does not."""
+    blocks = memory.blocks
+    back = np.sort(blocks.born[(blocks.phase == BACKWARD) & (blocks.born >= 0)])
+    found: Codes = np.append(back, memory.time.size)[np.searchsorted(back, blocks.born, side="right")]
+    return found
+
+
+def _following(memory: RankMemory, turn: Codes) -> tuple[Codes, Codes]:
+    """For each block of a forward pass the first one that another op allocates behind it there, -1 where there is none;
+    and the event at which yet another op does, when the first is done, or at which the pass is."""
+    blocks = memory.blocks
+    order = np.flatnonzero((blocks.phase == FORWARD) & (blocks.born >= 0))
+    order = order[np.argsort(blocks.born[order], kind="stable")]
+    site = blocks.op[order] * len(memory.texts) + blocks.module[order]
+    begins = np.flatnonzero(np.append(True, site[1:] != site[:-1])) if order.size else order
+    run = np.searchsorted(begins, np.arange(order.size), side="right")
+    starts = np.append(begins, [order.size] * 2)
+    place = np.append(order, -1)
+    following = np.full(len(blocks), -1)
+    following[order] = place[np.minimum(starts[run], order.size)]
+    following[blocks.born[following] > turn] = -1
+    behind = place[np.minimum(starts[run + 1], order.size)]
+    used = turn.copy()
+    used[order] = np.where(behind >= 0, np.minimum(blocks.born[behind], turn[order]), turn[order])
+    return following, used
+
+
+def _find_read_events(memory: RankMemory, rows: Codes) -> Codes:
+    """The event at which backward reads each: the last allocation of the same size there before it is freed, or the one
+    before that where there is none."""
+    blocks = memory.blocks
+    back = np.flatnonzero((blocks.phase == BACKWARD) & (blocks.born >= 0))
+    found = np.maximum(blocks.died[rows] - 1, blocks.born[rows])
+    for size in np.unique(blocks.bytes[rows]).tolist():
+        born = np.sort(blocks.born[back[blocks.bytes[back] == size]])
+        own = np.flatnonzero(blocks.bytes[rows] == size)
+        place = np.searchsorted(born, blocks.died[rows[own]]) - 1
+        known = place >= 0
+        known[known] = born[place[known]] > blocks.born[rows[own[known]]]
+        found[own[known]] = born[place[known]]
+    return found

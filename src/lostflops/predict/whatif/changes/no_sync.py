@@ -8,7 +8,7 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.graph_edits.each_microbatch import repeated_reductions
 from lostflops.predict.whatif.graph_edits.fewer_collectives import without_calls
-from lostflops.predict.whatif.graph_edits.sound import sound
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.values import one_of
 from lostflops.predict.whatif.memory_edits.sharding import is_sharded, require_trained_parameters
 
@@ -21,9 +21,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     one_of(value, ("on",), "no_sync")
     found = repeated_reductions(graph)
-    changed = sound(without_calls(graph, found.early), "tasks would wait for each other in a cycle")
+    done = replay_or_refuse(without_calls(graph, found.early), "tasks would wait for each other in a cycle")
     note = f"Only the last of {found.passes} microbatches per step reduces gradients; copies into buckets stay."
-    return Edited(graph=changed, doubt=0.1, notes=(note,), extra={"reducing_passes": found.passes})
+    return Edited(graph=done.graph, schedule=done, doubt=0.1, notes=(note,), extra={"reducing_passes": found.passes})
 
 
 def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:

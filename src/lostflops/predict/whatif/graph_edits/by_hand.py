@@ -15,14 +15,15 @@ import numpy.typing as npt
 from lostflops.account.ledger.phases import BACKWARD, OTHER
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import drop_tasks, retime_graph
+from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import NONE, Because, Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Edited, Facts
 from lostflops.predict.whatif.graph_edits.more_collectives import Extra, before_on_lane, with_collectives
 from lostflops.predict.whatif.graph_edits.ready import HoldingTasks, between
 from lostflops.predict.whatif.graph_edits.rebucket import cut_anywhere, cut_between_parameters, gradients_of
 from lostflops.predict.whatif.graph_edits.reductions import calls, members, rounds, select_collectives
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.selecting import launchers
-from lostflops.predict.whatif.graph_edits.sound import sound
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 
 Rows = npt.NDArray[np.int64]
@@ -144,7 +145,7 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
     gone = np.concatenate([one.tasks.ravel() for one in found])
     keys = _keys(graph)[gone]
     changed = with_collectives(retime_graph(graph, duration=duration, gap=gap), extras)
-    changed = sound(drop_tasks(changed, np.isin(_keys(changed), keys)), _TANGLED)
+    done = replay_or_refuse(drop_tasks(changed, np.isin(_keys(changed), keys)), _TANGLED)
     before, after = float(np.mean([one.meetings.size for one in found])), len(extras) / len(found)
     notes = (
         f"{before:.3g} reductions per step after the backward pass become {after:.3g} during it.",
@@ -152,7 +153,7 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
         "The host time between the first and the last reduction is removed too.",
     )
     extra = {"reductions_before": before, "reductions": after}
-    return Edited(graph=changed, doubt=_DOUBT, notes=notes, extra=extra, off=_off(changed, low, high))
+    return Edited(graph=done.graph, schedule=done, doubt=_DOUBT, notes=notes, extra=extra, off=_off(done, low, high))
 
 
 def _times(graph: TaskGraph, transfers: TimedTransfers, meetings: Rows, sizes: Rows) -> npt.NDArray[np.float64]:
@@ -167,8 +168,9 @@ def _times(graph: TaskGraph, transfers: TimedTransfers, meetings: Rows, sizes: R
     return level * np.array([[one.ns for one in told], [one.low for one in told], [one.high for one in told]])
 
 
-def _off(changed: TaskGraph, low: list[float], high: list[float]) -> float:
-    """What the new transfers may do to the step, by their intervals."""
+def _off(done: Schedule, low: list[float], high: list[float]) -> float:
+    """Estimate what the new transfers may do to the step, by their intervals."""
+    changed = done.graph
     new = np.zeros(len(changed.meetings), np.bool_)
     rows = (changed.tasks.meeting >= 0) & (changed.tasks.event == NONE)
     new[changed.tasks.meeting[rows]] = True
@@ -177,7 +179,7 @@ def _off(changed: TaskGraph, low: list[float], high: list[float]) -> float:
     if int(new.sum()) != len(low):
         return 0.0
     factors[0, new], factors[1, new] = np.array(low) / told, np.array(high) / told
-    return apart(changed, *factors)
+    return apart(done, *factors)
 
 
 def _keys(graph: TaskGraph) -> Rows:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lostflops.core.errors import AlreadySo, NotApplicable
 from lostflops.core.units import format_bytes
+from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Edited, Facts
 from lostflops.predict.whatif.graph_edits.recut import Plan, recut
@@ -24,7 +25,7 @@ from lostflops.predict.whatif.graph_edits.reductions import (
     select_collectives,
     select_sized_collectives,
 )
-from lostflops.predict.whatif.graph_edits.sound import sound
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 
 Rows = npt.NDArray[np.int64]
@@ -47,7 +48,7 @@ def rebucket_gradients(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], 
     plans = [_plan(graph, one, facts, limits) for one in found]
     if all(plan.same for plan in plans):
         raise AlreadySo("the buckets stay the same: the gradients of a step fill the same number of buckets")
-    changed = sound(recut(graph, plans, transfers), _UNORDERED)
+    done = replay_or_refuse(recut(graph, plans, transfers), _UNORDERED)
     before, after = (np.mean([getattr(plan, what).size for plan in plans]) for what in ("old", "new"))
     known = all(plan.known for plan in plans)
     notes = (
@@ -58,12 +59,18 @@ def rebucket_gradients(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], 
     )
     extra = {"reductions_before": float(before), "reductions": float(after)}
     return Edited(
-        graph=changed, doubt=0.1 if known else 0.25, notes=notes, extra=extra, off=_off(graph, changed, transfers)
+        graph=done.graph,
+        schedule=done,
+        doubt=0.1 if known else 0.25,
+        notes=notes,
+        extra=extra,
+        off=_off(graph, done, transfers),
     )
 
 
-def _off(graph: TaskGraph, changed: TaskGraph, transfers: TimedTransfers) -> float:
-    """What transfers of sizes that were not recorded may do to the step, by their intervals."""
+def _off(graph: TaskGraph, done: Schedule, transfers: TimedTransfers) -> float:
+    """Estimate what transfers of sizes that were not recorded may do to the step, by their intervals."""
+    changed = done.graph
     fresh = select_collectives(changed, "all_reduce") & ~np.isin(changed.meetings.size, graph.meetings.size)
     rows, kinds, which = calls(changed, fresh & (changed.meetings.size > 0))
     if not rows.size:
@@ -71,7 +78,7 @@ def _off(graph: TaskGraph, changed: TaskGraph, transfers: TimedTransfers) -> flo
     told = [transfers.time(*kind) for kind in kinds]
     factors = np.ones((2, len(changed.meetings)))
     factors[:, rows] = np.array([(one.low, one.high) / np.maximum(one.ns, 1e-9) for one in told]).T[:, which]
-    return apart(changed, *factors)
+    return apart(done, *factors)
 
 
 def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Plan:

@@ -19,7 +19,7 @@ from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import OPS, CollectiveTime, CommGroup, CommTimes
 from lostflops.predict.graph.editing import retime_graph
-from lostflops.predict.graph.replay import replay
+from lostflops.predict.graph.replay import Schedule, replay
 from lostflops.predict.graph.tasks import Flags, TaskGraph
 from lostflops.predict.scaling.own_times import Key, OwnTimes, Samples
 from lostflops.predict.whatif.change import Facts
@@ -134,9 +134,9 @@ def _quickest(different: Sequence[ReductionCall], transfers: Sequence[npt.NDArra
     return found
 
 
-def apart(graph: TaskGraph, *factors: Floats) -> float:
-    """By how many ns the mean step differs at most where transfers take these times what is told, all at once."""
-    told, nominal = graph.meetings.transfer, replay(graph).mean_step
+def apart(done: Schedule, *factors: Floats) -> float:
+    """Return by how many ns the mean step differs at most if all transfers are scaled by one of these factors."""
+    graph, told, nominal = done.graph, done.graph.meetings.transfer, done.mean_step
     ends = (replay(retime_graph(graph, transfer=np.round(told * np.maximum(factor, 0)))) for factor in factors)
     return max(abs(end.mean_step - nominal) for end in ends)
 

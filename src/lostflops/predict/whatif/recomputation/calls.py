@@ -1,4 +1,9 @@
-"""When each module of a rank ran forward and backward, and how far its forward would be run again."""
+"""When each module of a rank ran forward and backward, and how far its forward would be run again.
+
+A checkpoint without re-entry stops recomputing as soon as everything that the backward pass needs exists. What an op
+saves of its inputs exists before it runs, so if a module ends with a linear layer, that layer does not run again. Which
+ops save what is in PyTorch's derivatives.yaml.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.predict.whatif.recomputation.saving import NOTHING, ONLY_INPUTS
-
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
 
 Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
@@ -203,3 +207,25 @@ def _notes(again: set[str], shared: int) -> tuple[str, ...]:
     if shared:
         notes.append(f"Left out: {shared} modules that are called several times in one pass.")
     return tuple(notes)
+
+
+_NOTHING: Final = (
+    "add add_ sub sub_ rsub neg view _unsafe_view reshape _reshape_alias t transpose permute expand expand_as "
+    "unsqueeze squeeze flatten unflatten slice select narrow split split_with_sizes chunk unbind cat stack sum "
+    "mean clone contiguous detach alias as_strided to _to_copy type_as movedim swapaxes view_as zeros_like ones_like "
+    "copy_ pad constant_pad_nd ones zeros empty empty_like result_type item"
+)
+_OF_WHAT_IT_CALLS: Final = (
+    "linear matmul layer_norm group_norm batch_norm dropout softmax log_softmax conv1d conv2d conv3d einsum "
+    "cross_entropy_loss nll_loss nll_loss_nd scaled_dot_product_attention multi_head_attention_forward mse_loss_ "
+    "_convolution feature_dropout max_pool2d adaptive_avg_pool2d instance_norm binary_cross_entropy_with_logits"
+)
+_INPUTS: Final = (
+    "addmm mm bmm baddbmm addbmm mv dot convolution mul mul_ div div_ pow gelu silu mish elu leaky_relu abs log sin "
+    "cos hardtanh hardswish square mse_loss smooth_l1_loss embedding gather index_select where maximum minimum"
+)
+
+NOTHING: Final = frozenset(f"aten::{name}" for text in (_NOTHING, _OF_WHAT_IT_CALLS) for name in text.split())
+"""Ops that keep nothing of a tensor; or call others that do, which are looked at themselves."""
+ONLY_INPUTS: Final = frozenset(f"aten::{name}" for name in _INPUTS.split())
+"""Ops that keep inputs and no results. Others are taken to keep results."""

@@ -19,6 +19,8 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import retime_graph, scale_rows, with_words
 from lostflops.predict.graph.tasks import LaneKind
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.changes.zero.gathers import Kernels, after_step, gathers, ranks_of
+from lostflops.predict.whatif.changes.zero.partition import partition_states
 from lostflops.predict.whatif.graph_edits.more_collectives import Extra, with_collectives
 from lostflops.predict.whatif.graph_edits.ready import Inputs
 from lostflops.predict.whatif.graph_edits.reductions import (
@@ -29,11 +31,9 @@ from lostflops.predict.whatif.graph_edits.reductions import (
     select_collectives,
     select_sized_collectives,
 )
-from lostflops.predict.whatif.graph_edits.sharding import Kernels, after_step, gathers, ranks_of
-from lostflops.predict.whatif.graph_edits.sound import sound
+from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.dealt import partition_states
 from lostflops.predict.whatif.memory_edits.gathered import doubt_of, fully_sharded, scatter_gradients
 from lostflops.predict.whatif.memory_edits.sharding import (
     is_partitioned,
@@ -89,12 +89,17 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             price = prices.broadcasts(whole) if by_turns else prices.of("all_gather", whole)
             extras.append(after_step(graph, one, own, whole, price))
     changed = _shard_updates(replace(graph, meetings=replace(graph.meetings, op=op)), updates, transfer)
-    changed = sound(with_collectives(changed, extras), _UNORDERED)
-    told = np.where(select_collectives(changed, "all_gather", "reduce_scatter"), prices.doubt, 0.0)
-    off = apart(changed, 1.0 - told, 1.0 + told)
+    done = replay_or_refuse(with_collectives(changed, extras), _UNORDERED)
+    told = np.where(select_collectives(done.graph, "all_gather", "reduce_scatter"), prices.doubt, 0.0)
+    off = apart(done, 1.0 - told, 1.0 + told)
     # Shards are those of the ranks there are: with others they would be others, which world_size could not see.
     return Edited(
-        graph=changed, doubt=_DOUBT, notes=_notes(stage, prices), facts=replace(facts, replicas=None), off=off
+        graph=done.graph,
+        schedule=done,
+        doubt=_DOUBT,
+        notes=_notes(stage, prices),
+        facts=replace(facts, replicas=None),
+        off=off,
     )
 
 

@@ -1,0 +1,15 @@
+"""Replay a changed graph while the change can still say why it cannot run."""
+
+from __future__ import annotations
+
+from lostflops.core.errors import NotApplicable
+from lostflops.predict.graph.replay import Circular, Schedule, replay
+from lostflops.predict.graph.tasks import TaskGraph
+
+
+def replay_or_refuse(graph: TaskGraph, why: str) -> Schedule:
+    """Replay the graph; raise `NotApplicable` if its tasks would wait for each other."""
+    try:
+        return replay(graph)
+    except Circular:
+        raise NotApplicable(why) from None
