@@ -23,9 +23,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.cli.demo import cluster
 from lostflops.cli.main import main as run_program
 from lostflops.testing import Losses, Straggler, SyntheticCluster, write_captured
+from lostflops.testing.demo import demo_cluster
 
 ROOT: Final = Path(__file__).parent.parent
 TRACES: Final = ROOT.parent / "shared" / "traces"
@@ -67,7 +67,7 @@ def _clusters() -> dict[str, Any]:
 def _synthetic(name: str) -> Make:
     def make(folder: Path) -> None:
         if name == "demo":
-            write_captured(cluster(8), folder / "capture")
+            write_captured(demo_cluster(8), folder / "capture")
         else:
             _clusters()[name].generate().traces.write("traces")
         _succeed("ingest", str(folder / "capture") if name == "demo" else "traces", "-o", str(folder))

@@ -10,9 +10,9 @@ import typer.main
 
 import rules_and_changes
 from lostflops.account.facts.devices import DEVICES
-from lostflops.cli.help import EXIT_CODES
+from lostflops.cli.groups import OLD
 from lostflops.cli.main import COMMANDS, build
-from lostflops.cli.verbs import OLD
+from lostflops.cli.verbs.help import EXIT_CODES
 from lostflops.explain.analyze import ANALYSES
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 

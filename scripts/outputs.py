@@ -22,10 +22,10 @@ _SHOWN = re.compile(
 _MAKE = """
 import sys
 from pathlib import Path
-from lostflops.cli.demo import cluster
+from lostflops.testing.demo import demo_cluster
 from lostflops.ingest import ingest
 from lostflops.testing import write_captured
-write_captured(cluster(8), Path("demo-run/capture"))
+write_captured(demo_cluster(8), Path("demo-run/capture"))
 ingest(["demo-run/capture"], Path("demo-run"))
 """
 _RUN = "import sys; from lostflops.cli.main import main; sys.argv[0] = 'lostflops'; main()"

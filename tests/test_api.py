@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import lostflops as lf
+from lostflops.cli.groups import OLD
 from lostflops.cli.main import COMMANDS
-from lostflops.cli.verbs import OLD
 from lostflops.testing import Straggler, SyntheticCluster, store
 from tests.integration.statements import Refused, asked
 

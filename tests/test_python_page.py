@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.api import TrainingRun
-from lostflops.cli.demo import cluster
+from lostflops.cli.verbs.demo import cluster
 from lostflops.testing import store
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "python.md").read_text(encoding="utf-8")

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lostflops.cli.demo import cluster
 from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from lostflops.testing import write_captured
+from lostflops.testing.demo import demo_cluster
 
 PAGE = Path(__file__).parent.parent / "docs/explanation/what-teaching-gets-wrong.md"
 PARTS = [part.split("\n", 1) for part in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]]
@@ -62,7 +62,7 @@ def test_a_low_peak_makes_a_high_mfu() -> None:
 
 @pytest.mark.slow
 def test_devices_of_the_demo_are_busy(tmp_path: Path) -> None:
-    write_captured(cluster(8), tmp_path / "capture")
+    write_captured(demo_cluster(8), tmp_path / "capture")
     ingest([tmp_path / "capture"], tmp_path / "run", workers=1)
     busy = whole = 0
     with Run.open(tmp_path / "run") as run:

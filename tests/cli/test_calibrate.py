@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.cli import calibrate
+from lostflops.cli.verbs import calibrate
 from lostflops.testing import SyntheticCluster, store
 
 SIZES = [1024 << power for power in range(14)]

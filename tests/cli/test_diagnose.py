@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli.diagnose import _with_next
+from lostflops.cli.verbs.diagnose import _with_next
 from lostflops.core.results import Figure, Result
 
 EXPLAINED = "lostflops explain 'my run' 1"

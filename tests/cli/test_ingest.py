@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import lostflops.ingest
-from lostflops.cli import ingest as verb
+from lostflops.cli import ingesting
 from memory_run import MemoryRun
 
 
@@ -84,7 +84,7 @@ def test_what_a_cluster_wrote_to_a_store_is_not_fetched_for_a_verdict(lostflops,
 
 
 def test_a_terminal_sees_progress(lostflops, engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(ingesting.sys.stderr, "isatty", lambda: True)
     lostflops("ingest", "a.json", "-o", "out")
     assert callable(engine["progress"])
 

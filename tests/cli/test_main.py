@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import typer.main
 
-from lostflops.cli.help import EXIT_CODES
+from lostflops.cli.groups import FIRST, GROUPS, OLD
 from lostflops.cli.main import COMMANDS, build
-from lostflops.cli.verbs import FIRST, GROUPS, OLD
+from lostflops.cli.verbs.help import EXIT_CODES
 from lostflops.core import errors
 
 CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-step"}

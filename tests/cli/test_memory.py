@@ -9,7 +9,7 @@ import pytest
 from tests.cli.mini_traces import BUSY, HOST, THREAD, Event, kernel, launch, make_run, op, step
 
 from lostflops.account.memory.owners import OWNERS
-from lostflops.cli.memory import MemoryBy, _next, _suggest_whatif
+from lostflops.cli.verbs.memory import MemoryBy, _next, _suggest_whatif
 from lostflops.ingest import ingest
 from lostflops.predict.whatif.recomputation.recomputable import is_size
 from lostflops.store.run import Run

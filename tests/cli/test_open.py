@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cli.mini_traces import BUSY, CALM, make_run
 
-from lostflops.cli.open import default_file
+from lostflops.cli.verbs.open import default_file
 from lostflops.show.pages.page import trust
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lostflops.cli.sql import TABLE_ROWS
+from lostflops.cli.verbs.sql import TABLE_ROWS
 from lostflops.store.tables import TABLES
 from memory_run import MemoryRun
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Call
 
-from lostflops.cli import turns
-from lostflops.cli.run import ingest_capture
+from lostflops.cli import ingesting
+from lostflops.cli.verbs.run import ingest_capture
 from lostflops.store.commit import RunWriter
 from lostflops.store.run import Run
 from made_captures import write_window
@@ -53,7 +53,7 @@ def test_an_ingest_waits_for_that_of_the_job_itself(lostflops: Call, capture: Pa
 
 
 def test_it_does_not_wait_forever(lostflops: Call, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_PATIENCE", 0.1)
+    monkeypatch.setattr(ingesting, "_PATIENCE", 0.1)
     with held(capture.parent, 1, is_early=True):
         done = lostflops("ingest", capture, "-o", capture.parent, "--workers", "1")
     assert done.code == 5

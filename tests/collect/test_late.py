@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli import late, run
+from lostflops.cli import ingesting, late
 from lostflops.cli.late import LatePlaces, conclude, wait_for_exports
+from lostflops.cli.verbs import run
 from lostflops.collect import export, gather
 from lostflops.collect.capture import SUFFIX, host_file, read_frames, trace_file
 from lostflops.collect.gather import Gatherer
@@ -222,7 +223,7 @@ def test_what_the_last_ingest_left_out_is_told_broken_files_first(
         write_window(places.local, 0, window, STEP)
     broken = trace_file(places.local, 1, 4)
     broken.write_bytes(b'{"traceEvents": }')
-    run.ingest_capture(places.local, places.run)
+    ingesting.ingest_capture(places.local, places.run)
     first, *windows, more = capsys.readouterr().err.splitlines()
     assert first.startswith(f"lostflops: skipped {broken}: ")
     assert [line.partition(": skipped ")[2].partition(": ")[2][:19] for line in windows] == [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli.demo import cluster
+from lostflops.cli.verbs.demo import cluster
 from lostflops.core.errors import SeveralJobs, UnknownFormat, UsageError
 from lostflops.testing import Straggler, SyntheticCluster, store
 from shared_data import TRACES, needs_traces

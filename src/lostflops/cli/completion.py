@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from lostflops.cli.verbs import is_run
+from lostflops.cli.groups import is_run
 
 MOST_FOLDERS = 200
 """Folders that are looked at: completing must not take seconds in a folder of a million."""
@@ -45,7 +45,7 @@ def complete_finding(incomplete: str) -> list[str]:
 
 def complete_topic(incomplete: str) -> list[tuple[str, str]]:
     """Return topics of `lostflops help` that begin so."""
-    from lostflops.cli.verbs import GROUPS
+    from lostflops.cli.groups import GROUPS
     from lostflops.explain.advise.rules import RULES
 
     verbs = [(verb, "verb") for verbs in GROUPS.values() for verb in verbs]

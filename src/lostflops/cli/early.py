@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.cli.turns import in_turn
+from lostflops.cli.ingesting import in_turn
 from lostflops.collect.capture import Frame, rank_file, trace_of
 from lostflops.live.follow import Follower
 

@@ -69,8 +69,8 @@ def _is_written(windows: Mapping[int, tuple[str, str | None]]) -> bool:
 
 def measure_batch(size: int, job: FitJob) -> "MeasuredBatch | str":
     """What was measured, or what went wrong in words that follow the size."""
+    from lostflops.cli.ingesting import ingest_capture
     from lostflops.cli.late import LatePlaces, conclude
-    from lostflops.cli.run import ingest_capture
     from lostflops.store.run import Run
 
     capture = job.folder / FOLDER

@@ -10,7 +10,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lostflops._version import __version__
-from lostflops.cli import (
+from lostflops.cli.groups import OLD, Verbs
+from lostflops.cli.verbs import (
     calibrate,
     collectives,
     comm,
@@ -29,10 +30,8 @@ from lostflops.cli import (
     info,
     ingest,
     kernels,
-    lateness,
     memory,
     open,  # noqa: A004 - a verb is named as it is typed
-    overlap,
     path,
     pipeline,
     ranks,
@@ -44,11 +43,9 @@ from lostflops.cli import (
     snap,
     sql,
     steps,
-    tune,
     watch,
     whatif,
 )
-from lostflops.cli.verbs import OLD, Verbs
 from lostflops.core.errors import LostflopsError
 from lostflops.core.utf8 import utf8
 
@@ -68,16 +65,16 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (kernels, kernels.kernels),
     (memory, memory.memory),
     (comm, comm.comm),
-    (overlap, overlap.overlap),
+    (comm, comm.overlap),
     (ranks, ranks.ranks),
-    (lateness, lateness.lateness),
+    (ranks, ranks.lateness),
     (pipeline, pipeline.pipeline),
     (path, path.path),
     (whatif, whatif.whatif),
     (diff, diff.diff),
     (gate, gate.gate),
     (score, score.score),
-    (tune, tune.tune),
+    (whatif, whatif.tune),
     (scale, scale.scale),
     (flame, flame.flame),
     (hang, hang.hang),

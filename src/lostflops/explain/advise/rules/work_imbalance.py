@@ -167,7 +167,7 @@ RULE: Final = Rule("work_imbalance", ABOUT, find)
 _RECEIVED: Final = """
     select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
 _LEAST: Final = 1.15
-"""Times what its peers get, from which on a rank gets more."""
+"""A rank that receives more than this times the bytes of its peers has more work: its experts are popular."""
 
 
 def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:

@@ -1,8 +1,7 @@
 """What if gradients were accumulated over several microbatches before being reduced?
 
 The forward and backward pass of every step, and the loading of its data, are repeated before the recorded ones. The
-reductions of gradients are not repeated: nobody enqueues them and nobody waits for them. Repeated collectives of other
-groups are collectives of their own.
+reductions of gradients are not repeated. Repeated collectives of other groups are collectives of their own.
 """
 
 from __future__ import annotations

@@ -35,3 +35,19 @@ def comm(
             window=window, rank=rank or (), step=step or (), limit=limit, overlap=overlapping, progress=progress
         )
     show(replace(result, next_command=command("comm" if overlapping else "ranks", run)), as_json)
+
+
+def overlap(
+    run: RunArgument,
+    *,
+    window: WindowOption = None,
+    rank: RankOption = None,
+    step: StepOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which work overlaps and which does not.
+
+    For compute, each communication operation and copies: total time, time alone, and time hidden by compute. Also
+    splits the busy time by what ran at the same moment.
+    """
+    comm(run, window=window, rank=rank, step=step, overlapping=True, as_json=as_json)

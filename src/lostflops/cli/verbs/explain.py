@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
+from lostflops.cli.assumptions import CalibrationOption, PriceOption, TopologyOption
 from lostflops.cli.completion import complete_finding
-from lostflops.cli.diagnose import PriceOption
-from lostflops.cli.network import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import rank_bar
 

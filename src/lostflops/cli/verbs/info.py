@@ -2,13 +2,8 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
-
-if TYPE_CHECKING:
-    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops info run"
 
@@ -18,7 +13,10 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
 
     Ranks, devices, steps, events, collectives, missing data, and the data quality of each rank.
     """
-    held, trust = describe(run)
+    from lostflops.api import open as open_run
+
+    with open_run(run) as opened:
+        held, trust = opened.info(), opened.quality()
     if as_json:
         from lostflops.show.report.plain import write_json
 
@@ -28,10 +26,3 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
     show(held, as_json=False)
     print()
     show(replace(trust, next_command=command("report", run), other_command=command("sql", run)), as_json=False)
-
-
-def describe(path: Path) -> "tuple[Result, Result]":
-    from lostflops.api import open as open_run
-
-    with open_run(path) as run:
-        return run.info(), run.quality()

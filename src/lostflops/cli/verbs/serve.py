@@ -25,7 +25,7 @@ def serve(
     loads what you zoom into, and you can try what-ifs and SQL. Only this machine can reach it, with the token in the
     printed address. Press Ctrl-C to stop.
     """
-    from lostflops.cli.open import can_show
+    from lostflops.cli.browser import can_show
     from lostflops.core.errors import UsageError
     from lostflops.core.results import Figure, Result
     from lostflops.store.places import as_typed

@@ -1,4 +1,4 @@
-"""Options of verbs that predict collectives on another cluster: a calibration, or a topology."""
+"""Options of verbs that predict: what to assume about the network and the price."""
 
 from __future__ import annotations
 
@@ -14,4 +14,8 @@ CalibrationOption = Annotated[
 TopologyOption = Annotated[
     str | None,
     typer.Option("--topology", metavar="FILE", help="Cluster: a file, or a name such as dgx-h100.", show_default=False),
+]
+PriceOption = Annotated[
+    float | None,
+    typer.Option("--usd-per-hour", min=0, metavar="USD", help="Price of one rank per hour.", show_default=False),
 ]

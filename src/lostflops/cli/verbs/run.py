@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lostflops.cli.late import LatePlaces, add_command, conclude, tell_of_left_out
+from lostflops.cli.ingesting import ingest_capture
+from lostflops.cli.late import LatePlaces, add_command, conclude
 from lostflops.cli.output import JsonOption, command, free, show, tell
-from lostflops.cli.turns import in_turn
 from lostflops.collect.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.store.places import folder_for
 
@@ -134,18 +134,6 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool) ->
     conclude(places, gatherer)
     ingest_capture(places.capture, places.run)
     _report(places.run, as_json)
-
-
-def ingest_capture(capture: Path, folder: Path) -> None:
-    from lostflops.cli.ingest import progress_bar
-    from lostflops.ingest import IngestSummary, ingest
-
-    def read() -> IngestSummary:
-        with progress_bar() as progress:
-            return ingest([capture], folder, progress=progress)
-
-    summary = in_turn(read, behind_anybody=True)
-    tell_of_left_out(summary.skipped, command("ingest", capture, "-o", folder))
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.network import CalibrationOption, TopologyOption
+from lostflops.cli.assumptions import CalibrationOption, PriceOption, TopologyOption
 from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
 from lostflops.cli.scope import rank_bar
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from lostflops.core.results import Result
 
 EXAMPLE = "lostflops diagnose run --usd-per-hour 2.5"
-
-PriceOption = Annotated[
-    float | None,
-    typer.Option("--usd-per-hour", min=0, metavar="USD", help="Price of one rank per hour.", show_default=False),
-]
 
 
 def diagnose(

@@ -49,3 +49,19 @@ def _next(result: "Result", run: Path) -> str:
     if not found["ranks"] and "enqueues" in found:
         return command("steps", run)
     return command("pipeline" if "pp" in found["mesh"] else "comm", run)
+
+
+def lateness(
+    run: RunArgument,
+    *,
+    window: WindowOption = None,
+    step: StepOption = None,
+    mesh: MeshOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show in which steps and phases each rank is late.
+
+    Maps of ranks in mesh order: when each rank arrives at the collectives of a step, and how much extra time it needs
+    compared with its peers (ranks that do the same work), by step and by phase.
+    """
+    ranks(run, window=window, step=step, mesh=mesh, by_step=True, as_json=as_json)

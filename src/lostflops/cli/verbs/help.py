@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lostflops.cli.completion import complete_topic
+from lostflops.cli.groups import ALIKE, GROUPS, Verbs
 from lostflops.cli.output import JsonOption
-from lostflops.cli.verbs import ALIKE, GROUPS, Verbs
 from lostflops.core.errors import UsageError
 
 EXAMPLE = "lostflops help straggler"

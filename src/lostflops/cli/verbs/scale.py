@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.network import CalibrationOption, TopologyOption
+from lostflops.cli.assumptions import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, rank_bar
 

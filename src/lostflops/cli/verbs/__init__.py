@@ -1,0 +1,1 @@
+"""One verb per file; verbs do not import each other."""
