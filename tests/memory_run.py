@@ -1,5 +1,6 @@
 """A run in memory: the declared tables with the rows that a test states."""
 
+from collections.abc import Callable, Hashable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class MemoryRun:
 
     def __init__(self, **rows: list[dict[str, Any]]) -> None:
         self.whole = self
+        self._kept: dict[Hashable, Any] = {}
         self.connection = duckdb.connect()
         for declared in TABLES:
             columns = ", ".join(f'"{column.name}" {column.type}' for column in declared.columns)
@@ -46,6 +48,17 @@ class MemoryRun:
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         return self.connection.sql(query)
+
+    def rows(self, query: str) -> list[Any]:
+        return self.connection.execute(query).fetchall()
+
+    def columns(self, query: str) -> dict[str, Any]:
+        return self.connection.execute(query).fetchnumpy()
+
+    def keep(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         return self.connection.table(name)

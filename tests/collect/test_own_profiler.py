@@ -60,8 +60,8 @@ class _Run:
         for rank, value in enumerate(values):
             self._database.execute("insert into job values (?, 0, 'own_profiler', ?)", [rank, json.dumps(value)])
 
-    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        return self._database.sql(query)
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        return self._database.execute(query).fetchall()
 
 
 def test_the_command_reads_the_folder() -> None:

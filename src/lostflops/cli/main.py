@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
@@ -115,6 +116,12 @@ def build() -> typer.Typer:
     return app
 
 
+@cache
+def _program() -> Callable[..., Any]:
+    """Build the program once: typer reads the signature of every verb, which takes longer than a small verb."""
+    return typer.main.get_command(build())
+
+
 def print_version(given: bool) -> None:
     if given:
         print(f"lostflops {__version__}")
@@ -135,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         for word in takewhile("--".__ne__, words):  # behind it is a command of the user's
             utf8(Path(word))
-        build()(arguments, prog_name="lostflops")
+        _program()(arguments, prog_name="lostflops")
     except LostflopsError as error:
         _fail(str(error), error.exit_code)
     except OSError as error:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import duckdb
 
@@ -23,6 +23,12 @@ from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
 from lostflops.store.tables import TABLES, TableSchema, table
+
+T = TypeVar("T")
+_MOST_KEPT: Final = 2_000
+"""Answers of one open run."""
+_MOST_ROWS_KEPT: Final = 1_000
+"""Rows of an answer."""
 
 
 class Run:
@@ -43,6 +49,7 @@ class Run:
         """How its user names it: of a run in an object store `path` is the copy here."""
         self.manifest = manifest
         self._connection = connection
+        self._kept: dict[Hashable, Any] = {}
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -104,6 +111,28 @@ class Run:
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
 
+    def rows(self, query: str) -> list[Any]:
+        """Return the rows of one of our own queries. Small answers are kept: an open run does not change."""
+        if query in self._kept:
+            return list(self._kept[query])
+        found = self._connection.execute(query).fetchall()
+        if len(found) <= _MOST_ROWS_KEPT:
+            self.keep(query, lambda: found)
+        return list(found)
+
+    def columns(self, query: str) -> dict[str, Any]:
+        """Return what one of our own queries gives as a numpy array for each column."""
+        return self._connection.execute(query).fetchnumpy()
+
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` gives; it is called once while the run is open."""
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        kept: T = self._kept[key]
+        return kept
+
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The same for SQL of strangers, which may call harmless functions only, and learn no path of this machine."""
         check_stranger(query, self._connection)
@@ -132,6 +161,7 @@ class Run:
         self._connection.interrupt()
 
     def close(self) -> None:
+        self._kept.clear()
         self._connection.close()
 
     def _repr_html_(self) -> str | None:

@@ -20,7 +20,7 @@ def store(generated: Generated, folder: Path | str, *, host_names: bool = False)
     >>> from lostflops.testing import SyntheticCluster, store
     >>> with TemporaryDirectory() as folder:
     ...     with Run.open(store(SyntheticCluster(ranks=2).generate(), f"{folder}/run", host_names=True)) as run:
-    ...         run.sql("select rank, host from ranks order by rank").fetchall()
+    ...         run.rows("select rank, host from ranks order by rank")
     [(0, 'host0'), (1, 'host0')]
     """
     with TemporaryDirectory() as traces, patch.object(rounds, "MOST_SINGLE_RANKS", 0):

@@ -77,7 +77,7 @@ def exchanged(groups: tuple[tuple[int, ...], ...], hosts: list[str | None], slow
     size = made.meetings.size[meeting]
     traffic = SimpleNamespace(graph=made, rank=made.rank.astype(np.int64), meeting=meeting, took=took, size=size)
     rows = [(rank, host) for rank, host in enumerate(hosts) if host is not None]
-    run = SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=lambda: rows))
+    run = SimpleNamespace(rows=lambda _: rows)
     return SimpleNamespace(run=run), traffic
 
 

@@ -134,8 +134,8 @@ class Rows:
         marks = ", ".join("?" * len(values))
         self.connection.execute(f"insert into {table} ({', '.join(values)}) values ({marks})", list(values.values()))
 
-    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        return self.connection.sql(query)
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        return self.connection.execute(query).fetchall()
 
     def learned(self) -> Calibration:
         return learn(self)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def on_hosts(*names: str | None) -> SimpleNamespace:
-    return SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=lambda: [(name,) for name in names]))
+    return SimpleNamespace(rows=lambda _: [(name,) for name in names])
 
 
 def ranks(begins: list[int], ends: list[int]) -> TaskGraph:

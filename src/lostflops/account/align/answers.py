@@ -22,9 +22,7 @@ _LOST: Final = {
 
 
 def clock_of(run: Run) -> Section:
-    rows = run.sql(
-        "select rank, correction, uncertainty, drift, method, spread, reference from clocks order by rank"
-    ).fetchall()
+    rows = run.rows("select rank, correction, uncertainty, drift, method, spread, reference from clocks order by rank")
     methods = {row[4] for row in rows}
     items = (
         Pair("method", next((method for method in (COLLECTIVES, SAME_HOST) if method in methods), _NONE)),
@@ -67,17 +65,17 @@ def clock_notes(run: Run, clock: Section) -> Iterator[str]:
                 f"{_LOST[method].format(listed, clock.items[1].value)}: in their groups, the wait of a call is its "
                 "time beyond the shortest call."
             )
-    ((by_ends, waited),) = run.sql(
+    ((by_ends, waited),) = run.rows(
         "select coalesce(sum(wait) filter (basis = 'ends'), 0), coalesce(sum(wait), 0) from arrivals"
-    ).fetchall()
+    )
     if by_ends:
         yield (
             f"{format_share(by_ends / waited)} of the waiting time is measured from the ends of collectives, because "
             "the clocks do not show which rank started first."
         )
-    missing, alone = run.sql(
+    missing, alone = run.rows(
         "select (select count(*) from arrivals where event is null), (select coalesce(sum(unmatched), 0) from clocks)"
-    ).fetchall()[0]
+    )[0]
     if missing or alone:
         yield (
             f"{pluralise(missing, 'collective')} not recorded on all participating ranks, "

@@ -55,10 +55,10 @@ class ArrivalSizes:
 
     @classmethod
     def of(cls, run: Run) -> ArrivalSizes:
-        found = run.sql(
+        found = run.columns(
             "select meeting, count(*) as came, sum(coalesce(wait, 0))::bigint as waited from arrivals "
             "where arrived is not null and event is not null group by meeting order by waited desc, meeting"
-        ).fetchnumpy()
+        )
         return cls(np.asarray(found["meeting"], np.int64), np.asarray(found["came"], np.int64))
 
     def among(self, meetings: Numbers) -> ArrivalSizes:
@@ -82,20 +82,20 @@ def read_arrivals(
     """Meetings that one of the ranks came to within the stretch, and how long these ranks waited in each event."""
     chosen = f"rank in ({', '.join(map(str, ranks))}) and event is not null"
     near = f"arrived < {asked.stop} and arrived > {asked.start} - (select max(stop - start) from collectives)"
-    touched = run.sql(f"select distinct meeting from arrivals where {chosen} and {near}").fetchnumpy()["meeting"]
+    touched = run.columns(f"select distinct meeting from arrivals where {chosen} and {near}")["meeting"]
     held = (sizes or ArrivalSizes.of(run)).among(np.asarray(touched, np.int64))
     taken = held.meeting[: int(np.searchsorted(np.cumsum(held.came), most, side="right"))]
     wanted = ", ".join(map(str, taken.tolist())) or "null"
-    rows = run.sql(
+    rows = run.columns(
         "select meeting, rank, event, arrived, stop - start as dur, coalesce(wait, 0) as wait, "
         "coalesce(op, '') as op, coalesce(group_id, '') as group_id, coalesce(bytes_in, -1) as bytes "
         "from arrivals join collectives using (rank, event) "
         f"where arrived is not null and meeting in ({wanted}) order by meeting, rank"
-    ).fetchnumpy()
-    waits = run.sql(
+    )
+    waits = run.columns(
         f"select rank, event, wait from arrivals where {chosen} and wait > 0 and (arrived is null or {near}) "
         "order by rank, event"
-    ).fetchnumpy()
+    )
     kept = {name: np.asarray(values) for name, values in rows.items()}
     return _meetings(run, kept, origin, int(held.came.sum())), RankWaits(*(np.asarray(waits[name]) for name in waits))
 

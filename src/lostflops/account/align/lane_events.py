@@ -41,7 +41,7 @@ def row_name(rank: int) -> str:
 
 def extent(run: Run, clock: OneClock) -> Extent | None:
     """When anything was recorded; none where nothing was."""
-    rows = run.sql(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank").fetchall()
+    rows = run.rows(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank")
     edges = [clock.shared(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
     return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None
 
@@ -115,9 +115,9 @@ def _align_times(clock: OneClock, rank: Numbers, times: Numbers) -> Numbers:
 def _lanes(run: Run, found: Columns) -> tuple[Lane, ...]:
     told = {
         (rank, lane): name or (f"stream {stream}" if kind == "stream" else f"thread {thread}" if thread else "others")
-        for rank, lane, kind, thread, stream, name in run.sql(
+        for rank, lane, kind, thread, stream, name in run.rows(
             "select rank, lane, kind, thread, stream, trim(name) from lanes"
-        ).fetchall()
+        )
     }
     rows = {rank: row for row, rank in enumerate(run.ranks)}
     counts = Counter(zip(found["rank"].tolist(), found["lane"].tolist(), strict=True))

@@ -39,16 +39,16 @@ def longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: EventStretch
         f"from events join (values {windows}) as asked (rank, first, last) using (rank) "
         f"where rank in ({', '.join(map(str, ranks))}) and {SHOWN} and start < last and start + dur > first"
     )
-    counted = run.sql(f"select rank, lane, {_STEP} as step, count(*) as count {inside} group by all").fetchnumpy()
+    counted = run.columns(f"select rank, lane, {_STEP} as step, count(*) as count {inside} group by all")
     rank, lane, step, count = (np.asarray(counted[name]).astype(np.int64) for name in counted)
     taken = ", ".join(map(str, _choose_cutoffs(rank, lane, step, count, most))) or "(null, null, null, null)"
-    columns = run.sql(
+    columns = run.columns(
         f"select rank, lane, event, e.kind, coalesce(e.name, '') as name, start, dur, "
         "coalesce(correlation, -1) as link, coalesce(lanes.kind <> 'stream', true) as is_thread "
         f"from (select rank, lane, event, kind, name, start, dur, correlation, {_STEP} as step {inside}) as e "
         f"join (values {taken}) as taken (rank, lane, whole, every) using (rank, lane) "
         "left join lanes using (rank, lane) where step > whole or (step = whole and event % every = 0)"
-    ).fetchnumpy()
+    )
     return _longest({key: np.asarray(values) for key, values in columns.items()}, most), int(count.sum())
 
 

@@ -132,7 +132,7 @@ def _infer_from_groups(run: Run, evidence: Evidence, ranks: tuple[int, ...], sou
 
 def _infer_from_passes(run: Run) -> Mesh | None:
     """Stages as the passes of microbatches tell them, all else as data parallel; None when some rank has no passes."""
-    found = run.sql("select rank, max(stage) as stage from passes group by rank order by rank").fetchnumpy()
+    found = run.columns("select rank, max(stage) as stage from passes group by rank order by rank")
     ranks, stage = (np.ma.filled(column, -1).astype(np.int64) for column in found.values())
     counts = np.bincount(stage + 1)[1:]
     if tuple(ranks.tolist()) != run.ranks or counts.size < 2 or np.ptp(counts) or counts.sum() < ranks.size:
@@ -148,10 +148,10 @@ def _infer_from_passes(run: Run) -> Mesh | None:
 
 def _ranks(run: Run) -> tuple[int, ...]:
     """Every rank of the job: as many as the ranks say there are, else those that were ingested or share a group."""
-    ((world,),) = run.sql("select max(world_size) from ranks").fetchall()
+    ((world,),) = run.rows("select max(world_size) from ranks")
     known = set(run.ranks)
     if world is None:
-        reached = run.sql(mesh_traffic.SHAPES.format(ids="select distinct group_id from groups")).fetchall()
+        reached = run.rows(mesh_traffic.SHAPES.format(ids="select distinct group_id from groups"))
         for _, first, last, stride, _ in reached:
             known.update(range(first, last + 1, stride))
     else:
@@ -193,7 +193,7 @@ def _order_stages(run: Run, mesh: Mesh) -> Mesh:
 def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
     """Shapes by what the groups are called; groups that span several dimensions tell of the one that is missing."""
     told: dict[frozenset[str], dict[GroupShape, int]] = defaultdict(lambda: defaultdict(int))
-    for description, size, stride, groups in run.sql(_NAMED).fetchall():
+    for description, size, stride, groups in run.rows(_NAMED):
         told[kinds_of(description)][GroupShape(size, stride)] += groups
     single = {kind: told[kinds] for kinds in list(told) if len(kinds) == 1 for kind in kinds}
     for kinds in sorted((kinds for kinds in told if len(kinds) > 1), key=len):

@@ -87,7 +87,7 @@ class _Traffic:
 def evidence(run: Run, world: int) -> dict[str, dict[GroupShape, int]]:
     """Shapes of each kind of parallelism; empty when nothing was communicated in regular groups."""
     traffic: dict[GroupShape, _Traffic] = {}
-    for size, stride, op, rate, bytes_in, bytes_out, nearest, aligned, groups in run.sql(_TRAFFIC).fetchall():
+    for size, stride, op, rate, bytes_in, bytes_out, nearest, aligned, groups in run.rows(_TRAFFIC):
         if aligned < groups:
             continue
         apart = nearest or stride
@@ -153,5 +153,5 @@ def _tensor_parallel(
         return False
     if shapes[0].size < unexplained:
         return True
-    ((calls, early),) = run.sql(_EARLY_CALLS.format(early=_EARLY)).fetchall()
+    ((calls, early),) = run.rows(_EARLY_CALLS.format(early=_EARLY))
     return bool(calls >= MANY_CALLS and early >= _FEW * calls)

@@ -23,7 +23,7 @@ class OneClock:
 
     @classmethod
     def of(cls, run: Run) -> OneClock:
-        return cls({rank: (offset, drift, instant) for rank, offset, drift, instant in run.sql(_CLOCKS).fetchall()})
+        return cls({rank: (offset, drift, instant) for rank, offset, drift, instant in run.rows(_CLOCKS)})
 
     def ties(self, rank: int) -> bool:
         return rank in self._corrections

@@ -59,7 +59,7 @@ class UnknownPasses(Exception):
 
 def passes(run: Run, mesh: Mesh) -> PipelinePasses:
     """The passes of the run, each rank's apart from each other in time; raises `UnknownPasses`."""
-    columns = run.sql(_RECORDED).fetchnumpy()
+    columns = run.columns(_RECORDED)
     found = PipelinePasses(
         *(np.asarray(column, None if name == "backward" else np.int64) for name, column in columns.items())
     )
@@ -84,7 +84,7 @@ def _apart(found: PipelinePasses) -> PipelinePasses:
 
 def _on_one_clock(run: Run, found: PipelinePasses) -> PipelinePasses:
     """Times on the reference's clock, for ranks of which the offset is known."""
-    rank, offset, drift, instant = (np.asarray(column) for column in run.sql(_CLOCKS).fetchnumpy().values())
+    rank, offset, drift, instant = (np.asarray(column) for column in run.columns(_CLOCKS).values())
     if not rank.size:
         return found
     at = np.minimum(np.searchsorted(rank, found.rank), rank.size - 1)
@@ -104,7 +104,7 @@ def _from_timeline(run: Run, mesh: Mesh) -> PipelinePasses:
         raise UnknownPasses(
             "no pipeline was found: there is no pipeline group, and no passes of microbatches are recorded"
         )
-    columns = [np.asarray(column) for column in run.sql(_TRANSFERS).fetchnumpy().values()]
+    columns = [np.asarray(column) for column in run.columns(_TRANSFERS).values()]
     if not columns[0].size:
         raise UnknownPasses("no transfers between stages are recorded, so passes cannot be assigned to microbatches")
     parts = []

@@ -27,7 +27,7 @@ def stage_order(
 ) -> tuple[npt.NDArray[np.int64], str]:
     """The stage of each place along the pipeline dimension, and a note where that is not the order of ranks."""
     ascending = np.arange(stages)
-    columns = run.sql(_FIRST).fetchnumpy()
+    columns = run.columns(_FIRST)
     source, target, votes = (np.asarray(column, np.int64) for column in columns.values())
     known = np.isin(source, ranks) & np.isin(target, ranks)
     source, target = (places[np.searchsorted(ranks, ends[known])] for ends in (source, target))

@@ -109,7 +109,7 @@ def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[GroupTra
         within += f" and meeting in (select meeting from arrivals where rank in ({own}))"
     query = _CALLS.format(size=SIZE, unknown=UNKNOWN_GROUP, within=within)
     found: dict[tuple[Any, ...], GroupTransfers] = {}
-    for op, group, members, size, ns in run.sql(query).fetchall():
+    for op, group, members, size, ns in run.rows(query):
         found.setdefault((op, group), GroupTransfers(op, group, members)).points.append((size, ns))
     return sorted(found.values(), key=lambda one: (-one.total, one.op, one.group))
 

@@ -30,7 +30,7 @@ _BY_STEP: Final = f"""{_MIDDLE}
 
 def by_rank(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
     """Mean lateness of each rank; 0 where it is within what the ends of its collectives lie apart."""
-    found: dict[int, float] = dict(run.sql(_BY_RANK.format(steps=within(asked))).fetchall())
+    found: dict[int, float] = dict(run.rows(_BY_RANK.format(steps=within(asked))))
     told = _Told(clock)
     return {rank: ns if told.tells(rank, ns) else 0.0 for rank, ns in found.items()}
 
@@ -38,7 +38,7 @@ def by_rank(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
 def by_step(run: Run, asked: Scope, clock: Section) -> dict[tuple[int, int], float]:
     """The same by rank and step."""
     told = _Told(clock)
-    found = run.sql(_BY_STEP.format(steps=within(asked))).fetchall()
+    found = run.rows(_BY_STEP.format(steps=within(asked)))
     return {(rank, step): ns if told.tells(rank, ns) else 0.0 for rank, step, ns in found}
 
 

@@ -79,14 +79,14 @@ def judge_profiles(
     """Judge ranks whose profiles are there already."""
     comparison, _ = compare_ranks(run, mesh, found)
     cohorts = _cohorts(mesh, found)
-    last = {row[0]: LastArrivals(*row[1:]) for row in run.sql(_LAST.format(steps=within(asked))).fetchall()}
+    last = {row[0]: LastArrivals(*row[1:]) for row in run.rows(_LAST.format(steps=within(asked)))}
     evidence = _Evidence(run, asked, cohorts)
     return Judgement(tuple(found), comparison, tuple(find(comparison, found, last, evidence, habits)), last)
 
 
 def compare_ranks(run: Run, mesh: Mesh, found: Sequence[StepProfile]) -> tuple[Comparison, frozenset[int]]:
     """Ranks beside those that do the same work, and which of them miss records of collectives."""
-    dark = frozenset(rank for (rank,) in run.sql(_DARK).fetchall())
+    dark = frozenset(rank for (rank,) in run.rows(_DARK))
     return compare(found, _cohorts(mesh, found), dark), dark
 
 
@@ -108,7 +108,7 @@ def choose_ranks(run: Run, asked: Scope, mesh: Mesh, most: int = MOST_RANKS) -> 
     """All ranks up to so many; of more, those that waited least beside a sample of their cohorts."""
     if len(asked.ranks) <= most:
         return asked.ranks
-    waits = dict(run.sql(_WAITS.format(steps=within(asked))).fetchall())
+    waits = dict(run.rows(_WAITS.format(steps=within(asked))))
     cohorts: dict[tuple[int, ...], list[int]] = {}
     seen: set[int] = set()
     for rank in asked.ranks:
@@ -148,4 +148,4 @@ class _Evidence:
         if not others:
             return 0.0
         query = _SLOWER.format(rank=rank, others=", ".join(map(str, others)), steps=within(self._asked))
-        return float(self._run.sql(query).fetchall()[0][0] or 0.0)
+        return float(self._run.rows(query)[0][0] or 0.0)

@@ -71,7 +71,7 @@ class Mismatch(NamedTuple):
 
 def mismatches(run: Run) -> list[Mismatch]:
     found: dict[tuple[str, int], list[tuple[bool, str, list[int]]]] = {}
-    for group, seq, is_op, call, ranks in run.sql(_QUERY).fetchall():
+    for group, seq, is_op, call, ranks in run.rows(_QUERY):
         found.setdefault((group, seq), []).append((is_op, call, ranks))
     return [_mismatch(group, seq, calls) for (group, seq), calls in found.items()]
 

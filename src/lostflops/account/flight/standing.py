@@ -151,15 +151,13 @@ class Standings:
 
 
 def standings(run: Run) -> Standings:
-    rows = run.sql(_RANKS).fetchall()
+    rows = run.rows(_RANKS)
     is_full = any(row[5] for row in rows)
-    ranks = {rank: RankStand() for (rank,) in run.sql(_DUMPED).fetchall()} | {
-        row[0]: _rank_stand(row, is_full) for row in rows
-    }
+    ranks = {rank: RankStand() for (rank,) in run.rows(_DUMPED)} | {row[0]: _rank_stand(row, is_full) for row in rows}
     collectives: dict[str, dict[int, GroupStand]] = defaultdict(dict)
-    for rank, group, newest, completed, *pending in run.sql(_COLLECTIVES).fetchall():
+    for rank, group, newest, completed, *pending in run.rows(_COLLECTIVES):
         collectives[group][rank] = GroupStand(newest, completed, Pending(*pending) if pending[2] else None)
-    waiting = run.sql(_TRANSFERS).fetchall()
+    waiting = run.rows(_TRANSFERS)
     groups = _groups(run, ranks, collectives, waiting)
     transfers: dict[tuple[str, int, int], dict[int, Pending]] = defaultdict(dict)
     peers_unknown = 0
@@ -201,7 +199,7 @@ def _groups(
     waiting: list[tuple[Any, ...]],
 ) -> dict[str, GroupState]:
     found: dict[str, list[tuple[int, int | None, int, str | None]]] = defaultdict(list)
-    for group, *row in run.sql(_MEMBERS).fetchall():
+    for group, *row in run.rows(_MEMBERS):
         found[group].append((row[0], row[1], row[2], row[3]))
     groups = {group: _group(group, rows) for group, rows in found.items()}
     for group in collectives.keys() | {row[1] for row in waiting}:

@@ -18,7 +18,7 @@ class RankBatch:
     """Rows of several ranks, to be taken rank by rank."""
 
     def __init__(self, run: Run, query: str, ranks: Sequence[int]) -> None:
-        columns: dict[str, Any] = run.sql(query).fetchnumpy()
+        columns: dict[str, Any] = run.columns(query)
         rank = columns.pop("rank")
         if len(ranks) > 1:
             order = np.argsort(rank, kind="stable")
@@ -31,15 +31,19 @@ class RankBatch:
         self._edges = dict(zip(ranks, zip(*edges, strict=True), strict=True))
 
     def of(self, rank: int) -> dict[str, Any]:
+        """Return the columns of a rank, which others read too: they cannot be written."""
         first, last = self._edges[rank]
-        return {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
+        columns = {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
+        for values in columns.values():
+            values.flags.writeable = False
+        return columns
 
 
 class BatchVocabulary:
     """Texts by a hash of theirs: DuckDB hashes a column in the time it takes to read it, and numbers are small."""
 
     def __init__(self, run: Run, key: str, values: str, rows: str) -> None:
-        found = run.sql(f"select distinct {key} as key, {values} from {rows}").fetchall()
+        found = run.rows(f"select distinct {key} as key, {values} from {rows}")
         found.sort(key=lambda row: row[0])
         self._keys = np.array([key for key, *_ in found], np.uint64)
         self.values: tuple[tuple[str, ...], ...] = tuple(tuple(texts) for _, *texts in found)

@@ -80,7 +80,7 @@ def by_rank(question: Question[A], run: Run, asked: Scope, progress: Progress | 
 def _is_worth(run: Run, asked: Scope, spread: ChosenEngine) -> bool:
     if spread.is_single or run.steps or len(asked.ranks) == 1:
         return False
-    sizes: dict[int, int | None] = dict(run.sql("select rank, events from ranks").fetchall())
+    sizes: dict[int, int | None] = dict(run.rows("select rank, events from ranks"))
     return sum(sizes.get(rank) or 0 for rank in asked.ranks) > WORTH
 
 

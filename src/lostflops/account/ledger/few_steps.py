@@ -38,7 +38,7 @@ _ALIKE: Final = 0.05
 def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
     """The run itself where all its steps hold at most so many events, or where no few that every rank recorded are like
     all; never less than one step."""
-    ((events,),) = run.sql(_EVENTS).fetchall()
+    ((events,),) = run.rows(_EVENTS)
     if run.steps or events <= most:
         return run
     number, took = step_times(run)
@@ -47,7 +47,7 @@ def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
     if fitting >= steps.size:
         return run
     count = np.bincount(place)
-    ((ranks,),) = run.sql("select count(distinct rank) from steps").fetchall()
+    ((ranks,),) = run.rows("select count(distinct rank) from steps")
     chosen = _nearest(np.bincount(place, took) / count, count == ranks, fitting)
     if chosen is None:
         return run
@@ -84,7 +84,7 @@ def without_warm_up(run: Run) -> Run:
 def is_large(run: Run) -> bool:
     """Whether even the steps that stand for it take minutes to replay."""
     few = few_steps(run)
-    ((events,),) = few.sql("select count(*) from events" if few.steps else _EVENTS).fetchall()
+    ((events,),) = few.rows("select count(*) from events" if few.steps else _EVENTS)
     if few is not run:
         few.close()
     return bool(events > AFFORDED)
@@ -111,7 +111,7 @@ def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size:
 
 def step_times(run: Run) -> tuple[Numbers, Numbers]:
     """Number and time of each step of each rank."""
-    ranks = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     windows = [step_window(steps, steps.on_device) for steps in steps_of(run, ranks)] if ranks else []
     none = np.empty(0, np.int64)
     number = np.concatenate([none, *(np.array(one.number, np.int64) for one in windows)])

@@ -104,7 +104,7 @@ def _compute_given_mfu(run: Run, total: RunLedger, per_step: float, peak: _Peak)
     """The user's word for the FLOPs of a step, shared evenly by the ranks of the job."""
     if not total.step_count:
         raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
-    world = run.sql("select coalesce(max(world_size), 0) from ranks").fetchall()[0][0]
+    world = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
     ranks = max(int(world), len(run.ranks))
     needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
     classes = total.parts.get("compute", Counter())
@@ -144,16 +144,16 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
 def _several_devices(run: Run, asked: Scope) -> int | None:
     """A rank whose process drives more than one device."""
     chosen = ", ".join(map(str, asked.ranks))
-    found = run.sql(
+    found = run.rows(
         f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
             group by rank having count(distinct device) > 1 order by rank limit 1"""
-    ).fetchall()
+    )
     return int(found[0][0]) if found else None
 
 
 def _device_names(run: Run, asked: Scope) -> list[str | None]:
     chosen = ", ".join(map(str, asked.ranks))
-    return [name for (name,) in run.sql(f"select distinct device from ranks where rank in ({chosen})").fetchall()]
+    return [name for (name,) in run.rows(f"select distinct device from ranks where rank in ({chosen})")]
 
 
 def device_of(run: Run, asked: Scope) -> Device | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +36,9 @@ def distinct(codes: Codes) -> list[int]:
 
 EVENTS_AT_ONCE: Final = 2_000_000
 """Ranks are read together up to this many events, so that thousands of small ones do not need a query each."""
+
+_EVENTS_KEPT: Final = 1_000_000
+"""Runs with at most this many events are read once, and their records are kept while the run is open: about 100 MB."""
 
 KINDS: Final = ("kernel", "comm", "memcpy", "memset")
 KERNEL, COMM, MEMCPY, MEMSET = range(4)
@@ -289,8 +292,13 @@ class Record:
 
 
 def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
-    """The ranks that recorded any time, in order."""
-    for batch in _batches(run, ranks):
+    """Yield the ranks that recorded any time, in order."""
+    sizes: dict[int, int] = dict(run.rows("select rank, events from ranks where events > 0 order by rank"))
+    if sum(sizes.values()) <= _EVENTS_KEPT:
+        kept = run.keep("records", lambda: {one.rank: one for one in _read_records(run, list(sizes))} if sizes else {})
+        yield from (kept[rank] for rank in sorted(set(ranks) & kept.keys()))
+        return
+    for batch in _batches(sizes, ranks):
         yield from _read_records(run, batch)
 
 
@@ -305,8 +313,7 @@ def steps_of(run: Run, ranks: Sequence[int]) -> Iterator[RecordedSteps]:
     return (RecordedSteps(**found.of(rank)) for rank in ranks)
 
 
-def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
-    sizes = dict(run.sql("select rank, events from ranks where events > 0 order by rank").fetchall())
+def _batches(sizes: Mapping[int, int], ranks: Sequence[int]) -> Iterator[list[int]]:
     batch: list[int] = []
     room = EVENTS_AT_ONCE
     for rank in sorted(set(ranks) & sizes.keys()):
@@ -452,7 +459,7 @@ _NO_KEY: Final = "0::ubigint"
 
 def _modules(run: Run, chosen: str) -> tuple[BatchVocabulary, str]:
     """The modules of these ranks, and their key in a query; most runs have none, and read none."""
-    told = run.sql(f"select 1 from events where {chosen} and module is not null limit 1").fetchall()
+    told = run.rows(f"select 1 from events where {chosen} and module is not null limit 1")
     key, rows = (f"hash({_MODULE})", f"events where {chosen}") if told else (_NO_KEY, "(select null as module)")
     return BatchVocabulary(run, key, _MODULE, rows), key
 

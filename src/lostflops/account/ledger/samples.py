@@ -62,7 +62,7 @@ class Sampled(NamedTuple):
 
 def read_samples(run: Run, asked: Scope, progress: Callable[[int, int], None] | None = None) -> Iterator[Sampled]:
     """The ranks that have samples."""
-    held = {rank for (rank,) in run.sql("select distinct rank from samples").fetchall()}
+    held = {rank for (rank,) in run.rows("select distinct rank from samples")}
     ranks = [rank for rank in asked.ranks if rank in held]
     for done, record in enumerate(records(run, ranks)):
         if progress is not None:

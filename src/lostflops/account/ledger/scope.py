@@ -31,7 +31,7 @@ def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: S
         raise UsageError(f"the run has no rank {_shortly(unknown)}; it has {_shortly(run.ranks)}")
     if steps and kind is WindowKind.TRACE:
         raise UsageError("--step does not work with --window trace: leave out one of them")
-    held = run.sql(f"select distinct step from steps where rank in ({_join_numbers(chosen)}) order by step").fetchall()
+    held = run.rows(f"select distinct step from steps where rank in ({_join_numbers(chosen)}) order by step")
     recorded = [step for (step,) in held]
     if unknown := sorted(set(steps) - set(recorded)):
         raise UsageError(f"no step {_shortly(unknown)} was recorded; recorded steps: {_shortly(recorded) or 'none'}")

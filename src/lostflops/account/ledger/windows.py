@@ -60,9 +60,9 @@ def choose(run: Run, ranks: Sequence[int]) -> WindowKind:
     chosen = f"rank in ({', '.join(map(str, ranks))})"
     if inferred_steps(run, ranks):
         return WindowKind.TRACE
-    without = run.sql(
+    without = run.rows(
         f"select count(*) from ranks where events > 0 and {chosen} and rank not in (select rank from steps)"
-    ).fetchall()[0][0]
+    )[0][0]
     return WindowKind.TRACE if without else WindowKind.STEPS
 
 
@@ -70,7 +70,7 @@ def inferred_steps(run: Run, ranks: Sequence[int] = ()) -> str:
     """Return the sentence that says what steps were inferred from; empty where they were recorded."""
     chosen = f"rank in ({', '.join(map(str, ranks or run.ranks))})"
     listed = ", ".join(f"'{what}'" for what in INFERRED_FROM)
-    rows = run.sql(f"select distinct what from stats where {chosen} and what in ({listed})").fetchall()
+    rows = run.rows(f"select distinct what from stats where {chosen} and what in ({listed})")
     return inferred_note([what for (what,) in rows])
 
 

@@ -38,9 +38,7 @@ NONE = Buckets(np.empty(0, np.int64), CODE[Owner.COMMUNICATION])
 
 def buckets_of(run: Run, rank: int) -> Buckets:
     """As the last attempt of the rank logged them."""
-    found = run.sql(
-        f"select value from job where rank = {rank} and key = 'ddp' order by attempt desc limit 1"
-    ).fetchall()
+    found = run.rows(f"select value from job where rank = {rank} and key = 'ddp' order by attempt desc limit 1")
     logged = json.loads(found[0][0]) if found else []
     if not isinstance(logged, list) or not logged:
         return NONE

@@ -69,10 +69,10 @@ def events_of(run: Run, rank: int) -> tuple[dict[Device, MemoryEvents], tuple[st
     lines = BatchVocabulary(run, _LINE_KEY, _LINE, f"memory where rank = {rank}")
     optional = ("lane", "step", "address", "allocated", "reserved")
     known = ", ".join(f"coalesce({name}, {NOWHERE}) as {name}" for name in optional)
-    columns = run.sql(
+    columns = run.columns(
         f"select {DEVICE}, time, bytes, {known}, {_LINE_KEY} as line from memory "
         f"where rank = {rank} and bytes <> 0 and time is not null and device_type is not null"
-    ).fetchnumpy()
+    )
     columns["line"] = lines.codes(np.asarray(columns["line"]))
     found = {name: np.asarray(values).astype(np.int64, copy=False) for name, values in columns.items()}
     order = np.argsort(found["time"], kind="stable")

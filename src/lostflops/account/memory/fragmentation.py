@@ -87,7 +87,7 @@ class Fragmentation:
 
 def fragmentations(run: Run, ranks: Sequence[int] = ()) -> Iterator[Fragmentation]:
     """One for each rank and device that has a snapshot, in order; of all ranks unless some are named."""
-    found = run.sql("select distinct rank, device_index from allocator_blocks order by all").fetchall()
+    found = run.rows("select distinct rank, device_index from allocator_blocks order by all")
     for rank, device in found:
         if not ranks or rank in ranks:
             yield _of(run, rank, device)
@@ -131,7 +131,7 @@ def _segments(run: Run, rank: int, device: int) -> list[MemorySegment]:
     """Of free blocks in expandable segments whole pages can be returned, so they are slack."""
     page = f"if(pool like 'small%', {_PAGE}, {_LARGE_PAGE})"
     needed = f"(greatest(coalesce(requested, bytes), 1) + {_ROUNDING - 1}) // {_ROUNDING} * {_ROUNDING}"
-    rows = run.sql(
+    rows = run.rows(
         f"""with placed as (
             select *, state = 'free' as is_free, address - segment as first, {page} as page, {needed} as needed
             from allocator_blocks where rank = {int(rank)} and device_index = {int(device)}
@@ -153,7 +153,7 @@ def _segments(run: Run, rank: int, device: int) -> list[MemorySegment]:
             coalesce(sum(needed) filter (not is_free), 0)::BIGINT,
             arg_max(line, bytes) filter (not is_free)
         from paged group by segment, pool, stream, expandable order by segment"""
-    ).fetchall()
+    )
     return [_segment(*row) for row in rows]
 
 

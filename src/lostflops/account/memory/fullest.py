@@ -17,13 +17,13 @@ _MOST_RANKS: Final = 8
 
 def fullest(run: Run, ranks: Sequence[int] = ()) -> RankMemory | None:
     """Of these ranks, or of all; None where none recorded memory."""
-    rows = run.sql(
+    rows = run.rows(
         "with held as (select rank, device_type, sum(bytes) as bytes from holdings where before group by all), "
         "high as (select rank, device_type, max(allocated) as bytes from memory where bytes <> 0 and time is not null "
         "and device_type is not null group by all) select rank, device_type = 0 as is_cpu, coalesce(high.bytes, 0) "
         "+ if(device_type = 0, coalesce(held.bytes, 0), 0) as bytes from high left join held using (rank, device_type) "
         "order by is_cpu, bytes desc, rank"
-    ).fetchall()
+    )
     chosen = [(rank, is_cpu) for rank, is_cpu, _ in rows if not ranks or rank in ranks]
     likely = list(dict.fromkeys(rank for rank, is_cpu in chosen if is_cpu == chosen[0][1]))[:_MOST_RANKS]
     if not likely:

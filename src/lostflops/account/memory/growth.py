@@ -217,9 +217,9 @@ def _net(step: Codes, size: Codes, steps: int, moved_on: Counter[tuple[int, int]
 
 def _steps(run: Run, memory: RankMemory) -> StepMoments:
     """Those that the window holds whole."""
-    rows = run.sql(
+    rows = run.rows(
         f"select step, start from steps where rank = {memory.rank} and stop <= {memory.closed} order by start"
-    ).fetchall()
+    )
     return StepMoments(tuple(step for step, _ in rows), np.array([start for _, start in rows], np.int64))
 
 
@@ -228,9 +228,9 @@ def _read_held_tensors(run: Run, memory: RankMemory) -> list[tuple[int, Holder, 
     whether they were there at the beginning."""
     kind, _, index = memory.device.rpartition(":")
     device = f"device_type <> 0 and device_index = {index}" if kind else "device_type = 0"
-    rows = run.sql(
+    rows = run.rows(
         f"select address, coalesce(name, ''), coalesce(line, ''), coalesce(before, false) from holdings "
         f"where rank = {memory.rank} and {device} and owner is null and gone is null "
         f"and {of_window(run, memory.rank)} and (name is not null or line is not null)"
-    ).fetchall()
+    )
     return [(address, Holder(name, line), is_before) for address, name, line, is_before in rows]

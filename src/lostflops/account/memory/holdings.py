@@ -51,12 +51,12 @@ class RankHoldings:
 def of_window(run: Run, rank: int) -> str:
     """In a query: rows of the window whose events the run has. A run holds the trace of one window, and what was seen
     in all of them, and in all attempts: those rows are of the last opening before its last event."""
-    ((last,),) = run.sql(f"select max(time) from memory where rank = {rank}").fetchall()
+    ((last,),) = run.rows(f"select max(time) from memory where rank = {rank}")
     openings = [
         time
-        for (time,) in run.sql(
+        for (time,) in run.rows(
             f"select distinct time from holdings where rank = {rank} and before and time is not null order by time"
-        ).fetchall()
+        )
     ]
     if last is None or not openings:
         return "true"
@@ -68,12 +68,12 @@ def of_window(run: Run, rank: int) -> str:
 def holdings_of(run: Run, rank: int) -> dict[Device, RankHoldings]:
     """Those with an owner first, so that of several rows for one block the first is the one to believe."""
     owners = " ".join(f"when '{owner}' then {code}" for owner, code in CODE.items())
-    columns = run.sql(
+    columns = run.columns(
         f"select {DEVICE}, time, coalesce(gone, {NEVER}) as gone, coalesce(before, false) as before, address, bytes, "
         f"case owner {owners} else {NOBODY} end as owner, coalesce(name, '') as name, coalesce(line, '') as line "
         f"from holdings where rank = {rank} and bytes > 0 and address is not null and time is not null "
         f"and device_type is not null and {of_window(run, rank)} order by owner, time"
-    ).fetchnumpy()
+    )
     kind, index = np.asarray(columns["kind"]), np.asarray(columns["index"])
     whole = ("time", "gone", "address", "bytes", "owner")
     found = RankHoldings(

@@ -72,7 +72,7 @@ class RanOut:
 
 def ran_out(run: Run, ranks: Sequence[int] = ()) -> list[RanOut]:
     """Ranks whose program ended for want of memory, in the last attempt in which one did."""
-    rows = run.sql(f"select rank, attempt, value from job where key = '{KEY}' order by attempt, rank").fetchall()
+    rows = run.rows(f"select rank, attempt, value from job where key = '{KEY}' order by attempt, rank")
     wanted = [(rank, attempt, json.loads(value)) for rank, attempt, value in rows if not ranks or rank in ranks]
     return [_parse_record(*row) for row in wanted if row[1] == wanted[-1][1]]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def memories(run: Run, ranks: Sequence[int] = ()) -> Iterator[RankMemory]:
     """One for each rank and device that recorded memory, in order; of all ranks unless some are named."""
-    recorded = [rank for (rank,) in run.sql("select distinct rank from memory order by rank").fetchall()]
+    recorded = [rank for (rank,) in run.rows("select distinct rank from memory order by rank")]
     chosen = [rank for rank in recorded if not ranks or rank in ranks]
     timed = records(run, chosen)
     coming = next(timed, None)

@@ -54,12 +54,12 @@ class SiteSpans:
         rows = f"events where rank = {rank} and kind in ('op', 'module', 'annotation', 'host_comm') and dur > 0"
         rows += " and not starts_with(name, 'ProfilerStep#')"
         names, modules, sources = (_Texts(run, column, rows) for column in ("name", "module", "source"))
-        columns: dict[str, Any] = run.sql(
+        columns: dict[str, Any] = run.columns(
             "select lane, start, start + dur as stop, "
             f"case kind when 'op' then {_OP} when 'module' then {_MODULE} else {_NOTE} end as kind, "
             "coalesce(sequence, -1) as sequence, coalesce(forward_thread, 0) as forward_thread, "
             f"{names.key} as name, {modules.key} as module, {sources.key} as source from {rows}"
-        ).fetchnumpy()
+        )
         whole = {name: np.asarray(columns[name]).astype(np.int64) for name in ("lane", "start", "stop", "kind")}
         self.lane, self.start, self.stop, self._kind = whole.values()
         self._around = np.full(self.lane.size + 1, self.lane.size, np.int64)

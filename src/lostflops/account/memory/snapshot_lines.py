@@ -33,13 +33,13 @@ class LineHolding:
 def line_holdings(run: Run, rank: int, device: str) -> tuple[LineHolding, ...]:
     """Allocated bytes of a device such as `cuda:0` by line and phase, the largest first; they sum to what is
     allocated."""
-    rows = run.sql(
+    rows = run.rows(
         f"""select coalesce(line, '{NO_LINE}'), stack, sum(bytes)::BIGINT, count(*),
                 case when bool_and(requested is not null) then sum(requested)::BIGINT end
             from allocator_blocks
             where rank = {int(rank)} and device_index = {int(device.partition(":")[2])} and state = 'allocated'
             group by line, stack"""
-    ).fetchall()
+    )
     sums: defaultdict[tuple[str, str | None], list[int | None]] = defaultdict(lambda: [0, 0, 0])
     for line, stack, held, count, requested in rows:
         one = sums[line, phase_of(stack)]

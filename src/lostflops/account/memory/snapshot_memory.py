@@ -51,26 +51,26 @@ def told_by_snapshot(run: Run, memory: RankMemory) -> RankMemory:
 
 
 def _is_from_snapshot(run: Run, where: str) -> bool:
-    if not run.sql(f"select 1 from allocator_blocks where {where} limit 1").fetchall():
+    if not run.rows(f"select 1 from allocator_blocks where {where} limit 1"):
         return False
-    return not run.sql(f"select 1 from memory where {where} and lane is not null limit 1").fetchall()
+    return not run.rows(f"select 1 from memory where {where} and lane is not null limit 1")
 
 
 def _lines_of_events(run: Run, where: str) -> list[str]:
     """In the order of the memory's events: by time, and as recorded where that is the same."""
-    columns = run.sql(
+    columns = run.columns(
         f"select time, coalesce(line, '') as line from memory where {where} and bytes <> 0 and time is not null"
-    ).fetchnumpy()
+    )
     order = np.argsort(np.asarray(columns["time"]), kind="stable")
     return [str(line) for line in np.asarray(columns["line"])[order]]
 
 
 def _early(run: Run, where: str, memory: RankMemory) -> list[tuple[int, int, str]]:
     """Address, size and line of blocks that are in the snapshot and not in the history; none where they do not fit."""
-    rows = run.sql(
+    rows = run.rows(
         f"select address, requested, coalesce(line, '') from allocator_blocks "
         f"where {where} and state <> 'free' and requested > 0 order by address"
-    ).fetchall()
+    )
     left = set(memory.blocks.address[memory.blocks.died == memory.time.size].tolist())
     early = [row for row in rows if row[0] not in left]
     return early if sum(size for _, size, _ in early) <= memory.unknown else []

@@ -21,10 +21,10 @@ MOST_EVENTS: Final = 2_000_000
 def summary(run: Run, ranks: Sequence[int]) -> Pairs | None:
     """The highest peak; None where no memory was recorded."""
     chosen = ", ".join(map(str, ranks))
-    ((recorded, events),) = run.sql(
+    ((recorded, events),) = run.rows(
         f"""select (select count(*) from memory where rank in ({chosen})),
             (select coalesce(sum(events), 0)::bigint from ranks where rank in ({chosen}))"""
-    ).fetchall()
+    )
     if not recorded:
         return None
     if events > MOST_EVENTS:

@@ -40,12 +40,12 @@ _ATTEMPTS: Final = """
 
 def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs:
     """What the collector recorded, how fast the job went, and what recording cost."""
-    attempts, dropped, lost = run.sql(
+    attempts, dropped, lost = run.rows(
         """select count(distinct attempt), coalesce(sum(dropped), 0)::bigint,
                   (select coalesce(sum(count), 0)::bigint from stats where what = 'ring_entries_lost')
            from attempts"""
-    ).fetchall()[0]
-    window = [step for (step,) in run.sql("select distinct step from steps order by step").fetchall()]
+    )[0]
+    window = [step for (step,) in run.rows("select distinct step from steps order by step")]
     return Pairs(
         "recorded",
         "Recorded in all steps",
@@ -72,7 +72,7 @@ def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs
 def list_steps(run: Run, pace: JobPace, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Table:
     """Steps of the attempt: those asked for, else the newest and the slowest."""
     chosen = f"step in ({', '.join(map(str, steps))})" if steps else f"least(age, place) <= {MOST_STEPS}"
-    rows = run.sql(_LISTED.format(within=within(ranks, pace.attempt), chosen=chosen)).fetchall()
+    rows = run.rows(_LISTED.format(within=within(ranks, pace.attempt), chosen=chosen))
     fields = (
         Field("step"),
         Field("time_ns", "ns", "time"),
@@ -103,7 +103,7 @@ def phases(pace: JobPace) -> Table:
 def attempts(run: Run, paces: Sequence[JobPace]) -> Table:
     by_number = {pace.attempt: pace for pace in paces}
     rows = []
-    for number, world, ranks, restart, start, lasted, ended, records, dropped in run.sql(_ATTEMPTS).fetchall():
+    for number, world, ranks, restart, start, lasted, ended, records, dropped in run.rows(_ATTEMPTS):
         pace = by_number.get(number)
         steps, settled, p50 = (pace.steps, pace.settled, _whole(pace.p50)) if pace else (0, 0, None)
         rows.append((number, world, ranks, restart, start, lasted, ended, steps, settled, p50, records, dropped))
@@ -176,11 +176,11 @@ def notes(run: Run, paces: Sequence[JobPace], pace: JobPace, found: JobLateness 
             yield f"The trace is of attempt {traced}, so its steps are not those of attempt {pace.attempt}."
     if found is not None and found.accelerated and found.ranks:
         yield "Lateness is that of hosts, which run ahead of their devices: it is not the wait of a device."
-    (world,) = run.sql(f"select max(world_size) from attempts where attempt = {pace.attempt}").fetchall()[0]
+    (world,) = run.rows(f"select max(world_size) from attempts where attempt = {pace.attempt}")[0]
     if world is not None and pace.ranks < world:
         yield f"The run has timings of {pace.ranks:,} of {world:,} ranks: rates count only these ranks."
     groups = "select exists (select 1 from groups where size > 1 and size < (select max(size) from groups))"
-    if (pace.samples_per_second or pace.tokens_per_second) and run.sql(groups).fetchall()[0][0]:
+    if (pace.samples_per_second or pace.tokens_per_second) and run.rows(groups)[0][0]:
         yield (
             "Samples and tokens are summed over ranks: a batch that is shared by the ranks of a tensor or pipeline "
             "group counts more than once."

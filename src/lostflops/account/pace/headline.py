@@ -23,10 +23,10 @@ def describe_job(run: Run, total: RunLedger) -> str:
 
     The step time is that of a normal step, as predictions use it; without timings it is the mean of the ledger's steps.
     """
-    [(ranks, world, hosts, named, devices, backends)] = run.sql(
+    [(ranks, world, hosts, named, devices, backends)] = run.rows(
         """select count(distinct rank), max(world_size), count(distinct host), bool_and(host is not null),
                   list(distinct device order by device), list(distinct backend order by backend) from ranks"""
-    ).fetchall()
+    )
     seen = pluralise(ranks, "rank") if not world or world <= ranks else f"{ranks:,} of {pluralise(world, 'rank')}"
     place = f" on {pluralise(hosts, 'host')}" if named and hosts else ""
     known = [backend for backend in backends if backend]
@@ -61,13 +61,13 @@ def describe_recording(run: Run) -> str:
 def _describe_profiling(run: Run, pace: JobPace) -> str:
     """Return how many steps have a trace, and how much longer profiled steps took than as many normal ones: the
     profiler also needs time before and after the steps that it keeps."""
-    [(kept,)] = run.sql("select count(distinct step) from steps").fetchall()
+    [(kept,)] = run.rows("select count(distinct step) from steps")
     count = kept or pace.profiled_steps
     if not count:
         return ""
     normal = normal_steps(run)
     if normal is not None:
-        [(steps, ns)] = run.sql(_PROFILED.format(within=within((), normal.attempt))).fetchall()
+        [(steps, ns)] = run.rows(_PROFILED.format(within=within((), normal.attempt)))
         usual = steps * normal.location.value
         if steps and ns > UNLIKE * usual:
             return f"profiling {count} of them added {format_ns(round(ns - usual))}"
@@ -75,4 +75,4 @@ def _describe_profiling(run: Run, pace: JobPace) -> str:
 
 
 def _has_device_events(run: Run) -> bool:
-    return bool(run.sql("select 1 from lanes where kind = 'stream' limit 1").fetchall())
+    return bool(run.rows("select 1 from lanes where kind = 'stream' limit 1"))

@@ -128,14 +128,14 @@ class JobLateness:
 
 def _first_step(run: Run, pace: JobPace) -> int:
     """From which the steps of the attempt are looked at."""
-    ((entries,),) = run.sql(f"select count(*) from enqueues where attempt = {pace.attempt}").fetchall()
+    ((entries,),) = run.rows(f"select count(*) from enqueues where attempt = {pace.attempt}")
     steps = max(_FEWEST_STEPS, pace.steps * _MOST // max(int(entries), 1))
     return max(pace.first_step, pace.last_step + 1 - steps)
 
 
 def lateness(run: Run, pace: JobPace) -> JobLateness:
     """Who is last, in the attempt of the pace."""
-    ranks, hosts, unnamed, tied, uncertainty, devices = run.sql(_HOSTS.format(attempt=pace.attempt)).fetchall()[0]
+    ranks, hosts, unnamed, tied, uncertainty, devices = run.rows(_HOSTS.format(attempt=pace.attempt))[0]
     if ranks < 2:
         return JobLateness((), None, "fewer than two ranks recorded when they enqueued collectives")
     if pace.p50 is None:
@@ -145,7 +145,7 @@ def lateness(run: Run, pace: JobPace) -> JobLateness:
         return JobLateness((), None, "the ranks are on several hosts, whose clocks are not aligned")
     unsure = 0.0 if one_host else float(uncertainty or 0) + _MOST_DRIFT * _NEAR
     query = _LATE.format(**_terms(run, pace, is_one_host=one_host))
-    rows = run.sql(query).fetchall()
+    rows = run.rows(query)
     found = [
         Late(
             rank=rank,
@@ -185,10 +185,10 @@ def leads(run: Run, late: Collection[int]) -> Times:
     """Return how much later than the last of the other ranks these came to a collective, in ns: of each normal step the
     largest. Steps would be shorter by as much if they came with the others. Empty where ranks are on several hosts."""
     pace = _traced_pace(run)
-    if pace is None or run.sql("select count(distinct host) from attempts").fetchall()[0][0] != 1:
+    if pace is None or run.rows("select count(distinct host) from attempts")[0][0] != 1:
         return np.empty(0)
     terms = _terms(run, pace, is_one_host=True)
-    rows = run.sql(_LEADS.format(**terms, late=", ".join(map(str, sorted(late))))).fetchnumpy()
+    rows = run.columns(_LEADS.format(**terms, late=", ".join(map(str, sorted(late)))))
     return np.asarray(rows["ns"], np.float64)
 
 

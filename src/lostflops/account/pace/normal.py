@@ -58,7 +58,7 @@ def normal_steps(run: Run) -> NormalSteps | None:
         attempt = None if pace is None else pace.attempt
     if attempt is None:
         return None
-    columns = run.sql(_NORMAL.format(within=within((), attempt))).fetchnumpy()
+    columns = run.columns(_NORMAL.format(within=within((), attempt)))
     times = np.asarray(columns["ns"], np.float64)
     if times.size < FEWEST or not times.min() > 0:
         return None
@@ -67,5 +67,5 @@ def normal_steps(run: Run) -> NormalSteps | None:
 
 def traced_attempt(run: Run) -> int | None:
     """Return the attempt that the deep window was recorded in; None where no attempt is known."""
-    ((attempt,),) = run.sql(_TRACED).fetchall()
+    ((attempt,),) = run.rows(_TRACED)
     return None if attempt is None else int(attempt)

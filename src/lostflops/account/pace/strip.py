@@ -66,7 +66,7 @@ def _points(steps: Sequence[Timed]) -> tuple[tuple[float, float], ...]:
 def timed_strip(run: Run, pace: JobPace, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Plot:
     """Of all steps that were timed in the attempt, or of those asked for."""
     chosen = f"step in ({', '.join(map(str, steps))})" if steps else "true"
-    rows = run.sql(_TIMED.format(within=within(ranks, pace.attempt), chosen=chosen)).fetchall()
+    rows = run.rows(_TIMED.format(within=within(ranks, pace.attempt), chosen=chosen))
     found = [Timed(row[0], row[1], _reason(row[1], row[2:7], row[7:], pace.p50)) for row in rows]
     return strip(found, pace.p50, "step on the training thread, median of ranks")
 

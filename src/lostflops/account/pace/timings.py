@@ -108,7 +108,7 @@ class JobPace:
 
 def paces(run: Run, ranks: Sequence[int] = ()) -> list[JobPace]:
     """Attempts in order; none where no step was timed."""
-    return [_pace(row) for row in run.sql(_SUMMARY.format(within=within(ranks))).fetchall()]
+    return [_pace(row) for row in run.rows(_SUMMARY.format(within=within(ranks)))]
 
 
 def choose_pace(found: Sequence[JobPace]) -> JobPace | None:

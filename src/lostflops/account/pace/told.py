@@ -41,7 +41,7 @@ class TimedSteps:
         """Raise where one of these steps was not timed, in the attempt that is shown."""
         listed = ", ".join(map(str, sorted(steps))) or "null"
         of = f"{within(self.ranks, self.pace.attempt)} and step in ({listed})"
-        timed = {step for (step,) in self.run.sql(f"select distinct step from timings where {of}").fetchall()}
+        timed = {step for (step,) in self.run.rows(f"select distinct step from timings where {of}")}
         if unknown := sorted(steps - timed):
             named, first, last = ", ".join(map(str, unknown)), self.pace.first_step, self.pace.last_step
             raise UsageError(f"no step {named} was recorded; attempt {self.pace.attempt} has steps {first} to {last}")

@@ -83,9 +83,7 @@ def _events(run: Run, evidence: Sequence[Evidence]) -> Table:
     rows = []
     for item in evidence:
         for rank, event in item.events[:MOST_EVENTS]:
-            found = run.sql(
-                f"select step, name, dur, source from events where rank = {rank} and event = {event}"
-            ).fetchall()
+            found = run.rows(f"select step, name, dur, source from events where rank = {rank} and event = {event}")
             rows += [(rank, event, *row) for row in found]
     fields = (Field("rank"), Field("event"), Field("step"), Field("name"), Field("dur", "ns"), Field("source"))
     return Table("events", "Events", fields, tuple(rows))

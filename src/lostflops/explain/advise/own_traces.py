@@ -16,7 +16,7 @@ _MOST_FOLDERS: Final = 3
 
 def own_traces(run: Run) -> str:
     """Return the sentence with the command for each folder of traces; empty where the job ran no profiler itself."""
-    rows = run.sql(f"select rank, value from job where key = '{KEY}' order by rank, attempt").fetchall()
+    rows = run.rows(f"select rank, value from job where key = '{KEY}' order by rank, attempt")
     if not rows:
         return ""
     folders = sorted({folder for _, value in rows for folder in json.loads(value).get("folders", ())})

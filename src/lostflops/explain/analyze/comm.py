@@ -74,7 +74,7 @@ def comm(
         waited += sum(ledger.lines[line] for line in WAIT_LINES)
         spans += _spans(ledger)
     query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP, size=SIZE)
-    rows = run.sql(query).fetchall() if spans else []
+    rows = run.rows(query) if spans else []
     clock = clock_of(run)
     links, guessed = link_rates(run)
     tables = _groups(groups), _collectives(rows, links, limit)
@@ -202,7 +202,7 @@ def link_rates(run: Run) -> tuple[dict[str, float], bool]:
     """GB/s per direction by group, of those whose members are all on one host; and whether hosts had to be guessed: a
     run whose ranks all have a device of another number is taken to be on one. Two devices of one number are on two."""
     rates, guessed = {}, False
-    for group, name, is_named in run.sql(_GROUPS).fetchall():
+    for group, name, is_named in run.rows(_GROUPS):
         device = find_device(name)
         if device is not None and device.scaleup_gbs is not None:
             rates[group] = device.scaleup_gbs

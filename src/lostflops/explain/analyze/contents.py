@@ -46,7 +46,7 @@ _STATS = """
 
 def contents(run: "Run") -> Result:
     ranks, hosts, world, worlds, with_device, backends, formats, source_bytes, events = _row(run, _RANKS)
-    kinds = run.sql(_KINDS).fetchall()
+    kinds = run.rows(_KINDS)
     steps, first_step, last_step, stepped_ranks, step_ns = _row(run, _STEPS)
     timed, attempts, enqueued = _row(run, _TIMED)
     starts = [row[3] for row in kinds if row[3] is not None]
@@ -104,7 +104,7 @@ def _notes(ranks: int, world: int | None, worlds: int, steps: int, stepped_ranks
 
 def _devices(run: "Run") -> Table:
     fields = (Field("device"), Field("ranks", "count"), Field("hosts", "count"))
-    return _table("devices", "Devices", fields, run.sql(_DEVICES).fetchall())
+    return _table("devices", "Devices", fields, run.rows(_DEVICES))
 
 
 def _kinds(rows: list[tuple[Any, ...]]) -> Table:
@@ -120,12 +120,12 @@ def _collectives(run: "Run") -> Table:
         Field("bytes_in", "bytes", "in"),
         Field("bytes_out", "bytes", "out"),
     )
-    return _table("collectives", "Collectives, summed over ranks", fields, run.sql(_COLLECTIVES).fetchall())
+    return _table("collectives", "Collectives, summed over ranks", fields, run.rows(_COLLECTIVES))
 
 
 def _stats(run: "Run") -> Table:
     fields = (Field("what"), Field("effect"), Field("ranks", "count"), Field("count", "count"), Field("reason"))
-    return _table("stats", "Dropped, missing, guessed, repaired and noted data", fields, run.sql(_STATS).fetchall())
+    return _table("stats", "Dropped, missing, guessed, repaired and noted data", fields, run.rows(_STATS))
 
 
 def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[Any, ...]]) -> Table:
@@ -133,5 +133,5 @@ def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[An
 
 
 def _row(run: "Run", query: str) -> tuple[Any, ...]:
-    row: tuple[Any, ...] = run.sql(query).fetchall()[0]
+    row: tuple[Any, ...] = run.rows(query)[0]
     return row

@@ -234,7 +234,7 @@ def _notes(stands: Standings, found: Blame) -> tuple[str, ...]:
 
 
 def _note_assigned_ranks(run: Run) -> tuple[str, ...]:
-    ((count,),) = run.sql("select count(*) from ranks where rank_source = 'assigned'").fetchall()
+    ((count,),) = run.rows("select count(*) from ranks where rank_source = 'assigned'")
     if not count:
         return ()
     return (f"The rank of {pluralise(count, 'file')} is unknown: numbers were assigned and may be wrong.",)

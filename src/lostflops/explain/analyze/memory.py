@@ -110,7 +110,7 @@ def _most_first(grown: Sequence[Grown]) -> list[Grown]:
 
 
 def _steps(run: Run, rank: int) -> list[tuple[int, int, int]]:
-    return run.sql(f"select step, start, stop from steps where rank = {rank} order by start").fetchall()
+    return run.rows(f"select step, start, stop from steps where rank = {rank} order by start")
 
 
 def _other_devices(peaks: Sequence[Peak], shown: Peak) -> Iterator[str]:

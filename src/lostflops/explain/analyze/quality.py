@@ -148,7 +148,7 @@ _QUERY = f"""
 
 
 def quality(run: "Run") -> Result:
-    rows = run.sql(_QUERY).fetchall()
+    rows = run.rows(_QUERY)
     good, usable, poor = rows[0][3:6] if rows else (0, 0, 0)
     doubtful = tuple(
         (rank, VERDICTS[level], "; ".join(map(_reason, reasons[:MOST_REASONS])))

@@ -52,7 +52,7 @@ def ranks(
     found = judge(run, asked, order, progress, habits=find_habits(run))
     clock = clock_of(run)
     lateness = by_rank(run, asked, clock)
-    told = bool(run.sql("select exists (select 1 from arrivals where event is not null)").fetchall()[0][0])
+    told = bool(run.rows("select exists (select 1 from arrivals where event is not null)")[0][0])
     result = Result(
         name="ranks",
         version=2,

@@ -190,7 +190,7 @@ def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
 
 def _describe_blocker(run: Run, total: RunLedger) -> Iterator[str]:
     rank, event = total.blocker
-    found = run.sql(f"select name, source from events where rank = {rank} and event = {event}").fetchall()
+    found = run.rows(f"select name, source from events where rank = {rank} and event = {event}")
     for name, source in found:
         yield f"blocked in {name}" + (f" at {source}" if source else "") + f" (event {event})"
 
@@ -198,7 +198,7 @@ def _describe_blocker(run: Run, total: RunLedger) -> Iterator[str]:
 def _event_name(run: Run, rank: int, event: int) -> str:
     if event < 0:
         return ""
-    found = run.sql(f"select name from events where rank = {rank} and event = {event}").fetchall()
+    found = run.rows(f"select name from events where rank = {rank} and event = {event}")
     name: str = (found[0][0] or "") if found else ""
     return name if len(name) <= 60 else name[:57] + "..."
 
@@ -306,10 +306,10 @@ def _per_second(per_step: float | None, step_ns: float | None) -> float | None:
 
 def _quality(run: Run, asked: Scope, total: RunLedger) -> Pairs:
     chosen = ", ".join(map(str, asked.ranks))
-    world, dropped = run.sql(
+    world, dropped = run.rows(
         f"""select (select max(world_size) from ranks where rank in ({chosen})), coalesce(sum(count), 0)::bigint
             from stats where effect = 'dropped' and rank in ({chosen})"""
-    ).fetchall()[0]
+    )[0]
     return Pairs(
         "quality",
         "Data",
@@ -358,9 +358,9 @@ def _count_accelerated_ranks(run: Run, ranks: Sequence[int]) -> int:
     if not ranks:
         return 0
     chosen = ", ".join(map(str, ranks))
-    found = run.sql(
+    found = run.rows(
         f"""select count(*) from ranks where rank in ({chosen}) and
             (device is not null or backend like '%nccl%'
              or rank in (select rank from events where kind = 'runtime' and rank in ({chosen})))"""
-    ).fetchall()
+    )
     return int(found[0][0])

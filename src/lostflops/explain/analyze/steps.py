@@ -59,7 +59,7 @@ def _add_step_plot(result: Result, plot: Plot) -> Result:
 def _read_traced_steps(run: Run, ranks: Sequence[int]) -> set[int]:
     """Steps in the timeline."""
     chosen = ", ".join(map(str, ranks))
-    return {step for (step,) in run.sql(f"select distinct step from steps where rank in ({chosen})").fetchall()}
+    return {step for (step,) in run.rows(f"select distinct step from steps where rank in ({chosen})")}
 
 
 def _empty() -> tuple[Table | Pairs, ...]:

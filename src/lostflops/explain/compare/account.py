@@ -55,7 +55,7 @@ class Account:
 
 def account(run: Run) -> Account | None:
     """None where no whole step was traced."""
-    ranks = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     lines, kernels, steps = np.zeros(len(LINES)), defaultdict[str, LineUse](LineUse), 0
     for record in records(run, ranks) if ranks else ():
         chosen = window(record, WindowKind.STEPS)
@@ -66,7 +66,7 @@ def account(run: Run) -> Account | None:
         steps += len(chosen.number)
     if not steps or not lines.any():
         return None
-    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.sql(_COLLECTIVES).fetchall()}
+    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.rows(_COLLECTIVES)}
     return Account(
         dict(zip(LINES, (lines / steps).tolist(), strict=True)),
         {name: use.over(steps) for name, use in kernels.items()},

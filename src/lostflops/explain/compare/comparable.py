@@ -104,17 +104,17 @@ def same(found: JobComparison) -> Pairs:
 
 
 def _ranks(run: Run) -> dict[str, str]:
-    devices, world, known, backend = run.sql(
+    devices, world, known, backend = run.rows(
         "select list(distinct device order by device) filter (device is not null), max(world_size), count(*), "
         "max(backend) from ranks"
-    ).fetchall()[0]
+    )[0]
     found = {"device": " and ".join(devices or ()) or "no accelerator", "world size": str(world or known)}
     return {**found, "backend": backend} if backend else found
 
 
 def _model(run: Run) -> dict[str, str]:
     """Parameters by name and whole shape, of all ranks: stages of a pipeline have their own."""
-    rows = run.sql("select distinct name, shape, dtype, bytes from parameters order by name, shape").fetchall()
+    rows = run.rows("select distinct name, shape, dtype, bytes from parameters order by name, shape")
     if not rows:
         return {}
     shapes = sorted({(name, shape) for name, shape, _, _ in rows})
@@ -124,7 +124,7 @@ def _model(run: Run) -> dict[str, str]:
         sizes[dtype] = sizes.get(dtype, 0) + (size or 0)
     mark = hashlib.sha256(repr(shapes).encode()).hexdigest()[:6]
     told = {"model": f"{pluralise(count, 'parameter')} ({mark})", "dtype": max(sizes, key=sizes.__getitem__)}
-    ((buckets,),) = run.sql("select max(bucket) + 1 from parameters").fetchall()
+    ((buckets,),) = run.rows("select max(bucket) + 1 from parameters")
     return {**told, "buckets": str(buckets)} if buckets else told
 
 
@@ -142,10 +142,10 @@ def _size(shape: str | None) -> int:
 
 
 def _job(run: Run) -> dict[str, str]:
-    rows = run.sql(
+    rows = run.rows(
         "select key, value from job where rank = (select min(rank) from job) and value is not null "
         "qualify attempt is not distinct from max(attempt) over ()"
-    ).fetchall()
+    )
     held: dict[str, Any] = {key: json.loads(value) for key, value in rows if key != "window"}
     settings = held.get("settings") or {}
     told = {"torch": held.get("torch"), "threads": settings.get("threads"), "script": held.get("script")}

@@ -48,10 +48,10 @@ def mark_no_steps(paths: Sequence[Path]) -> bool:
     inferred = ", ".join(f"'{what}'" for what in UNCOUNTED)
     for path in paths:
         with Run.open(path) as run:
-            counts += run.sql(
+            counts += run.rows(
                 "select (select count(*) from timings) + (select count(*) from steps where rank not in "
                 f"(select rank from stats where what in ({inferred}))), (select sum(events) from ranks)"
-            ).fetchall()
+            )
     return all(not steps and events for steps, events in counts)
 
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[comparable.JobFacts, Account]:
 
 def per_second(run: Run) -> Account:
     """An account whose lines sum to a second: what a rank's time went to, on average."""
-    ranks = [rank for (rank,) in run.sql("select rank from ranks where events > 0 order by rank").fetchall()]
+    ranks = [rank for (rank,) in run.rows("select rank from ranks where events > 0 order by rank")]
     lines, kernels = np.zeros(len(LINES)), defaultdict[str, LineUse](LineUse)
     for record in records(run, ranks):
         made = partition(record, window(record, WindowKind.TRACE))
@@ -97,7 +97,7 @@ def per_second(run: Run) -> Account:
     seconds = float(lines.sum()) / _SECOND
     if not seconds:
         raise UsageError(f"{run.address} has no recorded time to compare")
-    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.sql(_COLLECTIVES).fetchall()}
+    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.rows(_COLLECTIVES)}
     return Account(
         dict(zip(LINES, (lines / seconds).tolist(), strict=True)),
         {name: use.over(seconds) for name, use in kernels.items()},

@@ -39,13 +39,13 @@ def read_timed_steps(run: Run) -> StepTimes:
     pace = choose_pace(paces(run))
     if pace is None or not pace.settled:
         return StepTimes(np.zeros(0))
-    columns = run.sql(_SETTLED.format(paced=PACED.format(within=within((), pace.attempt)))).fetchnumpy()
+    columns = run.columns(_SETTLED.format(paced=PACED.format(within=within((), pace.attempt))))
     return StepTimes(columns["ns"].astype(np.float64), _constant(columns["samples"]), _constant(columns["tokens"]))
 
 
 def read_profiled_steps(run: Run) -> StepTimes:
     """Whole steps of the trace."""
-    ranks = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     edges = [window(record, WindowKind.STEPS) for record in records(run, ranks)] if ranks else []
     numbers = np.concatenate([np.array(one.number, np.int64) for one in edges] or [np.zeros(0, np.int64)])
     took = np.concatenate([one.stop - one.start for one in edges] or [np.zeros(0, np.int64)])

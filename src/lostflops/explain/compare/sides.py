@@ -140,7 +140,7 @@ def _measure_runs(
 
 def _began(run: Run) -> int:
     query = "select coalesce((select min(start) from timings), (select min(start) from steps), 0)"
-    ((began,),) = run.sql(query).fetchall()
+    ((began,),) = run.rows(query)
     return int(began)
 
 

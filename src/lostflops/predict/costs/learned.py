@@ -54,12 +54,12 @@ def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
     """Where neither hosts nor devices are recorded, `ranks_per_host` tells which ranks share one."""
     hosts = _BY_NAME if ranks_per_host is None else f"count(distinct rank // {int(ranks_per_host)})"
     learned = _Learned()
-    for row in run.sql(_CALLS.format(hosts=hosts, size=SIZE)).fetchall():
+    for row in run.rows(_CALLS.format(hosts=hosts, size=SIZE)):
         learned.take(*row)
-    unmatched = run.sql(
+    unmatched = run.rows(
         "select count(*) from collectives c where not exists "
         "(select 1 from arrivals a where a.rank = c.rank and a.event = c.event)"
-    ).fetchall()[0][0]
+    )[0][0]
     return Calibration(
         **_facts(run),
         collectives=tuple(learned.collectives()),
@@ -115,7 +115,7 @@ class _Learned:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    rows = run.sql("select rank, host, device, world_size, backend from ranks order by rank").fetchall()
+    rows = run.rows("select rank, host, device, world_size, backend from ranks order by rank")
     hosts: dict[str, list[int]] = {}
     for rank, host, *_ in rows:
         if host is not None:

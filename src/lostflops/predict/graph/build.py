@@ -33,9 +33,9 @@ def build(run: Run, progress: Progress | None = None) -> TaskGraph:
 
 
 def _parts(run: Run, progress: Progress | None) -> Iterator[GraphPart]:
-    chosen = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    chosen = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     names: dict[int, dict[int, str]] = {}
-    for rank, lane, name in run.sql("select rank, lane, coalesce(name, 'stream ' || stream, '') from lanes").fetchall():
+    for rank, lane, name in run.rows("select rank, lane, coalesce(name, 'stream ' || stream, '') from lanes"):
         names.setdefault(rank, {})[lane] = name
     for done, record in enumerate(records(run, chosen)):
         if progress is not None:

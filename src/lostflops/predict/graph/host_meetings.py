@@ -32,7 +32,7 @@ FEWEST: Final = 3
 
 def host_meetings(run: Run, graph: TaskGraph) -> TaskGraph:
     """With these stretches as meetings; only ranks that are known to be of one host, whose clocks agree."""
-    hosts = {host for (host,) in run.sql("select distinct host from ranks").fetchall()}
+    hosts = {host for (host,) in run.rows("select distinct host from ranks")}
     ranks = len(graph.ranks)
     if len(hosts) != 1 or None in hosts or ranks < FEWEST:
         return graph

@@ -84,7 +84,7 @@ class _Clocks:
     """Stamps of ranks on the common clock; those of a rank that nothing ties to others stay as they are."""
 
     def __init__(self, run: Run) -> None:
-        rows = run.sql("select rank, coalesce(correction, 0), coalesce(drift, 0), instant from clocks").fetchall()
+        rows = run.rows("select rank, coalesce(correction, 0), coalesce(drift, 0), instant from clocks")
         self._known = {rank: tuple(told) for rank, *told in rows}
 
     def told(self, rank: int, times: Ns) -> Ns:
@@ -167,7 +167,7 @@ def _match_meetings(
     run: Run, graph: TaskGraph, words: _Words, late: Index, agreed: dict[int, Hashable]
 ) -> tuple[Tasks, TaskMeetings]:
     rows = np.flatnonzero(graph.tasks.kind == TaskKind.COMM)
-    told = {(rank, event): _Call(*call) for rank, event, *call in run.sql(_CALLS).fetchall()}
+    told = {(rank, event): _Call(*call) for rank, event, *call in run.rows(_CALLS)}
     keys = list(zip(graph.rank[rows].tolist(), graph.tasks.event[rows].tolist(), strict=True))
     calls = [told.get(key) for key in keys]
     ends = _transfers(graph, rows, keys, calls)
@@ -183,7 +183,7 @@ def _match_meetings(
     of_task = np.full(len(graph.tasks), NONE, np.int32)
     of_task[rows] = place[meeting]
     facts = dict(zip(of_row, zip(keys, calls, strict=True), strict=True))
-    hosts = dict(run.sql("select rank, host from ranks").fetchall())
+    hosts = dict(run.rows("select rank, host from ranks"))
     described = zip(
         *(_collect_meeting_facts(*facts[i], int(attended[i]), (words, hosts)) for i in order.tolist()), strict=True
     )
@@ -199,7 +199,7 @@ def _match_meetings(
         whole.astype(np.bool_),
     )
     tasks = graph.tasks._replace(meeting=of_task)
-    tied = [rank for (rank,) in run.sql("select rank from clocks where correction is not null").fetchall()]
+    tied = [rank for (rank,) in run.rows("select rank from clocks where correction is not null")]
     return retime_meetings(graph, tasks, meetings, on_one_clock(graph, tasks, order.size, tied), late)
 
 

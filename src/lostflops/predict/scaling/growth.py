@@ -121,7 +121,7 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
 
 
 def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, int]:
-    known: dict[int, str | None] = dict(run.sql("select rank, host from ranks").fetchall())
+    known: dict[int, str | None] = dict(run.rows("select rank, host from ranks"))
     if any(known.get(rank) is None for rank in ranks):
         if per_host is None:
             raise UnknownCost("the hosts of some ranks were not recorded: give --ranks-per-host")

@@ -35,7 +35,7 @@ def timelines(
 ) -> Iterator[StepTimeline]:
     """Those of up to MOST_RANKS ranks that recorded whole steps."""
     asked = scope(run, WindowKind.STEPS)
-    held = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    held = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     places = np.linspace(0, len(held) - 1, min(len(held), MOST_RANKS)).round().astype(int)
     chosen = [held[place] for place in places.tolist()]
     alone = _only_group(run)
@@ -49,9 +49,7 @@ def timelines(
 
 
 def _calls(run: Run, record: Record, alone: str) -> Iterator[StepCall]:
-    told: dict[int, tuple[Any, ...]] = {
-        row[0]: row[1:] for row in run.sql(_CALLS.format(rank=record.rank, size=SIZE)).fetchall()
-    }
+    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.rows(_CALLS.format(rank=record.rank, size=SIZE))}
     own = record.communication
     columns = (own.event, own.start, own.ready, own.stop)
     for event, start, ready, stop in zip(*(column.tolist() for column in columns), strict=True):
@@ -75,10 +73,10 @@ def _without_waits(calls: Sequence[StepCall]) -> list[StepCall]:
 
 def _only_group(run: Run) -> str:
     """The group of calls that do not tell theirs: the only one that communicates, where there is one alone."""
-    groups = run.sql("select distinct group_id from collectives where group_id is not null limit 2").fetchall()
+    groups = run.rows("select distinct group_id from collectives where group_id is not null limit 2")
     return groups[0][0] if len(groups) == 1 else UNKNOWN_GROUP
 
 
 def check_communicates(run: Run) -> None:
-    if not run.sql("select 1 from collectives limit 1").fetchall():
+    if not run.rows("select 1 from collectives limit 1"):
         raise UnknownCost("no collective was recorded, so the communication of more ranks is unknown")

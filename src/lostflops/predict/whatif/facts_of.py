@@ -37,7 +37,7 @@ def learn_comm_times(own: OwnTimes) -> CommTimes:
 
 def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Facts:
     """Without `times` the run's own collectives tell what others take; where it has none, nothing does."""
-    device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
+    device, backend = run.rows("select max(device), max(backend) from ranks")[0]
     own = own_times(graph, backend)
     told = times(own) if times is not None else learn_comm_times(own) if own.samples else None
     work = work_facts(run)
@@ -80,27 +80,27 @@ def _layout(run: Run) -> MeshLayout | None:
 
 def _job(run: Run) -> dict[str, Any]:
     """The newest attempt of the lowest rank that told anything."""
-    rows = run.sql(
+    rows = run.rows(
         "select key, value from job where rank = (select min(rank) from job) "
         "qualify attempt is not distinct from max(attempt) over ()"
-    ).fetchall()
+    )
     return {key: json.loads(value) for key, value in rows if value is not None}
 
 
 def _parameters(run: Run) -> tuple[tuple[str, int, int | None], ...]:
-    rows = run.sql(
+    rows = run.rows(
         "select name, coalesce(bytes, 0), bucket from parameters where rank = (select min(rank) from parameters) "
         "order by position"
-    ).fetchall()
+    )
     return tuple((name, size, bucket) for name, size, bucket in rows)
 
 
 def _read_held_parameters(run: Run) -> tuple[HeldParameter, ...]:
     """Those of the lowest rank that told any, as `_parameters`."""
-    rows = run.sql(
+    rows = run.rows(
         "select name, coalesce(bytes, 0), shape, local_shape, trainable, unit from parameters "
         "where rank = (select min(rank) from parameters) order by position"
-    ).fetchall()
+    )
     found = []
     for name, size, shape, local, trainable, unit in rows:
         whole, own = (json.loads(text) if text else [] for text in (shape, local or shape))

@@ -116,8 +116,8 @@ def now() -> str:
 
 
 def origin_of(run: Run) -> Origin:
-    device, backend = run.sql("select max(device), max(backend) from ranks").fetchall()[0]
-    recorded = run.sql("select max(stop) from steps").fetchall()[0][0]
+    device, backend = run.rows("select max(device), max(backend) from ranks")[0]
+    recorded = run.rows("select max(stop) from steps")[0][0]
     when = datetime.fromtimestamp(recorded / 1e9, UTC).isoformat(timespec="seconds") if recorded else ""
     return Origin(
         path=str(run.path),

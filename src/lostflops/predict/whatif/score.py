@@ -53,7 +53,7 @@ def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
 def step_times(run: Run) -> list[int]:
     """Return the times of all whole steps of all ranks in ns, without a first step that is warm-up: a prediction leaves
     it out too."""
-    chosen = [rank for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()]
+    chosen = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     edges = [window(record, WindowKind.STEPS) for record in records(run, chosen)]
     number = np.array([step for one in edges for step in one.number], np.int64)
     took = np.array([time for one in edges for time in (one.stop - one.start).tolist()], np.int64)

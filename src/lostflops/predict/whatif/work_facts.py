@@ -23,7 +23,7 @@ class WorkFacts(NamedTuple):
 
 def work_facts(run: Run) -> WorkFacts:
     """Of the lowest rank that recorded any shape; None where none did."""
-    for (rank,) in run.sql("select distinct rank from steps order by rank").fetchall()[:4]:
+    for (rank,) in run.rows("select distinct rank from steps order by rank")[:4]:
         for record in records(run, [rank]):
             if (found := _derive_work_facts(record)) is not None:
                 return found

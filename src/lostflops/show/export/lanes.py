@@ -117,9 +117,7 @@ def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:
 
 def _lanes(scene: Scene) -> dict[tuple[int, int], tuple[str, int]]:
     """Name and place of each: streams first."""
-    rows = scene.run.sql(
-        f"select rank, lane, kind, thread, stream, trim(name) from lanes where {scene.chosen}"
-    ).fetchall()
+    rows = scene.run.rows(f"select rank, lane, kind, thread, stream, trim(name) from lanes where {scene.chosen}")
     return {
         (rank, lane): (name or f"stream {stream}", STREAMS + lane)
         if kind == "stream"

@@ -96,14 +96,14 @@ def _select_ranks(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> list[
     chosen = sorted(set(ranks) or run.ranks)
     if steps:
         within = f"rank in ({', '.join(map(str, chosen))})"
-        known = {step for (step,) in run.sql(f"select distinct step from steps where {within}").fetchall()}
+        known = {step for (step,) in run.rows(f"select distinct step from steps where {within}")}
         if missing := sorted(set(steps) - known):
             raise UsageError(f"step {missing[0]} was not recorded")
     return chosen
 
 
 def _batches(run: Run, ranks: Sequence[int]) -> Iterator[list[int]]:
-    sizes = dict(run.sql("select rank, coalesce(events, 0) from ranks").fetchall())
+    sizes = dict(run.rows("select rank, coalesce(events, 0) from ranks"))
     batch: list[int] = []
     for rank in ranks:
         if batch and sum(sizes[one] for one in batch) + sizes[rank] > EVENTS_AT_ONCE:

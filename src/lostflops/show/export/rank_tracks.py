@@ -35,10 +35,10 @@ def draw_steps(scene: Scene) -> None:
         ("steps", "start", "stop", STEPS),
         ("steps on the device", "device_start", "device_stop", DEVICE_STEPS),
     ):
-        rows = scene.run.sql(
+        rows = scene.run.rows(
             f"select rank, step, {start}, {stop} from steps where {scene.chosen} and {start} is not null "
             f"and {stop} is not null and {scene.inside(start, stop)} order by rank, {start}, {stop} desc"
-        ).fetchall()
+        )
         for rank, own in groupby(rows, itemgetter(0)):
             _draw(scene, rank, (name, order, ""), [(row[2], row[3], _step(scene.packets, row[1])) for row in own])
 

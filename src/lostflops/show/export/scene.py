@@ -54,10 +54,10 @@ class Scene:
         )
 
     def processes(self) -> None:
-        for rank, host, device, method, uncertainty in self.run.sql(
+        for rank, host, device, method, uncertainty in self.run.rows(
             "select rank, host, device, method, uncertainty from ranks left join clocks using (rank) "
             f"where {self.chosen} order by rank"
-        ).fetchall():
+        ):
             clock = _clock_text(method, uncertainty)
             name = " · ".join(filter(None, (f"rank {rank}", host, device)))
             self.packets.process(self._parents[rank], _FIRST_PID + rank, name, [clock], clock)
@@ -86,10 +86,10 @@ def shift_of(span: Extent) -> int:
 def _windows(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> dict[int, Intervals]:
     """From the beginning of each step on host or device to its end on both, by the rank's own clock."""
     numbers = ", ".join(map(str, steps))
-    rows: list[tuple[Any, ...]] = run.sql(
+    rows: list[tuple[Any, ...]] = run.rows(
         "select rank, least(start, coalesce(device_start, start)), greatest(stop, coalesce(device_stop, stop)) "
         f"from steps where step in ({numbers}) order by rank"
-    ).fetchall()
+    )
     return {
         rank: Intervals.of(
             [start for own, start, _ in rows if own == rank], [stop for own, _, stop in rows if own == rank]

@@ -38,10 +38,10 @@ def series(run: Run) -> tuple[tuple[int, dict[str, float]], ...]:
     if pace is None:
         return ()
     columns = ", ".join(f"median({phase})" for phase in PHASES)
-    rows = run.sql(
+    rows = run.rows(
         f"""select step, median(stop - start), {columns} from timings where {within((), pace.attempt)}
             group by step order by step"""
-    ).fetchall()
+    )
     return tuple(
         (
             step,

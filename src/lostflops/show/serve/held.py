@@ -91,7 +91,7 @@ class HeldEvents:
     ) -> tuple[Columns, int]:
         """Lanes take turns, and each gives its longest first."""
         told = ", ".join(map(str, ranks))
-        ((events,),) = run.sql(f"select coalesce(sum(events), 0) from ranks where rank in ({told})").fetchall()
+        ((events,),) = run.rows(f"select coalesce(sum(events), 0) from ranks where rank in ({told})")
         if events > self._most:
             return longest(run, clock, ranks, asked, most)
         slices = []
@@ -123,12 +123,12 @@ def read_rank(run: Run, rank: int) -> HeldRank:
     own = f"events where rank = {int(rank)} and {SHOWN}"
     kinds, kind = _number_texts(run, "kind", own)
     names, name = _number_texts(run, "coalesce(name, '')", own)
-    threads = run.sql(f"select lane, kind <> 'stream' from lanes where rank = {int(rank)}").fetchall()
-    found = run.sql(
+    threads = run.rows(f"select lane, kind <> 'stream' from lanes where rank = {int(rank)}")
+    found = run.columns(
         "select lane, event, k.code as kind, n.code as name, start, start + dur as stop, "
         f"coalesce(correlation, -1) as link from (select * from {own}) e "
         f"join {kind} k on e.kind = k.text join {name} n on coalesce(e.name, '') = n.text"
-    ).fetchnumpy()
+    )
     columns = {key: np.asarray(values) for key, values in found.items()}
     order = np.lexsort((columns["event"], columns["start"], columns["lane"]))
     columns = {key: values[order] for key, values in columns.items()}
@@ -144,7 +144,7 @@ def read_rank(run: Run, rank: int) -> HeldRank:
 def _number_texts(run: Run, text: str, own: str) -> tuple[npt.NDArray[Any], str]:
     """Different texts in order, and SQL that gives each its place: a million Python strings would take seconds."""
     texts = f"(select distinct {text} as text from {own})"
-    found = [one for (one,) in run.sql(f"select text from {texts} order by text").fetchall()]
+    found = [one for (one,) in run.rows(f"select text from {texts} order by text")]
     known = np.empty(len(found), object)
     known[:] = found
     return known, f"(select text, row_number() over (order by text) - 1 as code from {texts})"

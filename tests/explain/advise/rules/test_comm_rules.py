@@ -93,7 +93,7 @@ def _small(op: str, *, is_sharded: bool = False) -> Any:
         is_ddp=False,
         is_sharded=is_sharded,
     )
-    run = SimpleNamespace(sql=lambda _: SimpleNamespace(fetchall=list))
+    run = SimpleNamespace(rows=lambda _: [])
     return SimpleNamespace(answers={traffic_of: traffic}, wall=100_000, facts=None, run=run)
 
 

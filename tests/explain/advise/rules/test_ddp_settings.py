@@ -33,7 +33,7 @@ def case_with(search_ns: int, overlap: float | None, buckets: int = 3) -> Any:
     )
     return SimpleNamespace(
         answers={traffic_of: traffic},
-        run=SimpleNamespace(sql=lambda query: SimpleNamespace(fetchall=lambda: [(0, search_ns)])),
+        run=SimpleNamespace(rows=lambda query: [(0, search_ns)]),
         wall=1_000,
         lines={0: Counter({"idle.host": 500})},
         total=SimpleNamespace(steps={1, 2}),

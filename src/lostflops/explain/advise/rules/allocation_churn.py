@@ -51,7 +51,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     if _growth(timed) >= _KEPT * size:
         return  # pages are new because memory is kept: memory_growth names that
-    names = ", ".join(name for name, _ in case.run.sql(_ALLOCATING).fetchall()[:_MOST_OPS])
+    names = ", ".join(name for name, _ in case.run.rows(_ALLOCATING)[:_MOST_OPS])
     at = f"; allocating ops: {names}" if names else ""
     yield Claim(
         cause="allocation_churn",

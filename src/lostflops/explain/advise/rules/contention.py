@@ -93,7 +93,7 @@ def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
 
 
 def _host(case: Case, rank: int) -> str:
-    rows = case.run.sql(f"select host from ranks where rank = {rank} and host is not null").fetchall()
+    rows = case.run.rows(f"select host from ranks where rank = {rank} and host is not null")
     return f" on host {rows[0][0]}" if rows else ""
 
 

@@ -123,7 +123,7 @@ def _sizes(case: Case, one: Computed, events: Codes) -> dict[int, int]:
     if not events.size:
         return {}
     query = f"select event, coalesce(bytes, 0) from events where rank = {one.rank} and kind = 'memcpy'"
-    return dict(case.run.sql(query).fetchall())
+    return dict(case.run.rows(query))
 
 
 def _sources(case: Case, own: _Copies, rows: Codes) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def _sources(case: Case, own: _Copies, rows: Codes) -> tuple[str, ...]:
         return ()
     listed = ", ".join(map(str, events))
     query = f"select distinct source from events where rank = {own.one.rank} and event in ({listed})"
-    return tuple(source for (source,) in case.run.sql(query).fetchall() if source)
+    return tuple(source for (source,) in case.run.rows(query) if source)
 
 
 def _share_of(own: _Copies, kind: re.Pattern[str]) -> float:

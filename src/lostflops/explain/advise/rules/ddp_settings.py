@@ -49,7 +49,7 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
     """The graph is searched after each forward pass, and a map of used parameters is reduced after each backward pass;
     nothing hides either."""
     made = traffic_of(case)
-    searched = dict(case.run.sql(_SEARCH).fetchall())
+    searched = dict(case.run.rows(_SEARCH))
     count = int(ddp.get("num_parameter_tensors") or 0)
     rows: Flags = (made.size == _BITMAP_ITEM * count) & made.of(~made.by_hand)
     wall = case.wall or 1
@@ -120,7 +120,7 @@ def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
 
 def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
     made = traffic_of(case)
-    calls = set(case.run.sql("select rank, event from collectives where op = 'broadcast'").fetchall())
+    calls = set(case.run.rows("select rank, event from collectives where op = 'broadcast'"))
     known = zip(made.rank.tolist(), made.event.tolist(), strict=True)
     rows: Flags = np.array([call in calls for call in known], np.bool_)
     # A sharded optimizer broadcasts parameters.

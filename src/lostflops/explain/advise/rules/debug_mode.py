@@ -60,11 +60,11 @@ def _find(case: Case) -> Iterator[Claim]:
 def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
     """Whether profiled steps show it too: programs turn it on for a few steps. Its checks for NaN are ops; without
     them nothing shows that it is still on."""
-    return modes["anomaly"] == "check_nan" and bool(case.run.sql(_NAN).fetchall())
+    return modes["anomaly"] == "check_nan" and bool(case.run.rows(_NAN))
 
 
 def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim:
-    nan = dict(case.run.sql(_NAN).fetchall())
+    nan = dict(case.run.rows(_NAN))
     checks = sum(nan.values()) / (case.wall or 1)
     nodes, frames = _nodes(case), _frames(case)
     tracebacks = _tracebacks(case, _BESIDE * nodes * frames * modes.get("frame_ns", 0))
@@ -110,7 +110,7 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
 def _nodes(case: Case) -> float:
     """Nodes of a step's graph; DDP keeps those that accumulate gradients, without it they are made in each step."""
     which = "name not like '%AccumulateGrad'" if job_facts(case, "ddp") else "true"
-    ((found,),) = case.run.sql(_NODES.format(which=which)).fetchall()
+    ((found,),) = case.run.rows(_NODES.format(which=which))
     return float(found or 0)
 
 

@@ -22,7 +22,7 @@ _MUCH: Final = 0.1
 
 def _find(case: Case) -> Iterator[Claim]:
     told = "(select count(device) from ranks) + (select count(*) from memory where device_type <> 0)"
-    has_device = bool(case.run.sql(f"select {told}").fetchall()[0][0])
+    has_device = bool(case.run.rows(f"select {told}")[0][0])
     ended = {one.rank: one for one in ran_out(case.run) if one.is_fragmented and not one.is_impossible}
     found = [one for one in fragmentations(case.run) if _is_much(case, one, is_short=one.rank in ended)]
     if found:
@@ -40,7 +40,7 @@ def _find(case: Case) -> Iterator[Claim]:
             _by_end(first),
             0.7,
         )
-    elif has_device and not case.run.sql("select 1 from allocator_blocks limit 1").fetchall():
+    elif has_device and not case.run.rows("select 1 from allocator_blocks limit 1"):
         raise NotChecked("only a snapshot shows holes: write one with torch.cuda.memory._dump_snapshot(FILE)")
 
 

@@ -20,7 +20,7 @@ _PASSES: Final = "select mode(microbatches) from timings where microbatches is n
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    ((passes,),) = case.run.sql(_PASSES).fetchall()
+    ((passes,),) = case.run.rows(_PASSES)
     found = sharding(case) if passes is not None and passes > 1 else None
     if found is None:
         return

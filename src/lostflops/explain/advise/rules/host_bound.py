@@ -32,7 +32,7 @@ def _find(case: Case) -> Iterator[Claim]:
     dispatch = 1 - parts.get(_OWN_COMMUNICATION, 0) / (case.total.lines[_LINE] or 1)
     if len(ranks) < len(case.lines) or share * dispatch < _SMALLEST:
         return
-    ((typical, kernels),) = case.run.sql(_KERNELS.format(", ".join(map(str, ranks)))).fetchall()
+    ((typical, kernels),) = case.run.rows(_KERNELS.format(", ".join(map(str, ranks))))
     taken = spread.attribute_line(case, _LINE, dispatch) | spread.attribute_line(
         case, LINE, 1 - in_long_stretches(case)
     )

@@ -33,7 +33,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if share < _SMALLEST:
         yield from _without_loader(case)
         return
-    found = case.run.sql(_LOADERS.format(start="enumerate(DataLoader)#")).fetchall()
+    found = case.run.rows(_LOADERS.format(start="enumerate(DataLoader)#"))
     has_workers = any(_WORKERS in name for (name,) in found)
     where = match_samples(case.total, _LINE, lambda _: True)
     value = _change(case, has_workers)

@@ -27,7 +27,7 @@ _FILLED: Final = 0.85
 
 def _find(case: Case) -> Iterator[Claim]:
     peak, size = _room(case)
-    rows = case.run.sql("select median(samples) from timings where samples is not null").fetchall()
+    rows = case.run.rows("select median(samples) from timings where samples is not null")
     samples = rows[0][0]
     if samples is None:
         raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
@@ -66,7 +66,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _room(case: Case) -> tuple[int, int]:
     """The highest peak of a device over all timed steps, and the least memory that a device has."""
-    rows = case.run.sql("select rank, max(peak_memory) from timings where peak_memory > 0 group by rank").fetchall()
+    rows = case.run.rows("select rank, max(peak_memory) from timings where peak_memory > 0 group by rank")
     sizes = [device_memory(case.run, rank) for rank, _ in rows]
     known = [size for size in sizes if size is not None]
     if not known or len(known) < len(sizes):

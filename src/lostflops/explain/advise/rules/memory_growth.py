@@ -57,11 +57,11 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _has_stopped(case: Case, one: Grown) -> bool:
     """Whether the peak did not follow in the steps after the window, far as it would have gone."""
-    rows = case.run.sql(
+    rows = case.run.rows(
         f"select count(*) filter (step > {one.steps[-1]}), max(peak_memory) "
         f"- max(peak_memory) filter (step <= {one.steps[-1]}) from timings where rank = {one.rank} "
         f"and attempt = (select max(attempt) from timings)"
-    ).fetchall()
+    )
     after, rose = rows[0]
     expected = (after or 0) * one.a_step
     return rose is not None and expected >= _TELLS and rose < _STEADY * expected
@@ -81,7 +81,7 @@ def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
     a_step = round(float(growth[:, leaking].mean(axis=0).max()))
     often = int(np.median((growth[:, leaking] > 0).sum(axis=0)))
     most = int(growth[:, leaking].sum(axis=0).max())
-    on_device = bool(case.run.sql("select count(device) from ranks").fetchall()[0][0])
+    on_device = bool(case.run.rows("select count(device) from ranks")[0][0])
     kind = "device's" if on_device else "process's"
     kept = [one for one in grown if one.rank in ranks]
     yield Claim(

@@ -51,7 +51,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _cite_backward_passes(case: Case) -> Iterator[Evidence]:
-    rows = case.run.sql("select microbatches, count(*) from timings where microbatches > 1 group by all").fetchall()
+    rows = case.run.rows("select microbatches, count(*) from timings where microbatches > 1 group by all")
     for passes, count in rows:
         yield Evidence(
             f"the collector counted {passes} backward passes in {pluralise(count, 'step')} (summed over ranks)"

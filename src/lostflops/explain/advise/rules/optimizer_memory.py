@@ -44,7 +44,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _fix(case: Case) -> str:
-    rows = case.run.sql("select max(world_size) from ranks").fetchall()
+    rows = case.run.rows("select max(world_size) from ranks")
     eight = "bitsandbytes.optim.AdamW8bit(model.parameters(), ...), whose state is a quarter of fp32 state"
     if (rows[0][0] or 1) == 1:
         return f"Use {eight}. Set fused=True, which needs no temporaries as large as the parameters."

@@ -43,10 +43,10 @@ def _find(case: Case) -> Iterator[Claim]:
     if not found:
         return
     first, events = found[0]
-    names = case.run.sql(
+    names = case.run.rows(
         f"select name, shapes, dtypes, event, module from events where rank = {first.rank} "
         f"and event in ({', '.join(map(str, events.tolist()))})"
-    ).fetchall()
+    )
     kept = sum(_find_largest_input_bytes(shapes, dtypes) for _, shapes, dtypes, _, _ in names) / first.steps
     modules = sorted({module for *_, module in names if module})[:3]
     ops = ", ".join(sorted({name for name, *_ in names})[:3])
@@ -127,7 +127,7 @@ def _find_largest_input_bytes(shapes: str | None, dtypes: str | None) -> int:
 
 
 def _room(case: Case) -> str:
-    peak = case.run.sql("select max(peak_memory) from timings").fetchall()[0][0]
+    peak = case.run.rows("select max(peak_memory) from timings")[0][0]
     return f"; the highest peak so far is {format_bytes(peak)}" if peak else ""
 
 

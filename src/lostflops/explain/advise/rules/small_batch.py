@@ -112,9 +112,9 @@ def _between_hosts(case: Case) -> float:
 
 
 def _batch(case: Case) -> _BatchSize | None:
-    rows = case.run.sql(
+    rows = case.run.rows(
         "select median(samples), median(tokens), median(microbatches) from timings where samples is not null"
-    ).fetchall()
+    )
     samples, tokens, microbatches = rows[0]
     return None if samples is None else _BatchSize(float(samples), tokens, float(microbatches or 1))
 
@@ -168,7 +168,7 @@ def _infer_output_shape(piece: ComputePiece, shapes: Sequence[tuple[int, ...]]) 
 
 def _parameter_shapes(case: Case) -> set[tuple[int, ...]]:
     """Sorted sizes, so that a transposed one is known too."""
-    rows = case.run.sql("select distinct shape, local_shape from parameters").fetchall()
+    rows = case.run.rows("select distinct shape, local_shape from parameters")
     return {tuple(sorted(json.loads(text))) for row in rows for text in row if text}
 
 

@@ -268,7 +268,7 @@ def _alone_there(case: Case, ranks: Sequence[int]) -> str:
 
 
 def _hosts(case: Case) -> dict[int, tuple[str, int | None]]:
-    return {rank: (host or "", index) for rank, host, index in case.run.sql(_HOSTS).fetchall()}
+    return {rank: (host or "", index) for rank, host, index in case.run.rows(_HOSTS)}
 
 
 def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
@@ -278,7 +278,7 @@ def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
         return ()
     kinds = "'op'" if rank in case.total.on_thread else "'kernel'"
     query = _LONGEST.format(rank=rank, kinds=kinds, steps=", ".join(map(str, steps)), most=_MOST_EVENTS)
-    return tuple((rank, event) for (event,) in case.run.sql(query).fetchall())
+    return tuple((rank, event) for (event,) in case.run.rows(query))
 
 
 def _sources(case: Case, late: Sequence[LateRank]) -> list[str]:
@@ -334,7 +334,7 @@ def _fix(case: Case, kind: str, ranks: Sequence[int], sources: Sequence[str]) ->
         )
     if sources:
         return f"Move {sources[0]} out of the step: run it in a thread, or only every n steps."
-    first = "" if case.run.sql(f"select 1 from samples where rank = {ranks[0]} limit 1").fetchall() else _UNSAMPLED
+    first = "" if case.run.rows(f"select 1 from samples where rank = {ranks[0]} limit 1") else _UNSAMPLED
     return (
         f"{first}Run lostflops flame RUN --rank {ranks[0]} to see what its host does between ops, and move that out of "
         "the step."

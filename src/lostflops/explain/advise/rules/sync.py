@@ -79,9 +79,9 @@ def _device(case: Case) -> Claim:
 def _read_blocker_sources(case: Case) -> tuple[str, ...]:
     """Source lines that the trace itself has of the call that blocked longest."""
     rank, event = case.total.blocker
-    rows = case.run.sql(
+    rows = case.run.rows(
         f"select distinct source from events where rank = {rank} and event = {event} and source is not null"
-    ).fetchall()
+    )
     return tuple(source for (source,) in rows)
 
 

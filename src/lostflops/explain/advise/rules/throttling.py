@@ -79,7 +79,7 @@ def _find(case: Case) -> Iterator[Claim]:
     first, last = (round(float(np.median(part))) for part in (steps.ns[:third], steps.ns[-third:]))
     gain = max(1 - first / float(steps.ns.mean()), 0.0)
     least = min(ratio for (ratio, _), is_slower in zip(by_rank, slower, strict=True) if is_slower)
-    on_hosts = bool(case.total.on_thread) or not case.run.sql("select 1 from ranks where device is not null").fetchall()
+    on_hosts = bool(case.total.on_thread) or not case.run.rows("select 1 from ranks where device is not null")
     yield Claim(
         cause="throttling",
         what=f"All ranks get slower: steps in the last third take {format_share(whole - 1)} longer than in the first.",

@@ -254,7 +254,7 @@ def _source(case: Case, steps: _StepSeries, rhythm: Rhythm) -> str:
     query = _SAMPLED.format(attempt=timed.attempt)
     seen: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     counted_steps: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
-    for rank, step, stack in case.run.sql(query).fetchall():
+    for rank, step, stack in case.run.rows(query):
         is_slow = step % rhythm.period == rhythm.phase
         counted_steps[is_slow].add((rank, step))
         if stack is not None:

@@ -173,7 +173,7 @@ _LEAST: Final = 1.15
 def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
     """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None where it gets no more, or
     there are none."""
-    found = dict(case.run.sql(_RECEIVED).fetchall())
+    found = dict(case.run.rows(_RECEIVED))
     others = [found[one] for one in peers if one != rank and found.get(one)]
     if rank not in found or not others:
         return None

@@ -58,7 +58,7 @@ def read_computed_ranks(case: Case) -> list[Computed]:
 
 def device_of(case: Case) -> Device | None:
     """The one accelerator of all ranks; None where there is none, several, or one that is not known."""
-    names = [name for (name,) in case.run.sql("select distinct device from ranks").fetchall()]
+    names = [name for (name,) in case.run.rows("select distinct device from ranks")]
     return find_device(names[0]) if len(names) == 1 and names[0] else None
 
 

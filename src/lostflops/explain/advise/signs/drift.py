@@ -63,7 +63,7 @@ def _read_forward_times(case: Case) -> tuple[Codes, Codes, Floats] | None:
     """The forward pass, in which ranks wait for nobody; None where too few are timed."""
     if case.told is None:
         return None
-    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
+    columns = case.run.columns(_FORWARD.format(attempt=case.told.pace.attempt)).values()
     rank, step, ns = (np.asarray(column).astype(np.int64) for column in columns)
     ranks, row = np.unique(rank, return_inverse=True)
     steps, column = np.unique(step, return_inverse=True)

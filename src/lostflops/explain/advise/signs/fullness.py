@@ -100,10 +100,10 @@ def fullness(case: Case) -> Fullness:
 
 def _windows(run: Run) -> Iterator[tuple[Peak, tuple[PeakPart, ...], list[Grown]]]:
     """Of the ranks with the most memory, one after the other."""
-    rows = run.sql("select rank, max(allocated) from memory group by rank order by 2 desc nulls last, 1").fetchall()
+    rows = run.rows("select rank, max(allocated) from memory group by rank order by 2 desc nulls last, 1")
     ranks = [rank for rank, _ in rows[:_MOST_RANKS]]
     listed = ", ".join(map(str, ranks)) or "null"
-    ((events,),) = run.sql(f"select coalesce(sum(events), 0)::bigint from ranks where rank in ({listed})").fetchall()
+    ((events,),) = run.rows(f"select coalesce(sum(events), 0)::bigint from ranks where rank in ({listed})")
     if not ranks or events > _MOST_EVENTS:
         return
     for rank in ranks:
@@ -149,5 +149,5 @@ def _of_end(one: RanOut) -> Fullness:
 
 def device_memory(run: Run, rank: int) -> int | None:
     """Bytes that the device of a rank has, by its name."""
-    rows = run.sql(f"select device from ranks where rank = {rank} and device is not null").fetchall()
+    rows = run.rows(f"select device from ranks where rank = {rank} and device is not null")
     return capacity(find_device(rows[0][0])) if rows else None

@@ -18,7 +18,7 @@ def job_facts(case: Case, key: str) -> dict[int, list[Any]]:
     if attempt is None and case.told is not None:
         attempt = case.told.pace.attempt
     of = "true" if attempt is None else f"(attempt is null or attempt = {attempt})"
-    rows = case.run.sql(f"select rank, value from job where key = '{key}' and value is not null and {of}").fetchall()
+    rows = case.run.rows(f"select rank, value from job where key = '{key}' and value is not null and {of}")
     found: dict[int, list[Any]] = {}
     for rank, value in rows:
         found.setdefault(rank, []).append(json.loads(value))

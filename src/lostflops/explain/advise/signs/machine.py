@@ -32,6 +32,6 @@ class HostMachine:
 
 def machine(case: Case) -> HostMachine:
     """Read it from table `ranks` and from where ranks computed."""
-    ((devices, backend),) = case.run.sql("select count(device), max(backend) from ranks").fetchall()
+    ((devices, backend),) = case.run.rows("select count(device), max(backend) from ranks")
     is_cpu = not devices and set(case.lines) <= set(case.total.on_thread)
     return HostMachine(is_cpu, backend)

@@ -62,10 +62,10 @@ class StepSeries:
 
     def column(self, expression: str) -> Values:
         """Of table `timings`, by step and rank; NaN where it is not told."""
-        found = self.run.sql(
+        found = self.run.columns(
             f"""select rank, step, ({expression})::double as value from timings
                 where {within(self.ranks, self.attempt)} and ({expression}) is not null"""
-        ).fetchnumpy()
+        )
         values = np.full((self.step.size, len(self.ranks)), np.nan)
         rows = np.searchsorted(self.step, np.asarray(found["step"]))
         values[rows, np.searchsorted(self.ranks, np.asarray(found["rank"]))] = np.asarray(found["value"])
@@ -77,13 +77,10 @@ def series(case: Case) -> StepSeries:
     if case.told is None:
         raise NotChecked("step times were not recorded", "--steps auto")
     run, attempt = case.run, case.told.pace.attempt
-    timed = [
-        rank
-        for (rank,) in run.sql(f"select distinct rank from timings where attempt = {attempt} order by 1").fetchall()
-    ]
+    timed = [rank for (rank,) in run.rows(f"select distinct rank from timings where attempt = {attempt} order by 1")]
     places = np.unique(np.linspace(0, len(timed) - 1, min(len(timed), _MOST_RANKS)).round().astype(int))
     ranks = tuple(timed[place] for place in places)
-    found = run.sql(_STEPS.format(within=within(ranks, attempt))).fetchnumpy()
+    found = run.columns(_STEPS.format(within=within(ranks, attempt)))
     step, ns = np.asarray(found["step"], np.int64), np.asarray(found["ns"], np.float64)
     flags = (np.asarray(found[name], np.bool_) for name in ("settled", "compiled", "profiled", "is_first"))
     return StepSeries(run, attempt, ranks, step, ns, *flags)

@@ -58,7 +58,7 @@ def sharding(case: Case) -> Sharding | None:
     if not job_facts(case, "fsdp"):
         return None
     made, ranks = traffic_of(case), len(case.lines)
-    units = tuple(int(size) * ranks for _, size in case.run.sql(_UNITS).fetchall())
+    units = tuple(int(size) * ranks for _, size in case.run.rows(_UNITS))
     if not units:
         return None
     gathers = made.of(select_collectives(made.graph, "all_gather"))

@@ -66,7 +66,7 @@ def slow_host(case: Case, made: Traffic) -> SlowHost | None:
 
 def hosts_of(case: Case) -> dict[int, str]:
     """Return the host of each rank, of those whose host is known."""
-    return dict(case.run.sql("select rank, host from ranks where host is not null").fetchall())
+    return dict(case.run.rows("select rank, host from ranks where host is not null"))
 
 
 def _transfers(case: Case, made: Traffic) -> list[_Transfer]:

@@ -100,12 +100,12 @@ def _microbatches(case: Case, ranks: tuple[tuple[int, ...], ...]) -> tuple[int |
         made = grid(passes(case.run, case.mesh), case.mesh)
     except UnknownPasses:
         first, second = (", ".join(map(str, stage)) for stage in ranks[:2])
-        sent = [count for _, count in case.run.sql(_SENT.format(first=first, second=second)).fetchall()]
+        sent = [count for _, count in case.run.rows(_SENT.format(first=first, second=second))]
         return (int(np.median(sent)) if sent else None), 1
     return made.microbatches, made.chunks
 
 
 def is_shaped(case: Case) -> bool:
     """Whether shapes of ops are recorded, and with them how large a microbatch is."""
-    ((found,),) = case.run.sql(_SHAPED).fetchall()
+    ((found,),) = case.run.rows(_SHAPED)
     return bool(found)

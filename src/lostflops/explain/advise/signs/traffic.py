@@ -129,7 +129,7 @@ def _traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
         exposed[own] = by_event(begin[own], stop[own], moving - compute)
         waiting = Intervals.of(start[own], begin[own]) - moving - compute
         waited[own] = by_event(start[own], begin[own], waiting)
-    is_ddp = any(bucket is not None for *_, bucket in facts.parameters) or bool(run.sql(_WRAPPED).fetchall())
+    is_ddp = any(bucket is not None for *_, bucket in facts.parameters) or bool(run.rows(_WRAPPED))
     return Traffic(
         graph=graph,
         row=row,
@@ -141,7 +141,7 @@ def _traffic(run: Run, graph: TaskGraph, facts: Facts) -> Traffic:
         in_backward=_meetings(graph, lambda: reductions(graph)),
         by_hand=_meetings(graph, lambda: by_hand(graph, facts) & ~np.bool_(is_ddp)),
         is_ddp=is_ddp,
-        is_sharded=bool(run.sql(_SHARDED).fetchall()),
+        is_sharded=bool(run.rows(_SHARDED)),
     )
 
 
@@ -162,5 +162,5 @@ def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
             "select stack, count(*) from samples s join collectives c on s.rank = c.rank and s.time >= c.start and "
             f"s.time < c.stop where s.rank = {rank} and c.event in ({events}) and stack <> '' group by stack"
         )
-        stacks.update(dict(run.sql(query).fetchall()))
+        stacks.update(dict(run.rows(query)))
     return tuple(place for place, _ in places(stacks).most_common(_MOST_SOURCES))

@@ -92,7 +92,7 @@ def _read_forward_times(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | No
     """Forward passes of all steps, in which ranks wait for nobody."""
     if case.told is None:
         return None
-    columns = case.run.sql(_FORWARD.format(attempt=case.told.pace.attempt)).fetchnumpy().values()
+    columns = case.run.columns(_FORWARD.format(attempt=case.told.pace.attempt)).values()
     rank, step, ns = (np.asarray(column) for column in columns)
     ranks = case.judgement.comparison.ranks
     known = np.isin(rank, ranks)
@@ -133,7 +133,7 @@ def _relative(values: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool) 
 
 
 def _microbatches(case: Case) -> Uneven | None:
-    ((alike, apart, pairs),) = case.run.sql(_PASSES).fetchall()
+    ((alike, apart, pairs),) = case.run.rows(_PASSES)
     if alike is None or apart is None or pairs < _FEWEST or apart < _UNEVEN or alike < _ALIKE:
         return None
     return Uneven("microbatches", apart, alike, pairs)

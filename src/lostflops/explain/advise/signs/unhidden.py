@@ -61,8 +61,8 @@ def unhidden(case: Case) -> Iterator[Claim]:
 
 
 def _evidence(case: Case) -> Iterator[Evidence]:
-    longest = tuple(case.run.sql(_LONGEST.format(most=_MOST_LISTED)).fetchall())
-    calls = [_describe_calls(*row) for row in case.run.sql(_CALLS.format(most=_MOST_LISTED)).fetchall()]
+    longest = tuple(case.run.rows(_LONGEST.format(most=_MOST_LISTED)))
+    calls = [_describe_calls(*row) for row in case.run.rows(_CALLS.format(most=_MOST_LISTED))]
     if not case.total.could_hide:
         hidden = "there was no compute to hide communication"
     else:

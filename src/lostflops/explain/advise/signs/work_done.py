@@ -69,7 +69,7 @@ def _read_counted_work(case: Case, unit: str) -> WorkDone | None:
     if case.told is None:
         return None
     query = _COUNTED.format(unit=unit, attempt=case.told.pace.attempt)
-    rank, step, amount = (np.asarray(column) for column in case.run.sql(query).fetchnumpy().values())
+    rank, step, amount = (np.asarray(column) for column in case.run.columns(query).values())
     return _tabulate_work(unit, rank.astype(np.int64), step.astype(np.int64), amount.astype(np.float64))
 
 

@@ -166,10 +166,10 @@ def device_steps(edges: LedgerWindow) -> PartSteps:
 def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:
     """Stage and chunk of each pass, NONE of anything else."""
     stage, chunk = np.full(start.size, NONE, np.int64), np.full(start.size, NONE, np.int64)
-    told = run.sql(
+    told = run.columns(
         "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "
         f"where rank = {rank} order by start"
-    ).fetchnumpy()
+    )
     rows = np.flatnonzero(np.isin(phase, (FORWARD, BACKWARD)) & np.isin(start, told["start"]))
     at = np.searchsorted(told["start"], start[rows])
     stage[rows], chunk[rows] = told["stage"][at], told["chunk"][at]

@@ -111,7 +111,7 @@ def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
 
 def _rows(run: Run, rank: int, edges: LedgerWindow) -> Rows:
     """Tasks of the rank in the order of lanes, as columns."""
-    told = {name: np.asarray(column) for name, column in run.sql(_PASSES.format(rank=rank)).fetchnumpy().items()}
+    told = {name: np.asarray(column) for name, column in run.columns(_PASSES.format(rank=rank)).items()}
     told = {name: column[np.isin(told["step"], edges.number)] for name, column in told.items()}
     if not told["step"].size or (told["microbatch"] < 0).any() or len(run.ranks) > told["stages"].max():
         raise UsageError(

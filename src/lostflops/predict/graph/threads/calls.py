@@ -59,7 +59,7 @@ def calls(run: Run, record: Record) -> HostCalls:
     order = np.lexsort((own.event, own.start))
     event, start, stop = own.event[order], own.start[order], np.maximum(own.stop, own.start)[order]
     noticed = np.maximum(own.noticed[order], stop)
-    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.sql(_TOLD.format(rank=record.rank)).fetchall()}
+    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.rows(_TOLD.format(rank=record.rank))}
     rows = [told.get(number, (NONE, "", "", NONE)) for number in event.tolist()]
     names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
     lanes = tuple(dict.fromkeys(names))

@@ -113,8 +113,7 @@ def _make_module_calls(
 
 def _columns(run: Run, query: str) -> dict[str, npt.NDArray[Any]]:
     return {
-        name: np.ma.getdata(column) if column.dtype != object else column
-        for name, column in run.sql(query).fetchnumpy().items()
+        name: np.ma.getdata(column) if column.dtype != object else column for name, column in run.columns(query).items()
     }
 
 

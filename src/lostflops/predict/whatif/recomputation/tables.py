@@ -139,5 +139,5 @@ def _short(names: Sequence[str]) -> str:
 
 
 def _step(run: Run, rank: int) -> float:
-    (found,) = run.sql(f"select avg(stop - start) from steps where rank = {rank}").fetchall()[0]
+    (found,) = run.rows(f"select avg(stop - start) from steps where rank = {rank}")[0]
     return float(found or 0)
